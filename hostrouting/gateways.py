@@ -1,16 +1,32 @@
 """Whether Linux accepts a gateway: the lookup that it does before it adds a route.
 
-Here: the kernel's lookup of the gateway of an IPv4 route in table main. Not here: which gateway a route should have,
-and what is missing while there is none (`uplink`).
+Here: the kernel's lookup of the gateway of a route in table main. Not here: which gateway a route should have, and what
+is missing while there is none (`uplink`).
 
-The kernel looks up the gateway with the policy rules, like a packet of a socket that is bound to the route's device,
-and only among routes with scope link or narrower. If a rule refuses such packets, the kernel refuses the route.
+In IPv4 the kernel looks up the gateway with the policy rules, like a packet of a socket that is bound to the route's
+device, and only among routes with scope link or narrower. If a rule refuses such packets, the kernel refuses the route.
+
+In IPv6 it first looks only into table main, then with the policy rules. One of the two must find a route by the device
+without a gateway. A link-local gateway is not looked up.
 """
 
 import attrs
 
 from hostrouting.fib import PLAIN, Decision, Fib
-from hostrouting.model import IPV4, SCOPE_LINK, NextHop, Prefix, Snapshot, width_of
+from hostrouting.model import (
+    IP,
+    IPV4,
+    IPV6,
+    PATHLESS,
+    SCOPE_LINK,
+    TABLE_MAIN,
+    NextHop,
+    Prefix,
+    Rule,
+    Snapshot,
+    width_of,
+)
+from hostrouting.reserved import LINK_LOCAL
 
 __all__ = ["refused_gateway"]
 
@@ -18,8 +34,12 @@ __all__ = ["refused_gateway"]
 def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
     """The decision because of which Linux refuses this gateway; None if it accepts it, or has nothing to look up."""
     gateway = leg.gateway
-    if gateway is None or gateway.version != IPV4 or leg.onlink or leg.dev is None:
+    if gateway is None or leg.onlink or leg.dev is None or gateway in LINK_LOCAL:
         return None
+    return _refused_ipv4(fib, gateway, leg.dev) if gateway.version == IPV4 else _refused_ipv6(fib, gateway, leg.dev)
+
+
+def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
     around = [Prefix.around(IPV4, int(gateway), length) for length in range(width_of(IPV4) + 1)]
     # A lost carrier makes no difference to this lookup, though Linux may list the next hop as dead.
     links = tuple(attrs.evolve(link, ignore_routes_with_linkdown=False) for link in fib.snapshot.links)
@@ -30,5 +50,22 @@ def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
         if route.scope >= SCOPE_LINK
     ]
     neighbours = Fib(Snapshot(links=links, rules=fib.snapshot.rules, routes=near), merged=fib.merged)
-    decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=leg.dev, ipproto=0))
+    decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=dev, ipproto=0))
     return None if decision.kind in {"unicast", "local"} else decision
+
+
+def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
+    around = [Prefix.around(IPV6, int(gateway), length) for length in range(width_of(IPV6) + 1)]
+    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
+    near = fib.snapshot.routes.only(family=IPV6, table=TABLE_MAIN, prefixes=around)
+    flow = attrs.evolve(PLAIN, oif=dev, ipproto=0)
+    if _is_beside(Fib(attrs.evolve(fib.snapshot, rules=(main,), routes=near)).lookup(gateway, flow), dev):
+        return None
+    decision = fib.lookup(gateway, flow)
+    return None if _is_beside(decision, dev) else decision
+
+
+def _is_beside(decision: Decision, dev: str) -> bool:
+    """Whether it is a route by this device without a gateway, of any type that does not refuse packets."""
+    legs = () if decision.route is None or decision.route.type in PATHLESS else decision.route.legs
+    return any((leg.dev, leg.gateway) == (dev, None) for leg in legs)

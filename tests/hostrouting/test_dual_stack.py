@@ -81,7 +81,7 @@ def test_found_and_repaired(node: Namespace, tmp_path: Path) -> None:
         "172.16.128.0/17 via 10.0.0.1 dev eth0",
         "fd16::/48 via fe80::1 dev eth0 metric 1",
     ]
-    repair = [
+    repair: list[dict[str, object]] = [
         {"destination": str(it.destination), "gateway": str(it.gateway), "dev": it.dev, "metric": it.metric}
         for it in found.routes
     ]

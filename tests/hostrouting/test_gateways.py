@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import Fib
 from hostrouting.gateways import refused_gateway
-from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, as_ip, default_rules, ip_at
+from hostrouting.model import IPV4, IPV6, NextHop, Prefix, Route, Rule, as_ip, default_rules, ip_at
 from hostrouting.overlap import check_overlap
 from hostrouting.repair import propose_repair
 from hostrouting.wording import unsafe_line
@@ -25,20 +25,22 @@ DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 @pytest.mark.processes
 @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None, print_blob=True)
-@given(data=st.data())
-def test_the_kernel_agrees(data: st.DataObject) -> None:
+@given(data=st.data(), family=st.sampled_from([IPV4, IPV6]))
+def test_the_kernel_agrees(data: st.DataObject, family: int) -> None:
     """On any host, Linux accepts a route by a gateway exactly if refused_gateway returns None."""
-    block = data.draw(blocks(IPV4))
+    block = data.draw(blocks(family))
     wanted_rules, wanted_routes = data.draw(wishes(block))
-    gateways = [ip_at(IPV4, number) for number in range(block.first, block.last + 1)]
-    asked = [NextHop(dev, gateway=gateway) for dev in DEVICES for gateway in (*gateways, as_ip("10.0.0.1"))]
+    gateways = [ip_at(family, number) for number in range(block.first, block.last + 1)]
+    near = as_ip("10.0.0.1" if family == IPV4 else "fd00::1")
+    asked = [NextHop(dev, gateway=gateway) for dev in DEVICES for gateway in (*gateways, near)]
     with private_namespace() as namespace:
         furnish(namespace, LINKS, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
         batch = [*map(route_command, wanted_routes), *map(rule_command, wanted_rules)]
-        namespace.batch(batch, force=True, family=IPV4)
-        fib = Fib(namespace.snapshot())
-        lines = [f"route add 198.18.0.{at}/32 via {leg.gateway} dev {leg.dev}" for at, leg in enumerate(asked)]
-        done = namespace.ip("-4", "-force", "-batch", "-", lines=lines)
+        namespace.batch(batch, force=True, family=family)
+        fib = Fib(namespace.snapshot(family))
+        spare = "198.18.0.{}/32" if family == IPV4 else "2001:2::{:x}/128"
+        lines = [f"route add {spare.format(at)} via {leg.gateway} dev {leg.dev}" for at, leg in enumerate(asked)]
+        done = namespace.ip(f"-{family}", "-force", "-batch", "-", lines=lines)
     failed = {
         int(line.rpartition(":")[2]) - 1 for line in done.stderr.splitlines() if line.startswith("Command failed")
     }

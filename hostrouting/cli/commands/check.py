@@ -184,8 +184,8 @@ Verdicts: ok (exit code 0), overlap (1), undecided (3: no overlap for plain pack
 a mark, but a rule by mark, user or port sends others elsewhere), no-default-route (3).
 
 IPv4 and IPv6 have a default route, expected devices, a verdict and a repair each; the exit code is that of the worse
-verdict. With an IPv6 CIDR, the document of --json is hostrouting/check/2: `verdicts` and `expectedDevs` are objects with
-the keys ipv4 and ipv6, and the other keys are the same.
+verdict. With an IPv6 CIDR, the document of --json is hostrouting/check/2: `verdicts` and `expectedDevs` are objects
+with the keys ipv4 and ipv6, and the other keys are the same.
 """,
     failing="an overlap was found",
     takes_snapshot=True,

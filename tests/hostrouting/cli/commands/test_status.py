@@ -123,6 +123,7 @@ def test_schema(repaired: str) -> None:
             "contested",
             "gate",
             "defaultRoute",
+            "ipv6DefaultRoute",
             "files",
             "units",
             "manager",
