@@ -30,7 +30,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     CleanupResult           what CleanStaleAzureVnet found and did
     CleanupPlan             what it would do: what is stale, what is kept, each with its reason
     UndoResult              what UndoAzureVnetCleanup restored
-    Host                    the host: `Host.local` is this machine, `Host.offline` an image, `Host.sandbox` a namespace
+    Host                    the host: `Host.local` is this host, `Host.offline` an image, `Host.sandbox` a namespace
     HostLayout              every path and name that hostrouting uses on it
 
 2. The configuration: frozen values, checked when they are made; a ConfigError has every fault at once

@@ -184,19 +184,16 @@ class _Transaction:
         asked = [change.route for change in made if change.verb != "delete"]
         missing = [route for route in asked if route not in now.at(route.key)]
         if missing:
-            raise _Refused(
-                f"[{route}] was added, but the table now has {_words(now.at(route.key))}: {_ELSE}" for route in missing
-            )
+            pairs = [(route, _words(now.at(route.key))) for route in missing]
+            raise _Refused(f"[{route}] was added, but the table now has {found}: {_ELSE}" for route, found in pairs)
 
     def verify(self) -> None:
         """Read the table back: it has to match the plan for each key that the plan is about."""
         now = self._read()
         strange = [key for key in self._keys if now.at(key) != self._wanted.at(key)]
         if strange:
-            raise _Refused(
-                f"the table should have {_words(self._wanted.at(key))}, but now has {_words(now.at(key))}: {_ELSE}"
-                for key in sorted(strange)
-            )
+            pairs = [(_words(self._wanted.at(key)), _words(now.at(key))) for key in sorted(strange)]
+            raise _Refused(f"the table should have {wanted}, but now has {found}: {_ELSE}" for wanted, found in pairs)
 
     def undo(self) -> str:
         """Restore our routes as they were before, and return a sentence about what is true now.

@@ -4,7 +4,7 @@
     ├── ConfigError          operator: the configuration cannot be used; reports all its faults at once
     ├── SnapshotError        input: the text is not a saved snapshot
     ├── ForeignPhases        installation: the imported `phases` belongs to another project
-    ├── RouteConflict        host: a route that is not ours holds the key of a wanted route
+    ├── RouteConflict        host: a route that is not ours has the destination and metric of a wanted one
     ├── ApplyError           host: routes could not be applied; says what is true now
     ├── RouteOverlapError    host: expected CIDRs do not leave by the expected devices, and the mode is STRICT
     ├── CleanupRefused       host: it is not safe to delete what azure-vnet left behind
@@ -42,7 +42,7 @@
         ├── BackendTimeout       no answer in time
         ├── Unsettled            the tables changed faster than they could be read
         └── RouteRefused         the kernel refused one route; says which and why
-            ├── RouteExists          another route holds the key (EEXIST)
+            ├── RouteExists          another route has the same destination and metric (EEXIST)
             ├── NoSuchRoute          the route to delete does not exist (ESRCH)
             ├── NoSuchDevice         the device does not exist, or no longer exists (ENODEV)
             ├── DeviceDown           the device is down (ENETDOWN)
@@ -209,12 +209,12 @@ class SnapshotError(HostRoutingError, ValueError):
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Routes cannot be added because routes that are not ours hold their keys. Nothing was changed."""
+    """Routes cannot be added: routes that are not ours have the same destination and metric. Nothing was changed."""
 
     can_retry = False
 
     def __init__(self, conflicts: Iterable[str]) -> None:
-        """Name each route, the route that holds its key, and the remedy."""
+        """Name each route, the other route with its destination and metric, and the remedy."""
         self.conflicts = tuple(conflicts)
         super().__init__(self.conflicts)
 
@@ -541,7 +541,7 @@ class RouteRefused(BackendError):  # noqa: N818  reads as what happened
 
 
 class RouteExists(RouteRefused):
-    """Another route holds the key."""
+    """Another route has the same destination and metric."""
 
 
 class NoSuchRoute(RouteRefused):

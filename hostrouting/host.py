@@ -1,6 +1,6 @@
 """A host as the tasks see it: kernel, files, service manager, packet filters, and all paths. Nothing is decided here.
 
-`Host.local()` is this machine, `Host.offline(root)` a mounted image, `Host.sandbox(root, netns=…)` a network namespace
+`Host.local()` is this host, `Host.offline(root)` a mounted image, `Host.sandbox(root, netns=…)` a network namespace
 of this machine's kernel, and `hostrouting.testing.FakeHost` a host in memory.
 """
 
@@ -46,7 +46,7 @@ __all__ = ["Host", "made", "makes_edge", "needs_host"]
 _A_KERNEL = (
     "a kernel is only part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"
 )
-_HOSTS = "Host.local() is this machine, Host.offline(root) an image, hostrouting.testing.FakeHost() a host in memory"
+_HOSTS = "Host.local() is this host, Host.offline(root) an image, hostrouting.testing.FakeHost() a host in memory"
 
 
 def needs_host(instance: object, _attribute: object, value: Any) -> None:
@@ -167,7 +167,7 @@ class Host:
     def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:
         """The real kernel in a network namespace, and files below a directory: to try everything out.
 
-        `netns` is a path, or a name as in `ip netns`. Raises ValueError if that is this machine's own namespace, or if
+        `netns` is a path, or a name as in `ip netns`. Raises ValueError if that is this host's own namespace, or if
         `root` is not a directory below /. Routes, filters, neighbours, settings under /proc/sys/net and requests to the
         metadata service use the namespace. There is no systemd: enabling a unit only creates a link below the root.
         """
@@ -204,10 +204,12 @@ class Host:
             now = ctx.clock.now()
             if since is None:
                 since = now
+                holder = files.holder(path)
                 text = "another run of hostrouting is working on this host; waiting up to %g s for it (%s)"
-                ctx.log.info(text, self.lock_wait, files.holder(path))
+                ctx.log.info(text, self.lock_wait, holder)
             if now - since >= self.lock_wait:
-                text = f"another run has not finished on this host within {self.lock_wait:g} s: {files.holder(path)}"
+                holder = files.holder(path)
+                text = f"another run has not finished on this host within {self.lock_wait:g} s: {holder}"
                 raise HostBusy(f"{text}; wait for it, or stop it if it hangs")
             ctx.sleep(0.1)
         try:

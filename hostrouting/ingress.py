@@ -155,9 +155,10 @@ def _bpf(command: int, attributes: bytes) -> tuple[int, bytes]:
     """Call bpf(2); return its result and the attributes as the kernel wrote them. Raises OSError if it fails."""
     import ctypes  # noqa: PLC0415  see above
 
-    number = _NUMBERS.get(os.uname().machine) if struct.calcsize("P") == 8 else None
+    processor = os.uname().machine
+    number = _NUMBERS.get(processor) if struct.calcsize("P") == 8 else None
     if number is None:
-        raise OSError(errno.ENOTSUP, f"the number of bpf(2) is not known for {os.uname().machine}")
+        raise OSError(errno.ENOTSUP, f"the number of bpf(2) is not known for {processor}")
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
     passed = ctypes.create_string_buffer(attributes, len(attributes))

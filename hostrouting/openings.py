@@ -116,7 +116,8 @@ def find_gate_state(host: Host) -> GateState:
     is_up = files.is_there(layout.gate_drop_in_path)
     machines, units = _asked(host, gate)
     if machines and all(it["LoadState"] == "masked" for it in machines):
-        told = f"{layout.machine_unit} is masked; allow machines with: {_unmask(host, machines[0]['FragmentPath'])}"
+        command = _unmask(host, machines[0]["FragmentPath"])
+        told = f"{layout.machine_unit} is masked; allow machines with: {command}"
         return attrs.evolve(nothing, is_up=is_up, bars=(told,))
     openings = [*_missing(host)] or [*_machines(host, machines)]
     if is_up:
@@ -273,9 +274,10 @@ def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     if not all(map(str.isdigit, statuses)):
         yield f"{status} even if a signal ends its wait for the gate; {where}"
     needed = ("/bin/bash", "/usr/bin/bash", "/usr/bin/systemctl", layout.gate_script)
-    for it in (*_PLACES, *_ROOTS):
-        if found[it] and (it in _ROOTS or _covers(found[it], needed)):
-            yield f"has {it}={found[it]}, so {_HIDDEN}; {where}"
+    for name in (*_PLACES, *_ROOTS):
+        value = found[name]
+        if value and (name in _ROOTS or _covers(value, needed)):
+            yield f"has {name}={value}, so {_HIDDEN}; {where}"
 
 
 def _covers(bound: str, needed: Iterable[str]) -> bool:

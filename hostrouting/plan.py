@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["Action", "Foreseen", "Place", "RoutePlan", "Step", "plan_exactly", "plan_routes"]
 
 _THERE = "it already exists"
-_TWIN = "ours, but another program's route with the same destination and metric is already as wanted"
-_BEHIND = "ours, and behind the wanted route with the same destination and metric"
+_TWIN = "ours, but not needed: another program's route with the same destination and metric is already as wanted"
+_BEHIND = "ours, but not used: the wanted route has the same destination and metric and comes before it in the table"
 
 
 @attrs.frozen
@@ -98,7 +98,7 @@ class RoutePlan:
                 # If an identical route was just added before it, that one stays.
                 edits.change(step.route, None, last=True)
             elif step.place == "only" and edits.holders(step.route):
-                raise ValueError(f"another route holds the key of {step.route}")
+                raise ValueError(f"another route has the same destination and metric as {step.route}")
             else:
                 edits.put(step.route, first=step.place == "first")
         return attrs.evolve(snapshot, routes=edits.table())
@@ -302,12 +302,14 @@ def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
     """A sentence: which route holds the key, and which routes win without touching it."""
     prefix = holder.prefix
     found = way_round(prefix, holder.metric, lambda it: is_held(it, fib, ours))
-    return f"its key is held by [{holder}], which is not ours: {_said(prefix, found)}"
+    remedy = _said(prefix, found)
+    return f"another route has the same destination and metric: [{holder}], which is not ours; {remedy}"
 
 
 def _said(prefix: Prefix, found: tuple[Prefix, ...]) -> str:
     if found == (prefix,):
-        return f"instead, configure one with metric {DEFAULT_METRIC[prefix.family]}, which takes precedence"
+        metric = DEFAULT_METRIC[prefix.family]
+        return f"instead, configure one with metric {metric}, which takes precedence"
     if prefix.length == width_of(prefix.family):
         return "it has to be deleted first: no prefix can be longer, and no metric better"
     left, right = prefix.halves()
@@ -318,7 +320,8 @@ def _said(prefix: Prefix, found: tuple[Prefix, ...]) -> str:
 
 def _remedy(holder: Route, snapshot: Snapshot) -> str:
     """A sentence: how to delete a route that a script has left, and whether the kernel would then add its own."""
-    told = f"if an earlier script left it there, delete it with: {deletion_command(holder)}"
+    command = deletion_command(holder)
+    told = f"if an earlier script left it there, delete it with: {command}"
     comes = next((address for address, route in connected_routes(snapshot).items() if route.key == holder.key), None)
     if comes is None:
         return told

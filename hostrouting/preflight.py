@@ -191,7 +191,7 @@ def overlap_findings(
 ) -> Iterator[PreflightFinding]:
     """What the check would find with the configured routes in place; in STRICT the next machine does not start.
 
-    `awaited` are the configured routes that cannot be installed yet; what they cover may be closed in time.
+    `awaited` are the configured routes that cannot be installed yet; what they cover may be repaired in time.
     """
     severity: Severity = "error" if mode == "STRICT" else "warning"
     then = "in mode STRICT no machine starts" if mode == "STRICT" else "in mode WARN machines start all the same"
@@ -203,14 +203,14 @@ def overlap_findings(
             worst = _if_awaited(wait) if mode == "STRICT" else "warning"
             yield PreflightFinding("overlap", worst, f"{told}; {remedy}", "default route")
         for finding in it.report.findings:
-            told, worst = finding_sentence(finding, it.report.expected_devs), severity
+            escape, worst = finding_sentence(finding, it.report.expected_devs), severity
             if _is_covered(finding, awaited):
-                told = f"{told}, while the configured routes there cannot be installed"
+                escape = f"{escape}, while the configured routes there cannot be installed"
                 worst = _if_awaited(wait) if mode == "STRICT" else "warning"
-            told = f"{told}; {then}; to see which routes close this: {_REPAIR}"
+            told = f"{escape}; {then}; to see which routes repair this: {_REPAIR}"
             yield PreflightFinding("overlap", worst, told, range_name(finding.cidr.family, finding.first, finding.last))
     for text in unsafe_lines(found.unsafe):
-        yield PreflightFinding("overlap", severity, f"no static route can close this: {text}")
+        yield PreflightFinding("overlap", severity, f"no static route can repair this: {text}")
     if action := repair_sentence(found, where=f"they are printed by: {_REPAIR}"):
         yield PreflightFinding("overlap", "info", action)
     for note in (note for it in found.families for note in it.report.notes):
@@ -266,7 +266,7 @@ def program_findings(path: str, version: str, needing: Sequence[str]) -> Iterato
 def systemd_findings(version: str | None) -> Iterator[PreflightFinding]:
     """Whether systemd can do what the units need; the version is None where systemd does not run."""
     if version is None:
-        told = "systemd is not running here, so nothing holds a machine back until this host has booted with it"
+        told = "systemd is not running here, so machines start unchecked until this host has booted with it"
         yield PreflightFinding("systemd", "warning", f"{told}; to prepare an image: hostrouting render", "systemd")
         return
     number = "".join(takewhile(str.isdigit, version))
@@ -300,7 +300,7 @@ def machine_findings(state: str, openings: Iterable[str], *, unit: str) -> Itera
     `state` is that of their template, and `openings` is what `find_coming_openings` found.
     """
     if state == "masked":
-        yield PreflightFinding("units", "error", f"{unit} is masked, and no machine starts; systemctl unmask it", unit)
+        yield PreflightFinding("units", "error", f"{unit} is masked, and no machine starts; unmask it", unit)
     elif state == "not-found":
         told = f"systemd has no {unit}, and no machine starts until it does; install the package systemd-container"
         yield PreflightFinding(
@@ -309,8 +309,8 @@ def machine_findings(state: str, openings: Iterable[str], *, unit: str) -> Itera
     elif state != "loaded":
         told = f"systemd cannot use {unit} ({state}), and no machine starts; see: systemctl cat {unit}"
         yield PreflightFinding("units", "error", told, unit)
-    for text in openings:
-        yield PreflightFinding("units", "warning", f"with the gate installed, {text}", unit)
+    for opening in openings:
+        yield PreflightFinding("units", "warning", f"with the gate installed, {opening}", unit)
 
 
 def file_findings(errors: Iterable[FileError], *, is_root: bool) -> Iterator[PreflightFinding]:
@@ -339,7 +339,7 @@ def folder_findings(errors: Sequence[FileError], *, is_root: bool) -> Iterator[P
     for reason, them in alike.items():
         paths, first = ", ".join(it.path for it in them), them[0]
         if not reason:
-            told = f"as this user it is not known whether these folders can be written into: {paths}"
+            told = f"this user cannot see whether these directories are writable: {paths}"
             yield PreflightFinding("folders", "warning", f"{told}; run preflight as root", first.path)
         else:
             told = f"cannot write into {paths}: {first.reason}" if first.reason else str(first)
@@ -349,8 +349,11 @@ def folder_findings(errors: Sequence[FileError], *, is_root: bool) -> Iterator[P
 def lock_findings(holders: Sequence[str], *, path: str) -> Iterator[PreflightFinding]:
     """The lock is held: a bootstrap would wait for it, for a minute at most."""
     if holders:
-        told = f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path}"
-        yield PreflightFinding("lock", "warning", f"{told}; a bootstrap would wait for up to a minute, then fail", path)
+        told = (
+            f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path};"
+            " a bootstrap would wait for up to a minute, then fail"
+        )
+        yield PreflightFinding("lock", "warning", told, path)
 
 
 def gate_findings(gate: GateState) -> Iterator[PreflightFinding]:

@@ -36,7 +36,7 @@ class Namespace:
     def of(cls, netns: str | os.PathLike[str]) -> Namespace:
         """From a path, or a name as in `ip netns`.
 
-        Raises NetlinkUnavailable if it does not exist, and ValueError if it is this machine's own.
+        Raises NetlinkUnavailable if it does not exist, and ValueError if it is this host's own.
         """
         path = namespace_path(netns)
         with closing(open_namespace(path)) as there:
@@ -47,7 +47,7 @@ class Namespace:
             machine = None  # some containers hide it from their processes
         if machine is not None and os.path.samestat(found, machine):
             raise ValueError(
-                f"netns: {os.fspath(netns)!r} is this machine's own network; create another one: ip netns add sandbox"
+                f"netns: {os.fspath(netns)!r} is this host's own network; create another one: ip netns add sandbox"
             )
         return cls(path)
 
@@ -66,7 +66,7 @@ class SandboxFiles(ImageFiles):
     """The files below a directory; its /proc is that of the namespace."""
 
     def __init__(self, root: str, namespace: Namespace) -> None:
-        """Raise ValueError if the directory does not exist or is this machine's own root."""
+        """Raise ValueError if the directory does not exist or is this host's own root."""
         if not os.path.isdir(root) or os.path.samefile(root, "/"):
             raise ValueError(f"root: {root!r} is not a directory below /; create one, for example with mktemp -d")
         super().__init__(root)

@@ -39,6 +39,7 @@ __all__ = [
     "repair_sentence",
     "stays_line",
     "suppressed_line",
+    "unexplained_owner",
     "unsafe_line",
     "unsafe_lines",
 ]
@@ -60,7 +61,7 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     " would change that",
     "refused": "cannot be repaired: Linux refuses a route {missing}, because its lookup of the gateway by the rules"
     " ends at {against}",
-    "still-open": "is still open after the repair, because of {holder}; this is a bug, please report it",
+    "still-open": "would still escape after the repair, because of {holder}; this is a bug, please report it",
 }
 
 
@@ -105,7 +106,12 @@ def owner_name(finding: Finding) -> str:
     if route is None:
         return ""
     name = protocol_name(route.protocol)
-    return f"{name} (no address on {', '.join(route.devs)} explains it)" if finding.unexplained else name
+    return unexplained_owner(name, route.devs) if finding.unexplained else name
+
+
+def unexplained_owner(name: str, devs: Iterable[str]) -> str:
+    """A route protocol that says that the kernel added a route, which it would not have done."""
+    return f"{name} (there is no address on {', '.join(devs)} for which the kernel would add this route)"
 
 
 def foreseen_line(foreseen: Foreseen) -> str:
@@ -114,19 +120,21 @@ def foreseen_line(foreseen: Foreseen) -> str:
     route = " ".join([str(wanted.prefix), *(wanted.ways if len(wanted.legs) == 1 else ())])
     more = len(foreseen.addresses) - 1
     others = "1 more device is" if more == 1 else f"{more:,} more devices are"
+    remedy = _way_round(foreseen)
     return (
         f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
         f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to"
         f" {wanted.prefix}; if the kernel adds it first, as it can at the next boot, our route cannot be added, and no"
-        f" machine starts; {_way_round(foreseen)}"
+        f" machine starts; {remedy}"
     )
 
 
 def stays_line(route: Route) -> str:
     """A sentence: a route stays when our routes are deleted, and how to delete it."""
+    command = deletion_command(route)
     return (
         f"[{route}] stays: the configuration asked for this route, but hostrouting did not install it;"
-        f" if nothing else needs it, delete it with: {deletion_command(route)}"
+        f" if nothing else needs it, delete it with: {command}"
     )
 
 
@@ -241,7 +249,8 @@ def diversion_line(diversion: Diversion, *, of: str = "") -> str:
         what = f"the repair overrides [{route}], which may be there on purpose: "
         return f"{what}packets for the repaired range are no longer refused"
     devs = ", ".join(diversion.devs)
-    what = f"the repair diverts addresses of {of or diversion.prefix} from {devs}: "
+    networks = of or diversion.prefix
+    what = f"the repair diverts addresses of {networks} from {devs}: "
     if diversion.connected:
         return f"{what}neighbours there, in the repaired range, become unreachable over IP"
     return f"{what}packets for the repaired range no longer go there"

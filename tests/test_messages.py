@@ -9,8 +9,8 @@ import pytest
 from hostrouting import errors
 from tests.support.awk_texts import statements, texts_in
 from tests.support.pages import PAGES
-from tests.support.sentences import sentences, sentences_of
-from tests.support.write_pages import GENERATED, notes, sorted_out
+from tests.support.sentences import Sentence, sentences, sentences_of
+from tests.support.write_pages import GENERATED, listed, notes, sorted_out, whole_of
 
 
 def test_every_message_has_an_entry() -> None:
@@ -19,7 +19,7 @@ def test_every_message_has_an_entry() -> None:
     assert not unknown, "write an entry in docs/messages.toml for these"
     assert not unused, "take these out of docs/messages.toml"
     assert all(found.values()), "an entry has no message"
-    assert set(notes()["whole"]) <= {sentence.place for sentence in sentences()}, "take these out of [whole]"
+    assert set(notes()["whole"]) <= {whole_of(sentence)[0] for sentence in sentences()}, "take these out of [whole]"
 
 
 @pytest.mark.parametrize("path", GENERATED)
@@ -40,7 +40,7 @@ def test_messages_are_found() -> None:
     texts = {sentence.text for sentence in sentences()}
     assert "the routes could not be applied: {shown}{more}; {after}" in texts
     assert "{what} routes via {via} [{holder}], expected {expected}{owner}" in texts
-    assert "%s: stopping, waiting for %s" in texts
+    assert "{name}: stopping, waiting for {still}" in texts
     assert "routes were provided but enabled=false; set enabled=true to apply static routes" in texts
     assert "stopped before there was a verdict" in texts
     packets = "packets that rule {number} selects ({selected}) were not judged"
@@ -95,4 +95,58 @@ WORDS = {"a key of the table": "what is said for it"}
     assert [it.text for it in sentences_of("m", ast.parse(code))] == [
         "is not an address; write one such as 10.0.0.1",
         "what is said for it",
+    ]
+
+
+def test_alternatives_are_messages_of_their_own() -> None:
+    """A message with alternatives is listed once with each; of a singular and a plural, only the plural is shown."""
+    code = """
+def told(mode, wait, count):
+    then = "no machine starts here" if mode else "all of them start anyway"
+    fail(f"there is nothing to use; {f'it waits {wait} s, and then {then}' if wait else then}; add it")
+    fail(f"{count} more {'route' if count == 1 else 'routes'} to delete{f' on {mode}' if mode else ''}")
+"""
+    assert [it.text for it in sentences_of("m", ast.parse(code))] == [
+        "there is nothing to use; it waits {wait} s, and then no machine starts here; add it",
+        "there is nothing to use; it waits {wait} s, and then all of them start anyway; add it",
+        "there is nothing to use; no machine starts here; add it",
+        "there is nothing to use; all of them start anyway; add it",
+        "{count} more routes to delete on {mode}",
+    ]
+
+
+def test_one_placeholder_stands_for_one_value() -> None:
+    """Two values with the same name are told apart in the message; one value that is said twice is not."""
+    code = """
+def told(key, table, dev):
+    fail(f"the table should have {words(table.at(key))}, but now has {words(key)}")
+    fail(f"there is no device {dev}; add the device {dev}")
+    log.warning("%s s have passed, and %s is still not there", dev, "; ".join(map(str, table)))
+"""
+    assert [it.text for it in sentences_of("m", ast.parse(code))] == [
+        "the table should have {key}, but now has {other key}",
+        "there is no device {dev}; add the device {dev}",
+        "{dev} s have passed, and {table} is still not there",
+    ]
+    for text in (it.text for it in sentences()):
+        assert "{other " not in text, "give the two values names of their own"
+
+
+def test_parts_are_under_their_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part is indented under its message, or put into it if it is the only one and the message is not listed."""
+    wholes = {"m:why": "no machine starts: {>why}", "m: in *": "it failed {>place}", "n:*": "stopped ({>who})"}
+    monkeypatch.setitem(notes(), "whole", wholes)
+    found = [
+        Sentence("m:why", 1, "the script is missing"),
+        Sentence("m", 2, "no machine starts: {why}"),
+        Sentence("m:why", 3, "the list is damaged"),
+        Sentence("m", 4, "in the table"),
+        Sentence("n:a", 5, "by the user"),
+    ]
+    assert list(listed(found)) == [
+        "- `no machine starts: {why}`, where `{why}` can be:",
+        "    - `the script is missing`",
+        "    - `the list is damaged`",
+        "- `it failed in the table`",
+        "- `stopped (by the user)`",
     ]

@@ -106,9 +106,11 @@ def _holder(change: Change, facts: Facts) -> str:
     place = (route.tos, metric_of(route))
     alike = [one for one in facts.routes_of_prefix(route) if (one.tos, metric_of(one)) == place]
     if any(same(one, route) for one in alike):
-        behind = ", behind another route with the same key" if change.verb == "replace" else ""
-        return f"this route exists already{behind}"
-    return f"its key is held by {alike[0]}" if alike else "another route holds its key"
+        if change.verb == "replace":
+            return "this route exists already, after another one with the same destination and metric"
+        return "this route exists already"
+    told = "another route has the same destination and metric"
+    return f"{told}: [{alike[0]}]" if alike else told
 
 
 def _gateway(route: Route, facts: Facts) -> str:

@@ -55,7 +55,8 @@ class _Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             names = list(action.choices)
             kind = "command" if action.dest == "typed" else action.metavar or action.dest
-            told = f"{value!r} is not a known {kind}{_meant(value, names)} (known: {', '.join(names)})"
+            meant = _meant(value, names)
+            told = f"{value!r} is not a known {kind}{meant} (known: {', '.join(names)})"
             raise argparse.ArgumentError(None, told)
 
     def _print_message(self, message: str, file: Any = None) -> None:

@@ -193,14 +193,14 @@ def known_devices(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
     typed = [("--dev", dev) for dev in arguments.devs]
     typed += [(f"--{name}", dev) for name in ("iif", "oif") if (dev := getattr(arguments, name, None)) is not None]
     names = [link.name for link in snapshot.links]
-    there = f"t has {spoken(names, most=SHOWN) or 'none'}"
+    there = spoken(names, most=SHOWN) or "none"
     host = "this host" if arguments.snapshot is None else "the host of this snapshot"
     faults = [
         Fault(
             option,
             repr(dev),
             f"is not a device of {host}",
-            f"did you mean {near}? I{there}" if (near := nearest(dev, names)) else f"i{there}",
+            f"did you mean {near}? It has {there}" if (near := nearest(dev, names)) else f"it has {there}",
         )
         for option, dev in typed
         if dev not in names

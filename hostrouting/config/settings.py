@@ -211,8 +211,9 @@ def _routes(raw: object, at: Spot) -> tuple[StaticRoute | None, ...]:
         routes.append(route)
         holder = holders.setdefault(key, spot) if key else spot
         if key and holder is not spot:
+            destination, metric = key
             spot.note_absence(
-                f"{key[0]} with metric {key[1]} is already given in {holder.path}",
+                f"{destination} with metric {metric} is already given in {holder.path}",
                 "remove one of the two, or give them different metrics",
             )
     return tuple(routes)

@@ -240,8 +240,8 @@ class _Deleting:
     def carry_out(self, ctx: phases.Context) -> CleanupResult:
         """Delete what was shown and is still stale, and check that it is gone."""
         plan = self._agreed()
-        for it in self._seen.beyond(self._shown):
-            ctx.log.warning("stale, but not in the approved plan, so it is kept: %s", it)
+        for entry in self._seen.beyond(self._shown):
+            ctx.log.warning("stale, but not in the approved plan, so it is kept: %s", entry)
         if plan.is_empty:
             return CleanupResult(plan, unapproved=self._seen.beyond(self._shown))
         for it in plan.deletions:
@@ -433,16 +433,16 @@ class _Restoring:
     def neighbours(self, neighbours: tuple[Neighbour, ...]) -> None:
         """Add each neighbour, unless its device already has an entry for its address."""
         there = set(self._edges.links.look().neighbours) if neighbours else set()
-        for it in neighbours:
-            if it in there:
+        for neighbour in neighbours:
+            if neighbour in there:
                 continue
             try:
-                if self._edges.links.add_neighbour(it):
-                    self._note("neighbour", it)
+                if self._edges.links.add_neighbour(neighbour):
+                    self._note("neighbour", neighbour)
                 else:
-                    self.left.append(f"{it}: another entry exists for this address")
+                    self.left.append(f"{neighbour}: another entry exists for this address")
             except BackendError as error:
-                self.left.append(f"{it}: {error}")
+                self.left.append(f"{neighbour}: {error}")
 
     def routes(self, routes: tuple[Route, ...]) -> None:
         """Add each route, unless another route has its key."""

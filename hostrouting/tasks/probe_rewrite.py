@@ -160,8 +160,10 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             standing = self.standing()
             if standing is not None:
                 if standing.faults:
-                    told = "; ".join(standing.faults)
-                    raise TableNotInForce(f"what was loaded has been changed: {told}; stop the program that changes it")
+                    changes = "; ".join(standing.faults)
+                    raise TableNotInForce(
+                        f"what was loaded has been changed: {changes}; stop the program that changes it"
+                    )
                 for line in standing.hindrances:
                     ctx.log.warning("%s", line)
                 for line in standing.notes:
@@ -318,10 +320,10 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         def attempt() -> tuple[tuple[Snapshot, bool] | None, str]:
             found = self._read(backend)
             if self._condition(found) is None and ctx.clock.now() < end:
-                return None, "an IPv6 address that is not tentative"
+                return None, "waiting for an IPv6 address that is not tentative"
             up = self._is_met(found)
             missing = next(_missing_devices(self._route, found), "") if up else ""
-            return (None, missing) if missing else ((found, up), "")
+            return (None, f"waiting for {missing}") if missing else ((found, up), "")
 
         snapshot, up = await_found(ctx, backend, attempt, wait=self.wait)
         if up and (error := self._taken_address(snapshot)):

@@ -336,8 +336,8 @@ def test_words_of_a_conflict() -> None:
     with pytest.raises(RouteConflict) as caught:
         apply_plan(plan, kernel, before=before)
     assert str(caught.value) == (
-        "172.16.0.0/16: its key is held by [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10], which is "
-        "not ours: instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
+        "172.16.0.0/16: another route has the same destination and metric: [172.16.0.0/16 dev ib0 proto kernel scope "
+        "link src 172.16.1.10], which is not ours; instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
     )
     assert kernel.snapshot() == before
 

@@ -612,7 +612,7 @@ class TestOneHost:
         """The kernel is asked about UDP packets, so a rule for these leaves the others open."""
         namespace.batch(["rule add pref 100 ipproto udp lookup main"])
         checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
-        note = "packets other than UDP were not judged by rule 100; for these run: hostrouting check"
+        note = "rule 100 selects packets by protocol, and only UDP was judged; for the others run: hostrouting check"
         assert checked.left["route-overlap.ok"] == f"ok\n{note}\n"
 
     def test_a_rule_for_the_host_itself(self, namespace: Namespace, tmp_path: Path) -> None:

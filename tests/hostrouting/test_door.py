@@ -60,7 +60,7 @@ run: Any = main
         (Host.local, r"not Host\.local; call it: Host\.local\(\)"),
         (FakeHost, r"not FakeHost; call it: FakeHost\(\)"),
         (MemoryBackend(), r"not a MemoryBackend; a kernel is only part of a host: FakeHost\(kernel=…\) in a test"),
-        ("node-7", r"not a str; Host\.local\(\) is this machine, Host\.offline\(root\) an image"),
+        ("node-7", r"not a str; Host\.local\(\) is this host, Host\.offline\(root\) an image"),
     ],
 )
 def test_what_is_not_a_host(make: Any, given: object, remedy: str) -> None:

@@ -159,8 +159,8 @@ class TestWhatAnOperatorReads:
         assert step.held.devs == ("ib0",)
         assert plan.changes == ()
         assert str(step) == (
-            "! 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # conflict: its key is held by "
-            "[172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10], which is not ours: "
+            "! 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # conflict: another route has the same "
+            "destination and metric: [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10], which is not ours; "
             "instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
         )
 
@@ -219,7 +219,7 @@ class TestWhatAnOperatorReads:
     def test_an_add_on_a_held_key(self) -> None:
         """A plan that adds a route whose key is held cannot be carried out, and says so."""
         route = Route.to("172.16.0.0/16", dev="eth0", protocol=OURS)
-        with pytest.raises(ValueError, match="another route holds the key"):
+        with pytest.raises(ValueError, match="another route has the same destination and metric"):
             RoutePlan((Step("add", route, ""),)).apply_to(h200())
 
     def test_a_diff(self) -> None:

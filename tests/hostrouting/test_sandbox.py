@@ -87,7 +87,7 @@ def test_this_machines_own_network_is_refused(node: Namespace, tmp_path: Path, m
     """The namespace of this machine's first process is refused, and so is one that does not exist."""
     monkeypatch.setattr(hostrouting.sandbox, "_MACHINE", node.path)
     with pytest.raises(
-        ValueError, match=rf"'{node.path}' is this machine's own network; create another one: ip netns add"
+        ValueError, match=rf"'{node.path}' is this host's own network; create another one: ip netns add"
     ):
         Host.sandbox(str(tmp_path), netns=node.path)
     with pytest.raises(NetlinkUnavailable, match=r"network namespace .* does not exist"):

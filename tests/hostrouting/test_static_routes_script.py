@@ -147,7 +147,8 @@ def is_as_planned(planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapsho
     assert (firsts(after), table(after)) == (firsts(before), table(before)), told
     if any(leg.dead for route in before.routes if not route.prefix.length for leg in route.legs):
         return  # of a default route with several legs the engine takes one that has lost its carrier, and the script waits
-    refused = {line.split()[0].rstrip(":") for line in said if ": its key is held by [" in line}
+    taken = ": another route has the same destination and metric: ["
+    refused = {line.split()[0].rstrip(":") for line in said if taken in line}
     waits = {line.partition(" (given up")[0] for line in said if ": waiting for " in line}
     # The script tells by itself what it does not need the kernel for.
     assert waits <= {str(it) for it in planned.pending}, told
@@ -248,7 +249,7 @@ class TestOneHost:
         )
         wanted = [*HALVES, StaticRoute("10.9.0.0/16"), StaticRoute("172.16.0.0/17", metric=4_000_000_000)]
         lines = [
-            f"{text}: its key is held by [{holder}], which is not ours: "
+            f"{text}: another route has the same destination and metric: [{holder}], which is not ours; "
             f"instead, configure {halves}, which take precedence"
             for text, holder, halves in (
                 ("10.9.0.0/16", "10.9.0.0/16 dev ib0 scope link", "10.9.0.0/17 and 10.9.128.0/17"),
@@ -322,7 +323,7 @@ class TestOneHost:
         if not twin:
             ran = Ran(namespace, HALVES[:1], tmp_path)
             assert ran.status == 1
-            assert "its key is held by [172.16.0.0/17 dev ib0 proto static scope link" in ran.said
+            assert "the same destination and metric: [172.16.0.0/17 dev ib0 proto static scope link" in ran.said
             assert namespace.ip("route", "show").stdout == before
         namespace.batch(["route del 172.16.0.0/17 dev ib0 proto static"])
         ran = Ran(namespace, HALVES[:1], tmp_path)
@@ -415,7 +416,7 @@ class TestOneHost:
         """A conflict ends the script at once, and so does whoever runs it with no time left."""
         begin = time.monotonic()
         namespace.batch(["route add 172.16.0.0/17 dev ib0"])
-        assert "its key is held by" in Ran(namespace, HALVES, tmp_path, wait=40).said
+        assert "another route has the same destination and metric" in Ran(namespace, HALVES, tmp_path, wait=40).said
         namespace.batch(["route del default"])
         assert "(given up after 0 s)" in Ran(namespace, HALVES, tmp_path, wait=40, argument="0").said
         assert time.monotonic() - begin < 30

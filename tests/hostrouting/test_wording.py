@@ -282,7 +282,7 @@ def test_a_route_that_only_says_it_is_the_kernels() -> None:
     hidden = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
     (line,) = lines(host([("eth0", "10.0.0.4/24"), ("ib0", "10.2.0.4/24")], [DEFAULT, hidden]))
     assert line.endswith(
-        "routes via ib0 [172.16.0.0/16 proto kernel], expected eth0; owner: kernel (no address on ib0 explains it)"
+        "routes via ib0 [172.16.0.0/16 proto kernel], expected eth0; owner: kernel (there is no address on ib0 for which the kernel would add this route)"
     )
     (known,) = lines(host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT]))
     assert known.endswith("[172.16.0.0/16 proto kernel], expected eth0")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tests.support.alternatives import either
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -66,7 +68,7 @@ def _chains(pieces: Iterator[str], found: list[str]) -> list[str]:
                 end()
                 found += [] if name == "split" else inner
             elif piece == "(":
-                parts.append(" | ".join(inner) if len(inner) > 1 and all(" " in it for it in inner) else _value(within))
+                parts.append(either(inner) if len(inner) > 1 and all(" " in it for it in inner) else _value(within))
             elif name:
                 parts.append(_value(within, name))
                 found += inner

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tests.support.alternatives import MARKS, each, either
 from tests.support.awk_texts import statements, texts_in
 from tests.support.pages import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["SILENT", "Sentence", "sentences", "sentences_of"]
 
@@ -69,6 +70,9 @@ _PRINTED = re.compile(r"(?<!\\)'<\d>[\w-]+: (.*?)\\n'")
 _FOR_IP = re.compile(r"nexthop via |table .* proto ")
 """In a text that a script gives to `ip`."""
 _NOT_SAID = {"compile", "match", "fullmatch", "Literal", "add_argument", "cast", "getattr", "TypeVar"}
+_LOGS = {"debug", "info", "warning", "error", "exception"}
+_FAULTS = {"Fault": 2, "Unreadable": 0, "_fail": 1, "faulty": 1, "note": 1, "note_absence": 0}
+"""Calls whose texts are one message, however short; and how many arguments are before them."""
 
 
 @attrs.frozen(order=True)
@@ -112,21 +116,25 @@ def _in_scripts() -> Iterator[Sentence]:
             if in_awk:
                 program.append((number, line.removeprefix("program='")))
                 continue
-            said = [it[2] for it in _SAID.finditer(line)] + _PRINTED.findall(line)
+            said = [it[2] for it in _SAID.finditer(line)]
+            said += [_filled(it[1], re.findall(r"\$\w+", line[it.end() :])) for it in _PRINTED.finditer(line)]
             for text in said:
                 plain = re.sub(
-                    r"\$\{(\w+)[^}]*\}|\$(\w+)|\$\(.*?\)|%s", lambda it: f"{{{it[1] or it[2] or '…'}}}", text
+                    r"\$\{(\w+)[^}]*\}|\$(\w+)|\$\*|\$\(.*?\)|%s",
+                    lambda it: f"{{{(it[1] or it[2] or ('command' if '*' in it[0] else '…')).lower()}}}",
+                    text,
                 )
                 if _is_sentence(plain):
                     yield Sentence(place=path.name, line=number, text=plain)
         for number, statement in statements(program):
             for text in filter(_is_sentence, texts_in(statement)):
-                if not _FOR_IP.search(text):
-                    yield Sentence(place=path.name, line=number, text=text.strip().removeprefix("failed "))
+                for it in each(text):
+                    if not _FOR_IP.search(it):
+                        yield Sentence(place=path.name, line=number, text=it.strip().removeprefix("failed "))
 
 
 def _is_sentence(text: str) -> bool:
-    words = re.sub(r"\{.*?\}", " ", text).split()
+    words = re.sub(rf"\{{.*?\}}|[{MARKS}]", " ", text).split()
     return len([word for word in words if re.fullmatch(r"[\w',.;:()-]*[a-z]{2}[\w',.;:()=-]*", word)]) >= 3
 
 
@@ -134,12 +142,14 @@ class _Reader:
     """Goes through one module and collects its messages.
 
     Adjacent texts in one call form one message, and a text that is assigned to a name is inserted where the name is used.
+    Alternatives in a text make a message each; of two that are only words, such as a singular and a plural, the longer
+    one is shown.
     """
 
     def __init__(self, module: str) -> None:
         self._module = module
         self._found: list[Sentence] = []
-        self._named: dict[str, tuple[Sentence, str]] = {}  # with the text as written, which may end with a blank
+        self._named: dict[str, tuple[list[Sentence], str]] = {}  # with the text as written, which may end with a blank
         self._assigned: set[str] = set()
         self._touched: set[Sentence] = set()
         self._used: set[Sentence] = set()
@@ -173,10 +183,9 @@ class _Reader:
         if not name or text is None:
             self._node(it.value, place)
             return
-        self._say(it.value, text, place)
         self._named.pop(name, None)
-        if self._found and self._found[-1].text == _even(text):
-            self._named[name] = self._found[-1], text
+        if said := self._say(it.value, text, place):
+            self._named[name] = said, text
         self._assigned.add(name)
 
     def _statement(self, it: ast.AST, within: str) -> None:
@@ -208,47 +217,95 @@ class _Reader:
                 return
             self._touched.clear()
             texts = [(it, self._text(it)) for it in node.args]
+            if _called(node) in _LOGS and texts and texts[0][1] is not None:
+                self._say(node.args[0], _filled(texts[0][1], map(self._value, node.args[1:])), within)
+                parts = [it for it in parts if it is not node.args[0]]
+                texts = []
             said = [it for _, it in texts if it is not None and _is_sentence(it)]
-            if len(said) > 1:
-                self._say(node, "; ".join(said), within)
+            if _called(node) in _FAULTS:
+                said = [it for _, it in texts[_FAULTS[_called(node)] :] if it]
+            if len(said) > 1 or (said and _called(node) in _FAULTS):
+                self._say(node, ("" if _called(node) == "line" else "; ").join(said), within)
                 parts = [it for it in parts if not any(it is part and text is not None for part, text in texts)]
         if isinstance(node, ast.Dict):
             parts = list(node.values)
         for part in parts:
             self._node(part, within)
 
-    def _say(self, node: ast.AST, text: str, within: str) -> None:
+    def _say(self, node: ast.AST, text: str, within: str) -> list[Sentence]:
+        said: list[Sentence] = []
         if _is_sentence(text):
             line = getattr(node, "lineno", 0)
             place = f"{self._module}:{within}" if within else self._module
-            self._found.append(Sentence(place=place, line=line, text=_even(text)))
+            said = [Sentence(place=place, line=line, text=_even(it)) for it in each(text) if _is_sentence(it)]
+            self._found += said
             self._used |= self._touched
         if isinstance(node, ast.JoinedStr):
             for value in node.values:
-                if isinstance(value, ast.FormattedValue):
+                if isinstance(value, ast.FormattedValue) and not self._is_inlined(value.value):
                     self._node(value.value, within)
+        return said
 
     def _text(self, node: ast.AST) -> str | None:
         """The text with its values as placeholders; None if the expression is not a text."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value
         if isinstance(node, ast.JoinedStr):
-            return "".join(map(self._part, node.values))
+            return _distinct(node.values, map(self._part, node.values))
         if isinstance(node, ast.Name) and node.id in self._named:
-            sentence, text = self._named[node.id]
-            self._touched.add(sentence)
+            said, text = self._named[node.id]
+            self._touched.update(said)
             return text
         if isinstance(node, ast.IfExp):
-            either = [self._text(it) for it in (node.body, node.orelse)]
-            if all(it is not None and _is_sentence(it) for it in either):
-                return " | ".join(map(str, either))
+            first, second = self._text(node.body), self._text(node.orelse)
+            if first is not None and second is not None and _is_sentence(first) and _is_sentence(second):
+                return either([first, second])
+        if isinstance(node, ast.Call) and _called(node) == "Painted" and node.args:
+            return self._text(node.args[0])
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            template = self._text(node.left)
+            values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
+            return None if template is None else _filled(template, map(self._value, values))
         return None
 
     def _part(self, node: ast.expr) -> str:
         if not isinstance(node, ast.FormattedValue):
             return str(getattr(node, "value", ""))
-        text = self._text(node.value) if isinstance(node.value, ast.Name) else None
-        return f"{{{_name(node.value)}}}" if text is None else text
+        return self._value(node.value)
+
+    def _value(self, node: ast.expr) -> str:
+        """A value in a text: its own text if that is known, or its name."""
+        text = self._text(node) if self._is_inlined(node) else None
+        if text is None and isinstance(node, ast.IfExp) and self._is_inlined(node):
+            text = max(str(self._text(node.body)), str(self._text(node.orelse)), key=len)
+        return f"{{{_name(node)}}}" if text is None else text
+
+    def _is_inlined(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.IfExp):
+            return None not in {self._text(node.body), self._text(node.orelse)}
+        return isinstance(node, ast.Name) and node.id in self._named
+
+
+def _filled(text: str, values: Iterable[str]) -> str:
+    """A text for `printf` or a logger, with its values."""
+    rest = iter(values)
+    return re.sub(r"%[sgrd]", lambda _: next(rest, "{…}"), text)
+
+
+def _distinct(nodes: Iterable[ast.expr], texts: Iterable[str]) -> str:
+    """The text of a formatted string. Two values that would have one name are told apart: {dev} and {other dev}."""
+    named: dict[str, set[str]] = {}
+    found = []
+    for node, text in zip(nodes, texts, strict=True):
+        known = named.setdefault(text, set())
+        value = ast.dump(node.value) if isinstance(node, ast.FormattedValue) else ""
+        found.append(text.replace("{", "{other ") if value and known - {value} else text)
+        known.add(value)
+    return "".join(found)
+
+
+def _is_constant(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id.isupper()
 
 
 def _even(text: str) -> str:
@@ -262,19 +319,31 @@ def _called(node: ast.Call) -> str:
 def _name(node: ast.AST) -> str:
     """The name of a value in a message."""
     if isinstance(node, ast.Name):
-        return node.id.strip("_")
+        name = "this" if node.id == "self" else node.id.strip("_")
+        return name.lower() if name.isupper() or name.istitle() else name
     if isinstance(node, ast.Attribute):
+        if node.attr == "__name__":
+            return "type"
         inner = _name(node.value) if node.attr in {"name", "path", "prefix"} else ""
-        return f"{inner}.{node.attr}".strip("._") if inner not in {"", "self"} else node.attr.strip("_")
+        return f"{inner}.{node.attr}".strip("._") if inner not in {"", "this", "it"} else node.attr.strip("_")
     if isinstance(node, ast.Call):
-        inner = _name(node.args[0]) if node.args else _called(node).strip("_")
-        return f"number of {inner}" if _called(node) == "len" else inner
+        called = _called(node).strip("_")
+        if not node.args:
+            return _name(node.func.value) if isinstance(node.func, ast.Attribute) and called == "strip" else called
+        # What a call is about: not the function that `map` calls, and not a constant such as IPV4.
+        subject = next((it for it in node.args if called != "map" and not _is_constant(it)), node.args[-1])
+        inner = _name(subject)
+        return f"number of {inner}" if called == "len" else inner
     if isinstance(node, ast.Subscript | ast.Starred | ast.Await):
         return _name(node.value)
     if isinstance(node, ast.BinOp):
         return _name(node.left)
     if isinstance(node, ast.BoolOp):
         return _name(node.values[0])
+    if isinstance(node, ast.IfExp):
+        return _name(node.orelse if isinstance(node.body, ast.Constant) else node.body)
     if isinstance(node, ast.GeneratorExp | ast.ListComp):
         return _name(node.generators[0].iter)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.lower()
     return "…"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import re
 import sys
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -25,9 +26,9 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["GENERATED", "commands_page", "messages_page", "notes", "sorted_out"]
+__all__ = ["GENERATED", "commands_page", "listed", "messages_page", "notes", "sorted_out", "whole_of"]
 
 _UNLISTED = {"HostRoutingError", "Fault"}
 
@@ -81,8 +82,8 @@ def messages_page() -> str:
 def _messages() -> Iterator[str]:
     yield from _head("Messages", "make messages", "docs/messages.toml")
     yield "Every message that hostrouting and phases print or raise, with what it means, why it appears, and what to do."
-    yield "In a message, `{name}` stands for a value, and `{…}` for words that are listed elsewhere. Where a message has one of "
-    yield "several alternatives, ` | ` separates them. A message that consists of several parts is listed part by part."
+    yield "In a message, `{name}` stands for a value. If it stands for one of several texts, these are indented under the"
+    yield "message."
     yield ""
     yield "## Lines of a check"
     yield ""
@@ -104,7 +105,7 @@ def _messages() -> Iterator[str]:
     yield "| error | it means | what to do | exit code |"
     yield "|---|---|---|---|"
     for name, kind in _errors():
-        yield f"| `{name}` | {_first_sentence(kind)} | {notes()['errors'].get(name, '')} | {_code(kind)} |"
+        yield f"| `{name}` | {_first_sentence(kind)} | {notes()['errors'].get(name, '')} | {_exit_code(kind)} |"
     yield ""
     yield from _exit_codes()
     found, _, _ = sorted_out()
@@ -116,8 +117,10 @@ def _messages() -> Iterator[str]:
             yield ""
         yield f"### {entry['title']}"
         yield ""
-        for text in dict.fromkeys(_shown(sentence, notes()["whole"]) for sentence in found[number]):
-            yield f"- {text}"
+        if "begins" in entry:
+            yield entry["begins"]
+            yield ""
+        yield from listed(found[number])
         yield ""
         yield f"**Meaning:** {entry['means']}"
         yield ""
@@ -134,10 +137,42 @@ def _head(title: str, command: str, source: str) -> Iterator[str]:
     yield ""
 
 
-def _shown(sentence: Sentence, wholes: dict[str, str]) -> str:
-    """The message, as code; a part whose place is in `wholes` in the whole message, where `{}` stands for it."""
-    text = sentence.text.strip(" ;,:").replace("%s", "{…}").replace("%g", "{…}").replace("%r", "{…}")
-    text = wholes.get(sentence.place, "{}").replace("{}", text)
+def whole_of(sentence: Sentence) -> tuple[str, str]:
+    """The pattern in `whole` that fits a part of a message, and the whole message; ("", "") if it is a message."""
+    wholes, said = notes()["whole"], f"{sentence.place}: {sentence.text}"
+    pattern = max((it for it in wholes if _fits(said if ": " in it else sentence.place, it)), key=len, default="")
+    return pattern, wholes.get(pattern, "")
+
+
+def listed(found: Iterable[Sentence]) -> Iterator[str]:
+    """Each message once; the parts of a message are indented under it, or put into it if it has only one."""
+    messages: dict[str, dict[tuple[str, str], None]] = {}
+    said = set()
+    for sentence in found:
+        text = sentence.text.strip(" ;,:")
+        _, whole = whole_of(sentence)
+        part = _PART.search(whole)
+        if part is None:
+            said.add(text)
+            messages.setdefault(text, {})
+        else:
+            name = f"{{{part[1]}}}"
+            messages.setdefault(whole.replace(part[0], name), {})[name, text] = None
+    for whole, parts in messages.items():
+        if len(parts) == 1 and whole not in said:
+            ((name, text),) = parts
+            yield f"- {_code(whole.replace(name, text))}"
+            continue
+        one = {name for name, _ in parts}
+        yield f"- {_code(whole)}" + (f", where `{min(one)}` can be:" if len(one) == 1 else "")
+        yield from (f"    - {f'`{name}`: ' if len(one) > 1 else ''}{_code(text)}" for name, text in parts)
+
+
+_PART = re.compile(r"\{>([^}]+)\}")
+"""In a whole message: where the part is."""
+
+
+def _code(text: str) -> str:
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
@@ -152,7 +187,7 @@ def _first_sentence(kind: type[Exception]) -> str:
     return " ".join((kind.__doc__ or "").split("\n\n")[0].split())
 
 
-def _code(kind: type[Exception]) -> int:
+def _exit_code(kind: type[Exception]) -> int:
     error = kind.__new__(kind)
     error.__dict__["errno"] = None  # a file's error says whether root is missing; that is NotPermitted's row
     return code_of(error)

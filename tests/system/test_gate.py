@@ -105,9 +105,8 @@ def test_routes_that_cannot_be_installed_block(mode: Mode | None) -> None:
         assert start(system) == 1
         assert not pid(system)
         said = system.journal(LAYOUT.gate_unit)
-        assert (
-            "172.16.0.0/16: its key is held by [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.5]" in said
-        )
+        taken = "172.16.0.0/16: another route has the same destination and metric: [172.16.0.0/16 dev ib0 proto kernel"
+        assert f"{taken} scope link src 172.16.1.5]" in said
         assert "configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence" in said
         assert "172.16.0.0/16 dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
 
@@ -120,7 +119,8 @@ def test_a_route_that_is_lost_to_another_blocks() -> None:
         system.must("ip", "route", "del", "172.16.0.0/17", "proto", "213")
         system.must("ip", "route", "add", "172.16.0.0/17", "dev", "ib0", "proto", "static")
         done = run_task(system, "Configure", settings)
-        held = "172.16.0.0/17: its key is held by [172.16.0.0/17 dev ib0 proto static scope link], which is not ours"
+        taken = "172.16.0.0/17: another route has the same destination and metric"
+        held = f"{taken}: [172.16.0.0/17 dev ib0 proto static scope link], which is not ours"
         assert done.returncode == 1
         assert held in done.stdout
         assert start(system) == 1

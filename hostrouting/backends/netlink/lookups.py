@@ -168,8 +168,10 @@ class _Answers:
         large = (routes[-place] for _, place in sorted(near, reverse=True))
         route = next((it for it in large if len(it.legs) > _FEW), None)
         if route is None:
+            address = ip_at(family, number)
             raise Unsettled(
-                f"the entry for {ip_at(family, number)} is too large for an answer, and is not in the route list"
+                f"the route to {address} has too many next hops for one answer of the kernel, and was gone when all"
+                " routes were read; try again when the routes change less"
             )
         return Answer(route.type, route)
 

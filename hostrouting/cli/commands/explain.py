@@ -317,12 +317,13 @@ def _turns(it: Explanation) -> str:
 
 def _owner(it: Explanation, route: Route) -> str:
     from hostrouting.model import protocol_name
+    from hostrouting.wording import unexplained_owner
 
     name = protocol_name(route.protocol)
     if it.source is not None and name == "kernel":
         return f"the kernel, for the address {it.source.ip}/{it.source.length} on {it.source.dev}"
     if it.unexplained:
-        return f"{name} (no address on {', '.join(route.devs)} explains it)"
+        return unexplained_owner(name, route.devs)
     return _OWNERS.get(name, f"{name} (route protocol {route.protocol})")
 
 

@@ -165,8 +165,8 @@ function read_rule(   number, i, selected, udp) {
   for (i = 1; i <= selectors && !selected; i++) if (selector[i] in has) selected = selector[i] " " has[selector[i]]
   if (selected) unjudged[++unjudgeds] = "packets that rule " number " selects (" selected \
     ") were not judged; for these run: hostrouting check"
-  else if (udp) unjudged[++unjudgeds] = "packets other than UDP were not judged by rule " number \
-    "; for these run: hostrouting check"
+  else if (udp) unjudged[++unjudgeds] = "rule " number " selects packets by protocol, and only UDP was judged" \
+    "; for the others run: hostrouting check"
   if ("lookup" in has) { rules_of[has["lookup"]]++; rule_of[has["lookup"]] = number }
   if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
   # For all but a few addresses: it does not decide about a default route.

@@ -33,7 +33,8 @@ done
 pass() { finished=1 && exit 0; }
 
 refuse() {
-  printf '<3>host-routing-gate: no machine starts: %s\n' "$1" >&2
+  local reason=$1
+  printf '<3>host-routing-gate: no machine starts: %s\n' "$reason" >&2
   finished=1 && exit 1
 }
 
@@ -126,7 +127,10 @@ await_lock() {
   patience=15
 }
 
-require_file() { [[ ! -e $1 || -f $1 ]] || refuse "$1 is not a regular file; remove it"; }
+require_file() {
+  local path=$1
+  [[ ! -e $path || -f $path ]] || refuse "$path is not a regular file; remove it"
+}
 
 # Sets `all`. The last line marks the list as complete.
 read_steps() {
@@ -153,12 +157,12 @@ require() {
 
 # If a script hangs, systemd kills it together with this service.
 want() {
-  local status='' what='did not end in time'
-  read -r -t "$((patience + 5))" status < <(run_step "$1" >&2; echo $?)
+  local name=$1 status='' what='did not end in time'
+  read -r -t "$((patience + 5))" status < <(run_step "$name" >&2; echo $?)
   patience=15
   [[ $status == 0 ]] && return
   [[ $status ]] && what='failed'
-  printf '<4>host-routing-gate: %s.sh %s; the machine starts anyway\n' "$1" "$what" >&2
+  printf '<4>host-routing-gate: %s.sh %s; the machine starts anyway\n' "$name" "$what" >&2
 }
 
 # A script that ends without an exit, such as an empty one, has failed.

@@ -190,8 +190,8 @@ is_loaded() { run nft -n list table ip6 "$table" && [[ $(outline "$said") == "$(
 require_free_way() {
   is_free "$table" ||
     fail "table ip6 $table is not ours: no comment in it begins with 'hostrouting:'; set table to another name"
-  run ip -6 -o address show to "$global/128" && [[ $said == *' inet6 '* ]] && said=${said#*: } &&
-    fail "$global is an address of this host, on ${said%% *}: set globalAddress to an address that no host has"
+  run ip -6 -o address show to "$global/128" && [[ $said == *' inet6 '* ]] && said=${said#*: } && dev=${said%% *} &&
+    fail "$global is an address of this host, on $dev: set globalAddress to an address that no host has"
   [[ $route != yes ]] || require_no_holder
 }
 

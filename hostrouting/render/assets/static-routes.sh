@@ -205,7 +205,7 @@ function resolve(gateway, by,   d, found) {
 }
 
 # Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
-function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, other) {
+function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, other, remedy) {
   n = split(wish, word, " ")
   given["via"] = given["dev"] = ""; given["metric"] = "0"
   for (i = 2; i < n; i += 2) given[word[i]] = word[i + 1]
@@ -226,7 +226,9 @@ function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, 
   }
   if (is_said) { stays[stands] = 1; return }
   if (other) {
-    conflict[++conflicts] = wish ": its key is held by [" line[other] "], which is not ours: " way_out(word[1])
+    remedy = way_out(word[1])
+    conflict[++conflicts] = wish ": another route has the same destination and metric: [" line[other] \
+      "], which is not ours; " remedy
     return
   }
   for (n = 1; n <= holders[key]; n++) change("del" text[holder[key, n]], back[holder[key, n]])
@@ -234,14 +236,14 @@ function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, 
   change("add" new, "del" new)
 }
 
-function way_out(prefix,   part, bit, left) {
+function way_out(prefix,   part, bit, left, right) {
   split(prefix, part, /[.\/]/)
   if (part[5] == 32) return "it has to be deleted first"
   left = part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1)
   split("128 64 32 16 8 4 2 1", bit, " ")
   part[int(part[5] / 8) + 1] += bit[part[5] % 8 + 1]
-  return "instead, configure " left " and " part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1) \
-    ", which take precedence"
+  right = part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1)
+  return "instead, configure " left " and " right ", which take precedence"
 }
 
 function missing(reason) { print "missing " reason; waits = 1 }

@@ -402,7 +402,7 @@ class TestChange:
             (to("1.0.0.0/8", None, "a-name-of-16-byte"), NoSuchDevice, "a-name-of-16-byte"),
             (to("1.0.0.0/8", None, "enp9s0"), NoSuchDevice, "enp9s0 is an alternative name of eth0: use eth0"),
             (to("1.0.0.0/8", None, "wg0"), DeviceDown, "wg0 is down"),
-            (to("10.0.0.0/24", protocol=2), RouteExists, "held by 10.0.0.0/24 dev eth0 proto kernel"),
+            (to("10.0.0.0/24", protocol=2), RouteExists, "destination and metric: [10.0.0.0/24 dev eth0 proto kernel"),
             (to("1.0.0.0/8", "10.0.0.255"), InvalidRoute, "gateway 10.0.0.255 is a broadcast address"),
             (
                 attrs.evolve(to("1.0.0.0/8"), prefsrc=as_ip("9.9.9.9")),

@@ -71,7 +71,7 @@ def test_what_stands_in_the_way(probes: str, host: FakeHost) -> None:
     address, table, route = document["conflicts"]
     assert "is an address of this host, on eth0" in address
     assert "is not ours: no rule in it has a comment" in table
-    assert "its key is held by" in route
+    assert "another route has the same destination and metric" in route
     host.kernel.delete_address("eth0", f"{KNOWN}/128")
     applied = say("apply", "--config", probes, host=host)
     assert (applied.code, table in applied.out) == (1, True)

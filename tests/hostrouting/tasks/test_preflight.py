@@ -324,7 +324,7 @@ def test_words_of_an_overlap() -> None:
     """A finding is a sentence without the capitals of the journal, and its command works before an installation."""
     found = [it.message for it in look(FakeHost(kernel=h200()), config(cidrs=(CIDR,))).findings]
     assert found[0].startswith("expected CIDR 172.16.0.0/16 (")
-    assert found[0].endswith("; to see which routes close this: hostrouting repair --config FILE")
+    assert found[0].endswith("; to see which routes repair this: hostrouting repair --config FILE")
     assert found[1].startswith('add to staticRoutes.routes: [{"destination": "172.16.0.0/17"')
 
 
@@ -496,7 +496,7 @@ class TestTask:
             run(pipeline)
         error = caught.value.error
         assert isinstance(error, PreflightFailed)
-        assert str(error).startswith("172.16.0.0/17 cannot be installed: its key is held by ")
+        assert str(error).startswith("172.16.0.0/17 cannot be installed: another route has the same destination ")
         assert error.findings == look(host).findings
         assert not host.files.writes
 

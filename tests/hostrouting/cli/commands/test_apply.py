@@ -79,7 +79,9 @@ def test_a_conflict_changes_nothing(written: Callable[..., str]) -> None:
     before = str(kernel)
     said = say("apply", "--config", written({"destination": "172.16.0.0/16"}), kernel=kernel)
     assert said.code == 1
-    assert said.lines[0].startswith("FAILED: 172.16.0.0/16: its key is held by [172.16.0.0/16 dev ib0")
+    assert said.lines[0].startswith(
+        "FAILED: 172.16.0.0/16: another route has the same destination and metric: [172.16.0.0/16 dev ib0"
+    )
     assert str(kernel) == before
 
 

@@ -90,9 +90,9 @@ def test_a_route_that_only_says_it_is_the_kernels() -> None:
     kernel = h200()
     kernel.change([Change("add", Route.to("172.20.0.0/16", dev="ib3", protocol=2))])
     said = say("explain", "172.20.5.9", kernel=kernel)
-    assert "  owner   kernel (no address on ib3 explains it)" in said.lines
+    assert "  owner   kernel (there is no address on ib3 for which the kernel would add this route)" in said.lines
     row = next(text for text in say("check", "172.20.0.0/16", kernel=kernel).lines if "172.20.0.0/16  ib3" in text)
-    assert "kernel (no address on ib3 explains it)" in row
+    assert "kernel (there is no address on ib3 for which the kernel would add this route)" in row
 
 
 def test_default_routes_in_turn() -> None:
