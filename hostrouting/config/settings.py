@@ -241,12 +241,13 @@ def _gateway_fits(found: dict[str, Any], at: Spot) -> None:
     destination, gateway = found.get("destination"), found.get("gateway")
     if destination is None or gateway is None:
         return
-    spot, or_none = at.below("gateway"), "or leave it out for the default gateway"
-    if gateway.version != destination.version:
-        rule = f"is IPv{gateway.version}, but the destination is IPv{destination.version}"
-        spot.note(gateway, rule, f"write an IPv{destination.version} address, {or_none}")
+    spot, given, needed = at.below("gateway"), gateway.version, destination.version
+    if given != needed:
+        remedy = f"write an IPv{needed} address, or leave it out for the default gateway"
+        spot.note(gateway, f"is IPv{given}, but the destination is IPv{needed}", remedy)
     elif destination.prefixlen == destination.max_prefixlen and destination.network_address == gateway:
-        spot.note(gateway, "is the destination itself", f"write another gateway, {or_none}")
+        remedy = "write another gateway, or leave it out for the default gateway"
+        spot.note(gateway, "is the destination itself", remedy)
     elif gateway in LINK_LOCAL and found.get("dev") is None:
         rule = "is link-local, and every link can have this address"
         spot.note(gateway, rule, "add dev: the device that the router is on")

@@ -65,7 +65,7 @@ def node() -> Iterator[Namespace]:
 
 def overlap_on(host: Host, wanted: HostRoutingConfig) -> Examination:
     """The findings of a check that fails."""
-    [failure] = phases.run(CheckRouteOverlap(wanted, host=host), observers=[]).failures
+    [failure] = phases.run(CheckRouteOverlap(wanted, host=host, wait=0.1), observers=[]).failures
     assert isinstance(failure.error, RouteOverlapError), failure.error
     assert isinstance(failure.error.report, Examination)
     return failure.error.report
