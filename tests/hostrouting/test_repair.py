@@ -39,15 +39,12 @@ def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
     """A host with a default route by eth0, and with networks of devices and any other routes within the block."""
     own_rules = draw(st.lists(rules(block), max_size=3)) if draw(st.booleans()) else []
     near = draw(st.lists(networks(block), min_size=1, max_size=7))
+    others = draw(st.lists(routes(block), max_size=4))
     return Snapshot(
         links=draw(links()),
         rules=tuple(sorted([*default_rules(4), *own_rules], key=lambda rule: rule.priority)),
-        routes=[
-            DEFAULT,
-            *connected("eth0", "10.0.0.4/24"),
-            *near,
-            *draw(st.lists(routes(block), max_size=4)),
-        ],
+        # No kernel has the same route twice.
+        routes=tuple(dict.fromkeys([DEFAULT, *connected("eth0", "10.0.0.4/24"), *near, *others])),
     )
 
 
