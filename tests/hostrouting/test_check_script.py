@@ -562,6 +562,24 @@ class TestOneHost:
         namespace.batch(["route del default", *routes])
         assert Checked(namespace, check(), tmp_path, awk=awk).said == f"<3>{no_default_line(seen, wait=0)}\n"
 
+    @each_awk
+    def test_a_rule_that_answers_as_without_a_route(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """No route is proposed where a rule before table main refuses the packets, though the answer is "no route"."""
+        namespace.batch(
+            [
+                "rule add to 172.20.9.0/24 unreachable pref 100",
+                "rule add not to 172.20.0.0/15 unreachable pref 101",
+                "rule add to 172.20.8.0/24 unreachable pref 32767",
+                "route add throw 172.20.8.0/23",
+            ]
+        )
+        found = Checked(namespace, check("172.20.0.0/16", "172.30.0.0/24"), tmp_path, awk=awk).document
+        assert [(it["first"], it["last"], it["reason"]) for it in found["unsafe"]] == [
+            ("172.20.9.0", "172.20.9.255", "earlier-rule"),
+            ("172.30.0.0", "172.30.0.255", "earlier-rule"),
+        ]
+        assert [it["destination"] for it in found["repair"]] == ["172.20.8.0/24"]
+
     @pytest.mark.parametrize("devs", [[], ["eth0"], ["late0"]])
     def test_awaited(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
         """A default route that is not there yet is awaited, and so is a device that was named."""

@@ -168,12 +168,28 @@ function read_rule(   number, i, selected, udp) {
   else if (udp) unjudged[++unjudgeds] = "rule " number " selects packets by protocol, and only UDP was judged" \
     "; for the others run: hostrouting check"
   if ("lookup" in has) { rules_of[has["lookup"]]++; rule_of[has["lookup"]] = number }
+  # The kernel answers as without a route. Behind the lookup of table main, a route there is used first.
+  if ("7" in has && "to" in has && !selected && number >= skip_to && !main_is_seen) {
+    bar_first[++bars] = first; bar_last[bars] = last; is_inverted[bars] = "not" in has
+  }
   if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
   # For all but a few addresses: it does not decide about a default route.
   if ("to" in has && !selected && !("lookup" in has)) return
   if ("goto" in has) skip_to = has["goto"]
   else if (!("lookup" in has)) { if ("6" in has || "7" in has || "8" in has) skip_to = 4294967295 }
-  else if (!("suppress_prefixlength" in has || "suppress_ifgroup" in has)) table_order[++tables] = has["lookup"]
+  else if (!("suppress_prefixlength" in has || "suppress_ifgroup" in has)) {
+    table_order[++tables] = has["lookup"]
+    if (has["lookup"] == MAIN) main_is_seen = 1
+  }
+}
+# How much of a range such rules refuse: all (2), a part (1) or nothing (0).
+function barred(from, to,   i, whole, some) {
+  for (i = 1; i <= bars; i++) {
+    whole = bar_first[i] <= from && to <= bar_last[i]
+    if (is_inverted[i] ? bar_last[i] < from || to < bar_first[i] : whole) return 2
+    if (is_inverted[i] ? !whole : bar_first[i] <= to && from <= bar_last[i]) some = 1
+  }
+  return some
 }
 
 # Skips routes outside the expected CIDRs, and tables that no rule looks up: they can have 100,000 routes.
@@ -377,7 +393,9 @@ function add(from, length_,   to) {
   to = fill(from, length_, 1)
   if ((length_ > 7 && from ~ /^(00|7f)/) || (length_ > 3 && from ~ /^[ef]/))
     unsafe(from, to, "reserved", "is reserved: no static route there is allowed")
-  else if (length_ && !((from, length_) in held)) {
+  else if (barred(from, to) == 2)
+    unsafe(from, to, "earlier-rule", "is decided by a rule before table main is looked up")
+  else if (length_ && !((from, length_) in held) && !barred(from, to)) {
     if (!added[from, length_]++) route_at[++repairs] = dotted(from) "/" length_
   }
   else if (length_ == 32) unsafe(from, to, "longest-prefix", "has a route of its own, to this single address")

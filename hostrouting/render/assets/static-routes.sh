@@ -14,7 +14,7 @@ configuration=(
 
 set -u
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-plan=() undo=() awk='awk' wait=${configuration[1]#wait }
+plan=() undo=() why=() awk='awk' wait=${configuration[1]#wait }
 [[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 hash mawk 2>/dev/null && awk=mawk       # it starts fastest
 
@@ -61,7 +61,8 @@ write() {
     at=$((BASH_REMATCH[1] - 1))
     undo=("${undo[@]:count-at}") # only those before it
   fi
-  plan=("refused ${plan[at + 1]}: ${said%%$'\n'*}")
+  why=("refused ${plan[at + 1]}: ${said%%$'\n'*}")
+  plan=("${why[@]}")
   give_back
   [[ $said == *'File exists'* || $said == *'No such process'* ]]
 }
@@ -79,6 +80,7 @@ give_back() {
 # Reports each route that cannot be installed, and why.
 tell() {
   local line
+  [[ ${plan[0]-} == write ]] && plan=("${why[@]}") # read again, but not tried again
   for line in "${plan[@]}"; do
     case $line in
       missing*) complain "${line#* }${1-}" ;;
