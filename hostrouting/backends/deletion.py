@@ -16,7 +16,7 @@ from hostrouting.model import DEFAULT_METRIC, IPV4, PATHLESS, NextHop, Prefix, R
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Obstacle", "find_exactly", "expires", "is_meant", "leg_is_meant", "metric_of", "same", "sources_of"]
+__all__ = ["Obstacle", "expires", "find_exactly", "is_meant", "leg_is_meant", "metric_of", "same", "sources_of"]
 
 _PROTOCOL_BOOT = 3
 # In a delete request, this means any scope.
