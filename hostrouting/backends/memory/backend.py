@@ -265,6 +265,8 @@ class MemoryBackend:
             else:
                 self._namespace.change(change)
         except KernelError as error:
+            # A refused request can still set the end of a route.
+            self._snapshot = self._fib = None
             problem = error.problem
             return Outcome(change, refusal(change, error.number, error.words, facts=self._facts, problem=problem))
         self._changed()
