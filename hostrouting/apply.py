@@ -237,7 +237,7 @@ class _Transaction:
         said = "every change was rolled back: the route table is as it was before"
         if moved:
             places = ", ".join(f"{prefix} metric {metric}" for _, prefix, _, metric in sorted(moved))
-            said += f", except for the order of the routes behind the first one to {places}"
+            said += f", but where there are several routes to {places}, those after the first may be in another order"
         return said
 
     def _way_back(self, now: _Table) -> Iterator[Change]:

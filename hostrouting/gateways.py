@@ -10,6 +10,8 @@ In IPv6 it first looks only into table main, then with the policy rules. One of 
 without a gateway. A link-local gateway is not looked up.
 """
 
+from collections.abc import Iterable
+
 import attrs
 
 from hostrouting.fib import PLAIN, Decision, Fib
@@ -22,6 +24,7 @@ from hostrouting.model import (
     TABLE_MAIN,
     NextHop,
     Prefix,
+    Route,
     Rule,
     Snapshot,
     width_of,
@@ -40,29 +43,44 @@ def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
 
 
 def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
-    around = [Prefix.around(IPV4, int(gateway), length) for length in range(width_of(IPV4) + 1)]
-    # A lost carrier makes no difference to this lookup, though Linux may list the next hop as dead.
-    links = tuple(attrs.evolve(link, ignore_routes_with_linkdown=False) for link in fib.snapshot.links)
-    up = {link.name for link in links if link.up}
-    near = [
-        attrs.evolve(route, legs=tuple(attrs.evolve(it, dead=it.dead and it.dev not in up) for it in route.legs))
-        for route in fib.snapshot.routes.only(family=IPV4, prefixes=around)
-        if route.scope >= SCOPE_LINK
-    ]
-    neighbours = Fib(Snapshot(links=links, rules=fib.snapshot.rules, routes=near), merged=fib.merged)
+    near = [it for it in _around(fib, gateway) if it.scope >= SCOPE_LINK]
+    neighbours = Fib(_with_carriers(attrs.evolve(fib.snapshot, routes=near)), merged=fib.merged)
     decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=dev, ipproto=0))
     return None if decision.kind in {"unicast", "local"} else decision
 
 
 def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
-    around = [Prefix.around(IPV6, int(gateway), length) for length in range(width_of(IPV6) + 1)]
-    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
-    near = fib.snapshot.routes.only(family=IPV6, table=TABLE_MAIN, prefixes=around)
     flow = attrs.evolve(PLAIN, oif=dev, ipproto=0)
-    if _is_beside(Fib(attrs.evolve(fib.snapshot, rules=(main,), routes=near)).lookup(gateway, flow), dev):
+    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
+    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=_around(fib, gateway, table=TABLE_MAIN))
+    if _is_beside(Fib(_with_carriers(alone)).lookup(gateway, flow), dev):
         return None
     decision = fib.lookup(gateway, flow)
     return None if _is_beside(decision, dev) else decision
+
+
+def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> Iterable[Route]:
+    """The routes that match the gateway."""
+    family = gateway.version
+    around = [Prefix.around(family, int(gateway), length) for length in range(width_of(family) + 1)]
+    return fib.snapshot.routes.only(family=family, table=table, prefixes=around)
+
+
+def _with_carriers(snapshot: Snapshot) -> Snapshot:
+    """The host as this lookup sees it.
+
+    A lost carrier makes no difference, though Linux may list the next hop as dead.
+    """
+    up = {link.name for link in snapshot.links if link.up}
+    links = tuple(
+        attrs.evolve(link, ignore_routes_with_linkdown=False, ipv6_ignore_routes_with_linkdown=False)
+        for link in snapshot.links
+    )
+    routes = [
+        attrs.evolve(route, legs=tuple(attrs.evolve(it, dead=it.dead and it.dev not in up) for it in route.legs))
+        for route in snapshot.routes
+    ]
+    return attrs.evolve(snapshot, links=links, routes=routes)
 
 
 def _is_beside(decision: Decision, dev: str) -> bool:

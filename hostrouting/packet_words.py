@@ -29,7 +29,10 @@ def _case(case: tuple[Condition, ...]) -> str:
 
 
 def _condition(condition: Condition) -> str:
-    told = [_phrases(name, value) for name, value in condition.selectors]
+    name, value = condition.selectors[0]
+    if name == REACHABLE:  # the state of the host, and not a selector of a rule
+        return f"sent while {value} is {'' if condition.holds else 'not '}reachable"
+    told = [selector_of(name).packets(value) for name, value in condition.selectors]
     if condition.holds:
         words = ", ".join(phrase for phrase, _ in told)
     elif len(told) > 1:
@@ -37,10 +40,3 @@ def _condition(condition: Condition) -> str:
     else:
         [(_, words)] = told
     return f"{words} (rule {condition.rule.priority})"
-
-
-def _phrases(name: str, value: str) -> tuple[str, str]:
-    """For packets that match, and for those that do not."""
-    if name == REACHABLE:  # the state of the host, and not a selector of a rule
-        return f"while {value} is reachable", f"while {value} is not reachable"
-    return selector_of(name).packets(value)

@@ -59,8 +59,8 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     "reserved": "is reserved, and matched by {holder}: no static route there is allowed",
     "surprise": "is routed by {holder} according to the kernel, but not according to its tables; no route is known that"
     " would change that",
-    "refused": "cannot be repaired: Linux refuses a route {missing}, because its lookup of the gateway by the rules"
-    " ends at {against}",
+    "refused": "cannot be repaired: Linux refuses a route {missing}, because the policy rules lead packets for the"
+    " gateway to {against}",
     "still-open": "would still escape after the repair, because of {holder}; this is a bug, please report it",
 }
 

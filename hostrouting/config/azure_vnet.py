@@ -143,7 +143,7 @@ def _managed(raw: object, at: Spot) -> tuple[Network, ...]:
     before = len(at.faults)
     networks: tuple[Network, ...] = items_read(raw, at, _managed_network)
     if not networks and len(at.faults) == before:
-        rule = "no network is given, and only state inside these networks is deleted"
+        rule = "the list is empty, and the clean-up deletes only what is in the listed networks"
         at.note_absence(rule, 'name the networks of the pods, such as ["10.240.0.0/16"]')
     return networks
 

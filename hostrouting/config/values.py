@@ -67,7 +67,7 @@ _NAME_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 
 # With a number that is in use, other programs' routes would be taken for ours, and deleted.
 _PROTOCOLS_IN_USE = (
-    (0, 0, "0 is not a protocol: routes without a protocol have it"),
+    (0, 0, "0 means that a route has no protocol"),
     (1, 1, "the kernel gives it to routes learned from ICMP redirects"),
     (2, 2, "the kernel gives it to the connected routes of every interface"),
     (3, 3, "every route added by hand has it"),

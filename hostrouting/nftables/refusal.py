@@ -58,7 +58,7 @@ def owned(name: str, owner: str = "") -> TableOwned:
     whose = f"another process ({owner})" if owner else "another process"
     return TableOwned(
         f"the table ip6 {name} is owned by {whose}, and only its owner may change it; "
-        "stop that process, which deletes the table, or choose another name for the table"
+        "stop that process (the kernel then deletes the table), or choose another name for the table"
     )
 
 

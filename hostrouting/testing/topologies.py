@@ -9,13 +9,14 @@ from hostrouting.model import ARPHRD_INFINIBAND, Link, NextHop, Prefix, Route, R
 
 __all__ = ["cni_node", "ecmp_node", "h200", "plain_vm", "vpn_node"]
 
+_RA = 9
 _DHCP = 16
 _STATIC = 4
 
 
 def plain_vm() -> MemoryBackend:
     """One Ethernet device, 10.0.0.4/24, with a default route via 10.0.0.1, as DHCP configures it."""
-    kernel = MemoryBackend(promote_secondaries=True)
+    kernel = MemoryBackend(promote_secondaries=True, ipv6_forwarding=True)
     kernel.set_up("lo")
     kernel.add_link(Link(name="eth0", index=2))
     kernel.add_address("eth0", "10.0.0.4/24")
@@ -23,12 +24,20 @@ def plain_vm() -> MemoryBackend:
     return kernel
 
 
-def h200() -> MemoryBackend:
-    """The host that this library was written for: a plain VM whose ib0 … ib7 are all connected to 172.16.0.0/16."""
+def h200(*, dual_stack: bool = False) -> MemoryBackend:
+    """The host that this library was written for: a plain VM whose ib0 … ib7 are all connected to 172.16.0.0/16.
+
+    With `dual_stack`, they are also all connected to fd16::/48, and a router advertises an IPv6 default route on eth0.
+    """
     kernel = plain_vm()
     for number in range(8):
         kernel.add_link(Link(name=f"ib{number}", index=0, type=ARPHRD_INFINIBAND))
         kernel.add_address(f"ib{number}", f"172.16.{number + 1}.{number + 10}/16")
+    if dual_stack:
+        kernel.add_address("eth0", "2001:db8::4/64")
+        for number in range(8):
+            kernel.add_address(f"ib{number}", f"fd16::{number + 10:x}/48")
+        _install(kernel, Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=_RA, metric=1024))
     return kernel
 
 

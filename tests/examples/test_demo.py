@@ -48,6 +48,18 @@ def story(lines: list[str]) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+def test_both_families() -> None:
+    """With --dual-stack the story is about IPv4 and IPv6."""
+    done = subprocess.run([*DEMO, "--dual-stack"], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert "OVERLAP: fd16::/48 leaves by ib0, not by eth0" in lines
+    assert "OK: every address of fd16::/48 leaves by eth0, or belongs to this host" in lines
+    assert "For fd16::5:9, the kernel now answers: dev eth0" in lines
+    story(lines)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 def test_as_root(tmp_path: Path) -> None:
     """With root, the node is a network namespace of this machine."""
     lines = demo(tmp_path)

@@ -51,7 +51,11 @@ def test_the_networks_have_to_be_named() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("managed", [], f"managed: no network is given, and only state inside these networks is deleted; {NAME}"),
+        (
+            "managed",
+            [],
+            f"managed: the list is empty, and the clean-up deletes only what is in the listed networks; {NAME}",
+        ),
         (
             "managed",
             ["10.240.0.5/16"],

@@ -339,7 +339,7 @@ def test_metric_accepted(value: int) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (0, "0 cannot mark our routes: 0 is not a protocol: routes without a protocol have it"),
+        (0, "0 cannot mark our routes: 0 means that a route has no protocol"),
         (1, "1 cannot mark our routes: the kernel gives it to routes learned from ICMP redirects"),
         (2, "2 cannot mark our routes: the kernel gives it to the connected routes of every interface"),
         (3, "3 cannot mark our routes: every route added by hand has it"),

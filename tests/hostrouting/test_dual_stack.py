@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -131,3 +135,70 @@ def test_verdicts_of_their_own(node: Namespace, tmp_path: Path) -> None:
     # The verdict holds until the advertised default route expires.
     assert 1700 < (found.families[1].report.holds_for or 0) <= 1800
     assert found.families[0].report.holds_for is None
+
+
+RADVD = """interface router {
+  AdvSendAdvert on;
+  MinRtrAdvInterval 3;
+  MaxRtrAdvInterval 4;
+  AdvDefaultLifetime 600;
+};
+"""
+
+
+@contextmanager
+def router(folder: Path) -> Iterator[tuple[Namespace, threading.Event]]:
+    """A node whose default route is advertised by a real radvd, once the event is set."""
+    with private_namespace() as node, private_namespace() as other:
+        pid = other.path.split("/")[2]
+        node.batch(
+            [
+                "link set lo up",
+                f"link add eth0 type veth peer name router netns {pid}",
+                "link add ib0 type veth peer name far",
+                "link set eth0 up",
+                "link set ib0 up",
+                "link set far up",
+                "address add fd16::a/48 dev ib0 nodad",
+            ]
+        )
+        other.batch(["link set lo up", "link set router up"])
+        other.sysctl("ipv6/conf/all/forwarding", 1)
+        (folder / "radvd.conf").write_text(RADVD)
+        began, ended = threading.Event(), threading.Event()
+
+        def advertise() -> None:
+            began.wait(60)
+            words = ["radvd", "--nodaemon", "--config", str(folder / "radvd.conf"), "--pidfile", str(folder / "pid")]
+            with subprocess.Popen([*other.enter, *words, "--logmethod", "stderr"], stderr=subprocess.DEVNULL) as radvd:
+                ended.wait(60)
+                radvd.terminate()
+
+        thread = threading.Thread(target=advertise)
+        thread.start()
+        try:
+            yield node, began
+        finally:
+            began.set()
+            ended.set()
+            thread.join()
+
+
+@pytest.mark.skipif(shutil.which("radvd") is None, reason="there is no program radvd")
+def test_a_router_that_advertises_itself(tmp_path: Path) -> None:
+    """The default route of a real router advertisement is awaited, and its gateway and device are used."""
+    with router(tmp_path) as (node, began):
+        host = Host.sandbox(str(tmp_path), netns=node.path)
+        wanted = config(cidrs=["fd16::/49"], routes=[{"destination": "fd16::/49"}])
+        task = phases.task("advertise")(lambda _ctx: began.set())
+        together = phases.parallel(task, ConfigureStaticRoutes(wanted, host=host, wait=30))
+        report = phases.run(together, observers=[])
+        assert report.ok, str(report)
+        [route] = [it for it in node.routes(6) if it.protocol == OURS]
+        [default] = [it for it in node.routes(6) if it.prefix.length == 0]
+        assert route.legs == default.legs
+        assert default.expires is not None
+        assert str(route.legs[0].gateway).startswith("fe80::")
+        answer = node.run("ip", "-6", "route", "get", "fd16::5").stdout
+        assert "dev eth0" in answer
+        assert phases.run(CheckRouteOverlap(wanted, host=host), observers=[]).ok

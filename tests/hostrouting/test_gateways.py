@@ -65,8 +65,8 @@ def test_a_rule_for_all_but_the_cluster() -> None:
     """A rule that refuses everything except the cluster refuses the gateway: the repair is unsafe, with the rule."""
     rule = Rule(family=4, priority=10, action="prohibit", invert=True, dst=Prefix.parse("172.16.0.0/16"))
     assert refused(rule).endswith(
-        "cannot be repaired: Linux refuses a route via 10.0.0.1 dev eth0, because its lookup of the gateway by the rules"
-        " ends at rule 10: not from all to 172.16.0.0/16 prohibit"
+        "cannot be repaired: Linux refuses a route via 10.0.0.1 dev eth0, because the policy rules lead packets for the"
+        " gateway to rule 10: not from all to 172.16.0.0/16 prohibit"
     )
     assert refused() == ""
 

@@ -32,13 +32,19 @@ def about(*selectors: tuple[str, str], holds: bool = True) -> Condition:
         (("sport", "53-99"), "with sport 53-99", "without sport 53-99"),
         (("ipproto", "6"), "with ipproto 6", "without ipproto 6"),
         (("tun_id", "5"), "with tun_id 5", "without tun_id 5"),
-        (("reachable", "fe80::1 dev e0"), "while fe80::1 dev e0 is reachable", "while fe80::1 dev e0 is not reachable"),
     ],
 )
 def test_each_selector(selector: tuple[str, str], words: str, opposite: str) -> None:
     """A selector and its opposite are worded as properties of packets."""
     assert packets_line(((about(selector),),)) == f"packets {words} (rule 100)"
     assert packets_line(((about(selector, holds=False),),)) == f"packets {opposite} (rule 100)"
+
+
+def test_a_reachable_gateway() -> None:
+    """A condition about the host is worded without a rule."""
+    gateway = ("reachable", "fe80::1 dev e0")
+    assert packets_line(((about(gateway),),)) == "packets sent while fe80::1 dev e0 is reachable"
+    assert packets_line(((about(gateway, holds=False),),)) == "packets sent while fe80::1 dev e0 is not reachable"
 
 
 def test_several_selectors_of_one_rule() -> None:

@@ -455,8 +455,8 @@ class TestRoute:
         """Without its link the route cannot be had, which is a failure that names the link; the table is in force."""
         told = attrs.evolve(TOLD, interfaces=("eth7",))
         assert node.fails(told) == (
-            f'{GLOBAL}: no route by eth7 within 0 s: Cannot find device "eth7": '
-            "interfaces has to name a device that exists and is up"
+            f'{GLOBAL}: no route by eth7 within 0 s (Cannot find device "eth7"); '
+            "set probeRewrite.interfaces to a device that exists and is up"
         )
         assert node.listing()
         node.passes(attrs.evolve(told, ensure_route=False))

@@ -39,8 +39,10 @@ Attributes: TypeAlias = dict[int, memoryview]
 def pack_rule(rule: Rule) -> bytes:
     """The body of a message about a rule."""
     table = rule.table if rule.table < 256 else 0
-    lengths = [block.length if block else 0 for block in (rule.dst, rule.src)]
-    flags = 2 * rule.invert
+    found = [Prefix.parse(value) for name, value in rule.others if name == "source-of-route"]
+    source = found[0] if found else rule.src
+    lengths = [block.length if block else 0 for block in (rule.dst, source)]
+    flags = 2 * rule.invert + 0x10000 * bool(found)
     body = struct.pack("=8BI", AF[rule.family], *lengths, rule.tos, table, 0, 0, _ACTIONS[rule.action], flags)
     numbers = {
         6: rule.priority,
@@ -52,7 +54,7 @@ def pack_rule(rule: Rule) -> bytes:
         14: rule.suppress_prefixlength,
     }
     body += b"".join(pack_attribute(kind, struct.pack("=I", it)) for kind, it in numbers.items() if it is not None)
-    for kind, block in ((1, rule.dst), (2, rule.src)):
+    for kind, block in ((1, rule.dst), (2, source)):
         body += pack_attribute(kind, block.ip.packed) if block is not None else b""
     for kind, name in ((3, rule.iif), (17, rule.oif)):
         body += pack_text(kind, name) if name else b""
@@ -63,7 +65,7 @@ def pack_rule(rule: Rule) -> bytes:
         body += pack_attribute(kind, struct.pack("=HH", *ports)) if ports else b""
     if rule.dscp is not None:
         body += pack_attribute(25, bytes([rule.dscp[0]])) + pack_attribute(30, bytes([rule.dscp[1]]))
-    return body + b"".join(_pack_other(name, value) for name, value in rule.others)
+    return body + b"".join(_pack_other(name, value) for name, value in rule.others if name != "source-of-route")
 
 
 def _pack_other(name: str, value: str) -> bytes:

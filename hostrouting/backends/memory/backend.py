@@ -42,14 +42,15 @@ _UDP = 17
 class MemoryBackend:
     """A kernel's routing without a kernel; `hostrouting.backends.memory` lists how far it is equal to Linux."""
 
-    def __init__(self, *, promote_secondaries: bool = False) -> None:
+    def __init__(self, *, promote_secondaries: bool = False, ipv6_forwarding: bool = False) -> None:
         """Start like a new network namespace: with lo, which is down, and the default rules.
 
-        `promote_secondaries` is the sysctl of that name, which systemd sets.
+        `promote_secondaries` is the sysctl of that name, which systemd sets. `ipv6_forwarding` is the sysctl
+        net.ipv6.conf.all.forwarding, which nodes of Kubernetes have.
         """
         self.faults = Faults()
         """The faults to inject."""
-        self._namespace = Namespace(promote_secondaries=promote_secondaries)
+        self._namespace = Namespace(promote_secondaries=promote_secondaries, ipv6_forwarding=ipv6_forwarding)
         self._facts = _Facts(self._namespace)
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[MemoryWatch] = []

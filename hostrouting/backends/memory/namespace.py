@@ -27,11 +27,11 @@ __all__ = ["Namespace"]
 class Namespace:
     """A network namespace."""
 
-    def __init__(self, *, promote_secondaries: bool) -> None:
+    def __init__(self, *, promote_secondaries: bool, ipv6_forwarding: bool) -> None:
         """Start like a new one: with lo, which is down, and the default rules."""
         self.clock = KernelClock()
         self.devices = Devices()
-        self.ipv6_forwarding = False
+        self.ipv6_forwarding = ipv6_forwarding
         self.rules = {family: Rules(family) for family in (IPV4, IPV6)}
         routes4 = Routes4(self.devices, self.rules[IPV4])
         routes6 = self._aging = Routes6(self.devices, self.rules[IPV6], self.clock)

@@ -18,7 +18,7 @@ from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.messages import attributes_of, message
 from hostrouting.backends.netlink.numbers import FAMILY_OF
 from hostrouting.backends.netlink.route_message import RTMSG, name_of
-from hostrouting.model import SELECTORS, Address, Link, Rule, selector_of
+from hostrouting.model import IPV6, SELECTORS, Address, Link, Rule, selector_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -68,6 +68,7 @@ _SIGNED = struct.Struct("=i")
 _IFF_UP = 0x1
 _IFA_F_NOPREFIXROUTE = 0x200
 _FIB_RULE_INVERT = 0x2
+_FIB_RULE_FIND_SADDR = 0x10000
 _UNSET = 0xFFFFFFFF
 _ACTIONS: dict[int, RuleAction] = {
     1: "to_table",
@@ -227,6 +228,12 @@ def _rule(data: bytes) -> Rule:
     def limit(kind: int) -> int | None:
         return None if kind not in raw or (value := _number(raw, kind)) == _UNSET else value
 
+    said = decode_selectors(raw, {"family": family, "src": src_len, "dst": dst_len, "tos": tos})
+    if flags & _FIB_RULE_FIND_SADDR and family == IPV6 and said["src"] is not None:
+        # Of an IPv6 packet without a source, Linux compares the one that it will get by the route that the rule finds.
+        said["others"] += (("source-of-route", str(said["src"])),)
+        said["src"] = None
+
     return Rule(
         family=family,
         priority=_number(raw, _PRIORITY),
@@ -237,7 +244,7 @@ def _rule(data: bytes) -> Rule:
         suppress_prefixlength=limit(_SUPPRESS_PREFIXLEN),
         suppress_ifgroup=limit(_SUPPRESS_IFGROUP),
         protocol=_number(raw, _PROTOCOL),
-        **decode_selectors(raw, {"family": family, "src": src_len, "dst": dst_len, "tos": tos}),
+        **said,
     )
 
 

@@ -210,6 +210,7 @@ class TestSnapshot:
         """Tunnels, full DSCP, flow labels and masks: such a rule is never read as one for all packets."""
         others = [("tun_id", "5"), ("sport", "0x5/0xff"), ("dport", "0x100/0xff00")]
         others += [("flowlabel", "0x0/0xff"), ("flowlabel", "0x12345/0xfffff")] if family == 6 else []
+        others += [("source-of-route", "fd00::/64")] if family == 6 else []
         rules = [
             Rule(family=family, priority=100 + at, table=100, protocol=3, others=(other,))
             for at, other in enumerate(others)
