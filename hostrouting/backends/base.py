@@ -63,6 +63,14 @@ class Change:
     `append` of a route with a gateway merges it with the existing ones into one ECMP route, and `replace` replaces all
     next hops of such a route; a metric of 0 means 1024, a protocol of 0 means 3, and scope and tos are not part of a
     route's identity.
+
+    Only in IPv6, a route may be for packets from some sources, and may have a preference and an end (`expires`, in
+    seconds). For IPv4 the result is InvalidRoute, because Linux would ignore these. The sources are part of the key: a
+    route for other sources, or for all, is another route, and is not merged with this one; ::/0 means all sources. The
+    seconds are not part of a route's identity, only whether it expires at all; 4294967295 means that it stays. A route
+    that was read back after it had expired is requested with 0 seconds. If `append` or `prepend` is refused because the
+    same next hop exists, and that one expires, Linux sets its end all the same. A route without a next hop gets neither
+    a preference nor an end.
     """
 
     verb: Verb

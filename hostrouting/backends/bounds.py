@@ -1,4 +1,4 @@
-"""Routes that do not fit into a kernel message: numbers that are too large, and too many next hops.
+"""Routes that do not fit into a kernel message: numbers that are too large, and fields of the other family.
 
 Here: what cannot be put into a message. Not here: what a kernel refuses.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.model import IPV4
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hostrouting.model import NextHop, Route
 
-__all__ = ["misfit"]
+__all__ = ["foreign", "misfit"]
 
 _BYTE, _WORD = 1 << 8, 1 << 32
 _BOUNDS = {
@@ -35,11 +37,34 @@ def misfit(route: Route) -> str:
     return next(_misfits(route), "")
 
 
+def foreign(route: Route) -> str:
+    """The field of the route that does not exist in its family, as text; empty if there is none.
+
+    Linux ignores these fields in a request for IPv4. It would add the route for all packets and for good, so such a
+    request is not sent.
+    """
+    if route.prefix.family == IPV4:
+        asked = {
+            "sources (from)": route.source is not None,
+            "a preference (pref)": route.preference != "medium",
+            "an end (expires)": route.expires is not None,
+        }
+        return next((f"only IPv6 routes have {what}" for what, is_asked in asked.items() if is_asked), "")
+    if route.source is not None and route.source.family == IPV4:
+        return f"the sources {route.source} and the route have different address families"
+    return ""
+
+
 def _misfits(route: Route) -> Iterator[str]:
+    if problem := foreign(route):
+        yield problem
     for name, bound in _BOUNDS.items():
         value = getattr(route, name)
         if value is not None and not 0 <= value < bound:
             yield f"{name} {value} is not in 0..{bound - 1}"
+    # A route that has expired is requested with 0 seconds.
+    if route.expires is not None and route.expires >= _WORD:
+        yield f"expires {route.expires} is not in 0..{_WORD - 1}"
     if len(route.legs) > 1:
         for leg in route.legs:
             if not 1 <= leg.weight <= _HEAVIEST:

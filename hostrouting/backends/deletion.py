@@ -11,18 +11,20 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.model import DEFAULT_METRIC, IPV4, PATHLESS, NextHop, Route
+from hostrouting.model import DEFAULT_METRIC, IPV4, PATHLESS, NextHop, Prefix, Route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Obstacle", "find_exactly", "is_meant", "leg_is_meant", "metric_of", "same"]
+__all__ = ["Obstacle", "expires", "find_exactly", "is_meant", "leg_is_meant", "metric_of", "same", "sources_of"]
 
 _PROTOCOL_BOOT = 3
 # In a delete request, this means any scope.
 _SCOPE_NOWHERE = 255
 # In IPv6, the outgoing device of an unreachable, blackhole or prohibit route.
 _LOOPBACK = "lo"
+# In a request, this many seconds mean that an IPv6 route does not expire.
+_FOREVER = 0xFFFFFFFF
 
 
 class Obstacle(NamedTuple):
@@ -51,6 +53,16 @@ def same(one: Route, other: Route) -> bool:
 def metric_of(route: Route) -> int:
     """The metric of the route in the kernel."""
     return route.metric or DEFAULT_METRIC[route.prefix.family]
+
+
+def sources_of(route: Route) -> Prefix | None:
+    """The sources of the route in the kernel: all sources are none."""
+    return route.source if route.source is not None and route.source.length else None
+
+
+def expires(route: Route) -> bool:
+    """Whether the route in the kernel expires, or has expired. A route without a next hop stays."""
+    return route.expires is not None and route.expires != _FOREVER and route.type not in PATHLESS
 
 
 def is_meant(standing: Route, wanted: Route) -> bool:
@@ -85,7 +97,8 @@ def _taken(standing: Sequence[Route], wanted: Route) -> Iterator[Route]:
     if wanted.prefix.family == IPV4:
         yield from [route for route in standing if is_meant(route, wanted)][:1]
         return
-    legs = [(route, leg) for route in standing for leg in route.legs or (NextHop(_LOOPBACK),)]
+    near = [route for route in standing if route.source == wanted.source]
+    legs = [(route, leg) for route in near for leg in route.legs or (NextHop(_LOOPBACK),)]
     for wanted_leg in wanted.legs or (NextHop(),):
         yield from [route for route, leg in legs if leg_is_meant(route, leg, wanted, wanted_leg)][:1]
 
@@ -126,5 +139,8 @@ def _identity(route: Route) -> tuple[object, ...]:
         route.mtu or None,
         route.advmss or None,
         route.nexthop_id,
+        sources_of(route),
+        route.preference if route.type not in PATHLESS else "medium",
+        expires(route),
         ways if route.nexthop_id is None and route.type not in PATHLESS else (),
     )

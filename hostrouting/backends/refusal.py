@@ -11,7 +11,7 @@ import os
 from ipaddress import ip_interface
 from typing import TYPE_CHECKING, Protocol
 
-from hostrouting.backends.deletion import metric_of, same
+from hostrouting.backends.deletion import metric_of, same, sources_of
 from hostrouting.errors import (
     BackendError,
     DeviceDown,
@@ -103,8 +103,9 @@ def _problem(change: Change, number: int, kind: type[RouteRefused], facts: Facts
 
 def _holder(change: Change, facts: Facts) -> str:
     route = change.route
-    place = (route.tos, metric_of(route))
-    alike = [one for one in facts.routes_of_prefix(route) if (one.tos, metric_of(one)) == place]
+    place = (route.tos, metric_of(route), sources_of(route))
+    standing = facts.routes_of_prefix(route)
+    alike = [one for one in standing if (one.tos, metric_of(one), sources_of(one)) == place]
     if any(same(one, route) for one in alike):
         if change.verb == "replace":
             return "this route exists already, after another one with the same destination and metric"

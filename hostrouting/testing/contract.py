@@ -40,6 +40,7 @@ from hostrouting.errors import (
     RouteExists,
     RouteRefused,
 )
+from hostrouting.fib import Flow
 from hostrouting.model import (
     OURS,
     PROTOCOL_KERNEL,
@@ -52,6 +53,7 @@ from hostrouting.model import (
     as_ip,
     default_rules,
 )
+from phases.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +77,11 @@ def contract_host() -> MemoryBackend:
 
 def _ours(prefix: str, *, gateway: str | None = "10.0.0.1", dev: str = "eth0", metric: int = 0) -> Route:
     return Route.to(prefix, dev=dev, gateway=gateway, metric=metric, protocol=OURS)
+
+
+def _six(*, source: str | None = None, gateway: str | None = None, dev: str = "eth0", **more: Any) -> Route:
+    route = Route.to("2001:db8:1::/64", dev=dev, gateway=gateway, metric=1024, protocol=OURS)
+    return attrs.evolve(route, source=None if source is None else Prefix.parse(source), **more)
 
 
 def _do(backend: RouteBackend, verb: Verb, route: Route) -> RouteRefused | None:
@@ -319,6 +326,94 @@ class BackendContract:
             outcomes = backend.change([*(Change("add", it) for it in wrong), Change("add", fine)])
             assert [type(it.error) for it in outcomes] == [InvalidRoute] * len(wrong) + [NoneType]
             assert all(f"{large} is not in 0.." in str(it.error) for it in outcomes[:-1])
+            assert _mine(backend) == [fine]
+
+    # what only IPv6 has
+
+    def test_sources_make_another_route(self) -> None:
+        """Routes of one prefix and metric for different sources stand beside each other; ::/0 means all sources."""
+        with self.make() as backend:
+            plain, some, fewer = (_six(source=it) for it in (None, "2001:db8:a::/48", "2001:db8:a:1::/64"))
+            assert [_do(backend, "add", it) for it in (plain, some, fewer)] == [None] * 3
+            assert set(_mine(backend)) == {plain, some, fewer}
+            for route in (plain, some, _six(source="::/0"), _six(source="2001:db8:a::/48", dev="ib0")):
+                assert isinstance(_do(backend, "add", route), RouteExists)
+            moved = _six(source="2001:db8:a::/48", dev="ib0")
+            assert _do(backend, "replace", moved) is None
+            assert set(_mine(backend)) == {plain, moved, fewer}
+            assert isinstance(_do(backend, "delete", some), NoSuchRoute)
+            assert isinstance(_do(backend, "delete", _six(source="2001:db8:a:2::/64")), NoSuchRoute)
+            assert _do(backend, "delete", plain) is None
+            assert set(_mine(backend)) == {moved, fewer}
+            assert isinstance(_do(backend, "delete", plain), NoSuchRoute)
+
+    def test_append_merges_next_hops_for_the_same_sources(self) -> None:
+        """`append` of a route with a gateway merges it with those for the same sources only."""
+        with self.make() as backend:
+            sources = [None, "2001:db8:a::/48", "2001:db8:a::/48"]
+            for number, source in enumerate(sources, start=1):
+                assert _do(backend, "append", _six(source=source, gateway=f"fe80::{number}")) is None
+            assert {(str(it.source), len(it.legs)) for it in _mine(backend)} == {("None", 1), ("2001:db8:a::/48", 2)}
+
+    def test_lookup_minds_the_source(self) -> None:
+        """A packet takes the route for its source.
+
+        If a prefix has sources and none of them matches, not even its route for all sources is used: a shorter prefix
+        decides.
+        """
+        with self.make() as backend:
+            some, plain = _six(source="2001:db8:a::/48"), _six(dev="ib0")
+            wider = attrs.evolve(_six(), prefix=Prefix.parse("2001:db8::/32"))
+
+            def found(source: str) -> Route | None:
+                return backend.lookup(["2001:db8:1::1"], Flow(source=source))[0].route
+
+            assert _do(backend, "add", some) is None
+            assert [found("2001:db8:a::1"), found("2001:db8:b::1")] == [some, None]
+            assert [_do(backend, "add", it) for it in (plain, wider)] == [None] * 2
+            assert [found("2001:db8:a::1"), found("2001:db8:b::1")] == [some, wider]
+
+    def test_preference_decides_between_equal_metrics(self) -> None:
+        """A preference is read back; the highest among the routes with the lowest metric decides."""
+        with self.make() as backend:
+            low, high = (_six(dev=dev, preference=it) for dev, it in (("eth0", "low"), ("ib0", "high")))
+            assert [_do(backend, "append", it) for it in (low, high)] == [None] * 2
+            assert _mine(backend) == [low, high]
+            assert backend.lookup(["2001:db8:1::1"])[0].route == high
+            assert isinstance(_do(backend, "delete", _six(dev="ib0")), NoSuchRoute)
+            assert _do(backend, "delete", high) is None
+            assert backend.lookup(["2001:db8:1::1"])[0].route == low
+
+    def test_a_route_expires(self) -> None:
+        """A route that has expired may still be listed, with negative seconds, but no packet takes it."""
+        clock = SystemClock()
+        with self.make() as backend, backend.watch() as watch:
+            brief, later = (_six(dev=dev, expires=it) for dev, it in (("eth0", 0), ("ib0", 600)))
+            assert [_do(backend, "append", it) for it in (brief, later)] == [None] * 2
+            end = clock.now() + 0.03
+            while (left := end - clock.now()) > 0:
+                watch.wait(left, clock=clock)
+            listed = {it.devs: it for it in _mine(backend)}
+            assert listed["ib0",].expires in range(590, 601)
+            assert listed["ib0",] == later
+            assert all(it.expired for devs, it in listed.items() if devs == ("eth0",))
+            assert backend.lookup(["2001:db8:1::1"])[0].route == later
+            assert isinstance(_do(backend, "delete", _six(dev="ib0")), NoSuchRoute)
+            assert _do(backend, "delete", attrs.evolve(later, expires=5)) is None
+
+    def test_only_ipv6_has_these(self) -> None:
+        """For an IPv4 route, sources, a preference and an end are InvalidRoute; the other changes are made."""
+        with self.make() as backend:
+            fine = _ours("192.0.2.0/24")
+            wrong = [
+                attrs.evolve(fine, source=Prefix.parse("10.9.0.0/16")),
+                attrs.evolve(fine, preference="low"),
+                attrs.evolve(fine, expires=600),
+                _six(source="10.9.0.0/16"),
+                _six(expires=1 << 40),
+            ]
+            outcomes = backend.change([*(Change("add", it) for it in wrong), Change("add", fine)])
+            assert [type(it.error) for it in outcomes] == [InvalidRoute] * len(wrong) + [NoneType]
             assert _mine(backend) == [fine]
 
     def test_a_refused_change_does_not_stop_the_next(self) -> None:

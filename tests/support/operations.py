@@ -16,6 +16,7 @@ from hostrouting.model import (
     IP,
     IPV4,
     IPV6,
+    PREFERENCES,
     SCOPE_HOST,
     SCOPE_LINK,
     TABLE_DEFAULT,
@@ -35,7 +36,7 @@ from hostrouting.model import (
 )
 from tests.support.rawkernel import RawKernel, Said
 
-__all__ = ["DEVICES", "Operation", "do_fake", "do_linux", "furnish", "operations", "resolve"]
+__all__ = ["DEVICES", "FROM", "Operation", "do_fake", "do_linux", "furnish", "operations", "resolve"]
 
 DEVICES = ("eth0", "eth1", "ib0")
 _VERBS: list[Verb] = ["add", "append", "prepend", "replace", "delete"]
@@ -65,7 +66,11 @@ def do_fake(kernel: MemoryBackend, operation: Operation, *, ignore_linkdown: boo
     try:
         if verb == "change":
             (change,) = arguments
-            kernel.ip_route(change.verb, change.route)
+            try:
+                kernel.ip_route(change.verb, change.route)
+            finally:
+                # As on Linux, a route that was to expire at once has done so.
+                kernel.pass_time(0.03 * (change.route.expires is not None and change.route.expires <= 0))
         elif verb == "add_link":
             (name,) = arguments
             link = Link(
@@ -81,6 +86,8 @@ def do_fake(kernel: MemoryBackend, operation: Operation, *, ignore_linkdown: boo
             getattr(kernel, verb)(address.dev, address)
         else:
             getattr(kernel, verb)(*arguments, **options)
+            if verb in {"delete_link", "set_carrier"}:
+                kernel.collect_expired()
     except BackendError as error:
         return Said(error.errno or -1, error.kernel)
     return Said(0)
@@ -160,6 +167,15 @@ def changes(family: int) -> st.SearchStrategy[Change]:
     return st.builds(Change, st.sampled_from(_VERBS), routes(family))
 
 
+# Few, so that they nest and repeat; one of them contains every address.
+_SOURCES = {
+    IPV4: [Prefix.parse("10.0.0.0/8")],
+    IPV6: [Prefix.parse(it) for it in ("fd00:a::/64", "fd00:a::8/125", "fd00:16::/124", "::/1", "::/0")],
+}
+# A source that has not been chosen yet, then one in each of some of these prefixes.
+FROM = tuple(map(as_ip, ("::", "fd00:a::1", "fd00:a::9")))
+
+
 @st.composite
 def routes(draw: st.DrawFn, family: int) -> Route:
     """A route that a user may request: most are valid, and each kind of fault occurs."""
@@ -195,6 +211,10 @@ def routes(draw: st.DrawFn, family: int) -> Route:
         prefsrc=seldom(_ips(family), None) if family == IPV4 else None,
         mtu=seldom(st.sampled_from([1400, 70000, 0]), None, of=12),
         advmss=seldom(st.sampled_from([1360, 70000]), None, of=20),
+        # IPv4 routes do not have these; Linux ignores them there.
+        source=seldom(st.sampled_from(_SOURCES[family]), None, of=3 if family == IPV6 else 20),
+        preference=seldom(st.sampled_from(PREFERENCES), "medium", of=4),
+        expires=seldom(st.sampled_from([600, 600, 0, -5, 4294967295]), None, of=4),
     )
 
 

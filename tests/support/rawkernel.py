@@ -23,6 +23,7 @@ from hostrouting.model import (
     ROUTE_TYPES,
     Address,
     NextHop,
+    Preference,
     Prefix,
     Route,
     Rule,
@@ -66,6 +67,9 @@ _VERBS = {
     "delete": (_DELROUTE, 0),
 }
 _NOPREFIXROUTE = 0x200
+_PREFERENCES: dict[Preference, int] = {"medium": 0, "high": 1, "low": 3}
+# After this many seconds, a route that was to expire at once has done so: a tick of the slowest kernels is 10 ms.
+_EXPIRED_AFTER = 0.021
 _PEER = "far-"  # what the other end of each link is called
 
 
@@ -84,6 +88,8 @@ def raw_kernel(*, promote_secondaries: bool = False, ignore_linkdown: bool = Fal
         "ipv4/conf/all/promote_secondaries": promote_secondaries,
         "ipv4/conf/all/ignore_routes_with_linkdown": ignore_linkdown,
         "ipv6/conf/default/ignore_routes_with_linkdown": ignore_linkdown,
+        # Linux deletes expired routes now and then; a test must not meet that moment.
+        "ipv6/route/gc_interval": 3600,
     }
 
     def make() -> None:
@@ -97,28 +103,30 @@ def raw_kernel(*, promote_secondaries: bool = False, ignore_linkdown: bool = Fal
         here = f"/proc/self/task/{threading.get_native_id()}/ns/net"
         made.append(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))
         made.append(os.open(here, os.O_RDONLY | os.O_CLOEXEC))
+        made.append(os.open("/proc/sys/net/ipv6/route/flush", os.O_WRONLY | os.O_CLOEXEC))
 
     thread = threading.Thread(target=make)
     thread.start()
     thread.join()
     if isinstance(made[0], OSError):
         raise made[0]
-    channel, namespace = made
+    channel, namespace, flush = made
     try:
         if os.fstat(namespace).st_ino == Path("/proc/self/ns/net").stat().st_ino:
             raise RuntimeError("the namespace is the host's own")
-        yield RawKernel(channel, namespace)
+        yield RawKernel(channel, namespace, flush)
     finally:
         channel.close()
         os.close(namespace)
+        os.close(flush)
 
 
 class RawKernel:
     """The kernel in one private namespace. Every device is one end of a veth pair; setting the other end down removes its carrier."""
 
-    def __init__(self, channel: socket.socket, namespace: int) -> None:
-        """Use this socket, which was opened in the namespace of the descriptor."""
-        self._channel, self._namespace = channel, namespace
+    def __init__(self, channel: socket.socket, namespace: int, flush: int) -> None:
+        """Use this socket, and this file for expired routes, which were opened in the namespace of the descriptor."""
+        self._channel, self._namespace, self._flush = channel, namespace, flush
         for option in (_CAP_ACK, _EXT_ACK, _STRICT):
             channel.setsockopt(_SOL_NETLINK, option, 1)
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -150,6 +158,7 @@ class RawKernel:
         """Delete both ends."""
         said = self._ask(_DELLINK, 0, pack_link(self._indexes.get(name, 0)) + pack_text(3, name))
         if not said.errno:
+            self.collect_expired()
             for end in (name, _PEER + name):
                 self._names.pop(self._indexes.pop(end))
             del self._plugged[name]
@@ -173,6 +182,8 @@ class RawKernel:
         self._plugged[name] = carrier
         said = self._set(_PEER + name, _IFF_UP * carrier)
         self._settle(name)
+        # A device that is set down takes the expired routes with it, but the other end is on another host.
+        self.collect_expired()
         return said
 
     def add_address(self, address: Address) -> Said:
@@ -204,7 +215,15 @@ class RawKernel:
         if any(leg.dev is not None and leg.dev not in self._indexes for leg in change.route.legs):
             return Said(19)
         kind, flags = _VERBS[change.verb]
-        return self._ask(kind, flags, self._route(change.route))
+        said = self._ask(kind, flags, self._route(change.route))
+        if change.route.expires is not None and change.route.expires <= 0:
+            time.sleep(_EXPIRED_AFTER)
+        return said
+
+    def collect_expired(self) -> Said:
+        """Delete the routes that have expired."""
+        os.write(self._flush, b"0")
+        return Said(0)
 
     # Reading
 
@@ -235,13 +254,15 @@ class RawKernel:
         body = struct.pack("=4BI", AF[family], 0, 0, 0, 0)
         return tuple(self._read_address(answer) for answer in self._dump(_GETADDR, body))
 
-    def lookup(self, destinations: Iterable[IP], *, tos: int = 0) -> list[Route | int]:
+    def lookup(self, destinations: Iterable[IP], *, tos: int = 0, source: IP | None = None) -> list[Route | int]:
         """The FIB entry that decides for each destination, or the errno."""
         messages = []
         for number, destination in enumerate(destinations, start=1):
             family = destination.version
-            body = struct.pack("=8BI", AF[family], width_of(family), 0, tos, 0, 0, 0, 0, _FIB_MATCH[family])
+            lengths = (width_of(family), 0 if source is None else width_of(family))
+            body = struct.pack("=8BI", AF[family], *lengths, tos, 0, 0, 0, 0, _FIB_MATCH[family])
             body += pack_attribute(1, destination.packed)
+            body += b"" if source is None else pack_attribute(2, source.packed)
             messages.append(struct.pack("=IHHII", 16 + len(body), _GETROUTE, _REQUEST, number, 0) + body)
         found: list[Route | int] = []
         for begin in range(0, len(messages), 64):
@@ -338,10 +359,14 @@ class RawKernel:
         flags = 4 * (len(route.legs) == 1 and route.legs[0].onlink)
         prefix = route.prefix
         kind, table = ROUTE_TYPES.index(route.type), route.table if route.table < 256 else 0
-        numbers = (AF[prefix.family], prefix.length, 0, route.tos, table, route.protocol, route.scope, kind)
+        sources = route.source.length if route.source else 0
+        numbers = (AF[prefix.family], prefix.length, sources, route.tos, table, route.protocol, route.scope, kind)
         body = struct.pack("=8BI", *numbers, flags) + pack_attribute(15, struct.pack("=I", route.table))
         body += pack_attribute(1, prefix.ip.packed) + pack_attribute(6, struct.pack("=I", route.metric))
         body += pack_attribute(7, route.prefsrc.packed) if route.prefsrc else b""
+        body += pack_attribute(2, route.source.ip.packed) if route.source else b""
+        body += pack_attribute(20, bytes([_PREFERENCES[route.preference]])) if route.preference != "medium" else b""
+        body += pack_attribute(23, struct.pack("=I", max(route.expires, 0))) if route.expires is not None else b""
         metrics = b"".join(
             pack_attribute(number, struct.pack("=I", value))
             for number, value in ((2, route.mtu), (8, route.advmss))
@@ -362,7 +387,7 @@ class RawKernel:
     # Bytes to values
 
     def _read_route(self, body: memoryview) -> Route | None:
-        number, length, _, tos, table, protocol, scope, kind, flags = struct.unpack_from("=8BI", body)
+        number, length, sources, tos, table, protocol, scope, kind, flags = struct.unpack_from("=8BI", body)
         family, attributes = FAMILY[number], read_attributes(body[12:])
         legs: list[NextHop] = []
         if 9 in attributes:
@@ -377,6 +402,9 @@ class RawKernel:
             return None
         pathless = ROUTE_TYPES[kind] in {"blackhole", "unreachable", "prohibit", "throw"}
         metrics = read_attributes(attributes[8]) if 8 in attributes else {}
+        # How long it still lasts is a signed number of hundredths, the third of its attribute; 0 if it stays.
+        left = struct.unpack_from("=i", attributes[12], 8)[0] if 12 in attributes else 0
+        preference = attributes[20][0] if 20 in attributes else 0
         return Route(
             Prefix(family, int.from_bytes(attributes.get(1, memoryview(b"\0")), "big"), length),
             () if pathless else tuple(legs),
@@ -389,6 +417,9 @@ class RawKernel:
             prefsrc=read_ip(family, attributes[7]) if 7 in attributes else None,
             mtu=read_number(metrics[2]) if 2 in metrics else None,
             advmss=read_number(metrics[8]) if 8 in metrics else None,
+            source=Prefix(family, int.from_bytes(attributes[2], "big"), sources) if sources else None,
+            preference=next(word for word, it in _PREFERENCES.items() if it == preference),
+            expires=left // 100 if left else None,
         )
 
     def _read_leg(self, attributes: Attributes, index: int, flags: int, weight: int) -> NextHop:

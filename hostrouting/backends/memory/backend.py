@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from hostrouting.backends.base import Verb
     from hostrouting.model import IP, Prefix, Route
+    from phases import Clock
 
 __all__ = ["MemoryBackend"]
 
@@ -55,6 +56,8 @@ class MemoryBackend:
         self._watches: list[MemoryWatch] = []
         self._closed = False
         self._snapshot: Snapshot | None = None
+        # The time of the snapshot, if it matters.
+        self._moment: float | None = None
         self._fib: Fib | None = None
 
     # The contract of RouteBackend
@@ -77,16 +80,14 @@ class MemoryBackend:
         if len({it.version for it in addresses}) > 1:
             raise ValueError("IPv4 and IPv6 destinations in one lookup")
         self._meet("lookup")
+        self._now()
         if self._fib is None:
-            in_force = [rule for family in (IPV4, IPV6) for rule in self._namespace.rules[family].in_force()]
-            snapshot = attrs.evolve(self._now(), rules=tuple(in_force))
-            self._fib = Fib(snapshot, merged=not self._namespace.rules[IPV4].custom)
+            self._fib = Fib(self._namespace.for_lookups(), merged=not self._namespace.rules[IPV4].custom)
         if not flow.ipproto:
             # Without a given protocol, Linux assumes UDP; in IPv6 no protocol.
             flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in addresses) else 0)
         flow = flow.assumed()
-        merged = not self._namespace.rules[IPV4].custom
-        return tuple(_answer(self._fib.lookup(destination, flow), merged=merged) for destination in addresses)
+        return tuple(self._answer(self._fib.lookup(destination, flow)) for destination in addresses)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Carry out each change, and return the result of each."""
@@ -96,7 +97,7 @@ class MemoryBackend:
     def watch(self) -> MemoryWatch:
         """Listen for changes. A wait uses the clock that it is given; see also `later`."""
         self._meet("watch")
-        watch = MemoryWatch(self._happenings)
+        watch = MemoryWatch(self._happenings, on_clock=self._on_clock)
         self._watches.append(watch)
         return watch
 
@@ -173,8 +174,21 @@ class MemoryBackend:
 
     def ip_route(self, verb: Verb, route: Route) -> None:
         """Change a route as another program would, with `ip route`: for `delete`, unset fields match anything."""
+        if route.prefix.family == IPV4:
+            # Linux ignores these, and changes the route without them.
+            route = attrs.evolve(route, source=None, preference="medium", expires=None)
         with self._arranging(f"{verb} {route}"):
             self._namespace.change(Change(verb, route))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for the routes that expire. It also passes as on the clock of a wait for a change."""
+        self._namespace.clock.advance(seconds)
+        self._elapse()
+
+    def collect_expired(self) -> None:
+        """Delete the routes that have expired. Linux does so twice a minute, and whenever a device is set down."""
+        with self._arranging("collect expired routes"):
+            self._namespace.collect_expired()
 
     def later(self, happening: Callable[[], object]) -> None:
         """Call this during a wait for a change. Each wait calls the next ones until one of them changes something."""
@@ -184,10 +198,35 @@ class MemoryBackend:
         """Rules and routes, as printed by `ip rule` and `ip route show table all`."""
         return print_world(self._now())
 
+    def _answer(self, decision: Decision) -> Answer:
+        route = decision.route
+        if route is None:
+            # A lookup gives the same error for a rule's "unreachable" and for no route.
+            action = decision.rule.action if decision.rule else "nop"
+            return Answer(action if action in {"blackhole", "prohibit"} else "no-route", None)
+        if route.type in REFUSING:
+            return Answer(route.type, None)
+        if route.prefix.family == IPV6:
+            route = self._namespace.whole(route)
+        elif route.table == TABLE_LOCAL and not self._namespace.rules[IPV4].custom:
+            # Linux reports the table that it searched: main for both while the two are merged.
+            route = attrs.evolve(route, table=TABLE_MAIN)
+        return Answer(decision.kind, route)
+
     def _now(self) -> Snapshot:
-        if self._snapshot is None:
-            self._snapshot = self._namespace.snapshot()
+        self._elapse()
+        moment = self._namespace.moment
+        if self._snapshot is None or moment != self._moment:
+            self._snapshot, self._moment, self._fib = self._namespace.snapshot(), moment, None
         return self._snapshot
+
+    def _elapse(self) -> None:
+        if self._namespace.elapse():
+            self._changed()
+
+    def _on_clock(self, clock: Clock) -> None:
+        self._namespace.clock.follow(clock)
+        self._elapse()
 
     def _changed(self) -> None:
         self._snapshot = self._fib = None
@@ -220,12 +259,15 @@ class MemoryBackend:
         raise error
 
     def _carry_out(self, change: Change) -> Outcome:
+        self._elapse()
         try:
             if change.verb == "delete":
                 self._namespace.delete_exactly(change.route)
             else:
                 self._namespace.change(change)
         except KernelError as error:
+            # A refused request can still set the end of a route.
+            self._snapshot = self._fib = None
             problem = error.problem
             return Outcome(change, refusal(change, error.number, error.words, facts=self._facts, problem=problem))
         self._changed()
@@ -233,6 +275,7 @@ class MemoryBackend:
 
     @contextmanager
     def _arranging(self, what: str) -> Iterator[None]:
+        self._elapse()
         try:
             yield
         except KernelError as error:
@@ -261,17 +304,3 @@ def _address(dev: str, interface: str | Address, scope: int, broadcast: IP | Non
         return attrs.evolve(interface, dev=dev)
     parsed = ip_interface(interface)
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope, broadcast=broadcast)
-
-
-def _answer(decision: Decision, *, merged: bool) -> Answer:
-    route = decision.route
-    if route is None:
-        # A lookup gives the same error for a rule's "unreachable" and for no route.
-        action = decision.rule.action if decision.rule else "nop"
-        return Answer(action if action in {"blackhole", "prohibit"} else "no-route", None)
-    if route.type in REFUSING:
-        return Answer(route.type, None)
-    if merged and route.prefix.family == IPV4 and route.table == TABLE_LOCAL:
-        # Linux reports the table that it searched: main for both while the two are merged.
-        route = attrs.evolve(route, table=TABLE_MAIN)
-    return Answer(decision.kind, route)

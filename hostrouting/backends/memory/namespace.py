@@ -5,13 +5,13 @@ and faults (`faults`).
 """
 
 import errno
-from collections.abc import Iterator
 
 import attrs
 
 from hostrouting.backends.base import Change
 from hostrouting.backends.bounds import misfit
 from hostrouting.backends.deletion import Obstacle, find_exactly
+from hostrouting.backends.memory.clock import KernelClock
 from hostrouting.backends.memory.devices import Device, Devices
 from hostrouting.backends.memory.errors import KernelError
 from hostrouting.backends.memory.ipv4 import Addresses as Addresses4
@@ -19,7 +19,7 @@ from hostrouting.backends.memory.ipv4 import Routes as Routes4
 from hostrouting.backends.memory.ipv6 import Addresses as Addresses6
 from hostrouting.backends.memory.ipv6 import Routes as Routes6
 from hostrouting.backends.memory.rules import Rules
-from hostrouting.model import IPV4, IPV6, Address, Link, Route, Rule, Snapshot
+from hostrouting.model import IPV4, IPV6, Address, Link, NextHop, Route, Rule, Snapshot
 
 __all__ = ["Namespace"]
 
@@ -29,11 +29,12 @@ class Namespace:
 
     def __init__(self, *, promote_secondaries: bool, ipv6_forwarding: bool) -> None:
         """Start like a new one: with lo, which is down, and the default rules."""
+        self.clock = KernelClock()
         self.devices = Devices()
         self.ipv6_forwarding = ipv6_forwarding
         self.rules = {family: Rules(family) for family in (IPV4, IPV6)}
         routes4 = Routes4(self.devices, self.rules[IPV4])
-        routes6 = Routes6(self.devices, self.rules[IPV6])
+        routes6 = self._aging = Routes6(self.devices, self.rules[IPV6], self.clock)
         self._routes: dict[int, Routes4 | Routes6] = {IPV4: routes4, IPV6: routes6}
         self._addresses: dict[int, Addresses4 | Addresses6] = {
             IPV4: Addresses4(routes4, promote=promote_secondaries),
@@ -127,6 +128,35 @@ class Namespace:
         """Delete a rule."""
         self.rules[rule.family].delete(rule)
 
+    @property
+    def moment(self) -> float | None:
+        """The time, if it matters to a snapshot."""
+        return self._aging.moment
+
+    def elapse(self) -> bool:
+        """Let what became due happen: routes that expired are deleted at times. Whether there were any."""
+        return self._aging.elapse()
+
+    def collect_expired(self) -> None:
+        """Delete the routes that have expired."""
+        self._aging.collect_expired()
+
+    def for_lookups(self) -> Snapshot:
+        """The state that lookups see: each next hop of an IPv6 route separately, and every gateway reachable."""
+        routes = [*self._routes[IPV4].listed(), *self._aging.apart()]
+        in_force = [rule for family in (IPV4, IPV6) for rule in self.rules[family].in_force()]
+        return attrs.evolve(
+            self.snapshot(), routes=tuple(map(self._shown, routes)), rules=tuple(in_force), ipv6_forwarding=True
+        )
+
+    def whole(self, found: Route) -> Route:
+        """The listed route, with all of its next hops, that a lookup found by one of them."""
+        for route in self.at(found):
+            same = (route.source, route.metric) == (found.source, found.metric)
+            if same and len(route.legs) > 1 and any(_way(leg) == _way(found.legs[0]) for leg in route.legs):
+                return self._shown(route)
+        return found
+
     def snapshot(self) -> Snapshot:
         """The whole state."""
         by_index = sorted(self.devices, key=lambda device: device.link.index)
@@ -135,7 +165,7 @@ class Namespace:
             links=tuple(device.shown() for device in by_index),
             addresses=tuple(it.address for it in held),
             rules=(*self.rules[IPV4], *self.rules[IPV6]),
-            routes=tuple(self._shown()),
+            routes=tuple(self._shown(route) for routes in self._routes.values() for route in routes.listed()),
             ipv6_forwarding=self.ipv6_forwarding,
         )
 
@@ -146,18 +176,17 @@ class Namespace:
             raise KernelError(errno.ENODEV, words[address.ip.version])
         return device
 
-    def _shown(self) -> Iterator[Route]:
-        """The routes as a dump shows them: a next hop without carrier is shown as dead if it is skipped."""
-        for routes in self._routes.values():
-            for route in routes.listed():
-                if not any(leg.linkdown for leg in route.legs):
-                    yield route
-                    continue
-                legs = tuple(
-                    attrs.evolve(
-                        leg,
-                        dead=leg.dead or (leg.linkdown and self.devices.ignores_linkdown(leg.dev, route.prefix.family)),
-                    )
-                    for leg in route.legs
-                )
-                yield attrs.evolve(route, legs=legs)
+    def _shown(self, route: Route) -> Route:
+        """The route as a dump shows it: a next hop without carrier is shown as dead if it is skipped."""
+        if not any(leg.linkdown for leg in route.legs):
+            return route
+        family = route.prefix.family
+        legs = tuple(
+            attrs.evolve(leg, dead=leg.dead or (leg.linkdown and self.devices.ignores_linkdown(leg.dev, family)))
+            for leg in route.legs
+        )
+        return attrs.evolve(route, legs=legs)
+
+
+def _way(leg: NextHop) -> tuple[object, object]:
+    return leg.dev, leg.gateway

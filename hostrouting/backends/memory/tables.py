@@ -11,7 +11,7 @@ import attrs
 
 from hostrouting.model import IPV4, Prefix, Route, width_of
 
-__all__ = ["Installed", "Tables", "as_kept", "bare"]
+__all__ = ["Installed", "Tables", "as_kept", "bare", "by_source"]
 
 # A prefix is packed as its network, shifted by this, plus its length.
 _BITS = 8
@@ -61,6 +61,12 @@ def bare(route: Route) -> Route:
     return attrs.evolve(route, legs=legs)
 
 
+def by_source(installed: Installed) -> tuple[int, int, int]:
+    """The place of a route among those of its prefix: the ones for some sources are first, the inner sources before."""
+    source = installed.route.source
+    return (1, 0, 0) if source is None else (0, source.last, -source.length)
+
+
 S = TypeVar("S", bound=Installed)
 
 
@@ -84,7 +90,7 @@ class Tables(Generic[S]):
         self._tables.setdefault(table, {})
 
     def at(self, table: int, prefix: Prefix) -> list[S]:
-        """The routes of exactly this prefix, in order; a copy."""
+        """The routes of exactly this prefix, in order, whatever their sources are; a copy."""
         return list(self._tables.get(table, {}).get(prefix.network << _BITS | prefix.length, ()))
 
     def put(self, table: int, prefix: Prefix, installed: Sequence[S]) -> None:
@@ -124,13 +130,17 @@ class Tables(Generic[S]):
         """All routes, in the order of `ip route show table all`.
 
         Linux hashes tables by the low byte of their number, the newest first. Within a table IPv4 lists by first
-        address and then the longest prefix; IPv6 lists what is inside a prefix before it.
+        address and then the longest prefix. IPv6 lists what is inside a prefix before it; but the routes of a prefix
+        for some sources (`from`) come before both.
         """
         ages = {table: age for age, table in enumerate(self._tables)}
         for table in sorted(self._tables, key=lambda it: (it & 255, -ages[it])):
             by_prefix = self._tables[table]
-            for key in sorted(by_prefix, key=_by_first if self._family == IPV4 else _by_last):
-                yield from by_prefix[key]
+            if self._family == IPV4:
+                for key in sorted(by_prefix, key=_by_first):
+                    yield from by_prefix[key]
+            else:
+                yield from _walked(by_prefix)
 
 
 def _by_first(key: int) -> int:
@@ -138,6 +148,21 @@ def _by_first(key: int) -> int:
     return key ^ 255
 
 
-def _by_last(key: int) -> tuple[int, int]:
+def _walked(by_prefix: dict[int, list[S]]) -> Iterator[S]:
+    """IPv6 routes in the order of a walk through the tree of prefixes.
+
+    The walk meets the routes for some sources when it comes to a prefix, and the others when it leaves it.
+    """
+    met = [(_by_last(key), key, False) for key in by_prefix]
+    met += [(_on_arrival(key), key, True) for key, its in by_prefix.items() if its[0].route.source is not None]
+    for _, key, sourced in sorted(met):
+        yield from (it for it in by_prefix[key] if (it.route.source is not None) is sourced)
+
+
+def _on_arrival(key: int) -> tuple[int, bool, int]:
+    return key >> _BITS, False, key & 255
+
+
+def _by_last(key: int) -> tuple[int, bool, int]:
     network, length = key >> _BITS, key & 255
-    return (network | ((1 << (128 - length)) - 1), -length)
+    return network | ((1 << (128 - length)) - 1), True, -length

@@ -25,9 +25,12 @@ __all__ = ["MemoryWatch"]
 class MemoryWatch:
     """A listener. It waits on the clock that it is given; without one, a wait returns at once."""
 
-    def __init__(self, happenings: list[Callable[[], object]]) -> None:
-        """Take the planned changes: without a report, a wait calls them until one changes something."""
-        self._happenings = happenings
+    def __init__(self, happenings: list[Callable[[], object]], *, on_clock: Callable[[Clock], object]) -> None:
+        """Take the planned changes: without a report, a wait calls them until one changes something.
+
+        `on_clock` tells the fake kernel the clock of a wait, before and after it.
+        """
+        self._happenings, self._on_clock = happenings, on_clock
         self._lock = threading.Lock()
         self._heard = self._woken = self._closed = False
         self._waiting: Event | None = None
@@ -48,11 +51,13 @@ class MemoryWatch:
         while self._happenings and not (self._heard or self._woken):
             self._happenings.pop(0)()
         if clock is not None:
+            self._on_clock(clock)
             with self._lock:
                 self._waiting = clock.event()
                 if self._heard or self._woken:
                     self._waiting.set()
             self._waiting.wait(timeout)
+            self._on_clock(clock)
         with self._lock:
             heard, self._heard = self._heard and not self._woken, self._heard and self._woken
             self._woken, self._waiting = False, None

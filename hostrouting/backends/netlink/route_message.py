@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 
+from hostrouting.backends.bounds import foreign
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.messages import (
     ATTRIBUTE,
@@ -228,8 +229,6 @@ class _Sources(_Row):
     def write(self, said: Any, parts: _Parts) -> None:
         source = said.source
         if source is not None:
-            if source.family != parts.family:
-                raise struct.error(f"the sources {source} and the route have different address families")
             parts.fixed["src_len"] = source.length
             parts.attributes[self.number] = source.network.to_bytes(width_of(source.family) // 8, "big")
 
@@ -404,10 +403,12 @@ _READ_LEG = tuple((row.field, row.read) for row in LEG)
 def encode_change(verb: Verb, route: Route, index_of: Callable[[str], int], *, sequence: int = 0) -> bytes:
     """The message that makes this change; `index_of` returns a device's number, or raises.
 
-    struct.error if a number does not fit into its field.
+    struct.error if a number does not fit into its field, or if the route's family does not have a field.
     """
     kind, flags = _VERBS[verb]
     family = route.prefix.family
+    if problem := foreign(route):
+        raise struct.error(problem)
     fixed = dict.fromkeys((*_RTMSG_FIELDS, *_RTNEXTHOP_FIELDS), 0) | {"family": AF_OF[family]}
     parts = _Parts(family, index_of, fixed, {}, {})
     for row in ROUTE:

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import pytest
@@ -12,6 +13,7 @@ from hostrouting.errors import BackendError, GatewayNotOnLink, NoSuchDevice, NoS
 from hostrouting.fib import PLAIN
 from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing import h200, plain_vm
+from phases.testing import FakeClock
 
 FABRIC = Prefix.parse("172.16.0.0/16")
 
@@ -167,6 +169,114 @@ class TestWorld:
         shown = kernel.add_link(Link(name="ib0", index=0, type=32, group=7, carrier=False))
         assert shown == Link(name="ib0", index=2, type=32, group=7, carrier=False)
         assert kernel.snapshot().link("ib0") == shown
+
+
+def brief(gateway: str | None = "fe80::1", dev: str = "eth0", **more: Any) -> Route:
+    """An IPv6 route of ours."""
+    return attrs.evolve(ours("2001:db8:1::/64", gateway=gateway, dev=dev, metric=1024), **more)
+
+
+def lasting(kernel: MemoryBackend) -> list[int | None]:
+    """The seconds that our routes still last."""
+    return [it.expires for it in kernel.snapshot(protocol=OURS).routes]
+
+
+class TestTime:
+    """Routes that expire, while time passes."""
+
+    def test_an_expired_route_is_listed_until_it_is_collected(self) -> None:
+        """Linux looks for expired routes half a minute after the first one was added, and then again and again."""
+        kernel = plain_vm()
+        for gateway, seconds in (("fe80::1", 10), ("fe80::2", 100), ("fe80::3", None)):
+            assert do(kernel, "add", brief(gateway, metric=seconds or 7, expires=seconds)) is None
+        assert lasting(kernel) == [None, 10, 100]
+        assert found(kernel) == "fe80::3"
+        kernel.ip_route("delete", brief("fe80::3", metric=7))
+        assert found(kernel) == "fe80::1"
+        kernel.pass_time(9.5)
+        assert (lasting(kernel), found(kernel)) == ([0, 90], "fe80::1")
+        kernel.pass_time(1)
+        assert (lasting(kernel), found(kernel)) == ([-1, 89], "fe80::2")
+        assert [line for line in str(kernel).splitlines() if line.startswith("2001:db8:1::/64")] == [
+            "2001:db8:1::/64 via fe80::1 dev eth0 proto hostrouting metric 10 expires 0sec pref medium",
+            "2001:db8:1::/64 via fe80::2 dev eth0 proto hostrouting metric 100 expires 89sec pref medium",
+        ]
+        kernel.pass_time(19.5)
+        assert lasting(kernel) == [70]
+        kernel.pass_time(89)
+        assert (lasting(kernel), found(kernel)) == ([-19], None)
+        kernel.pass_time(1)
+        assert lasting(kernel) == []
+        assert do(kernel, "add", brief(expires=10)) is None
+        kernel.pass_time(1e9)
+        assert lasting(kernel) == []
+
+    def test_a_device_that_is_set_down_takes_them_along(self) -> None:
+        """When any device is set down, expired routes are collected at once."""
+        kernel = plain_vm()
+        kernel.add_link("ib0")
+        assert do(kernel, "add", brief(expires=0)) is None
+        kernel.pass_time(1)
+        assert lasting(kernel) == [-1]
+        kernel.set_down("ib0")
+        assert lasting(kernel) == []
+
+    def test_they_can_be_collected_by_hand(self) -> None:
+        """`collect_expired` deletes those that have expired, and nothing else."""
+        kernel = plain_vm()
+        assert [do(kernel, "append", brief(f"fe80::{it}", expires=it)) for it in (1, 2)] == [None, None]
+        kernel.pass_time(1.5)
+        kernel.collect_expired()
+        assert lasting(kernel) == [0]
+
+    def test_a_refused_request_sets_the_end(self) -> None:
+        """A route that is appended again is refused, but an end that it has becomes the one that was asked for."""
+        kernel = plain_vm()
+        assert do(kernel, "append", brief(expires=10)) is None
+        for asked, then in ((20, 20), (None, None), (30, None)):
+            assert isinstance(do(kernel, "append", brief(expires=asked)), RouteExists)
+            assert lasting(kernel) == [then]
+        assert isinstance(do(kernel, "add", brief(expires=10)), RouteExists)
+
+    def test_each_next_hop_has_its_own(self) -> None:
+        """Each next hop keeps its preference and its end; those of the first are listed, those of the best decide."""
+        kernel = plain_vm()
+        assert do(kernel, "append", brief(expires=5)) is None
+        assert do(kernel, "append", brief("fe80::2", preference="high")) is None
+        assert do(kernel, "append", brief(None, preference="medium")) is None
+        kernel.pass_time(6)
+        several, single = kernel.snapshot(protocol=OURS).routes
+        assert (several.expires, several.preference, len(several.legs)) == (-1, "medium", 2)
+        (answer,) = kernel.lookup(["2001:db8:1::1"])
+        assert answer.route == several != single
+        kernel.pass_time(30)
+        assert [len(it.legs) for it in kernel.snapshot(protocol=OURS).routes] == [1, 1]
+
+    def test_it_passes_as_on_the_clock_of_a_wait(self) -> None:
+        """The seconds that a wait takes also pass for routes; that one was collected is heard."""
+        kernel, clock = plain_vm(), FakeClock()
+        clock.advance(5)
+        assert do(kernel, "append", brief(expires=5)) is None
+        with kernel.watch() as watch:
+            assert watch.wait(4, clock=clock) is False
+            assert lasting(kernel) == [1]
+            assert watch.wait(20, clock=clock) is False
+            assert lasting(kernel) == [-19]
+            assert watch.wait(6, clock=clock) is True
+        assert lasting(kernel) == []
+
+    def test_ipv4_has_none_of_it(self) -> None:
+        """Another program can ask for it in IPv4: Linux ignores that."""
+        kernel = plain_vm()
+        asked = attrs.evolve(ours("192.0.2.0/24"), expires=5, preference="low", source=Prefix.parse("10.9.0.0/16"))
+        kernel.ip_route("add", asked)
+        assert kernel.snapshot(protocol=OURS).routes == (ours("192.0.2.0/24"),)
+
+
+def found(kernel: MemoryBackend) -> str | None:
+    """The gateway of the route that decides."""
+    (answer,) = kernel.lookup(["2001:db8:1::1"])
+    return str(answer.route.legs[0].gateway) if answer.route else None
 
 
 def test_it_prints_what_ip_prints() -> None:

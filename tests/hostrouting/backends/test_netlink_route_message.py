@@ -20,6 +20,7 @@ from tests.support.pyroute2messages import encode, parse, route_of
 from tests.support.strategies import DEVICES, blocks
 
 PLAIN = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
+PLAIN_IPV6 = Route.to("fd00:1::/64", dev="eth0", gateway="fd00:99::1", protocol=213)
 [LEG_OF_PLAIN] = PLAIN.legs
 TWO = (LEG_OF_PLAIN, NextHop("wg0", weight=3))
 NEXTHOPS = {5: PLAIN.legs}
@@ -37,11 +38,13 @@ OTHERS: dict[str, Any] = {
     "mtu": 1400,
     "advmss": 1300,
     "nexthop_id": 5,
-    "source": Prefix.parse("10.9.0.0/16"),
+    "source": Prefix.parse("fd00:9::/48"),
     "preference": "low",
     "expires": 600,
     "unread": ("realm",),
 }
+# IPv4 routes do not have these.
+ONLY_IPV6 = ("source", "preference", "expires")
 OTHERS_OF_LEG: dict[str, Any] = {
     "dev": "ib0",
     "gateway": as_ip("10.0.0.2"),
@@ -71,12 +74,19 @@ class TestFields:
     @pytest.mark.parametrize("field", [field.name for field in attrs.fields(Route) if field.name != "unread"])
     def test_of_a_route(self, field: str) -> None:
         """A different value gives a different message, also from an encoder that knows the first, and is read back."""
-        encoder, other = ChangeEncoder(number_of), attrs.evolve(PLAIN, **{field: OTHERS[field]})
-        assert there_and_back(PLAIN) == PLAIN
-        assert there_and_back(other) == other != PLAIN
-        messages = [encoder.message(Change("add", route), 0) for route in (PLAIN, other)]
-        assert messages == [encode_change("add", route, number_of) for route in (PLAIN, other)]
+        first = PLAIN_IPV6 if field in ONLY_IPV6 else PLAIN
+        encoder, other = ChangeEncoder(number_of), attrs.evolve(first, **{field: OTHERS[field]})
+        assert there_and_back(first) == first
+        assert there_and_back(other) == other != first
+        messages = [encoder.message(Change("add", route), 0) for route in (first, other)]
+        assert messages == [encode_change("add", route, number_of) for route in (first, other)]
         assert messages[0] != messages[1]
+
+    @pytest.mark.parametrize("field", ONLY_IPV6)
+    def test_that_is_not_in_its_family(self, field: str) -> None:
+        """A field that only IPv6 has is not written for IPv4: Linux would ignore it there."""
+        with pytest.raises(struct.error, match="only IPv6 routes have "):
+            encode_change("add", attrs.evolve(PLAIN, **{field: OTHERS[field]}), number_of)
 
     @pytest.mark.parametrize("field", [field.name for field in attrs.fields(NextHop)])
     @pytest.mark.parametrize("legs", [PLAIN.legs, TWO], ids=["only", "several"])

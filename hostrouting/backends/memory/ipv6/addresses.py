@@ -83,6 +83,7 @@ class Addresses:
         """Delete every address and route: IPv6 keeps none on a device that is down."""
         self._routes.device_down(device)
         self._device_lost(device)
+        self._routes.collect_expired()
 
     def device_leaves(self, device: Device) -> None:
         """Delete every address and route of a device that is being deleted."""

@@ -6,17 +6,33 @@ gateways and addresses, for a device. Not here: where a route is inserted (`rout
 """
 
 import errno
+from collections.abc import Iterable
 from ipaddress import IPv6Address
 from typing import Any
 
 import attrs
 
+from hostrouting.backends.deletion import expires, sources_of
+from hostrouting.backends.memory.clock import KernelClock
 from hostrouting.backends.memory.devices import LOOPBACK, Device, Devices
 from hostrouting.backends.memory.errors import KernelError
 from hostrouting.backends.memory.rules import Rules
-from hostrouting.backends.memory.tables import Installed, Tables, as_kept
+from hostrouting.backends.memory.tables import Tables, as_kept
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import DEFAULT_METRIC, IP, IPV6, PATHLESS, TABLE_LOCAL, TABLE_MAIN, NextHop, Route, Snapshot
+from hostrouting.fib.flow import Sought
+from hostrouting.fib.table_ipv6 import TableIPv6
+from hostrouting.model import (
+    DEFAULT_METRIC,
+    IP,
+    IPV6,
+    PATHLESS,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+    RouteTable,
+    Snapshot,
+)
 
 __all__ = ["Checks"]
 
@@ -26,13 +42,15 @@ _PROTOCOL_BOOT = 3
 class Checks:
     """The checks, against the present tables, rules and devices."""
 
-    def __init__(self, tables: Tables[Any], rules: Rules, devices: Devices) -> None:
+    def __init__(self, tables: Tables[Any], rules: Rules, devices: Devices, clock: KernelClock) -> None:
         """Keep references to these; they are read at each check."""
-        self._tables, self._rules, self._devices = tables, rules, devices
+        self._tables, self._rules, self._devices, self._clock = tables, rules, devices, clock
 
     def taken(self, route: Route) -> Route:
         """The route as it will be stored, without its next hops; KernelError if Linux refuses it."""
-        route = as_kept(route)
+        left = max(route.expires or 0, 0) if expires(route) else None
+        preference = "medium" if route.type in PATHLESS else route.preference
+        route = attrs.evolve(as_kept(route), source=sources_of(route), preference=preference, expires=left)
         if route.nexthop_id is not None:
             raise KernelError(errno.EINVAL, "Nexthop id does not exist")
         if len(route.legs) > 1 and any(leg.gateway is None for leg in route.legs):
@@ -54,7 +72,7 @@ class Checks:
         device = self._devices.find(leg.dev)
         _check_onlink(leg, device)
         if isinstance(leg.gateway, IPv6Address):
-            device = self._gateway(leg.gateway, device, leg=leg, table=route.table)
+            device = self._gateway(leg.gateway, device, leg=leg, route=route)
         if device is None:
             raise KernelError(errno.ENODEV)
         if not device.up:
@@ -67,7 +85,7 @@ class Checks:
         if route.prefsrc is not None and not self.is_source(route.prefsrc, dev):
             raise KernelError(errno.EINVAL, "Invalid source address")
 
-    def _gateway(self, gateway: IPv6Address, device: Device | None, *, leg: NextHop, table: int) -> Device:
+    def _gateway(self, gateway: IPv6Address, device: Device | None, *, leg: NextHop, route: Route) -> Device:
         named = device
         if named is not None and self._is_own(gateway, named):
             raise KernelError(errno.EINVAL, "Gateway can not be a local address")
@@ -75,11 +93,11 @@ class Checks:
             if gateway.is_multicast or not int(gateway):
                 raise KernelError(errno.EINVAL, "Invalid gateway address")
             if leg.onlink:
-                found = self._nearest(TABLE_MAIN, gateway, leg.dev)
+                found = self._in_table(TABLE_MAIN, gateway, Sought(iif=leg.dev or "", source=int(route.prefsrc or 0)))
                 if found is not None and found.prefix.network and _leads_on(found) and leg.dev not in found.devs:
                     raise KernelError(errno.EINVAL, "Nexthop has invalid gateway or device mismatch")
             else:
-                device = self._devices.find(self._egress(gateway, leg.dev, table))
+                device = self._devices.find(self._egress(gateway, leg.dev, route))
         if device is None:
             raise KernelError(errno.EINVAL, "Egress device not specified")
         if device.loopback:
@@ -88,9 +106,10 @@ class Checks:
             raise KernelError(errno.EINVAL, "Gateway can not be a local address")
         return device
 
-    def _egress(self, gateway: IPv6Address, dev: str | None, table: int) -> str:
+    def _egress(self, gateway: IPv6Address, dev: str | None, route: Route) -> str:
         """The device on which the gateway is on-link; EHOSTUNREACH if there is none, or a different one."""
-        for found in (self._in_table(table, gateway, dev), self._by_rules(gateway, dev)):
+        from_its_source = Sought(oif=dev or "", source=int(route.prefsrc or 0))
+        for found in (self._in_table(route.table, gateway, from_its_source), self._by_rules(gateway, dev)):
             if found is not None and _leads_on(found) and found.legs[0].gateway is None:
                 return found.devs[0]
         raise KernelError(errno.EHOSTUNREACH)
@@ -106,39 +125,32 @@ class Checks:
         holders = [device] if device and (address.is_link_local or address.is_loopback) else self._devices
         return any(held.ip == address for holder in holders for held in holder.ipv6)
 
-    def _nearest(self, table: int, address: IP, dev: str | None) -> Route | None:
-        """The route of one table for the address; among several, the one by this device."""
-        found: list[Route] = []
-        for installed in self._tables.covering(int(address), (table,)):
-            route: Route = installed.route
-            if any(leg.dead for leg in route.legs):
-                continue
-            if found and (route.prefix, route.metric) != (found[0].prefix, found[0].metric):
-                break
-            found.append(route)
-        return next((route for route in found if dev in route.devs), found[0] if found else None)
-
-    def _in_table(self, table: int, address: IP, dev: str | None) -> Route | None:
-        """The route of one table for the address, by this device, with or without a carrier."""
-        return next((it.route for it in self._tables.covering(int(address), (table,)) if _usable(it, dev)), None)
+    def _in_table(self, table: int, address: IP, sought: Sought, *, wary: Iterable[str] = ()) -> Route | None:
+        """The route of one table for the address; without a carrier, routes by the `wary` devices are skipped."""
+        routes = RouteTable.of(self._covering(address, (table,)))
+        index = TableIPv6(routes, frozenset(wary), forwarding=True)
+        for column in routes.columns:
+            index.add(column)
+        entry, _ = index.best(int(address), sought)
+        return None if entry is None else entry.route
 
     def _by_rules(self, address: IP, dev: str | None) -> Route | None:
         """The route that the rules lead to, by this device; here a lost carrier may matter."""
         if not self._rules.custom:
             # A route without a next hop ends this lookup, even a throw route.
-            tables = (TABLE_LOCAL, TABLE_MAIN)
-            near = (it for table in tables for it in self._tables.covering(int(address), (table,)))
-            return next((it.route for it in near if _usable(it, dev) and self._with_carrier(it)), None)
-        every = self._tables.covering(int(address), self._tables)
-        covering = [it.route for it in every if _usable(it, dev)]
+            wary = [device.name for device in self._devices if self._devices.ignores_linkdown(device.name, IPV6)]
+            near = (
+                self._in_table(table, address, Sought(oif=dev or ""), wary=wary) for table in (TABLE_LOCAL, TABLE_MAIN)
+            )
+            return next((route for route in near if route is not None), None)
         links = tuple(device.link for device in self._devices)
-        fib = Fib(Snapshot(links=links, rules=self._rules.in_force(), routes=covering))
-        return fib.lookup(address, attrs.evolve(PLAIN, ipproto=0, iif="", oif=dev or "")).route
+        routes = self._covering(address, self._tables)
+        snapshot = Snapshot(links=links, rules=self._rules.in_force(), routes=routes, ipv6_forwarding=True)
+        return Fib(snapshot).lookup(address, attrs.evolve(PLAIN, ipproto=0, iif="", oif=dev or "")).route
 
-    def _with_carrier(self, installed: Installed) -> bool:
-        """Whether it is not skipped because of a lost carrier."""
-        legs = installed.route.legs
-        return not any(leg.linkdown and self._devices.ignores_linkdown(leg.dev, IPV6) for leg in legs)
+    def _covering(self, address: IP, tables: Iterable[int]) -> tuple[Route, ...]:
+        now = self._clock.now()
+        return tuple(it.shown(now) for it in self._tables.covering(int(address), tables))
 
 
 def _check_onlink(leg: NextHop, device: Device | None) -> None:
@@ -151,9 +163,3 @@ def _check_onlink(leg: NextHop, device: Device | None) -> None:
 def _leads_on(route: Route) -> bool:
     """Whether it has a next hop, and is not a unicast route by lo (the network of an address on lo)."""
     return bool(route.legs) and not (route.type == "unicast" and LOOPBACK in route.devs)
-
-
-def _usable(installed: Installed, dev: str | None) -> bool:
-    # A route without a next hop is stored on lo, so it is not found by any other device.
-    legs = installed.route.legs
-    return (dev is None and not legs) or any(dev in {None, leg.dev} and not leg.dead for leg in legs)

@@ -1,24 +1,38 @@
 """IPv6 routes as Linux stores them: each next hop of an ECMP route is an entry of its own, linked to its siblings.
 
-Here: where a route is inserted, which ones are deleted, and the effect of device changes. Not here: whether a route is
-accepted (`checks`), and the routes of addresses (`addresses`).
+Here: where a route is inserted, which ones are deleted, and the effect of device changes and of time. Not here: whether
+a route is accepted (`checks`), and the routes of addresses (`addresses`).
+
+A prefix has a list of routes for each prefix of sources (`from`), and one for any source. Nothing connects these lists:
+the same metric in another one is another route.
+
+A route that expires stays in its list until it is collected: Linux looks for such routes half a minute after the first
+one was added, then again and again, and whenever a device is set down. Each next hop of an ECMP route has a preference
+and an end of its own; those of the first one are listed.
 """
 
 import errno
+import math
 from collections.abc import Iterable, Iterator
 
 import attrs
 
 from hostrouting.backends.base import Verb
-from hostrouting.backends.deletion import leg_is_meant
+from hostrouting.backends.deletion import leg_is_meant, sources_of
+from hostrouting.backends.memory.clock import KernelClock
 from hostrouting.backends.memory.devices import LOOPBACK, Device, Devices
 from hostrouting.backends.memory.errors import KernelError
 from hostrouting.backends.memory.ipv6.checks import Checks
 from hostrouting.backends.memory.rules import Rules
-from hostrouting.backends.memory.tables import Installed, Tables, bare
+from hostrouting.backends.memory.tables import Installed, Tables, bare, by_source
 from hostrouting.model import IP, IPV6, PROTOCOL_KERNEL, TABLE_LOCAL, TABLE_MAIN, NextHop, Prefix, Route, Rule
 
 __all__ = ["Routes"]
+
+# The seconds between two searches for expired routes (`net.ipv6.route.gc_interval`).
+_COLLECTED_EVERY = 30
+# The longest time that a list shows, in seconds: its number has 31 bits, and counts hundredths.
+_LONGEST = ((1 << 31) - 1) // 100
 
 
 @attrs.define(eq=False)
@@ -26,6 +40,15 @@ class _InstalledLeg(Installed):
     """One next hop of a route, and all next hops of that route in order."""
 
     kin: list["_InstalledLeg"] = attrs.Factory(list)
+    # When it expires; None if it stays. `route` does not show it.
+    ends: float | None = None
+
+    def shown(self, now: float) -> Route:
+        """The route with the seconds that are left."""
+        if self.ends is None:
+            return self.route
+        left = math.floor(round(self.ends - now, 6))
+        return attrs.evolve(self.route, expires=min(left, _LONGEST))
 
     @property
     def leg(self) -> NextHop:
@@ -41,12 +64,15 @@ class _InstalledLeg(Installed):
 class Routes:
     """The IPv6 routes of the host."""
 
-    def __init__(self, devices: Devices, rules: Rules) -> None:
+    def __init__(self, devices: Devices, rules: Rules, clock: KernelClock) -> None:
         """Start with the tables main and local, both empty."""
+        self._clock = clock
+        # When expired routes are collected; None while no route expires.
+        self._due: float | None = None
         self._tables: Tables[_InstalledLeg] = Tables(IPV6)
         self._tables.create(TABLE_MAIN)
         self._tables.create(TABLE_LOCAL)
-        self._checks = Checks(self._tables, rules, devices)
+        self._checks = Checks(self._tables, rules, devices, clock)
 
     def change(self, verb: Verb, route: Route) -> None:
         """Carry out one change; KernelError if Linux would refuse it."""
@@ -60,10 +86,12 @@ class Routes:
         legs = [self._checks.leg(leg, route) for leg in route.legs]
         if len({(leg.dev, leg.gateway) for leg in legs}) < len(legs):
             raise KernelError(errno.EEXIST)
+        ends = None if route.expires is None else self._clock.now() + route.expires
+        route = attrs.evolve(route, expires=None)
         placed: list[_InstalledLeg] = []
         each: list[tuple[NextHop, ...]] = [(leg,) for leg in legs]
         for single in each or [()]:
-            new = _InstalledLeg(attrs.evolve(route, legs=single))
+            new = _InstalledLeg(attrs.evolve(route, legs=single), ends=ends)
             try:
                 self._insert("append" if placed else verb, new)
             except KernelError:
@@ -72,10 +100,12 @@ class Routes:
                     self._remove(installed)
                 raise
             placed.append(new)
+        if ends is not None and self._due is None:
+            self._due = self._clock.now() + _COLLECTED_EVERY
 
     def at(self, table: int, prefix: Prefix) -> list[Route]:
         """The routes of exactly this prefix, each with all of its next hops."""
-        return list(_together(self._tables.at(table, prefix)))
+        return list(self._together(self._tables.at(table, prefix)))
 
     def bring(self, route: Route) -> None:
         """Add a route of an address or a device, after the existing ones, unless an identical one exists."""
@@ -86,14 +116,14 @@ class Routes:
 
     def take(self, route: Route) -> None:
         """Delete a route of an address, if it still exists."""
-        for installed in self._tables.at(route.table, route.prefix):
+        for installed in self._node(route.table, route.prefix, None):
             if bare(installed.route) == route:
                 self._remove(installed)
                 return
 
     def take_connected(self, prefix: Prefix, dev: str) -> None:
         """Delete the route to the device's own network: the first one without a gateway, whoever added it."""
-        for installed in self._tables.at(TABLE_MAIN, prefix):
+        for installed in self._node(TABLE_MAIN, prefix, None):
             if installed.leg.dev == dev and not installed.groups:
                 self._remove(installed)
                 return
@@ -138,13 +168,54 @@ class Routes:
             if installed.route.prefsrc == source and not self._checks.is_source(source, installed.leg.dev):
                 installed.route = attrs.evolve(installed.route, prefsrc=None)
 
+    @property
+    def moment(self) -> float | None:
+        """The time, if it matters to a list: None while no route expires."""
+        return None if self._due is None else self._clock.now()
+
+    def elapse(self) -> bool:
+        """Collect the routes that expired until now, if it was time to; whether there were any."""
+        found, now = False, self._clock.now()
+        while self._due is not None and self._due <= now:
+            soonest = min((it.ends for it in self._tables.everything() if it.ends is not None), default=now)
+            # Until one of them has expired, the searches find nothing.
+            self._due += _COLLECTED_EVERY * max(0, (min(soonest, now) - self._due) // _COLLECTED_EVERY)
+            found = self._collect(self._due) or found
+        return found
+
+    def collect_expired(self) -> None:
+        """Delete the routes that have expired."""
+        self._collect(self._clock.now())
+
     def listed(self) -> Iterator[Route]:
         """All of them, in the order of `ip -6 route show table all`, the next hops of ECMP routes together."""
-        return _together(self._tables.listed())
+        return self._together(self._tables.listed())
+
+    def apart(self) -> Iterator[Route]:
+        """The same, but with each next hop as a route of its own: a lookup uses the preference and the end of each."""
+        now = self._clock.now()
+        return (it.shown(now) for it in self._tables.listed())
+
+    def _collect(self, now: float) -> bool:
+        aging = [it for it in self._tables.everything() if it.ends is not None]
+        expired = [it for it in aging if it.ends is not None and it.ends < now]
+        for installed in expired:
+            self._remove(installed)
+        self._due = now + _COLLECTED_EVERY if len(aging) > len(expired) else None
+        return bool(expired)
+
+    def _node(self, table: int, prefix: Prefix, source: Prefix | None) -> list[_InstalledLeg]:
+        """The routes of exactly this prefix, for exactly these sources, in order."""
+        return [it for it in self._tables.at(table, prefix) if it.route.source == source]
+
+    def _put(self, route: Route, node: list[_InstalledLeg]) -> None:
+        """Set the routes of the prefix of this route, for its sources."""
+        others = [it for it in self._tables.at(route.table, route.prefix) if it.route.source != route.source]
+        self._tables.put(route.table, route.prefix, sorted([*others, *node], key=by_source))
 
     def _insert(self, verb: Verb, new: _InstalledLeg) -> None:
         route = new.route
-        there = self._tables.at(route.table, route.prefix)
+        there = self._node(route.table, route.prefix, route.source)
         same = [it for it in there if it.route.metric == route.metric]
         place = sum(1 for it in there if it.route.metric <= route.metric)
         if same and verb == "add":
@@ -153,16 +224,19 @@ class Routes:
             old = next((it for it in same if it.groups == new.groups), same[0])
             there[there.index(old)] = new
             gone = [it for it in old.kin if it is not old]
-            self._tables.put(route.table, route.prefix, [it for it in there if it not in gone])
+            self._put(route, [it for it in there if it not in gone])
             return
-        if any((it.leg.dev, it.leg.gateway) == (new.leg.dev, new.leg.gateway) for it in same):
+        twin = next((it for it in same if (it.leg.dev, it.leg.gateway) == (new.leg.dev, new.leg.gateway)), None)
+        if twin is not None:
+            # The request is refused, but a route that expires gets the end that was asked for, or stays.
+            twin.ends = None if twin.ends is None else new.ends
             raise KernelError(errno.EEXIST)
         sibling = next((it for it in same if it.groups), None)
         if new.groups and sibling is not None:
             new.kin = sibling.kin = sibling.kin or [sibling]
             new.kin.append(new)
         there.insert(place, new)
-        self._tables.put(route.table, route.prefix, there)
+        self._put(route, there)
 
     def _remove(self, leg: _InstalledLeg) -> None:
         self._tables.drop([leg])
@@ -176,10 +250,14 @@ class Routes:
             raise KernelError(errno.ESRCH, "FIB table does not exist")
         failure = 0
         for leg in wanted.legs or (NextHop(),):
-            there = self._tables.at(wanted.table, wanted.prefix)
+            source = sources_of(wanted)
+            if all(it.route.source is None for it in self._tables.at(wanted.table, wanted.prefix)):
+                source = None  # Linux ignores the sources if no route of the prefix has any
+            there = self._node(wanted.table, wanted.prefix, source)
             found = next((it for it in there if leg_is_meant(it.route, it.leg, wanted, leg)), None)
             if found is None:
-                failure = errno.ENOENT if not there and _means_nothing(wanted, leg) else errno.ESRCH
+                nothing = not there and source is None and _means_nothing(wanted, leg)
+                failure = errno.ENOENT if nothing else errno.ESRCH
             elif leg.gateway is not None or not found.kin:
                 self._remove(found)
             else:
@@ -188,20 +266,20 @@ class Routes:
         if failure:
             raise KernelError(failure)
 
-
-def _together(installed: Iterable[_InstalledLeg]) -> Iterator[Route]:
-    skipping: _InstalledLeg | None = None
-    for one in installed:
-        if skipping is not None:
-            # Linux continues after the last next hop and skips what is in between.
-            skipping = None if one is skipping else skipping
-        elif one.kin:
-            start = one.kin.index(one)
-            kin = one.kin[start:] + one.kin[:start]
-            skipping = kin[-1]
-            yield attrs.evolve(one.route, legs=tuple(it.leg for it in kin))
-        else:
-            yield one.route
+    def _together(self, installed: Iterable[_InstalledLeg]) -> Iterator[Route]:
+        now = self._clock.now()
+        skipping: _InstalledLeg | None = None
+        for one in installed:
+            if skipping is not None:
+                # Linux continues after the last next hop and skips what is in between.
+                skipping = None if one is skipping else skipping
+            elif one.kin:
+                start = one.kin.index(one)
+                kin = one.kin[start:] + one.kin[:start]
+                skipping = kin[-1]
+                yield attrs.evolve(one.shown(now), legs=tuple(it.leg for it in kin))
+            else:
+                yield one.shown(now)
 
 
 def _means_nothing(wanted: Route, leg: NextHop) -> bool:
