@@ -36,25 +36,21 @@ level=3 # of syslog: an error
 
 say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
 complain() { level=4 say "$1: ${2##*: }${3:-}"; } # what failed, and the last words of what the command said
-finish() {
-  finished=1
-  [[ $mode == WARN ]] && exit 0
-  exit "$1"
-}
+finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
 
 # shellcheck disable=SC2016 # the text of a program
 program='
-# An address is text: the digit of its family, then hexadecimal digits, as many as the family has. So comparing text
-# compares addresses, in every awk.
+# An address is text: the digit of its family, then all of its hexadecimal digits. So comparing text compares
+# addresses, in every awk.
 function hex(address,   half, head, tail) {
   if (address !~ /:/) return "4" bytes(address)
   split(address, half, "::"); head = groups(half[1]); tail = groups(half[2])
   return "6" head substr(ZEROS, 1, 32 - length(head tail)) tail
 }
-function groups(text,   part, i, n, digits) {
+function groups(text,   part, i, n, all) {
   n = split(text, part, ":")
-  for (i = 1; i <= n; i++) digits = digits (part[i] ~ /[.]/ ? bytes(part[i]) : substr("0000" part[i], length(part[i]) + 1))
-  return digits
+  for (i = 1; i <= n; i++) all = all (part[i] ~ /[.]/ ? bytes(part[i]) : substr("0000" part[i], length(part[i]) + 1))
+  return all
 }
 function bytes(text,   part, i, digits) {
   split(text, part, ".")
@@ -62,23 +58,17 @@ function bytes(text,   part, i, digits) {
   return digits
 }
 function digit(text, i) { return index(DIGITS, substr(text, i, 1)) - 1 }
-function family_of(text) { return substr(text, 1, 1) }
 function width(text) { return 4 * length(text) - 4 }
-# As the library writes it: in IPv6, "::" stands for the longest row of zeros.
-function spelled(text,   i, at, zeros, address) {
-  if (family_of(text) == 4) {
-    for (i = 2; i < 10; i += 2) address = address (i > 2 ? "." : "") digit(text, i) * 16 + digit(text, i + 1)
-    return address
-  }
-  for (i = 2; i < 34; i += 4) { at = substr(text, i, 4); sub(/^0+/, "", at); address = address ":" (at == "" ? 0 : at) }
-  address = address ":"
-  for (i = 17; i > 3; i -= 2) {
-    at = index(address, substr(":0:0:0:0:0:0:0:0:", 1, i))
-    if (at) { address = substr(address, 1, at - 1) "::" substr(address, at + i); break }
-  }
-  if (address !~ /^::/) sub(/^:/, "", address)
-  if (address !~ /::$/) sub(/:$/, "", address)
-  return address
+# As the library writes it: in IPv6 with "::" in the place of the longest row of zeros.
+function spelled(text,   i, at, address) {
+  for (i = 2; i < 10; i += 2) address = address (i > 2 ? "." : "") digit(text, i) * 16 + digit(text, i + 1)
+  if (text ~ /^4/) return address
+  for (address = ":"; i < 42; i += 4) address = address substr(text, i - 8, 4) ":"
+  gsub(/:0+/, ":", address); gsub(/::/, ":0:", address); gsub(/::/, ":0:", address)
+  for (i = 17; i > 3 && !(at = index(address, substr(":0:0:0:0:0:0:0:0:", 1, i))); i -= 2) ;
+  if (at) address = substr(address, 1, at - 1) "::" substr(address, at + i)
+  if (address !~ /^::/) address = substr(address, 2)
+  return address ~ /::$/ ? address : substr(address, 1, length(address) - 1)
 }
 # The first address with the same leading bits; if `ones`, the last.
 function fill(text, bits, ones,   whole, size, value) {
@@ -96,11 +86,12 @@ function beside(text, step,   i, value) {
     if (value >= 0 && value < 16) return text
   }
 }
-# Sets first, last and bits.
+# Sets first, last and bits. Returns it with its length.
 function prefix(text,   part) {
   if (text == "default") text = ANY[family] "/0"
   bits = split(text, part, "/"); first = hex(part[1]); bits = bits > 1 ? part[2] + 0 : width(first)
   first = fill(first, bits, 0); last = fill(first, bits, 1)
+  return part[1] "/" bits
 }
 # Sets bits and last to the largest block that starts at first and ends by the limit.
 function block(limit) {
@@ -111,8 +102,7 @@ function block(limit) {
 BEGIN {
   selectors = split("fwmark iif oif uidrange ipproto sport dport tos dsfield dscp tun_id flowlabel from", selector, " ")
   DIGITS = "0123456789abcdef"; ZEROS = "00000000000000000000000000000000"; ONES = ZEROS; gsub(0, "f", ONES)
-  ANY[4] = "0.0.0.0"; ANY[6] = "::"
-  METRIC[4] = 0; METRIC[6] = 1024 # of a route that is added without one
+  ANY[4] = "0.0.0.0"; ANY[6] = "::"; METRIC[4] = 0; METRIC[6] = 1024 # of a route that is added without one
   reserved = split("0.0.0.0/8 127.0.0.0/8 224.0.0.0/3 ::/127 ::ffff:0:0/96 fe80::/10 ff00::/8", word, " ")
   for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
   for (i = 1; i <= reserved; i++) { prefix(word[i]); reserved_first[i] = first; reserved_last[i] = last }
@@ -120,13 +110,11 @@ BEGIN {
   means["Invalid argument"] = "blackhole"; means["Permission denied"] = "prohibit"
   phrase["prohibit"] = "is refused"; phrase["blackhole"] = "is dropped by a blackhole"
   phrase["unreachable"] = "is unreachable"
-  type_name[3] = "broadcast"; type_name[4] = "anycast"; type_name[5] = "multicast"
-  type_name[6] = "blackhole"; type_name[7] = "unreachable"; type_name[8] = "prohibit"
-  table_name[255] = "local"; table_name[254] = "main"; table_name[253] = "default"
-  MAIN = 254
+  split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
+  table_name[255] = "local"; table_name[254] = "main"; table_name[253] = "default"; MAIN = 254
   split("table proto scope metric tos src mtu advmss via dev weight nhid realm realms window rtt rttvar" \
-    " hoplimit pref initcwnd initrwnd from to fwmark iif oif uidrange ipproto sport dport dsfield dscp tun_id flowlabel lookup" \
-    " suppress_prefixlength suppress_ifgroup goto group id", word, " ")
+    " initcwnd initrwnd hoplimit pref from to fwmark iif oif uidrange ipproto sport dport dsfield dscp tun_id" \
+    " flowlabel lookup suppress_prefixlength suppress_ifgroup goto group id", word, " ")
   for (i in word) takes[word[i]] = 1
 }
 
@@ -144,25 +132,20 @@ function read_words(line, at,   part, n, word) {
     else has[word] = part[++at]
     if (word == "dev") leg_dev[legs] = part[at]
     if (word == "via" && !leg_via[legs]) leg_via[legs] = part[at]
-    if (word == "dead") leg_dead[legs] = 1
-    if (word == "linkdown") leg_lost[legs] = 1
+    if (word == "dead") leg_dead[legs] = 1; else if (word == "linkdown") leg_lost[legs] = 1
   }
 }
 function glob(pattern) {
-  gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern)
-  return "^" pattern "$"
+  gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern); return "^" pattern "$"
 }
-$1 == "setting" && $2 == "mode" { mode = $3 }
-$1 == "setting" && $2 == "protocol" { ours = $3 }
+$1 == "setting" { setting[$2] = $3 }
 $1 == "setting" && $2 == "device" { for (family = 4; family <= 6; family += 2) expect($3) }
 $1 == "setting" && $2 == "allow" { allow[++allows] = glob($3) }
 $1 == "setting" && $2 == "cidr" {
-  prefix($3); families[family_of(first)] = 1; cidr[++cidrs] = $3; cidr_first[cidrs] = first; cidr_last[cidrs] = last
-  rank[cidrs] = first sprintf("%03d", bits)
+  prefix($3); families[substr(first, 1, 1)] = 1
+  cidr[++cidrs] = $3; cidr_first[cidrs] = first; cidr_last[cidrs] = last; rank[cidrs] = first sprintf("%03d", bits)
 }
-$1 == "setting" && $2 == "protocols" {
-  for (i = 3; i <= NF; i++) { split($i, pair, "="); protocol_name[pair[1]] = pair[2] }
-}
+$1 == "setting" && $2 == "protocols" { for (i = 3; i <= NF; i++) { split($i, it, "="); protocol_name[it[1]] = it[2] } }
 # Refusing routes of this type and protocol, of this prefix length or longer, are those of a CNI if it has this device.
 $1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; cni_bits[cnis] = $5; cni_dev[cnis] = glob($6) }
 $1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
@@ -173,7 +156,6 @@ $1 == "family" { family = $2; skip_to = 0; next }
 /^[0-9]+: / { sub(/@.*/, "", $2); sub(/:$/, "", $2); link[$2] = $3 ~ /[<,]UP[,>]/; next }
 $1 == "id" { hop[$2] = $3 == "group" ? $4 : $0; next }
 $1 ~ /^[0-9]+$/ { read_route() }
-
 function expect(dev) {
   if ((family, dev) in is_expected) return
   is_expected[family, dev] = 1; expected[family, ++expecteds[family]] = dev
@@ -188,93 +170,76 @@ function is_judged(from, to,   c) {
   for (c = 1; c <= cidrs; c++) if (cidr_first[c] <= to && from <= cidr_last[c]) return 1
 }
 function mark(address) { if (is_judged(address, address)) wanted[address] = 1 }
-
 # A plain packet of this host matches the rules without a selector, up to the first rule that refuses it. The kernel is
 # asked about UDP packets.
 function read_rule(   number, name, i, selected, udp) {
-  number = $1 + 0; name = (family == 6 ? "IPv6 " : "") "rule " number
-  read_words($0, 2)
+  number = $1 + 0; name = (family == 6 ? "IPv6 " : "") "rule " number; read_words($0, 2)
   if ("iif" in has && has["iif"] == "lo") delete has["iif"]
   if (has["from"] == "all") delete has["from"]
   if ("ipproto" in has && has["ipproto"] ~ /^(udp|(ipproto-)?17)$/) { udp = 1; delete has["ipproto"] }
   if ("to" in has) { prefix(has["to"]); mark(first); mark(beside(last, 1)) }
   for (i = 1; i <= selectors && !selected; i++) if (selector[i] in has) selected = selector[i] " " has[selector[i]]
-  if (selected) unjudged[++unjudgeds] = "packets that " name " selects (" selected \
-    ") were not judged; for these run: hostrouting check"
-  else if (udp) unjudged[++unjudgeds] = "packets other than UDP were not judged by " name \
-    "; for these run: hostrouting check"
+  if (selected) unjudged[++unjudgeds] = "packets that " name " selects (" selected ") were not judged"
+  else if (udp) unjudged[++unjudgeds] = "packets other than UDP were not judged by " name
   if ("lookup" in has) { rules_of[family, has["lookup"]]++; rule_of[family, has["lookup"]] = number }
   if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
   # For all but a few addresses: it does not decide about a default route.
   if ("to" in has && !selected && !("lookup" in has)) return
   if ("goto" in has) skip_to = has["goto"]
   else if (!("lookup" in has)) { if ("6" in has || "7" in has || "8" in has) skip_to = 4294967295 }
-  else if (!("suppress_prefixlength" in has || "suppress_ifgroup" in has)) table_order[family, ++tables[family]] = has["lookup"]
+  else if (!("suppress_prefixlength" in has || "suppress_ifgroup" in has))
+    table_order[family, ++tables[family]] = has["lookup"]
 }
-
 # Skips routes outside the expected CIDRs, and tables that no rule looks up: they can have 100,000 routes.
-function read_route(   i, order) {
+function read_route() {
   prefix($2)
   if (bits && !is_judged(first, last)) return
   read_words($0, 3)
   if (bits && !((family, has["table"]) in rules_of) && has["table"] != MAIN) return
   if (part == "places") { mark(first); mark(beside(last, 1)); return }
-  # A route of ours does not come first where another route has its prefix, and its metric or a better one; in IPv6 also
-  # where one for some sources has its prefix.
-  if (has["table"] == MAIN && !("tos" in has) && (has["metric"] < METRIC[family] || "from" in has ||
-    (has["metric"] == METRIC[family] && has["proto"] != ours))) held[first, bits] = 1
-  if ("from" in has) {
-    if ((family, has["table"]) in rules_of && !is_source[has["from"]]++) sources = joined(sources, has["from"])
-    return
-  }
-  # Routes are listed by metric. IPv6 compares the preference of routers whose metric is equal to that of the first.
-  if (!bits && !((family, has["table"]) in best_metric)) best_metric[family, has["table"]] = has["metric"]
-  if (family == 6 && legs > 1 && !("nhid" in has)) listed[route_key()] = $0
-  if ("expired" in has) return
-  if (!bits) {
-    order = index("high medium low", has["pref"]) + 99 * (has["metric"] != best_metric[family, has["table"]])
-    if (family == 4) order = 0
-    for (i = ++defaults[family]; i > 1 && order < default_order[family, i - 1]; i--) {
-      default_order[family, i] = default_order[family, i - 1]; default_route[family, i] = default_route[family, i - 1]
-    }
-    default_order[family, i] = order; default_route[family, i] = $0
-  }
+  # A new route with this prefix would not come first; in IPv6, after one for some sources, it would not even be found.
+  if (has["table"] == MAIN && !("tos" in has) && ("from" in has || has["metric"] < METRIC[family] || \
+    (has["metric"] == METRIC[family] && has["proto"] != setting["protocol"]))) held[first, bits] = 1
+  if ("from" in has && (family, has["table"]) in rules_of && !is_source[has["from"]]++)
+    sources = joined(sources, has["from"])
+  if (legs > 1 && "pref" in has) listed[route_key()] = $0
+  if (!bits && !("from" in has)) read_default()
+  if ("from" in has || "expired" in has) return
   if ($1 ~ /^[678]$/ && !("tos" in has)) {
     refusal[++refusals] = $0; refusal_first[refusals] = first; refusal_bits[refusals] = bits
   }
   if ($1 == 1) { pod[++pods] = first; pod_bits[pods] = bits; pod_table[pods] = has["table"]; pod_route[pods] = $0 }
 }
-
+# Default routes are listed by metric. IPv6 compares the preferences of those that have the metric of the first.
+function read_default(   table, order, i) {
+  sub(/ +$/, ""); seen[family] = joined(seen[family], $0); table = family " " has["table"]
+  if (!(table in best)) best[table] = has["metric"]
+  if ("expired" in has) return
+  order = "pref" in has ? index("hml", substr(has["pref"], 1, 1)) + 9 * (has["metric"] != best[table]) : 0
+  for (i = ++defaults[family]; i > 1 && order < default_order[family, i - 1]; i--) {
+    default_order[family, i] = default_order[family, i - 1]; default_route[family, i] = default_route[family, i - 1]
+  }
+  default_order[family, i] = order; default_route[family, i] = $0
+}
 # Answers come in the order of the questions. A failure has two lines: the reason, and the number of the question.
 function read_answer() {
   if ($1 ~ /^[0-9]+$/) given[++givens] = /nexthop/ ? as_listed() : $0
   else if (sub(/^Command failed .*:/, "")) failure[$0 + 0] = reason
   else { reason = $0; sub(/^[^:]*: /, "", reason) }
 }
-
-# IPv6 names the next hops of a route from the one on that it chose for this address: the same route as in the table.
-function as_listed() {
-  read_words($0, 3)
-  return "pref" in has && !("from" in has) && route_key() in listed ? listed[route_key()] : $0
-}
-function route_key() { return $2 " " has["table"] " " has["metric"] }
-
-function answer(n) { return n in failure ? failure[n] : given[n - failed_before[n]] }
+# IPv6 begins with the next hop that it chose for this address: the route as it is in the table.
+function as_listed() { read_words($0, 3); return route_key() in listed ? listed[route_key()] : $0 }
+function route_key() { return $2 " " has["table"] " " has["metric"] " " ("pref" in has) ("from" in has) }
 
 # --- What one route does with a packet.
-
 # Sets `has` and the next hops of a route, also for a route with a nexthop object.
 function read_legs(line, listed_too,   part, n, i, legs_text, kept, leg) {
   read_words(line, 3)
   if ("nhid" in has) {
     i = has["nhid"]; n = split(hop[i] ~ /^id/ ? i : hop[i], part, "/")
-    for (i = 1; i <= n; i++) {
-      kept = hop[part[i] + 0]; sub(/^id [0-9]+/, "", kept)
-      legs_text = legs_text " nexthop" kept
-    }
-    sub(/nhid .*/, "", line)
+    for (i = 1; i <= n; i++) { leg = hop[part[i] + 0]; sub(/^id [0-9]+/, " nexthop", leg); legs_text = legs_text leg }
     kept = has["table"] SUBSEP has["proto"] SUBSEP has["metric"]
-    read_words(line legs_text, 3)
+    sub(/nhid .*/, "", line); read_words(line legs_text, 3)
     split(kept, part, SUBSEP); has["table"] = part[1]; has["proto"] = part[2]; if (part[3]) has["metric"] = part[3]
   }
   # In IPv4 a next hop without a carrier may still get packets, even if Linux lists it as dead.
@@ -304,18 +269,17 @@ function in_turn(line,   i, all, same) {
 }
 
 # Sets `kind`, and `what`: everything that is reported. Adjacent ranges with the same `what` are one finding.
-function decide(n,   line, i, seen, devs, dev, via, lost, table, proto) {
-  family = family_of(place[n])
+function decide(n,   line, route, i, met, devs, dev, via, lost, table, proto) {
   if (place[n] ~ /^(4e|6ff)/) return kind = "own" # multicast
   kind = n in failure ? failure[n] in means ? means[failure[n]] : "failed" : "overlap"
-  line = kind == "overlap" ? answer(n) : kind == "no-route" ? "" : covering_refusal(place[n], kind)
-  $0 = line; prefix($2)
+  line = kind == "overlap" ? answer[n] : kind == "no-route" ? "" : covering_refusal(place[n], kind)
+  $0 = line; route = prefix($2)
   if (kind == "overlap") {
     if ($1 == 2 || ($1 ~ /^[345]$/ && (bits == width(first) || place[n] == "4ffffffff"))) return kind = "own"
     read_legs(bits ? line : in_turn(line)); lost = legs
     for (i = 1; i <= legs; i++) {
       if (!leg_lost[i]) lost = 0
-      if ((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || seen[leg_dev[i]]++) continue
+      if ((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || met[leg_dev[i]]++) continue
       if (!devs) { dev = leg_dev[i]; via = leg_via[i] }
       devs = devs (devs ? ", " : "") leg_dev[i]
     }
@@ -323,15 +287,14 @@ function decide(n,   line, i, seen, devs, dev, via, lost, table, proto) {
   }
   read_words(line, 3); table = has["table"]; proto = has["proto"]
   if (kind != "overlap" && line && is_pod_block(table, proto)) return kind = "welcome"
-  what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP (line ? $2 : "") \
+  what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP (line ? route : "") \
     SUBSEP table SUBSEP proto SUBSEP lost SUBSEP $1
 }
 # The route that refuses an address in this way: the one with the longest prefix. If there is none, a rule refused it.
 function covering_refusal(address, kind,   i, best) {
-  for (i = 1; i <= refusals; i++) {
-    if (fill(address, refusal_bits[i], 0) != refusal_first[i] || type_name[substr(refusal[i], 1, 1)] != kind) continue
-    if (!best || refusal_bits[i] > refusal_bits[best]) best = i
-  }
+  for (i = 1; i <= refusals; i++)
+    if (fill(address, refusal_bits[i], 0) == refusal_first[i] && type_name[substr(refusal[i], 1, 1)] == kind)
+      if (!best || refusal_bits[i] > refusal_bits[best]) best = i
   return refusal[best]
 }
 # Whether the refusing route in $0 is the pod block of this host: a route as a CNI installs it, or one that contains the
@@ -354,14 +317,14 @@ function judge(c,   n, end, alike, touches, singles) {
     end = n < places && place[n + 1] <= cidr_last[c] ? beside(place[n + 1], -1) : cidr_last[c]
     decide(n)
     if (kind == "failed") { print "failed the kernel did not answer for " spelled(place[n]) ": " failure[n]; exit }
-    alike = place[n] != "4ffffffff" && (answer(n) == answer(n - 1) || answer(n) == answer(n + 1))
+    alike = place[n] != "4ffffffff" && (answer[n] == answer[n - 1] || answer[n] == answer[n + 1])
     if (kind == "own" && end == place[n] && !alike) {
       if (touches && covers(f_what[findings], end)) { f_last[findings] = end; singles = 0 } else singles++
       continue
     }
     if (kind == "own" || kind == "welcome") { touches = singles = 0; continue }
     if (!touches || f_what[findings] != what) {
-      escapes[family]++; f_cidr[++findings] = c; f_what[findings] = what; f_first[findings] = place[n]
+      f_cidr[++findings] = c; f_what[findings] = what; f_first[findings] = place[n]
       for (; singles && covers(what, beside(f_first[findings], -1)); singles--)
         f_first[findings] = beside(f_first[findings], -1)
     }
@@ -369,18 +332,14 @@ function judge(c,   n, end, alike, touches, singles) {
   }
 }
 function covers(what, address,   part) {
-  split(what, part, SUBSEP)
-  if (part[5] == "") return 1
-  prefix(part[5])
-  return first <= address && address <= last
+  split(what, part, SUBSEP); prefix(part[5])
+  return part[5] == "" || (first <= address && address <= last)
 }
 function unpack(f,   part) {
-  split(f_what[f], part, SUBSEP); family = family_of(f_first[f])
+  split(f_what[f], part, SUBSEP)
   kind = part[1]; devs = part[2]; dev = part[3]; via = part[4]
   route = part[5]; table = part[6]; proto = part[7]; type = part[9]
-  rule = rules_of[family, table] == 1 ? rule_of[family, table] : "" # with several rules it is not known which one decided
-  if (route == "default") route = ANY[family] "/0"
-  if (route && route !~ /\//) route = route "/" width(f_first[f])
+  rule = rules_of[family, table] == 1 ? rule_of[family, table] : "" # of several rules, it is not known which one
   if (!route) { holder = "a rule"; return }
   holder = (type == 1 ? "" : type_name[type] " ") (route ~ /\/0$/ ? "default" : route)
   holder = holder " proto " known(protocol_name, proto)
@@ -411,10 +370,7 @@ function or_null(text) { return text == "" ? "null" : quoted(text) }
 function joined(list, item) { return list (list == "" ? "" : ", ") item }
 function entry(key, json) { return "\"" key "\": " json }
 function range_json(from, to) { return entry("first", quoted(spelled(from))) ", " entry("last", quoted(spelled(to))) }
-function finding_json(f,   prefixes) {
-  for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
-    block(f_last[f]); prefixes = joined(prefixes, quoted(spelled(first) "/" bits))
-  }
+function finding_json(f) {
   return "{" entry("cidr", quoted(cidr[f_cidr[f]])) ", " range_json(f_first[f], f_last[f]) \
     ", " entry("prefixes", "[" prefixes "]") ", " entry("kind", quoted(kind)) \
     ", \"via\": {" entry("dev", or_null(dev)) ", " entry("gateway", or_null(via)) \
@@ -422,16 +378,19 @@ function finding_json(f,   prefixes) {
     ", " entry("protocol", or_null(known(protocol_name, proto))) ", " entry("rule", rule == "" ? "null" : rule) "}}"
 }
 
-# --- The repair: the findings in blocks, each by the gateway of the default route.
-function repair(f) {
+# --- The repair: each block of a finding by the gateway of the default route.
+# Sets `prefixes` to the blocks.
+function repair(f,   hopeless) {
   # For a broadcast or anycast route of table local, Linux may report table main.
   if ((table && table != MAIN) || type ~ /[345]/ || (!route && kind != "no-route"))
-    return unsafe(f_first[f], f_last[f], "earlier-rule", "is decided by " holder " before table main is looked up")
-  if (!uplink_dev[family]) return unsafe(f_first[f], f_last[f], "no-way", \
+    hopeless = unsafe(f_first[f], f_last[f], "earlier-rule", "is decided by " holder " before table main is looked up")
+  else if (!uplink_dev) hopeless = unsafe(f_first[f], f_last[f], "no-way", \
     "cannot be repaired: this needs a default route via " names[family] " with an IPv" family " gateway")
-  cost(f)
+  else cost(f)
+  prefixes = ""
   for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
-    block(f_last[f]); add(first, bits)
+    block(f_last[f]); prefixes = joined(prefixes, quoted(spelled(first) "/" bits))
+    if (!hopeless) add(first, bits)
   }
 }
 # If another route has the key of a block, its two halves are added instead.
@@ -441,8 +400,9 @@ function add(from, length_,   to, i) {
   if (i <= reserved)
     unsafe(from, to, "reserved", "is reserved: no static route there is allowed")
   else if (length_ && !((from, length_) in held)) {
-    if (!added[from, length_]++) routes[++repairs] = "{" entry("destination", quoted(spelled(from) "/" length_)) \
-      ", " entry("gateway", quoted(uplink_via[family])) ", " entry("dev", quoted(uplink_dev[family])) ", " entry("metric", 0) "}"
+    if (added[from, length_]++) return
+    repairs++; routes = joined(routes, "{" entry("destination", quoted(spelled(from) "/" length_)) ", " \
+      entry("gateway", quoted(uplink_via)) ", " entry("dev", quoted(uplink_dev)) ", " entry("metric", 0) "}")
   }
   else if (length_ == width(from)) unsafe(from, to, "longest-prefix", "has a route of its own, to this single address")
   else { add(from, length_ + 1); add(beside(fill(from, length_ + 1, 1), 1), length_ + 1) }
@@ -450,7 +410,7 @@ function add(from, length_,   to, i) {
 function unsafe(from, to, reason, text) {
   text = span(from, to) " " text "; see: hostrouting repair"
   unsafes = joined(unsafes, "{" range_json(from, to) ", \"reason\": " quoted(reason) ", \"text\": " quoted(text) "}")
-  unsafe_text[++unsafe_count] = "UNSAFE: " text
+  return unsafe_text[++unsafe_count] = "UNSAFE: " text
 }
 function cost(f) {
   if (cost_told[family, f_what[f]]++ || kind == "no-route" || (kind == "overlap" && via)) return
@@ -463,8 +423,8 @@ function cost(f) {
 
 # --- The uplink: the first usable default route in the tables that are looked up for plain packets.
 function find_uplink(   t, i, leg, configured, line, type) {
-  configured = expecteds[family]
-  for (t = 1; t <= tables[family]; t++) for (i = 1; i <= defaults[family] && !uplink_dev[family]; i++) {
+  configured = expecteds[family]; uplink_dev = uplink_via = has_uplink = ""
+  for (t = 1; t <= tables[family]; t++) for (i = 1; i <= defaults[family] && !uplink_dev; i++) {
     line = default_route[family, i]; read_legs(line); type = substr(line, 1, 1)
     if (has["table"] != table_order[family, t] || "tos" in has || (type < 6 && !alive)) continue
     if (type == 9) break # throw: the next table is looked up
@@ -473,17 +433,32 @@ function find_uplink(   t, i, leg, configured, line, type) {
     for (leg = 1; leg <= legs; leg++) {
       if (!configured) expect(leg_dev[leg])
       if (!((family, leg_dev[leg]) in is_expected)) continue
-      has_uplink[family] = 1
-      if (uplink_dev[family] || (family == 4 && leg_via[leg] ~ /:/)) continue
-      uplink_dev[family] = leg_dev[leg]; uplink_via[family] = leg_via[leg]
+      has_uplink = 1
+      if (!uplink_dev && (family == 6 || leg_via[leg] !~ /:/)) { uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg] }
     }
     if (!configured) return
   }
 }
-# Whether everything is there that the verdict on this family needs.
-function is_ready(   i) {
-  for (i = 1; i <= expecteds[family]; i++) if (!link[expected[family, i]]) return 0
-  return expecteds[family] && has_uplink[family]
+function first_cidr(   c, best) {
+  for (c in rank) if (!best || rank[c] < rank[best]) best = c
+  return best
+}
+# Judges the expected CIDRs of one family.
+function examine(   c, i, f, ready, verdict) {
+  find_uplink(); ready = expecteds[family] && has_uplink; f = findings
+  for (i = 1; i <= expecteds[family]; i++) if (!link[expected[family, i]]) ready = 0
+  while ((c = first_cidr()) && substr(rank[c], 1, 1) == family) { delete rank[c]; if (expecteds[family]) judge(c) }
+  verdict = !expecteds[family] ? "no-default-route" : f < findings ? "overlap" : "ok"
+  if (!final && !ready && verdict != "ok") { print "not yet"; exit } # what is missing may still appear
+  if (!expecteds[family]) wrong[++wrongs] = "NO-DEFAULT-ROUTE: the expected devices are those of the IPv" family \
+    " default route, and none appeared within " waited " s; last seen: " \
+    (seen[family] ? seen[family] : "no default route")
+  while (f++ < findings) {
+    unpack(f); repair(f); wrong[++wrongs] = finding_line(f); findings_json = joined(findings_json, finding_json(f))
+  }
+  leaving = !leaving || leaving == names[family] ? names[family] : leaving " (IPv4) and " names[family] " (IPv6)"
+  verdicts = joined(verdicts, entry("ipv" family, quoted(verdict)))
+  devs_json = joined(devs_json, entry("ipv" family, "[" names_json[family] "]"))
 }
 
 # --- Output: lines that start with journal, mark (for the marker file), json, verdict, or failed.
@@ -492,76 +467,45 @@ function shown(level, count, text,   i) {
   for (i = 1; i <= count && i <= 20; i++) tell(level, text[i])
   if (count > 20) tell(level, "and " (count - 20) " more; all are in route-overlap.json")
 }
-function list(count, text,   i, all) {
-  for (i = 1; i <= count; i++) all = joined(all, text[i])
-  return "[" all "]"
-}
-function no_default_line(   i, line, text) {
-  for (i = 1; i <= defaults[family]; i++) { text = default_route[family, i]; sub(/ +$/, "", text); line = joined(line, text) }
-  return "NO-DEFAULT-ROUTE: the expected devices are those of the IPv" family " default route, and none appeared" \
-    " within " waited " s; last seen: " (line ? line : "no default route")
-}
-function finish(   i, f, level, lacking, whole, by, key, devs_text, verdicts, findings_text) {
-  level = mode == "STRICT" ? 3 : 4; f = 1
-  for (family = 4; family <= 6; family += 2) if (family in families) {
-    if (verdict[family] == "no-default-route") { lacking = 1; wrong[++wrongs] = no_default_line() }
-    for (; f <= findings && family_of(f_first[f]) == family; f++) {
-      unpack(f); repair(f); wrong[++wrongs] = finding_line(f); findings_text = joined(findings_text, finding_json(f))
-    }
-    by = !by || by == names[family] ? names[family] : by " (IPv4) and " names[family] " (IPv6)"
-    key = "ipv" family
-    verdicts = joined(verdicts, entry(key, quoted(verdict[family])))
-    devs_text = joined(devs_text, entry(key, "[" names_json[family] "]"))
-  }
-  whole = findings ? "overlap" : lacking ? "no-default-route" : "ok"
+function finish(   i, level, verdict, both) {
+  level = setting["mode"] == "STRICT" ? 3 : 4; verdict = findings ? "overlap" : wrongs ? "no-default-route" : "ok"
   shown(level, wrongs, wrong); shown(level, unsafe_count, unsafe_text)
-  if (sources) note[++notes] = "packets from " sources " were not judged: routes are for these alone; for these run: hostrouting check"
-  for (i = 1; i <= unjudgeds; i++) note[++notes] = unjudged[i]
-  if (whole == "ok") tell(6, "check-route-overlap: ok: every expected CIDR leaves by " by)
-  if (whole != "overlap") print "mark " whole
+  if (sources) unjudged[++unjudgeds] = "packets from " sources ", which have IPv6 routes of their own, were not judged"
+  for (i = 1; i <= unjudgeds; i++) note[++notes] = unjudged[i] "; for these run: hostrouting check"
+  if (verdict != "overlap") print "mark " verdict
   for (i = 1; i <= wrongs && findings; i++) print "mark " wrong[i]
-  for (i = 1; i <= notes && whole == "ok"; i++) print "mark " note[i]
+  for (i = 1; i <= notes && verdict == "ok"; i++) print "mark " note[i]
+  if (verdict == "ok") tell(6, "check-route-overlap: ok: every expected CIDR leaves by " leaving)
   shown(4, notes, note)
   if (repairs > 20) tell(level, "ACTION: add " repairs \
     " routes to staticRoutes.routes: the repair in route-overlap.json, fewer, with proof: hostrouting repair")
-  else if (repairs) tell(level, "ACTION: add to staticRoutes.routes: " list(repairs, routes))
-  for (i = 1; i <= notes; i++) note[i] = quoted(note[i])
-  if (!(6 in families)) verdicts = ""
-  print "json {" entry("schema", quoted("hostrouting/check/" (6 in families ? 2 : 1))) ", " entry("verdict", quoted(whole)) \
-    (verdicts ? ", " entry("verdicts", "{" verdicts "}") : "") ", " entry("mode", quoted(mode)) \
-    ", " entry("expectedDevs", verdicts ? "{" devs_text "}" : "[" names_json[4] "]") \
-    ", " entry("findings", "[" findings_text "]") ", " entry("repair", list(repairs, routes)) \
-    ", " entry("unsafe", "[" unsafes "]") ", " entry("notes", list(notes, note)) "}"
-  print "verdict " whole
+  else if (repairs) tell(level, "ACTION: add to staticRoutes.routes: [" routes "]")
+  for (i = 1; i <= notes; i++) notes_json = joined(notes_json, quoted(note[i]))
+  both = 6 in families # or IPv6 alone
+  print "json {" entry("schema", quoted("hostrouting/check/" (both ? 2 : 1))) ", " entry("verdict", quoted(verdict)) \
+    (both ? ", " entry("verdicts", "{" verdicts "}") : "") ", " entry("mode", quoted(setting["mode"])) \
+    ", " entry("expectedDevs", both ? "{" devs_json "}" : "[" names_json[4] "]") \
+    ", " entry("findings", "[" findings_json "]") ", " entry("repair", "[" routes "]") \
+    ", " entry("unsafe", "[" unsafes "]") ", " entry("notes", "[" notes_json "]") "}"
+  print "verdict " verdict
 }
 
 END {
   if (section != "end") exit
   if (part == "places") {
     for (c = 1; c <= cidrs; c++) mark(cidr_first[c] == "400000000" ? "400000001" : cidr_first[c])
-    mark("4e0000000"); mark("4f0000000"); mark("4ffffffff"); mark("6ff" substr(ZEROS, 3)) # multicast starts and ends, and the broadcast address
+    mark("4e0000000"); mark("4f0000000"); mark("6ff" substr(ZEROS, 3)) # multicast starts and ends
+    mark("4ffffffff") # broadcast
     delete wanted["400000000"]
     for (address in wanted) print address, spelled(address)
     print "z" # sorted behind all addresses: the list is complete
     exit
   }
   for (n = 1; n <= places; n++) {
-    failed_before[n] = failures
-    if (!(n in failure) && n - failures > givens) failure[n] = "no answer"
-    if (n in failure) failures++
+    if (!(n in failure) && used == givens) failure[n] = "no answer"
+    answer[n] = n in failure ? failure[n] : given[++used]
   }
-  for (family = 4; family <= 6; family += 2) if (family in families) find_uplink()
-  for (n = 1; n <= cidrs; n++) {
-    best = 0
-    for (c in rank) if (!best || rank[c] < rank[best]) best = c
-    if (expecteds[family_of(cidr_first[best])]) judge(best)
-    delete rank[best]
-  }
-  for (family = 4; family <= 6; family += 2) if (family in families) {
-    verdict[family] = !expecteds[family] ? "no-default-route" : escapes[family] ? "overlap" : "ok"
-    # What is missing may still appear.
-    if (!final && verdict[family] != "ok" && !is_ready()) { print "not yet"; exit }
-  }
+  for (family = 4; family <= 6; family += 2) if (family in families) examine()
   finish()
 }
 '
@@ -575,10 +519,10 @@ look() {
   ip -N -o link show 2>&1 || return # without -d: the timers of a bridge would differ in every look
   ip -N -o nexthop show 2>/dev/null || : # Linux has them since 5.3
 }
-
-# The same without the seconds until IPv6 routes expire, which would differ in every look.
+# Without the seconds until an IPv6 route expires, which would differ in every look.
 steady_look() {
-  if [[ ${families[6]-} ]]; then look | sed -E 's/ expires (0|-[0-9]+)sec/ expired/; s/ expires [0-9]+sec//'; else look; fi
+  [[ ${families[6]-} ]] || { look; return; }
+  look | sed -E 's/ expires (0|-[0-9]+)sec/ expired/; s/ expires [0-9]+sec//'
 }
 
 # Runs one part of the program. Any of these programs may be killed, so each part needs the end of what it reads.
@@ -623,7 +567,7 @@ forget() {
 }
 
 main() {
-  local told why last='' tries=0 waited=0 kind text json='' mark='' verdict=''
+  local told why last='' tries=0 waited=0 kind text json='' mark='' verdict='' marker
   if [[ ! -d $directory ]]; then why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory" "$why"; fi
   forget
   hash "$awk" 2>/dev/null || { say "$awk is not installed" && finish 1; }
@@ -647,11 +591,10 @@ main() {
       *) say "awk failed: $kind $text" && finish 1 ;;
     esac
   done < <(printf '%s\n' "$told")
-  case $verdict in
-    ok) leave "$directory/route-overlap.json" "$json" && leave "$directory/route-overlap.ok" "$mark"; finish 0 ;;
-    '') say 'awk ended without a verdict' && finish 1 ;;
-    *) leave "$directory/route-overlap.json" "$json" && leave "$directory/route-overlap.detected" "$mark"; finish 1 ;;
-  esac
+  [[ $verdict ]] || { say 'awk ended without a verdict' && finish 1; }
+  if [[ $verdict == ok ]]; then marker=ok; else marker=detected; fi
+  leave "$directory/route-overlap.json" "$json" && leave "$directory/route-overlap.$marker" "$mark"
+  [[ $verdict == ok ]]; finish $?
 }
 
 main
