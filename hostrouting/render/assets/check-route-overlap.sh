@@ -27,8 +27,7 @@ for line in "${configuration[@]}"; do
 done
 [[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 directory=${RUNTIME_DIRECTORY:-$directory}
-awk='awk'
-hash mawk 2>/dev/null && awk=mawk # it starts fastest
+awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
 level=3 # of syslog: an error
 [[ $mode == WARN ]] && level=4
 
@@ -86,12 +85,11 @@ function beside(text, step,   i, value) {
     if (value >= 0 && value < 16) return text
   }
 }
-# Sets first, last and bits. Returns it with its length.
+# Sets first, last and bits.
 function prefix(text,   part) {
   if (text == "default") text = ANY[family] "/0"
-  bits = split(text, part, "/"); first = hex(part[1]); bits = bits > 1 ? part[2] + 0 : width(first)
+  split(text "/", part, "/"); first = hex(part[1]); bits = part[2] == "" ? width(first) : part[2] + 0
   first = fill(first, bits, 0); last = fill(first, bits, 1)
-  return part[1] "/" bits
 }
 # Sets bits and last to the largest block that starts at first and ends by the limit.
 function block(limit) {
@@ -172,15 +170,16 @@ function is_judged(from, to,   c) {
 function mark(address) { if (is_judged(address, address)) wanted[address] = 1 }
 # A plain packet of this host matches the rules without a selector, up to the first rule that refuses it. The kernel is
 # asked about UDP packets.
-function read_rule(   number, name, i, selected, udp) {
+function read_rule(   number, name, i, selected, judged) {
   number = $1 + 0; name = (family == 6 ? "IPv6 " : "") "rule " number; read_words($0, 2)
   if ("iif" in has && has["iif"] == "lo") delete has["iif"]
   if (has["from"] == "all") delete has["from"]
-  if ("ipproto" in has && has["ipproto"] ~ /^(udp|(ipproto-)?17)$/) { udp = 1; delete has["ipproto"] }
+  if ("ipproto" in has && has["ipproto"] ~ /^(udp|(ipproto-)?17)$/) { judged = "UDP"; delete has["ipproto"] }
+  if ("fwmark" in has && has["fwmark"] ~ /^(0x)?0\//) { judged = "unmarked ones"; delete has["fwmark"] }
   if ("to" in has) { prefix(has["to"]); mark(first); mark(beside(last, 1)) }
   for (i = 1; i <= selectors && !selected; i++) if (selector[i] in has) selected = selector[i] " " has[selector[i]]
   if (selected) unjudged[++unjudgeds] = "packets that " name " selects (" selected ") were not judged"
-  else if (udp) unjudged[++unjudgeds] = "packets other than UDP were not judged by " name
+  else if (judged) unjudged[++unjudgeds] = "packets other than " judged " were not judged by " name
   if ("lookup" in has) { rules_of[family, has["lookup"]]++; rule_of[family, has["lookup"]] = number }
   if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
   # For all but a few addresses: it does not decide about a default route.
@@ -269,11 +268,11 @@ function in_turn(line,   i, all, same) {
 }
 
 # Sets `kind`, and `what`: everything that is reported. Adjacent ranges with the same `what` are one finding.
-function decide(n,   line, route, i, met, devs, dev, via, lost, table, proto) {
+function decide(n,   line, i, met, devs, dev, via, lost, table, proto) {
   if (place[n] ~ /^(4e|6ff)/) return kind = "own" # multicast
   kind = n in failure ? failure[n] in means ? means[failure[n]] : "failed" : "overlap"
   line = kind == "overlap" ? answer[n] : kind == "no-route" ? "" : covering_refusal(place[n], kind)
-  $0 = line; route = prefix($2)
+  $0 = line; prefix($2)
   if (kind == "overlap") {
     if ($1 == 2 || ($1 ~ /^[345]$/ && (bits == width(first) || place[n] == "4ffffffff"))) return kind = "own"
     read_legs(bits ? line : in_turn(line)); lost = legs
@@ -287,8 +286,7 @@ function decide(n,   line, route, i, met, devs, dev, via, lost, table, proto) {
   }
   read_words(line, 3); table = has["table"]; proto = has["proto"]
   if (kind != "overlap" && line && is_pod_block(table, proto)) return kind = "welcome"
-  what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP (line ? route : "") \
-    SUBSEP table SUBSEP proto SUBSEP lost SUBSEP $1
+  what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP $2 SUBSEP table SUBSEP proto SUBSEP lost SUBSEP $1
 }
 # The route that refuses an address in this way: the one with the longest prefix. If there is none, a rule refused it.
 function covering_refusal(address, kind,   i, best) {
@@ -341,6 +339,7 @@ function unpack(f,   part) {
   route = part[5]; table = part[6]; proto = part[7]; type = part[9]
   rule = rules_of[family, table] == 1 ? rule_of[family, table] : "" # of several rules, it is not known which one
   if (!route) { holder = "a rule"; return }
+  prefix(route); route = spelled(first) "/" bits
   holder = (type == 1 ? "" : type_name[type] " ") (route ~ /\/0$/ ? "default" : route)
   holder = holder " proto " known(protocol_name, proto)
   if (table && table != MAIN) holder = holder " table " known(table_name, table) (rule ? ", rule " rule : "")
@@ -494,8 +493,7 @@ END {
   if (section != "end") exit
   if (part == "places") {
     for (c = 1; c <= cidrs; c++) mark(cidr_first[c] == "400000000" ? "400000001" : cidr_first[c])
-    mark("4e0000000"); mark("4f0000000"); mark("6ff" substr(ZEROS, 3)) # multicast starts and ends
-    mark("4ffffffff") # broadcast
+    mark("4e0000000"); mark("4f0000000"); mark("4ffffffff"); mark("6ff" substr(ZEROS, 3)) # multicast and broadcast
     delete wanted["400000000"]
     for (address in wanted) print address, spelled(address)
     print "z" # sorted behind all addresses: the list is complete
