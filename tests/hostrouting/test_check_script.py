@@ -210,7 +210,8 @@ def misjudged(
         if cidr.num_addresses > 16 or not its:
             continue
         findings = [it for it in document["findings"] if it["cidr"] == str(cidr)]
-        for address, answer in zip(cidr, namespace.get(family, map(str, cidr)), strict=True):
+        answers = namespace.get(family, [f"{address} ipproto 17" for address in cidr])
+        for address, answer in zip(cidr, answers, strict=True):
             is_found = any(place(it["first"]) <= int(address) <= place(it["last"]) for it in findings)
             if isinstance(answer, str):
                 is_right = is_found or family in refusing  # which may be those of a pod block
@@ -622,6 +623,10 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
     ),
     "no route, eth0 expected": (["route del default"], "overlap"),
     "no default route": (["route del default", "route add default dev eth0 table 100"], "no-default-route"),
+    "UDP by another table": (
+        ["rule add pref 100 ipproto udp lookup 100", "route add fd20:8::/48 dev ib0 table 100"],
+        "overlap",
+    ),
 }
 
 

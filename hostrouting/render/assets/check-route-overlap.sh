@@ -62,8 +62,8 @@ function width(text) { return 4 * length(text) - 4 }
 function spelled(text,   i, at, address) {
   for (i = 2; i < 10; i += 2) address = address (i > 2 ? "." : "") digit(text, i) * 16 + digit(text, i + 1)
   if (text ~ /^4/) return address
-  for (address = ":"; i < 42; i += 4) address = address substr(text, i - 8, 4) ":"
-  gsub(/:0+/, ":", address); gsub(/::/, ":0:", address); gsub(/::/, ":0:", address)
+  address = ":"; for (i = 2; i < 34; i += 4) address = address substr(text, i, 4) ":"
+  gsub(/:0+/, ":", address); gsub(/::/, ":0:", address); gsub(/::/, ":0:", address) # no leading zeros
   for (i = 17; i > 3 && !(at = index(address, substr(":0:0:0:0:0:0:0:0:", 1, i))); i -= 2) ;
   if (at) address = substr(address, 1, at - 1) "::" substr(address, at + i)
   if (address !~ /^::/) address = substr(address, 2)
@@ -495,7 +495,7 @@ END {
     for (c = 1; c <= cidrs; c++) mark(cidr_first[c] == "400000000" ? "400000001" : cidr_first[c])
     mark("4e0000000"); mark("4f0000000"); mark("4ffffffff"); mark("6ff" substr(ZEROS, 3)) # multicast and broadcast
     delete wanted["400000000"]
-    for (address in wanted) print address, spelled(address)
+    for (address in wanted) print address, spelled(address), "ipproto 17" # UDP, which only IPv4 assumes
     print "z" # sorted behind all addresses: the list is complete
     exit
   }
