@@ -1,4 +1,4 @@
-"""check-route-overlap.sh, run in private namespaces: its verdict and its findings equal the engine's."""
+"""check-route-overlap.sh, run in private namespaces: its verdict and its findings equal the engine's, in both families."""
 
 import json
 import os
@@ -7,9 +7,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from ipaddress import IPv4Address
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import attrs
@@ -20,7 +22,18 @@ from hypothesis import strategies as st
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.examination import examine_snapshot
 from hostrouting.layout import HostLayout
-from hostrouting.model import IPV4, REFUSING, Prefix, Route, Snapshot, prefixes_between
+from hostrouting.model import (
+    DEFAULT_METRIC,
+    IPV4,
+    IPV6,
+    REFUSING,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    prefixes_between,
+    width_of,
+)
 from hostrouting.render import render_check_script
 from hostrouting.wording import check_document, finding_line, no_default_line, repair_line
 from tests.support.awks import AWKS, TREES, each_awk, only_awk, put_before
@@ -28,7 +41,7 @@ from tests.support.commands import LINKS, fabric_host, furnish, lose_carriers, r
 from tests.support.examples import scaled
 from tests.support.moments import await_file, leaving_word
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.strategies import blocks, prefixes
+from tests.support.strategies import blocks, prefixes, routes, rules
 from tests.support.systemd import THIS_HOST
 
 pytestmark = [
@@ -49,6 +62,18 @@ UPLINKS: tuple[list[str], ...] = (
     ["route add default via inet6 fe80::1 dev eth0"],
     ["route add unreachable default", "route add default via 10.0.0.1 dev eth0 metric 9"],
     ["route add default via 10.0.0.1 dev eth0 table 253"],
+    [],
+)
+UPLINKS_IPV6: tuple[list[str], ...] = (
+    ["route add default via fe80::1 dev eth0"],
+    ["route add default via fd00:99::1 dev eth0"],
+    ["route add default nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1"],
+    ["route add default dev wg0 metric 5", "route add default via fe80::1 dev eth0 metric 9"],
+    ["route add default dev eth1 pref low", "route append default dev eth0"],
+    ["route add default dev eth0 pref high", "route append default dev ib0 metric 9 expires 0"],
+    ["route add unreachable default", "route add default via fe80::1 dev eth0 metric 2000"],
+    ["route add default from fd00:99::/64 via fe80::1 dev eth0", "route add default via fe80::1 dev eth1"],
+    ["route add default via fe80::1 dev eth0 table 100"],
     [],
 )
 
@@ -93,29 +118,40 @@ def engine(snapshot: Snapshot, config: HostRoutingConfig) -> dict[str, Any]:
     return document
 
 
+def place(address: str) -> int:
+    """The address as a number."""
+    return int(ip_address(address))
+
+
 def comparable(document: dict[str, Any]) -> dict[str, Any]:
     """What script and engine both say: the script does not know which rule decides, only what the kernel answers.
 
     So it has one finding where two rules lead to one route; and Linux answers alike where there is no route and where a
-    rule says "unreachable". Until there was a rule of somebody's, Linux keeps the routes of local among those of main.
+    rule says "unreachable". In IPv4, until there was a rule of somebody's, Linux keeps the routes of local among those of
+    main.
     """
     findings: list[dict[str, Any]] = []
     for it in document["findings"]:
-        table = "main" if it["via"]["table"] == "local" else it["via"]["table"]
+        family = ip_address(it["first"]).version
+        table = "main" if family == IPV4 and it["via"]["table"] == "local" else it["via"]["table"]
         finding = {**it, "via": {**it["via"], "rule": None, "table": table}}
         if it["kind"] == "unreachable" and it["via"]["route"] is None:
             finding["kind"] = "no-route"
         before = findings[-1] if findings else {}
         if all(before.get(key) == finding[key] for key in ("cidr", "kind", "via")):
-            first, last = int(IPv4Address(before["last"])), int(IPv4Address(finding["first"]))
+            first, last = place(before["last"]), place(finding["first"])
             if first + 1 == last:
                 findings[-1] = finding = {**finding, "first": before["first"]}
-                ends = (int(IPv4Address(finding[key])) for key in ("first", "last"))
-                finding["prefixes"] = [str(prefix) for prefix in prefixes_between(IPV4, *ends)]
+                ends = (place(finding[key]) for key in ("first", "last"))
+                finding["prefixes"] = [str(prefix) for prefix in prefixes_between(family, *ends)]
                 continue
         findings.append(finding)
-    verdict = "ok" if document["verdict"] == "undecided" else document["verdict"]
-    return {"verdict": verdict, "expectedDevs": document["expectedDevs"], "findings": findings}
+    verdicts = {"": document["verdict"], **document.get("verdicts", {})}
+    known = {family: "ok" if verdict == "undecided" else verdict for family, verdict in verdicts.items()}
+    return {key: document[key] for key in ("schema", "mode", "expectedDevs")} | {
+        "verdicts": known,
+        "findings": findings,
+    }
 
 
 def is_ambiguous(snapshot: Snapshot) -> bool:
@@ -124,10 +160,13 @@ def is_ambiguous(snapshot: Snapshot) -> bool:
     It does not tell a rule that refuses packets from a route that does, nor in which table such a route is; and it takes
     whoever asks for the user of the packet, who is root.
     """
-    refusals = [kind for kind, _ in {(it.type, it.table) for it in snapshot.routes if it.type in REFUSING}]
-    refusals += {rule.action for rule in snapshot.rules if rule.action in REFUSING}
-    by_root = any(rule.uids is not None and rule.uids[0] == 0 for rule in snapshot.rules)
-    return by_root or len(refusals) > len(set(refusals))
+    for family in (IPV4, IPV6):
+        its = {(it.type, it.table) for it in snapshot.routes if it.type in REFUSING and it.prefix.family == family}
+        refusals = [kind for kind, _ in its]
+        refusals += {rule.action for rule in snapshot.rules if rule.action in REFUSING and rule.family == family}
+        if len(refusals) > len(set(refusals)):
+            return True
+    return any(rule.uids is not None and rule.uids[0] == 0 for rule in snapshot.rules)
 
 
 def plain_lines(lines: list[str]) -> list[str]:
@@ -139,65 +178,133 @@ def plain_lines(lines: list[str]) -> list[str]:
 
 def left_open(snapshot: Snapshot, config: HostRoutingConfig, document: dict[str, Any]) -> set[tuple[str, str]]:
     """What still escapes with the script's repair in place, without what it says that it cannot close."""
-    routes = [
-        Route.to(it["destination"], gateway=it["gateway"] or None, dev=it["dev"], protocol=config.protocol)
+    repair = [
+        Route.to(prefix, gateway=it["gateway"] or None, dev=it["dev"], metric=metric, protocol=config.protocol)
         for it in document["repair"]
+        for prefix in [Prefix.parse(it["destination"])]
+        for metric in [it["metric"] or DEFAULT_METRIC[prefix.family]]
     ]
-    foreign = {route.key for route in snapshot.routes if route.protocol != config.protocol}
-    assert not [route for route in routes if route.key in foreign], "a route that is not ours would be replaced"
-    kept = [route for route in snapshot.routes if route.key not in {it.key for it in routes}]
-    after = engine(attrs.evolve(snapshot, routes=[*kept, *routes]), config)
-    unsafe = [(int(IPv4Address(it["first"])), int(IPv4Address(it["last"]))) for it in document["unsafe"]]
+    standing = [route for route in snapshot.routes if route.source is None]
+    foreign = {route.key for route in standing if route.protocol != config.protocol}
+    assert not [route for route in repair if route.key in foreign], "a route that is not ours would be replaced"
+    replaced = {it.key for it in repair}
+    kept = [route for route in snapshot.routes if route.source is not None or route.key not in replaced]
+    after = engine(attrs.evolve(snapshot, routes=[*kept, *repair]), config)
+    unsafe = [(place(it["first"]), place(it["last"])) for it in document["unsafe"]]
     return {
         (it["first"], it["last"])
         for it in after["findings"]
-        if not any(
-            first <= int(IPv4Address(it["first"])) and int(IPv4Address(it["last"])) <= last for first, last in unsafe
-        )
+        if not any(first <= place(it["first"]) and place(it["last"]) <= last for first, last in unsafe)
     }
 
 
-def configs(block: Prefix) -> st.SearchStrategy[HostRoutingConfig]:
-    """Checks of one to three prefixes in the block or around it."""
+def misjudged(
+    namespace: Namespace, snapshot: Snapshot, config: HostRoutingConfig, document: dict[str, Any]
+) -> list[str]:
+    """The addresses of small CIDRs that the kernel, asked about each one, routes otherwise than the document says."""
+    found: list[str] = []
+    check, devs = config.route_overlap, document["expectedDevs"]
+    refusing = {it.prefix.family for it in snapshot.routes if it.type in REFUSING}
+    for cidr in check.expected_cidrs:
+        family, its = cidr.version, devs if isinstance(devs, list) else devs[f"ipv{cidr.version}"]
+        if cidr.num_addresses > 16 or not its:
+            continue
+        findings = [it for it in document["findings"] if it["cidr"] == str(cidr)]
+        answers = namespace.get(family, [f"{address} ipproto 17" for address in cidr])
+        for address, answer in zip(cidr, answers, strict=True):
+            is_found = any(place(it["first"]) <= int(address) <= place(it["last"]) for it in findings)
+            if isinstance(answer, str):
+                is_right = is_found or family in refusing  # which may be those of a pod block
+            elif answer.type != "unicast" and answer.prefix.length == width_of(family):
+                continue  # this host's own address: it belongs to a finding around it
+            else:
+                legs = [str(leg.dev) for leg in answer.legs if family == IPV4 or not leg.dead]
+                leaves = all(any(fnmatchcase(dev, it) for it in [*its, *check.allowed_devs]) for dev in legs)
+                is_right = is_found is not (leaves or answer.type == "local")
+                # IPv4 takes default routes in turn: the next packet may leave by another one.
+                is_right = is_right or (is_found and family == IPV4 and answer.prefix.length == 0)
+            found += [] if is_right else [f"{address}: {answer}"]
+    return found
+
+
+def configs(*within: Prefix) -> st.SearchStrategy[HostRoutingConfig]:
+    """Checks of one to three prefixes in each block or around it."""
     return st.builds(
         lambda cidrs, mode, devs: HostRoutingConfig(
-            route_overlap=RouteOverlapConfig([str(cidr) for cidr in cidrs], mode, devs, ["wg*"])
+            route_overlap=RouteOverlapConfig([str(cidr) for its in cidrs for cidr in its], mode, devs, ["wg*"])
         ),
-        st.lists(prefixes(block, wider=True), min_size=1, max_size=3),
+        st.tuples(*(st.lists(prefixes(block, wider=True), min_size=1, max_size=3) for block in within)),
         st.sampled_from(["WARN", "STRICT"]),
         st.sampled_from([[], [], ["eth0"], ["eth0", "eth1"]]),
     )
 
 
+def ipv6_command(route: Route) -> str:
+    """The command that appends the route, with what only IPv6 has: sources, a preference, an end in time."""
+    words = [f"from {route.source}"] * (route.source is not None)
+    if route.prefix.length:  # the routes of UPLINKS_IPV6 have their own
+        words += [f"pref {route.preference}"]
+        words += [f"expires {max(route.expires, 0)}"] if route.expires is not None else []
+    return route_command(route).replace(" table ", f" {' '.join(words)} table ", 1)
+
+
+@st.composite
+def ipv6_wishes(draw: st.DrawFn, block: Prefix) -> tuple[list[Rule], list[Route]]:
+    """The same as `wishes`, with what only IPv6 has; Linux would join several with one key."""
+    wanted = draw(st.lists(rules(block), max_size=4, unique_by=lambda rule: rule.priority))
+    found: dict[object, Route] = {}
+    several = draw(st.lists(routes(block, only_ipv6=True), min_size=1, max_size=14))
+    for route in several:
+        found.setdefault((route.table, route.prefix, route.source, route.metric or DEFAULT_METRIC[IPV6]), route)
+    return wanted, list(found.values())
+
+
 @settings(max_examples=scaled(65), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data())
 def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """On any host, verdict, findings, repair and notes are those of the engine, word for word."""
-    block = data.draw(blocks(IPV4))
-    wanted_rules, wanted_routes = data.draw(wishes(block))
-    config = data.draw(configs(block))
+    """On any host, verdict, findings, repair and notes are those of the engine, word for word; in one family or both."""
+    families = data.draw(st.sampled_from([[IPV4], [IPV4], [IPV6], [IPV6], [IPV4, IPV6]]))
+    within = {family: data.draw(blocks(family)) for family in families}
+    batches: dict[int, list[str]] = {}
+    for family, block in within.items():
+        wanted_rules, wanted_routes = data.draw(wishes(block) if family == IPV4 else ipv6_wishes(block))
+        commands = map(route_command if family == IPV4 else ipv6_command, wanted_routes)
+        uplink = data.draw(st.sampled_from(UPLINKS if family == IPV4 else UPLINKS_IPV6))
+        batches[family] = [*uplink, *commands, *map(rule_command, wanted_rules)]
+    config = data.draw(configs(*within.values()))
     lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
     with private_namespace() as namespace:
         furnish(namespace, LINKS, lost)
-        uplink = data.draw(st.sampled_from(UPLINKS))
-        batch = [*uplink, *map(route_command, wanted_routes), *map(rule_command, wanted_rules)]
-        namespace.batch(batch, force=True, family=IPV4)
-        snapshot = namespace.snapshot()
+        namespace.sysctl("ipv6/conf/all/forwarding", int(data.draw(st.booleans())))
+        for family, batch in batches.items():
+            namespace.batch(batch, force=True, family=family)
+        snapshot = snapshot_of(namespace, families)
         assume(not is_ambiguous(snapshot))
         awk, tree = data.draw(st.sampled_from(AWKS)), data.draw(st.sampled_from(TREES))
         checked = Checked(namespace, config, tmp_path_factory.mktemp("check"), awk=awk, tree=tree)
+        told = "\n".join([checked.said, *map(str, [*snapshot.rules, *snapshot.routes])])
+        assert misjudged(namespace, snapshot, config, checked.document) == [], told
     expected = engine(snapshot, config)
-    told = "\n".join([checked.said, *map(str, [*snapshot.rules, *snapshot.routes])])
     assert checked.document.keys() == expected.keys() - {"lines"}, told
     assert comparable(checked.document) == comparable(expected), told
     if expected["verdict"] == "overlap":
-        lines = checked.left["route-overlap.detected"].splitlines()
+        lines = [it for it in checked.left["route-overlap.detected"].splitlines() if "NO-DEFAULT-ROUTE" not in it]
         by_rule = [it for it in expected["findings"] if it["kind"] == "unreachable" and it["via"]["route"] is None]
         if not by_rule and len(lines) == len(expected["lines"]):
             assert plain_lines(lines) == plain_lines(expected["lines"]), told
         assert left_open(snapshot, config, checked.document) == set(), told
     mode = config.route_overlap.mode
     assert checked.status == (mode == "STRICT" and expected["verdict"] in {"overlap", "no-default-route"})
+
+
+def snapshot_of(namespace: Namespace, families: Iterable[int] = (IPV4, IPV6)) -> Snapshot:
+    """Everything that a decision depends on, in these families; the kernel has used up what has expired."""
+    each = [namespace.snapshot(family) for family in families]
+    every = [it for one in each for it in one.routes]
+    if any(route.expires == 0 for route in every):
+        # Linux tells the seconds until a route expires, and since then: 0 is either.
+        every = [attrs.evolve(route, expires=-1) if route.expires == 0 else route for route in every]
+    return attrs.evolve(each[-1], rules=tuple(it for one in each for it in one.rules), routes=every)
 
 
 @pytest.fixture
@@ -427,6 +534,12 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "unmarked packets by another table": (
+        ["rule add pref 100 fwmark 0/3 lookup 100", "route add default dev wg0 table 100"],
+        [],
+        "ok",
+    ),
+    "all but unmarked packets are refused": (["rule add pref 100 not fwmark 0/3 prohibit"], [], "ok"),
     "UDP to a port": (["rule add pref 100 ipproto udp dport 53 unreachable"], [], "ok"),
     "no route, eth0 expected": (["route del default", "address add 172.20.8.8/32 dev eth0"], [], "overlap"),
 }
@@ -438,9 +551,14 @@ def test_as_the_engine(namespace: Namespace, tmp_path: Path, story: str) -> None
     commands, lost, verdict = STORIES[story]
     namespace.batch(commands)
     lose_carriers(namespace, lost)
+    agree(namespace, tmp_path, story, "172.20.0.0/16", verdict)
+
+
+def agree(namespace: Namespace, tmp_path: Path, story: str, cidr: str, verdict: str) -> Checked:
+    """The script's check of this CIDR, which has to be the engine's."""
     expected_devs = ["eth0"] * story.endswith("expected")
-    config = check("172.20.0.0/16", expected_devs=expected_devs, allowed_devs=["pod?.*", "veth*"])
-    snapshot = namespace.snapshot()
+    config = check(cidr, expected_devs=expected_devs, allowed_devs=["pod?.*", "veth*"])
+    snapshot = snapshot_of(namespace)
     expected = engine(snapshot, config)
     checked = Checked(namespace, config, tmp_path, awk=AWKS[len(story) % len(AWKS)])
     assert comparable(checked.document) == comparable(expected)
@@ -449,6 +567,97 @@ def test_as_the_engine(namespace: Namespace, tmp_path: Path, story: str) -> None
         lines = checked.left["route-overlap.detected"].splitlines()
         assert plain_lines(lines) == plain_lines(expected["lines"])
     assert left_open(snapshot, config, checked.document) == set()
+    return checked
+
+
+SEVERAL = "nexthop via fe80::1 dev ib0 nexthop via fe80::2 dev wg0 nexthop via fe80::3 dev eth1"
+# The same in IPv6: commands, and the verdict on fd20::/16.
+STORIES_IPV6: dict[str, tuple[list[str], str]] = {
+    "a connected network": (["address add fd20:1::5/64 dev ib0 nodad"], "overlap"),
+    "an advertised network": (["route add fd20:1::/64 dev ib0 proto ra metric 1024 expires 600"], "overlap"),
+    "a route of our own": (["route add fd20:1::/64 dev ib0 proto 213"], "overlap"),
+    "a route of our own with a better metric": (["route add fd20:1::/64 dev ib0 proto 213 metric 5"], "overlap"),
+    "next hops in the order that the kernel likes": (
+        [
+            f"route add fd20:1::/48 {SEVERAL}",
+            "route append fd20:1::/48 via fe80::9 dev wg0 proto bird",
+            *(f"route add fd20:1:0:{at}::/64 dev eth0" for at in range(1, 9)),
+        ],
+        "overlap",
+    ),
+    "routes that refuse": (
+        [f"route add {kind} fd20:{at}::/48" for at, kind in enumerate(sorted({*REFUSING, "throw"}))],
+        "overlap",
+    ),
+    "a rule that refuses": (["rule add pref 9 to fd20:4::/48 prohibit"], "overlap"),
+    "a rule for some of it": (
+        ["rule add pref 9 to fd20:4::/48 lookup 100", "route add default dev ib0 table 100"],
+        "overlap",
+    ),
+    "the pod block of Calico": (["route add blackhole fd20:5::/122 proto bird"], "ok"),
+    "a pod of Cilium that is gone": ([*device("cilium_host"), "route add unreachable fd20:5::7"], "ok"),
+    "a preferred router": (
+        ["route del default", "route add default dev ib0 pref low", "route append default dev eth0 pref high"],
+        "ok",
+    ),
+    "a preferred router by ib0, eth0 expected": (["route append default dev ib0 pref high"], "overlap"),
+    "a default route by two": ([f"route add default metric 9 {SEVERAL}"], "ok"),
+    "a default route that has expired": (["route add default dev ib0 metric 9 expires 0"], "ok"),
+    "a route that has expired": (["route add fd20:6::/48 dev ib0 expires 0"], "ok"),
+    "a key of a route that has expired": (
+        ["route add fd20:6::/48 dev eth1 expires 0", "route add fd20:6::/47 dev ib0"],
+        "overlap",
+    ),
+    "a route for some sources": (
+        ["route add fd20:7::/48 from fd00:99::/64 dev eth1", "route add fd20:7::/47 dev ib0"],
+        "overlap",
+    ),
+    "own addresses in an escape": (
+        ["route add fd20:8::/64 dev ib0", *(f"address add fd20:8::{at}/128 dev eth0 nodad" for at in (0, 8))],
+        "overlap",
+    ),
+    "anycast": (["route add anycast fd20:9::/64 dev ib0", "route add anycast fd20:9:1::1 dev ib0"], "overlap"),
+    "a default route without a gateway": (
+        ["route add default dev eth0 metric 5", "route add fd20::1 dev ib0"],
+        "overlap",
+    ),
+    "no route, eth0 expected": (["route del default"], "overlap"),
+    "no default route": (["route del default", "route add default dev eth0 table 100"], "no-default-route"),
+    "UDP by another table": (
+        ["rule add pref 100 ipproto udp lookup 100", "route add fd20:8::/48 dev ib0 table 100"],
+        "overlap",
+    ),
+}
+
+
+@pytest.mark.parametrize("story", STORIES_IPV6)
+def test_as_the_engine_in_ipv6(namespace: Namespace, tmp_path: Path, story: str) -> None:
+    """The same in IPv6."""
+    commands, verdict = STORIES_IPV6[story]
+    namespace.batch(["route add default via fe80::1 dev eth0", *commands], family=IPV6)
+    time.sleep(0.02)  # in which a route expires
+    checked = agree(namespace, tmp_path, story, "fd20::/16", verdict)
+    note = "packets from fd00:99::/64, which have IPv6 routes of their own, were not judged; for these run: hostrouting check"
+    assert (note in checked.document["notes"]) is (" from fd00:99::/64" in " ".join(commands))
+
+
+def test_next_hop_objects_of_ipv6(namespace: Namespace, tmp_path: Path) -> None:
+    """A route by an object has its next hops, and refuses packets if it refuses them."""
+    objects = ["via fe80::9 dev ib0", "via fe80::9 dev wg0", "blackhole"]
+    namespace.batch([f"nexthop add id {at} {it}" for at, it in enumerate(objects, start=11)], family=IPV6)
+    namespace.batch(["nexthop add id 20 group 11/12"])
+    routes = [f"route add fd20:{at}::/48 nhid {at}" for at in (11, 13, 20)]
+    namespace.batch(["route add default via fe80::1 dev eth0", *routes], family=IPV6)
+    agree(namespace, tmp_path, "objects", "fd20::/16", "overlap")
+
+
+@pytest.mark.parametrize("cidr", ["::/0", "::/95", "fc00::/6"])
+def test_any_cidr_of_ipv6(namespace: Namespace, tmp_path: Path, cidr: str) -> None:
+    """The first and the last addresses of all, link-local addresses and multicast are judged as by the engine."""
+    links = [f"address add fe80::{at}/64 dev {dev} nodad" for at, dev in enumerate(["ib0", "eth0"], start=4)]
+    old = ["route add unreachable ::/96", "route add ::ffff:0.0.0.0/96 dev ib0"]
+    namespace.batch([*links, *old, "route add default via fe80::1 dev eth0"], family=IPV6)
+    agree(namespace, tmp_path, cidr, cidr, "overlap")
 
 
 @pytest.mark.parametrize("cidr", ["0.0.0.0/0", "0.0.0.0/8", "224.0.0.0/3", "255.255.255.255/32", "172.0.0.0/6"])
@@ -563,22 +772,19 @@ class TestOneHost:
         assert Checked(namespace, check(), tmp_path, awk=awk).said == f"<3>{no_default_line(seen, wait=0)}\n"
 
     @each_awk
-    def test_a_rule_that_answers_as_without_a_route(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
-        """No route is proposed where a rule before table main refuses the packets, though the answer is "no route"."""
-        namespace.batch(
-            [
-                "rule add to 172.20.9.0/24 unreachable pref 100",
-                "rule add not to 172.20.0.0/15 unreachable pref 101",
-                "rule add to 172.20.8.0/24 unreachable pref 32767",
-                "route add throw 172.20.8.0/23",
-            ]
-        )
-        found = Checked(namespace, check("172.20.0.0/16", "172.30.0.0/24"), tmp_path, awk=awk).document
-        assert [(it["first"], it["last"], it["reason"]) for it in found["unsafe"]] == [
-            ("172.20.9.0", "172.20.9.255", "earlier-rule"),
-            ("172.30.0.0", "172.30.0.255", "earlier-rule"),
+    @pytest.mark.parametrize("rule", ["to 172.20.9.0/24 unreachable", "not to 172.0.0.0/9 unreachable"])
+    def test_a_rule_that_answers_as_without_a_route(
+        self, namespace: Namespace, tmp_path: Path, awk: str, rule: str
+    ) -> None:
+        """No route is proposed where a rule before table main may refuse the packets: the answer is "no route" too."""
+        throw = "route add throw 172.20.9.0/24"
+        namespace.batch([f"rule add {rule} pref 100", throw, "rule add to 172.20.9.0/24 unreachable pref 32767"])
+        found = Checked(namespace, check("172.20.0.0/16"), tmp_path, awk=awk).document
+        told = "has no route, or rule 100 refuses it; see: hostrouting repair"
+        assert [(it["first"], it["reason"], it["text"].partition(" ")[2]) for it in found["unsafe"]] == [
+            ("172.20.9.0", "earlier-rule", told)
         ]
-        assert [it["destination"] for it in found["repair"]] == ["172.20.8.0/24"]
+        assert found["repair"] == []
 
     @pytest.mark.parametrize("devs", [[], ["eth0"], ["late0"]])
     def test_awaited(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
@@ -903,3 +1109,88 @@ class TestOneHost:
         checked = Checked(namespace, config, tmp_path)
         assert comparable(checked.document) == comparable(expected)
         assert checked.left["route-overlap.detected"].splitlines() == expected["lines"]
+
+
+class TestBothFamilies:
+    """One check of both families."""
+
+    @each_awk
+    def test_findings_of_both(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """Each family has expected devices and findings of its own; the repair of both is one line."""
+        links = ["address add fe80::5/64 dev eth1 nodad", "address add fd16::5/64 dev ib0 nodad"]
+        namespace.batch([*links, "route add default via fe80::1 dev eth1"], family=IPV6)
+        config = check("fd16::/32", "172.16.0.0/16")
+        snapshot = snapshot_of(namespace)
+        expected = engine(snapshot, config)
+        checked = Checked(namespace, config, tmp_path, awk=awk)
+        assert comparable(checked.document) == comparable(expected)
+        assert checked.document["expectedDevs"] == {"ipv4": ["eth0"], "ipv6": ["eth1"]}
+        lines = checked.left["route-overlap.detected"].splitlines()
+        assert plain_lines(lines) == plain_lines(expected["lines"])
+        assert checked.said.splitlines()[-1] == repair_line(examine_snapshot(snapshot, config)).join(["<3>", ""])
+        assert checked.status == 1
+
+    @pytest.mark.parametrize("escaping", [False, True], ids=["ok", "overlap"])
+    def test_one_without_a_default_route(self, namespace: Namespace, tmp_path: Path, *, escaping: bool) -> None:
+        """A family without a default route is named; an overlap of the other family is the verdict."""
+        checked = Checked(namespace, check("fd16::/32", "172.16.0.0/16" if escaping else "10.0.0.0/8"), tmp_path)
+        line = no_default_line("no default route", wait=0, family=IPV6)
+        of_ipv4, verdict = ("overlap", "overlap") if escaping else ("ok", "no-default-route")
+        assert checked.document["verdict"] == verdict
+        assert checked.document["verdicts"] == {"ipv4": of_ipv4, "ipv6": "no-default-route"}
+        assert f"<3>{line}" in checked.said.splitlines()
+        marked = checked.left["route-overlap.detected"].splitlines()
+        assert marked == [marked[0], line] if escaping else ["no-default-route"]
+        assert checked.status == 1
+
+    def test_ok(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The line for "ok" names the devices of each family."""
+        namespace.batch(["route add default via fe80::1 dev eth1"], family=IPV6)
+        checked = Checked(namespace, check("fd16::/32", "10.0.0.0/8"), tmp_path)
+        told = "ok: every expected CIDR leaves by eth0 (IPv4) and eth1 (IPv6)"
+        assert (checked.status, checked.said) == (0, f"<6>check-route-overlap: {told}\n")
+
+    def test_an_advertised_default_route_is_awaited(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The IPv6 default route may come after the IPv4 one, with an end in time."""
+        route = "ip -6 route add default via fe80::1 dev eth0 proto ra expires 1800"
+        later = subprocess.Popen([*namespace.enter, "sh", "-c", f"sleep 0.5; {route}"])
+        try:
+            checked = Checked(namespace, check("fd16::/32", "10.0.0.0/8"), tmp_path, wait=100)
+        finally:
+            later.wait()
+        assert (checked.status, checked.document["verdict"]) == (0, "ok"), checked.said
+
+    def test_seconds_that_pass(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The seconds until a route expires are not a change of the tables: they are read twice, in each family."""
+        namespace.batch(["route add default via fe80::1 dev eth0 expires 1800"], family=IPV6)
+        asked = tmp_path / "asked"
+        body = f'echo "$*" >>{asked}\nip "$@" | sed "s/expires [0-9]*sec/expires ${{RANDOM}}sec/"'
+        script = put_before(render_check_script(check("fd16::/32", "10.0.0.0/8")), {"ip": body}, tmp_path)
+        (tmp_path / "check.sh").write_text(script)
+        done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
+        assert (done.returncode, done.stderr) == (0, "<6>check-route-overlap: ok: every expected CIDR leaves by eth0\n")
+        assert len(asked.read_text().splitlines()) == 2 * len(["-4", "-6", "link", "nexthop"]) + 1
+
+    def test_only_what_is_expected_is_read(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Without a CIDR of a family, nothing is read about that family."""
+        for cidr, other in (("10.0.0.0/8", "-6"), ("fd00:99::/64", "-4")):
+            asked = tmp_path / "asked"
+            config = check(cidr, expected_devs=["eth0"])
+            script = put_before(render_check_script(config), {"ip": f'echo "$*" >>{asked}\nexec ip "$@"'}, tmp_path)
+            (tmp_path / "check.sh").write_text(script)
+            done = namespace.run("bash", str(tmp_path / "check.sh"), "0", RUNTIME_DIRECTORY=str(tmp_path / "state"))
+            assert done.returncode == 0, done.stderr
+            assert other not in asked.read_text()
+            asked.unlink()
+
+    @each_awk
+    def test_any_address(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """Addresses are written as by the library: the longest row of zeros is left out, the first of equal ones."""
+        groups = ["0", "0", "0", "1", "ab", "ab0", "ffff"]
+        chance = Random(7)  # noqa: S311  the same addresses in each run
+        cidrs = [":".join(chance.choices(groups, k=8)) + "/128" for _ in range(150)]
+        config = check("::/128", "::1:0/128", *cidrs, expected_devs=["eth0"])
+        checked = Checked(namespace, config, tmp_path, awk=awk)
+        expected = engine(snapshot_of(namespace), config)
+        assert comparable(checked.document) == comparable(expected)
+        assert len(checked.document["findings"]) > 100

@@ -11,12 +11,15 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 configuration=(
 )
 
-set -u
+set -uo pipefail
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
-for line in "${configuration[@]:0:3}"; do
+families=()
+for line in "${configuration[@]}"; do
   case $line in
+    'cidr '*:*) families[6]=6 ;;
+    'cidr '*) families[4]=4 ;;
     'mode '*) mode=${line#* } ;;
     'wait '*) wait=${line#* } ;;
     'state '*) directory=${line#* } ;;
@@ -24,8 +27,7 @@ for line in "${configuration[@]:0:3}"; do
 done
 [[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 directory=${RUNTIME_DIRECTORY:-$directory}
-awk='awk'
-hash mawk 2>/dev/null && awk=mawk # it starts fastest
+awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
 level=3 # of syslog: an error
 [[ $mode == WARN ]] && level=4
 
@@ -33,36 +35,51 @@ level=3 # of syslog: an error
 
 say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
 complain() { level=4 say "$1: ${2##*: }${3:-}"; } # what failed, and the last words of what the command said
-finish() {
-  finished=1
-  [[ $mode == WARN ]] && exit 0
-  exit "$1"
-}
+finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
 
 # shellcheck disable=SC2016 # the text of a program
 program='
-# Addresses are hexadecimal text of the same width, so comparing text compares addresses, in every awk.
-function hex(address,   part, i, text) {
-  split(address, part, ".")
-  for (i = 1; i <= 4; i++) text = text substr(DIGITS, int(part[i] / 16) + 1, 1) substr(DIGITS, part[i] % 16 + 1, 1)
-  return text
+# An address is text: the digit of its family, then all of its hexadecimal digits. So comparing text compares
+# addresses, in every awk.
+function hex(address,   half, head, tail) {
+  if (address !~ /:/) return "4" bytes(address)
+  split(address, half, "::"); head = groups(half[1]); tail = groups(half[2])
+  return "6" head substr(ZEROS, 1, 32 - length(head tail)) tail
+}
+function groups(text,   part, i, n, all) {
+  n = split(text, part, ":")
+  for (i = 1; i <= n; i++) all = all (part[i] ~ /[.]/ ? bytes(part[i]) : substr("0000" part[i], length(part[i]) + 1))
+  return all
+}
+function bytes(text,   part, i, digits) {
+  split(text, part, ".")
+  for (i = 1; i <= 4; i++) digits = digits substr(DIGITS, int(part[i] / 16) + 1, 1) substr(DIGITS, part[i] % 16 + 1, 1)
+  return digits
 }
 function digit(text, i) { return index(DIGITS, substr(text, i, 1)) - 1 }
-function dotted(text,   i, address) {
-  for (i = 1; i < 8; i += 2) address = address (i > 1 ? "." : "") digit(text, i) * 16 + digit(text, i + 1)
-  return address
+function width(text) { return 4 * length(text) - 4 }
+# As the library writes it: in IPv6 with "::" in the place of the longest row of zeros.
+function spelled(text,   i, at, address) {
+  for (i = 2; i < 10; i += 2) address = address (i > 2 ? "." : "") digit(text, i) * 16 + digit(text, i + 1)
+  if (text ~ /^4/) return address
+  address = ":"; for (i = 2; i < 34; i += 4) address = address substr(text, i, 4) ":"
+  gsub(/:0+/, ":", address); gsub(/::/, ":0:", address); gsub(/::/, ":0:", address) # no leading zeros
+  for (i = 17; i > 3 && !(at = index(address, substr(":0:0:0:0:0:0:0:0:", 1, i))); i -= 2) ;
+  if (at) address = substr(address, 1, at - 1) "::" substr(address, at + i)
+  if (address !~ /^::/) address = substr(address, 2)
+  return address ~ /::$/ ? address : substr(address, 1, length(address) - 1)
 }
 # The first address with the same leading bits; if `ones`, the last.
 function fill(text, bits, ones,   whole, size, value) {
-  whole = int(bits / 4)
-  if (whole == 8) return text
-  size = 16 / POWER[bits % 4]; value = digit(text, whole + 1)
+  whole = int(bits / 4) + 1
+  if (whole == length(text)) return text
+  size = bits % 4 ? substr("842", bits % 4, 1) : 16; value = digit(text, whole + 1)
   value += (ones ? size - 1 : 0) - value % size
-  return substr(substr(text, 1, whole) substr(DIGITS, value + 1, 1) (ones ? LAST : FIRST), 1, 8)
+  return substr(substr(text, 1, whole) substr(DIGITS, value + 1, 1) (ones ? ONES : ZEROS), 1, length(text))
 }
 # The next address, or with step -1 the one before; empty if there is no such address.
 function beside(text, step,   i, value) {
-  for (i = 8; i; i--) {
+  for (i = length(text); i > 1; i--) {
     value = digit(text, i) + step
     text = substr(text, 1, i - 1) substr(DIGITS, (value + 16) % 16 + 1, 1) substr(text, i + 1)
     if (value >= 0 && value < 16) return text
@@ -70,30 +87,32 @@ function beside(text, step,   i, value) {
 }
 # Sets first, last and bits.
 function prefix(text,   part) {
-  bits = text == "default" ? 0 : split(text, part, "/") > 1 ? part[2] + 0 : 32
-  first = bits ? fill(hex(part[1]), bits, 0) : FIRST; last = fill(first, bits, 1)
+  if (text == "default") text = ANY[family] "/0"
+  split(text "/", part, "/"); first = hex(part[1]); bits = part[2] == "" ? width(first) : part[2] + 0
+  first = fill(first, bits, 0); last = fill(first, bits, 1)
 }
 # Sets bits and last to the largest block that starts at first and ends by the limit.
 function block(limit) {
-  for (bits = 32; bits && fill(first, bits - 1, 0) == first && fill(first, bits - 1, 1) <= limit; bits--) ;
+  for (bits = width(first); bits && fill(first, bits - 1, 0) == first && fill(first, bits - 1, 1) <= limit; bits--) ;
   last = fill(first, bits, 1)
 }
 
 BEGIN {
   selectors = split("fwmark iif oif uidrange ipproto sport dport tos dsfield dscp tun_id flowlabel from", selector, " ")
-  DIGITS = "0123456789abcdef"; FIRST = "00000000"; LAST = "ffffffff"
-  POWER[0] = 1; POWER[1] = 2; POWER[2] = 4; POWER[3] = 8
+  DIGITS = "0123456789abcdef"; ZEROS = "00000000000000000000000000000000"; ONES = ZEROS; gsub(0, "f", ONES)
+  ANY[4] = "0.0.0.0"; ANY[6] = "::"; METRIC[4] = 0; METRIC[6] = 1024 # of a route that is added without one
+  reserved = split("0.0.0.0/8 127.0.0.0/8 224.0.0.0/3 ::/127 ::ffff:0:0/96 fe80::/10 ff00::/8", word, " ")
+  for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
+  for (i = 1; i <= reserved; i++) { prefix(word[i]); reserved_first[i] = first; reserved_last[i] = last }
   means["Network is unreachable"] = "no-route"; means["No route to host"] = "unreachable"
   means["Invalid argument"] = "blackhole"; means["Permission denied"] = "prohibit"
   phrase["prohibit"] = "is refused"; phrase["blackhole"] = "is dropped by a blackhole"
   phrase["unreachable"] = "is unreachable"
-  type_name[3] = "broadcast"; type_name[4] = "anycast"; type_name[5] = "multicast"
-  type_name[6] = "blackhole"; type_name[7] = "unreachable"; type_name[8] = "prohibit"
-  table_name[255] = "local"; table_name[254] = "main"; table_name[253] = "default"
-  MAIN = 254
+  split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
+  table_name[255] = "local"; table_name[254] = "main"; table_name[253] = "default"; MAIN = 254
   split("table proto scope metric tos src mtu advmss via dev weight nhid realm realms window rtt rttvar" \
-    " initcwnd initrwnd from to fwmark iif oif uidrange ipproto sport dport dsfield dscp tun_id flowlabel lookup" \
-    " suppress_prefixlength suppress_ifgroup goto group id", word, " ")
+    " initcwnd initrwnd hoplimit pref from to fwmark iif oif uidrange ipproto sport dport dsfield dscp tun_id" \
+    " flowlabel lookup suppress_prefixlength suppress_ifgroup goto group id", word, " ")
   for (i in word) takes[word[i]] = 1
 }
 
@@ -111,37 +130,34 @@ function read_words(line, at,   part, n, word) {
     else has[word] = part[++at]
     if (word == "dev") leg_dev[legs] = part[at]
     if (word == "via" && !leg_via[legs]) leg_via[legs] = part[at]
-    if (word == "dead") leg_dead[legs] = 1
-    if (word == "linkdown") leg_lost[legs] = 1
+    if (word == "dead") leg_dead[legs] = 1; else if (word == "linkdown") leg_lost[legs] = 1
   }
 }
 function glob(pattern) {
-  gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern)
-  return "^" pattern "$"
+  gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern); return "^" pattern "$"
 }
-$1 == "setting" && $2 == "mode" { mode = $3 }
-$1 == "setting" && $2 == "protocol" { ours = $3 }
-$1 == "setting" && $2 == "device" { expect($3) }
+$1 == "setting" { setting[$2] = $3 }
+$1 == "setting" && $2 == "device" { for (family = 4; family <= 6; family += 2) expect($3) }
 $1 == "setting" && $2 == "allow" { allow[++allows] = glob($3) }
 $1 == "setting" && $2 == "cidr" {
-  prefix($3); cidr[++cidrs] = $3; cidr_first[cidrs] = first; cidr_last[cidrs] = last
-  rank[cidrs] = first sprintf("%02d", bits)
+  prefix($3); families[substr(first, 1, 1)] = 1
+  cidr[++cidrs] = $3; cidr_first[cidrs] = first; cidr_last[cidrs] = last; rank[cidrs] = first sprintf("%03d", bits)
 }
-$1 == "setting" && $2 == "protocols" {
-  for (i = 3; i <= NF; i++) { split($i, pair, "="); protocol_name[pair[1]] = pair[2] }
-}
+$1 == "setting" && $2 == "protocols" { for (i = 3; i <= NF; i++) { split($i, it, "="); protocol_name[it[1]] = it[2] } }
 # Refusing routes of this type and protocol, of this prefix length or longer, are those of a CNI if it has this device.
 $1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; cni_bits[cnis] = $5; cni_dev[cnis] = glob($6) }
 $1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
 section == "places" { place[++places] = $1; at[$1] = places; next }
 section == "answers" { read_answer(); next }
+$1 == "family" { family = $2; skip_to = main_is_seen = 0; next }
 /^[0-9]+:\t/ { read_rule(); next }
 /^[0-9]+: / { sub(/@.*/, "", $2); sub(/:$/, "", $2); link[$2] = $3 ~ /[<,]UP[,>]/; next }
 $1 == "id" { hop[$2] = $3 == "group" ? $4 : $0; next }
 $1 ~ /^[0-9]+$/ { read_route() }
-
 function expect(dev) {
-  if (!(dev in is_expected)) { is_expected[dev] = 1; expected[++expecteds] = dev; names = joined(names, dev) }
+  if ((family, dev) in is_expected) return
+  is_expected[family, dev] = 1; expected[family, ++expecteds[family]] = dev
+  names[family] = joined(names[family], dev); names_json[family] = joined(names_json[family], quoted(dev))
 }
 function is_allowed(dev,   i) {
   if (!(dev in allowed)) for (i = 1; i <= allows; i++) if (dev ~ allow[i]) allowed[dev] = 1
@@ -152,90 +168,92 @@ function is_judged(from, to,   c) {
   for (c = 1; c <= cidrs; c++) if (cidr_first[c] <= to && from <= cidr_last[c]) return 1
 }
 function mark(address) { if (is_judged(address, address)) wanted[address] = 1 }
-
 # A plain packet of this host matches the rules without a selector, up to the first rule that refuses it. The kernel is
 # asked about UDP packets.
-function read_rule(   number, i, selected, udp) {
-  number = $1 + 0
-  read_words($0, 2)
+function read_rule(   number, name, i, selected, judged) {
+  number = $1 + 0; name = (family == 6 ? "IPv6 " : "") "rule " number; read_words($0, 2)
   if ("iif" in has && has["iif"] == "lo") delete has["iif"]
   if (has["from"] == "all") delete has["from"]
-  if ("ipproto" in has && has["ipproto"] ~ /^(udp|(ipproto-)?17)$/) { udp = 1; delete has["ipproto"] }
+  if ("ipproto" in has && has["ipproto"] ~ /^(udp|(ipproto-)?17)$/) { judged = "protocol, and only UDP"; delete has["ipproto"] }
+  if ("fwmark" in has && has["fwmark"] ~ /^(0x)?0\//) { judged = "mark, and only what has none"; delete has["fwmark"] }
   if ("to" in has) { prefix(has["to"]); mark(first); mark(beside(last, 1)) }
   for (i = 1; i <= selectors && !selected; i++) if (selector[i] in has) selected = selector[i] " " has[selector[i]]
-  if (selected) unjudged[++unjudgeds] = "packets that rule " number " selects (" selected \
+  if (selected) unjudged[++unjudgeds] = "packets that " name " selects (" selected \
     ") were not judged; for these run: hostrouting check"
-  else if (udp) unjudged[++unjudgeds] = "rule " number " selects packets by protocol, and only UDP was judged" \
+  else if (judged) unjudged[++unjudgeds] = name " selects packets by " judged " was judged" \
     "; for the others run: hostrouting check"
-  if ("lookup" in has) { rules_of[has["lookup"]]++; rule_of[has["lookup"]] = number }
-  # The kernel answers as without a route. Behind the lookup of table main, a route there is used first.
-  if ("7" in has && "to" in has && !selected && number >= skip_to && !main_is_seen) {
-    bar_first[++bars] = first; bar_last[bars] = last; is_inverted[bars] = "not" in has
-  }
+  if ("lookup" in has) { rules_of[family, has["lookup"]]++; rule_of[family, has["lookup"]] = number }
+  # Where it is "unreachable", the kernel answers as without a route. After table main, a route there is used first.
+  if ("7" in has && "to" in has && !selected && number >= skip_to && !main_is_seen) refusing[family] = number
   if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
   # For all but a few addresses: it does not decide about a default route.
   if ("to" in has && !selected && !("lookup" in has)) return
   if ("goto" in has) skip_to = has["goto"]
   else if (!("lookup" in has)) { if ("6" in has || "7" in has || "8" in has) skip_to = 4294967295 }
   else if (!("suppress_prefixlength" in has || "suppress_ifgroup" in has)) {
-    table_order[++tables] = has["lookup"]
+    table_order[family, ++tables[family]] = has["lookup"]
     if (has["lookup"] == MAIN) main_is_seen = 1
   }
 }
-# How much of a range such rules refuse: all (2), a part (1) or nothing (0).
-function barred(from, to,   i, whole, some) {
-  for (i = 1; i <= bars; i++) {
-    whole = bar_first[i] <= from && to <= bar_last[i]
-    if (is_inverted[i] ? bar_last[i] < from || to < bar_first[i] : whole) return 2
-    if (is_inverted[i] ? !whole : bar_first[i] <= to && from <= bar_last[i]) some = 1
-  }
-  return some
-}
-
 # Skips routes outside the expected CIDRs, and tables that no rule looks up: they can have 100,000 routes.
-function read_route() {
+function read_route(   at) {
   prefix($2)
   if (bits && !is_judged(first, last)) return
   read_words($0, 3)
-  if (bits && !(has["table"] in rules_of) && has["table"] != MAIN) return
+  if (bits && !((family, has["table"]) in rules_of) && has["table"] != MAIN) return
   if (part == "places") { mark(first); mark(beside(last, 1)); return }
-  if (!bits) default_route[++defaults] = $0
-  if (has["table"] == MAIN && !("metric" in has) && !("tos" in has) && has["proto"] != ours) held[first, bits] = 1
+  # A new route with this prefix would not come first (1), or not even with metric 1 (2). In IPv6 a route for some
+  # sources hides it.
+  at = "from" in has ? 0 : has["metric"] + 0
+  if (has["table"] == MAIN && !("tos" in has) && held[first, bits] < 2)
+    if ("from" in has || at < METRIC[family] || (at == METRIC[family] && has["proto"] != setting["protocol"]))
+      held[first, bits] = at < 2 ? 2 : 1
+  if ("from" in has && (family, has["table"]) in rules_of && !is_source[has["from"]]++)
+    sources = joined(sources, has["from"])
+  if (legs > 1 && "pref" in has) listed[route_key()] = $0
+  if (!bits && !("from" in has)) read_default()
+  if ("from" in has || "expired" in has) return
   if ($1 ~ /^[678]$/ && !("tos" in has)) {
     refusal[++refusals] = $0; refusal_first[refusals] = first; refusal_bits[refusals] = bits
   }
   if ($1 == 1) { pod[++pods] = first; pod_bits[pods] = bits; pod_table[pods] = has["table"]; pod_route[pods] = $0 }
 }
-
+# Default routes are listed by metric. IPv6 compares the preferences of those that have the metric of the first.
+function read_default(   table, order, i) {
+  sub(/ +$/, ""); seen[family] = joined(seen[family], $0); table = family " " has["table"]
+  if (!(table in best)) best[table] = has["metric"]
+  if ("expired" in has) return
+  order = "pref" in has ? index("hml", substr(has["pref"], 1, 1)) + 9 * (has["metric"] != best[table]) : 0
+  for (i = ++defaults[family]; i > 1 && order < default_order[family, i - 1]; i--) {
+    default_order[family, i] = default_order[family, i - 1]; default_route[family, i] = default_route[family, i - 1]
+  }
+  default_order[family, i] = order; default_route[family, i] = $0
+}
 # Answers come in the order of the questions. A failure has two lines: the reason, and the number of the question.
 function read_answer() {
-  if ($1 ~ /^[0-9]+$/) given[++givens] = $0
+  if ($1 ~ /^[0-9]+$/) given[++givens] = /nexthop/ ? as_listed() : $0
   else if (sub(/^Command failed .*:/, "")) failure[$0 + 0] = reason
   else { reason = $0; sub(/^[^:]*: /, "", reason) }
 }
-
-function answer(n) { return n in failure ? failure[n] : given[n - failed_before[n]] }
+# IPv6 begins with the next hop that it chose for this address: the route as it is in the table.
+function as_listed() { read_words($0, 3); return route_key() in listed ? listed[route_key()] : $0 }
+function route_key() { return $2 " " has["table"] " " has["metric"] " " ("pref" in has) ("from" in has) }
 
 # --- What one route does with a packet.
-
 # Sets `has` and the next hops of a route, also for a route with a nexthop object.
-function read_legs(line,   part, n, i, legs_text, kept, leg) {
+function read_legs(line, listed_too,   part, n, i, legs_text, kept, leg) {
   read_words(line, 3)
   if ("nhid" in has) {
     i = has["nhid"]; n = split(hop[i] ~ /^id/ ? i : hop[i], part, "/")
-    for (i = 1; i <= n; i++) {
-      kept = hop[part[i] + 0]; sub(/^id [0-9]+/, "", kept)
-      legs_text = legs_text " nexthop" kept
-    }
-    sub(/nhid .*/, "", line)
+    for (i = 1; i <= n; i++) { leg = hop[part[i] + 0]; sub(/^id [0-9]+/, " nexthop", leg); legs_text = legs_text leg }
     kept = has["table"] SUBSEP has["proto"] SUBSEP has["metric"]
-    read_words(line legs_text, 3)
+    sub(/nhid .*/, "", line); read_words(line legs_text, 3)
     split(kept, part, SUBSEP); has["table"] = part[1]; has["proto"] = part[2]; if (part[3]) has["metric"] = part[3]
   }
-  # A next hop without a carrier may still get packets, even if Linux lists it as dead.
+  # In IPv4 a next hop without a carrier may still get packets, even if Linux lists it as dead.
   for (n = leg = 0; leg++ < legs; ) {
     if (!leg_dead[leg]) alive = 1
-    if (leg_dead[leg] && !link[leg_dev[leg]]) continue
+    if (leg_dead[leg] && ((family == 6 && !listed_too) || !link[leg_dev[leg]])) continue
     n++; leg_dev[n] = leg_dev[leg]; leg_via[n] = leg_via[leg]; leg_lost[n] = leg_lost[leg]
   }
   legs = n
@@ -246,30 +264,30 @@ function is_welcome(line,   i) {
   for (i = 1; i <= legs; i++) if (!is_allowed(leg_dev[i])) return 0
   return legs
 }
-# All default routes that Linux alternates with this one: same table and metric, each with one gateway.
+# All default routes that Linux alternates with this one, in IPv4: same table and metric, each with one gateway.
 function in_turn(line,   i, all, same) {
   read_legs(line); same = has["table"] " " has["metric"]
-  if (legs != 1 || !leg_via[1]) return line
-  for (i = 1; i <= defaults; i++) {
-    read_legs(default_route[i])
-    if (default_route[i] ~ /^1 / && !("tos" in has) && has["table"] " " has["metric"] == same && leg_via[1])
+  if (family == 6 || legs != 1 || !leg_via[1]) return line
+  for (i = 1; i <= defaults[family]; i++) {
+    read_legs(default_route[family, i])
+    if (default_route[family, i] ~ /^1 / && !("tos" in has) && has["table"] " " has["metric"] == same && leg_via[1])
       all = all " nexthop via " leg_via[1] " dev " leg_dev[1] (leg_lost[1] ? " linkdown" : "")
   }
   return all ? "1 default" all : line
 }
 
 # Sets `kind`, and `what`: everything that is reported. Adjacent ranges with the same `what` are one finding.
-function decide(n,   line, i, seen, devs, dev, via, lost, table, proto) {
-  if (place[n] ~ /^e/) return kind = "own" # multicast
+function decide(n,   line, i, met, devs, dev, via, lost, table, proto) {
+  if (place[n] ~ /^(4e|6ff)/) return kind = "own" # multicast
   kind = n in failure ? failure[n] in means ? means[failure[n]] : "failed" : "overlap"
-  line = kind == "overlap" ? answer(n) : kind == "no-route" ? "" : covering_refusal(place[n], kind)
+  line = kind == "overlap" ? answer[n] : kind == "no-route" ? "" : covering_refusal(place[n], kind)
   $0 = line; prefix($2)
   if (kind == "overlap") {
-    if ($1 == 2 || ($1 ~ /^[345]$/ && (bits == 32 || place[n] == LAST))) return kind = "own"
+    if ($1 == 2 || ($1 ~ /^[345]$/ && (bits == width(first) || place[n] == "4ffffffff"))) return kind = "own"
     read_legs(bits ? line : in_turn(line)); lost = legs
     for (i = 1; i <= legs; i++) {
       if (!leg_lost[i]) lost = 0
-      if (leg_dev[i] in is_expected || is_allowed(leg_dev[i]) || seen[leg_dev[i]]++) continue
+      if ((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || met[leg_dev[i]]++) continue
       if (!devs) { dev = leg_dev[i]; via = leg_via[i] }
       devs = devs (devs ? ", " : "") leg_dev[i]
     }
@@ -277,15 +295,13 @@ function decide(n,   line, i, seen, devs, dev, via, lost, table, proto) {
   }
   read_words(line, 3); table = has["table"]; proto = has["proto"]
   if (kind != "overlap" && line && is_pod_block(table, proto)) return kind = "welcome"
-  what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP (line ? $2 : "") \
-    SUBSEP table SUBSEP proto SUBSEP lost SUBSEP $1
+  what = kind SUBSEP devs SUBSEP dev SUBSEP via SUBSEP $2 SUBSEP table SUBSEP proto SUBSEP lost SUBSEP $1
 }
 # The route that refuses an address in this way: the one with the longest prefix. If there is none, a rule refused it.
 function covering_refusal(address, kind,   i, best) {
-  for (i = 1; i <= refusals; i++) {
-    if (fill(address, refusal_bits[i], 0) != refusal_first[i] || type_name[substr(refusal[i], 1, 1)] != kind) continue
-    if (!best || refusal_bits[i] > refusal_bits[best]) best = i
-  }
+  for (i = 1; i <= refusals; i++)
+    if (fill(address, refusal_bits[i], 0) == refusal_first[i] && type_name[substr(refusal[i], 1, 1)] == kind)
+      if (!best || refusal_bits[i] > refusal_bits[best]) best = i
   return refusal[best]
 }
 # Whether the refusing route in $0 is the pod block of this host: a route as a CNI installs it, or one that contains the
@@ -303,12 +319,12 @@ function is_pod_block(table, proto,   c, i, dev) {
 
 # --- Findings: ranges of one expected CIDR. An address of this host inside or next to such a range belongs to it.
 function judge(c,   n, end, alike, touches, singles) {
-  singles = cidr_first[c] == FIRST # 0.0.0.0 is this host; the kernel cannot be asked about it
-  for (n = at[singles ? "00000001" : cidr_first[c]]; n <= places && place[n] <= cidr_last[c]; n++) {
+  singles = cidr_first[c] == "400000000" # 0.0.0.0 is this host; the kernel cannot be asked about it
+  for (n = at[singles ? "400000001" : cidr_first[c]]; n <= places && place[n] <= cidr_last[c]; n++) {
     end = n < places && place[n + 1] <= cidr_last[c] ? beside(place[n + 1], -1) : cidr_last[c]
     decide(n)
-    if (kind == "failed") { print "failed the kernel did not answer for " dotted(place[n]) ": " failure[n]; exit }
-    alike = place[n] != LAST && (answer(n) == answer(n - 1) || answer(n) == answer(n + 1))
+    if (kind == "failed") { print "failed the kernel did not answer for " spelled(place[n]) ": " failure[n]; exit }
+    alike = place[n] != "4ffffffff" && (answer[n] == answer[n - 1] || answer[n] == answer[n + 1])
     if (kind == "own" && end == place[n] && !alike) {
       if (touches && covers(f_what[findings], end)) { f_last[findings] = end; singles = 0 } else singles++
       continue
@@ -323,32 +339,29 @@ function judge(c,   n, end, alike, touches, singles) {
   }
 }
 function covers(what, address,   part) {
-  split(what, part, SUBSEP)
-  if (part[5] == "") return 1
-  prefix(part[5])
-  return first <= address && address <= last
+  split(what, part, SUBSEP); prefix(part[5])
+  return part[5] == "" || (first <= address && address <= last)
 }
 function unpack(f,   part) {
   split(f_what[f], part, SUBSEP)
   kind = part[1]; devs = part[2]; dev = part[3]; via = part[4]
   route = part[5]; table = part[6]; proto = part[7]; type = part[9]
-  rule = rules_of[table] == 1 ? rule_of[table] : "" # with several rules it is not known which one decided
-  if (route == "default") route = "0.0.0.0/0"
-  if (route && route !~ /\//) route = route "/32"
+  rule = rules_of[family, table] == 1 ? rule_of[family, table] : "" # of several rules, it is not known which one
   if (!route) { holder = "a rule"; return }
+  prefix(route); route = spelled(first) "/" bits
   holder = (type == 1 ? "" : type_name[type] " ") (route ~ /\/0$/ ? "default" : route)
   holder = holder " proto " known(protocol_name, proto)
   if (table && table != MAIN) holder = holder " table " known(table_name, table) (rule ? ", rule " rule : "")
   if (part[8]) holder = holder " linkdown"
 }
 function known(name, number) { return number in name ? name[number] : number }
-function span(from, to) { return dotted(from) (from == to ? "" : "–" dotted(to)) }
+function span(from, to) { return spelled(from) (from == to ? "" : "–" spelled(to)) }
 function finding_line(f,   what) {
   what = "expected CIDR " cidr[f_cidr[f]] " (" span(f_first[f], f_last[f]) ") "
   if (kind == "overlap")
-    return "OVERLAP: " what "routes via " (devs ? devs : "an unknown device") " [" holder "], expected " names
-  if (kind == "no-route") return "NO-ROUTE: " what "has no IPv4 route; expected via " names
-  return toupper(kind) ": " what phrase[kind] " [" holder "]; expected via " names
+    return "OVERLAP: " what "routes via " (devs ? devs : "an unknown device") " [" holder "], expected " names[family]
+  if (kind == "no-route") return "NO-ROUTE: " what "has no IPv" family " route; expected via " names[family]
+  return toupper(kind) ": " what phrase[kind] " [" holder "]; expected via " names[family]
 }
 
 # --- JSON.
@@ -364,11 +377,8 @@ function quoted(text,   i, letter, plain) {
 function or_null(text) { return text == "" ? "null" : quoted(text) }
 function joined(list, item) { return list (list == "" ? "" : ", ") item }
 function entry(key, json) { return "\"" key "\": " json }
-function range_json(from, to) { return entry("first", quoted(dotted(from))) ", " entry("last", quoted(dotted(to))) }
-function finding_json(f,   prefixes) {
-  for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
-    block(f_last[f]); prefixes = joined(prefixes, quoted(dotted(first) "/" bits))
-  }
+function range_json(from, to) { return entry("first", quoted(spelled(from))) ", " entry("last", quoted(spelled(to))) }
+function finding_json(f) {
   return "{" entry("cidr", quoted(cidr[f_cidr[f]])) ", " range_json(f_first[f], f_last[f]) \
     ", " entry("prefixes", "[" prefixes "]") ", " entry("kind", quoted(kind)) \
     ", \"via\": {" entry("dev", or_null(dev)) ", " entry("gateway", or_null(via)) \
@@ -376,38 +386,44 @@ function finding_json(f,   prefixes) {
     ", " entry("protocol", or_null(known(protocol_name, proto))) ", " entry("rule", rule == "" ? "null" : rule) "}}"
 }
 
-# --- The repair: the findings in blocks, each by the gateway of the default route.
-function repair(f) {
+# --- The repair: each block of a finding by the gateway of the default route.
+# Sets `prefixes` to the blocks.
+function repair(f,   hopeless) {
   # For a broadcast or anycast route of table local, Linux may report table main.
   if ((table && table != MAIN) || type ~ /[345]/ || (!route && kind != "no-route"))
-    return unsafe(f_first[f], f_last[f], "earlier-rule", "is decided by " holder " before table main is looked up")
-  if (!uplink_dev) return unsafe(f_first[f], f_last[f], "no-way", \
-    "cannot be repaired: this needs a default route via " names " with an IPv4 gateway")
-  cost(f)
+    hopeless = unsafe(f_first[f], f_last[f], "earlier-rule", "is decided by " holder " before table main is looked up")
+  else if (!route && family in refusing)
+    hopeless = unsafe(f_first[f], f_last[f], "earlier-rule", "has no route, or rule " refusing[family] " refuses it")
+  else if (!uplink_dev) hopeless = unsafe(f_first[f], f_last[f], "no-way", \
+    "cannot be repaired: this needs a default route via " names[family] " with an IPv" family " gateway")
+  else cost(f)
+  prefixes = ""
   for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
-    block(f_last[f]); add(first, bits)
+    block(f_last[f]); prefixes = joined(prefixes, quoted(spelled(first) "/" bits))
+    if (!hopeless) add(first, bits)
   }
 }
 # If another route has the key of a block, its two halves are added instead.
-function add(from, length_,   to) {
+function add(from, length_,   to, i) {
   to = fill(from, length_, 1)
-  if ((length_ > 7 && from ~ /^(00|7f)/) || (length_ > 3 && from ~ /^[ef]/))
+  for (i = 1; i <= reserved && (from < reserved_first[i] || to > reserved_last[i]); i++) ;
+  if (i <= reserved)
     unsafe(from, to, "reserved", "is reserved: no static route there is allowed")
-  else if (barred(from, to) == 2)
-    unsafe(from, to, "earlier-rule", "is decided by a rule before table main is looked up")
-  else if (length_ && !((from, length_) in held) && !barred(from, to)) {
-    if (!added[from, length_]++) route_at[++repairs] = dotted(from) "/" length_
+  else if (length_ && held[from, length_] < 2) {
+    if (added[from, length_]++) return
+    repairs++; routes = joined(routes, "{" entry("destination", quoted(spelled(from) "/" length_)) ", " \
+      entry("gateway", quoted(uplink_via)) ", " entry("dev", quoted(uplink_dev)) ", " entry("metric", held[from, length_] + 0) "}")
   }
-  else if (length_ == 32) unsafe(from, to, "longest-prefix", "has a route of its own, to this single address")
+  else if (length_ == width(from)) unsafe(from, to, "longest-prefix", "has a route of its own, to this single address")
   else { add(from, length_ + 1); add(beside(fill(from, length_ + 1, 1), 1), length_ + 1) }
 }
 function unsafe(from, to, reason, text) {
   text = span(from, to) " " text "; see: hostrouting repair"
   unsafes = joined(unsafes, "{" range_json(from, to) ", \"reason\": " quoted(reason) ", \"text\": " quoted(text) "}")
-  unsafe_text[++unsafe_count] = "UNSAFE: " text
+  return unsafe_text[++unsafe_count] = "UNSAFE: " text
 }
 function cost(f) {
-  if (cost_told[f_what[f]]++ || kind == "no-route" || (kind == "overlap" && via)) return
+  if (cost_told[family, f_what[f]]++ || kind == "no-route" || (kind == "overlap" && via)) return
   if (kind != "overlap") note[++notes] = "the repair overrides [" holder \
     "], which may be there on purpose: packets for the repaired range are no longer refused"
   else note[++notes] = "the repair diverts addresses of " route " from " devs ": " (proto == 2 ? \
@@ -416,23 +432,43 @@ function cost(f) {
 }
 
 # --- The uplink: the first usable default route in the tables that are looked up for plain packets.
-function find_uplink(   t, i, leg, configured, type) {
-  configured = expecteds
-  for (t = 1; t <= tables && !uplink_dev; t++) for (i = 1; i <= defaults && !uplink_dev; i++) {
-    read_legs(default_route[i]); type = substr(default_route[i], 1, 1)
-    if (has["table"] != table_order[t] || "tos" in has || (type < 6 && !alive)) continue
+function find_uplink(   t, i, leg, configured, line, type) {
+  configured = expecteds[family]; uplink_dev = uplink_via = has_uplink = ""
+  for (t = 1; t <= tables[family]; t++) for (i = 1; i <= defaults[family] && !uplink_dev; i++) {
+    line = default_route[family, i]; read_legs(line); type = substr(line, 1, 1)
+    if (has["table"] != table_order[family, t] || "tos" in has || (type < 6 && !alive)) continue
     if (type == 9) break # throw: the next table is looked up
     if (type != 1) { if (configured) continue; return }
-    read_legs(in_turn(default_route[i]))
+    read_legs(in_turn(line), 1)
     for (leg = 1; leg <= legs; leg++) {
       if (!configured) expect(leg_dev[leg])
-      if (!(leg_dev[leg] in is_expected)) continue
+      if (!((family, leg_dev[leg]) in is_expected)) continue
       has_uplink = 1
-      if (uplink_dev || leg_via[leg] ~ /:/) continue
-      uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg]
+      if (!uplink_dev && (family == 6 || leg_via[leg] !~ /:/)) { uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg] }
     }
     if (!configured) return
   }
+}
+function first_cidr(   c, best) {
+  for (c in rank) if (!best || rank[c] < rank[best]) best = c
+  return best
+}
+# Judges the expected CIDRs of one family.
+function examine(   c, i, f, ready, verdict) {
+  find_uplink(); ready = expecteds[family] && has_uplink; f = findings
+  for (i = 1; i <= expecteds[family]; i++) if (!link[expected[family, i]]) ready = 0
+  while ((c = first_cidr()) && substr(rank[c], 1, 1) == family) { delete rank[c]; if (expecteds[family]) judge(c) }
+  verdict = !expecteds[family] ? "no-default-route" : f < findings ? "overlap" : "ok"
+  if (!final && !ready && verdict != "ok") { print "not yet"; exit } # what is missing may still appear
+  if (!expecteds[family]) wrong[++wrongs] = "NO-DEFAULT-ROUTE: the expected devices are those of the IPv" family \
+    " default route, and none appeared within " waited " s; last seen: " \
+    (seen[family] ? seen[family] : "no default route")
+  while (f++ < findings) {
+    unpack(f); repair(f); wrong[++wrongs] = finding_line(f); findings_json = joined(findings_json, finding_json(f))
+  }
+  leaving = !leaving || leaving == names[family] ? names[family] : leaving " (IPv4) and " names[family] " (IPv6)"
+  verdicts = joined(verdicts, entry("ipv" family, quoted(verdict)))
+  devs_json = joined(devs_json, entry("ipv" family, "[" names_json[family] "]"))
 }
 
 # --- Output: lines that start with journal, mark (for the marker file), json, verdict, or failed.
@@ -441,36 +477,25 @@ function shown(level, count, text,   i) {
   for (i = 1; i <= count && i <= 20; i++) tell(level, text[i])
   if (count > 20) tell(level, "and " (count - 20) " more; all are in route-overlap.json")
 }
-function finish(   i, f, level, line, devs_json, findings_json, routes, notes_json, text) {
-  level = mode == "STRICT" ? 3 : 4
-  if (verdict == "no-default-route") {
-    for (i = 1; i <= defaults; i++) { text = default_route[i]; sub(/ +$/, "", text); line = joined(line, text) }
-    tell(level, "NO-DEFAULT-ROUTE: the expected devices are those of the IPv4 default route, and none appeared" \
-      " within " waited " s; last seen: " (line ? line : "no default route"))
-    print "mark no-default-route"
-  }
-  for (f = 1; f <= findings; f++) {
-    unpack(f); repair(f); found[f] = finding_line(f)
-    print "mark " found[f]
-    findings_json = joined(findings_json, finding_json(f))
-  }
-  shown(level, findings, found); shown(level, unsafe_count, unsafe_text)
+function finish(   i, level, verdict, both) {
+  level = setting["mode"] == "STRICT" ? 3 : 4; verdict = findings ? "overlap" : wrongs ? "no-default-route" : "ok"
+  shown(level, wrongs, wrong); shown(level, unsafe_count, unsafe_text)
+  if (sources) unjudged[++unjudgeds] = "packets from " sources ", which have IPv6 routes of their own, were not judged" \
+    "; for these run: hostrouting check"
   for (i = 1; i <= unjudgeds; i++) note[++notes] = unjudged[i]
-  if (verdict == "ok") {
-    print "mark ok"
-    for (i = 1; i <= notes; i++) print "mark " note[i]
-    tell(6, "check-route-overlap: ok: every expected CIDR leaves by " names)
-  }
+  if (verdict != "overlap") print "mark " verdict
+  for (i = 1; i <= wrongs && findings; i++) print "mark " wrong[i]
+  for (i = 1; i <= notes && verdict == "ok"; i++) print "mark " note[i]
+  if (verdict == "ok") tell(6, "check-route-overlap: ok: every expected CIDR leaves by " leaving)
   shown(4, notes, note)
-  for (i = 1; i <= repairs; i++) routes = joined(routes, "{" entry("destination", quoted(route_at[i])) \
-    ", " entry("gateway", quoted(uplink_via)) ", " entry("dev", quoted(uplink_dev)) ", " entry("metric", 0) "}")
   if (repairs > 20) tell(level, "ACTION: add " repairs \
     " routes to staticRoutes.routes: the repair in route-overlap.json, fewer, with proof: hostrouting repair")
   else if (repairs) tell(level, "ACTION: add to staticRoutes.routes: [" routes "]")
-  for (i = 1; i <= expecteds; i++) devs_json = joined(devs_json, quoted(expected[i]))
   for (i = 1; i <= notes; i++) notes_json = joined(notes_json, quoted(note[i]))
-  print "json {" entry("schema", quoted("hostrouting/check/1")) ", " entry("verdict", quoted(verdict)) \
-    ", " entry("mode", quoted(mode)) ", " entry("expectedDevs", "[" devs_json "]") \
+  both = 6 in families # or IPv6 alone
+  print "json {" entry("schema", quoted("hostrouting/check/" (both ? 2 : 1))) ", " entry("verdict", quoted(verdict)) \
+    (both ? ", " entry("verdicts", "{" verdicts "}") : "") ", " entry("mode", quoted(setting["mode"])) \
+    ", " entry("expectedDevs", both ? "{" devs_json "}" : "[" names_json[4] "]") \
     ", " entry("findings", "[" findings_json "]") ", " entry("repair", "[" routes "]") \
     ", " entry("unsafe", "[" unsafes "]") ", " entry("notes", "[" notes_json "]") "}"
   print "verdict " verdict
@@ -479,37 +504,35 @@ function finish(   i, f, level, line, devs_json, findings_json, routes, notes_js
 END {
   if (section != "end") exit
   if (part == "places") {
-    for (c = 1; c <= cidrs; c++) mark(cidr_first[c] == FIRST ? "00000001" : cidr_first[c])
-    mark("e0000000"); mark("f0000000"); mark(LAST) # multicast starts and ends, and the broadcast address
-    delete wanted[FIRST]
-    for (address in wanted) print address, dotted(address)
+    for (c = 1; c <= cidrs; c++) mark(cidr_first[c] == "400000000" ? "400000001" : cidr_first[c])
+    mark("4e0000000"); mark("4f0000000"); mark("4ffffffff"); mark("6ff" substr(ZEROS, 3)) # multicast and broadcast
+    delete wanted["400000000"]
+    for (address in wanted) print address, spelled(address), "ipproto 17" # UDP, which only IPv4 assumes
     print "z" # sorted behind all addresses: the list is complete
     exit
   }
   for (n = 1; n <= places; n++) {
-    failed_before[n] = failures
-    if (!(n in failure) && n - failures > givens) failure[n] = "no answer"
-    if (n in failure) failures++
+    if (!(n in failure) && used == givens) failure[n] = "no answer"
+    answer[n] = n in failure ? failure[n] : given[++used]
   }
-  for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
-  find_uplink()
-  ready = expecteds && has_uplink
-  for (i = 1; i <= expecteds; i++) if (!link[expected[i]]) ready = 0
-  for (n = 1; expecteds && n <= cidrs; n++) {
-    best = 0
-    for (c in rank) if (!best || rank[c] < rank[best]) best = c
-    judge(best); delete rank[best]
-  }
-  if (!final && !ready && (findings || !expecteds)) { print "not yet"; exit } # what is missing may still appear
-  verdict = !expecteds ? "no-default-route" : findings ? "overlap" : "ok"
+  for (family = 4; family <= 6; family += 2) if (family in families) examine()
   finish()
 }
 '
 
 look() {
-  printf '%s\n' 'rule show' 'route show table all' | ip -4 -N -d -o -batch - 2>&1 || return
+  local family
+  for family in "${families[@]}"; do
+    echo "family $family"
+    printf '%s\n' 'rule show' 'route show table all' | ip -"$family" -N -d -o -batch - 2>&1 || return
+  done
   ip -N -o link show 2>&1 || return # without -d: the timers of a bridge would differ in every look
   ip -N -o nexthop show 2>/dev/null || : # Linux has them since 5.3
+}
+# Without the seconds until an IPv6 route expires, which would differ in every look.
+steady_look() {
+  [[ ${families[6]-} ]] || { look; return; }
+  look | sed -E 's/ expires (0|-[0-9]+)sec/ expired/; s/ expires [0-9]+sec//'
 }
 
 # Runs one part of the program. Any of these programs may be killed, so each part needs the end of what it reads.
@@ -522,16 +545,16 @@ judge() {
 # while they were read or the kernel was asked.
 check() {
   local tables places answers
-  if ! tables=$(look); then told="failed ip failed: ${tables##*$'\n'}" && return; fi
+  if ! tables=$(steady_look); then told="failed ip failed: ${tables##*$'\n'}" && return; fi
   told='failed the routes kept changing while they were read'
   if [[ $tables == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   mapfile -t places < <(judge places "$tables" | sort -u)
   told='failed the list of places is incomplete: awk or sort failed'
   [[ ${places[*]: -1} == z ]] || return 0
   unset 'places[-1]'
-  answers=$(printf 'route get fibmatch %s\n' "${places[@]#* }" | ip -4 -N -d -o -force -batch - 2>&1)
+  answers=$(printf 'route get fibmatch %s\n' "${places[@]#* }" | ip -N -d -o -force -batch - 2>&1)
   told=$(judge answers "$tables" places "${places[@]}" answers "$answers")
-  [[ $told != 'not yet' && ($last || $(look) == "$tables") ]]
+  [[ $told != 'not yet' && ($last || $(steady_look) == "$tables") ]]
 }
 
 # --- The files.
@@ -554,7 +577,7 @@ forget() {
 }
 
 main() {
-  local told why last='' tries=0 waited=0 kind text json='' mark='' verdict=''
+  local told why last='' tries=0 waited=0 kind text json='' mark='' verdict='' marker
   if [[ ! -d $directory ]]; then why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory" "$why"; fi
   forget
   hash "$awk" 2>/dev/null || { say "$awk is not installed" && finish 1; }
@@ -578,11 +601,10 @@ main() {
       *) say "awk failed: $kind $text" && finish 1 ;;
     esac
   done < <(printf '%s\n' "$told")
-  case $verdict in
-    ok) leave "$directory/route-overlap.json" "$json" && leave "$directory/route-overlap.ok" "$mark"; finish 0 ;;
-    '') say 'awk ended without a verdict' && finish 1 ;;
-    *) leave "$directory/route-overlap.json" "$json" && leave "$directory/route-overlap.detected" "$mark"; finish 1 ;;
-  esac
+  [[ $verdict ]] || { say 'awk ended without a verdict' && finish 1; }
+  if [[ $verdict == ok ]]; then marker=ok; else marker=detected; fi
+  leave "$directory/route-overlap.json" "$json" && leave "$directory/route-overlap.$marker" "$mark"
+  [[ $verdict == ok ]]; finish $?
 }
 
 main
