@@ -47,9 +47,7 @@ class TestMeanwhile:
     def test_somebody_else_is_faster(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where somebody makes the wanted route in the meantime, all is well: what is there counts, not who did it."""
         first = "ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"
-        ran = Ran(
-            namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == *"-4 -batch"* ]] && {first} 2>&-\nexec ip "$@"'}
-        )
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-batch"* ]] && {first} 2>&-\nexec ip "$@"'})
         assert (ran.lines, ran.status) == ([], 0)
         assert ours(namespace) == [str(it.destination) for it in HALVES]
 
@@ -66,7 +64,7 @@ class TestMeanwhile:
 
     def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where what was made is gone each time, that is said after some attempts."""
-        undone = 'ip "$@"; status=$?; [[ "$*" == *"-4 -batch"* ]] && ip route del 172.16.0.0/17; exit $status'
+        undone = 'ip "$@"; status=$?; [[ "$*" == "-batch"* ]] && ip route del 172.16.0.0/17; exit $status'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
         assert (ran.status, ours(namespace)) == (1, [])
         (line,) = ran.lines
@@ -79,7 +77,7 @@ class TestMeanwhile:
         """A route of another that comes to stand where ours stood, between reading and writing, is not overwritten."""
         namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
         stolen = f"ip route {command} 172.16.0.0/17 via 10.0.0.9 dev eth0 proto static"
-        once = f'[[ "$*" == *"-4 -batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
+        once = f'[[ "$*" == "-batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": once})
         assert "172.16.0.0/17 via 10.0.0.9 dev eth0 proto static" in namespace.ip("-d", "route", "show").stdout
         assert ran.status == 1 or command == "append"
@@ -110,7 +108,7 @@ class TestMeanwhile:
         before = namespace.ip("route", "show").stdout
         stop = "kill -TERM $PPID"
         body = f"{stop}; exit 3" if when == "before" else f'ip "$@"; {stop}; exit 3'
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-4 -batch"* ]] || exec ip "$@"\n{body}'})
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-batch"* ]] || exec ip "$@"\n{body}'})
         assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
         assert ran.lines == ["<3>static-routes: stopped before all routes were installed"]
 
@@ -142,7 +140,7 @@ class TestMeanwhile:
 
     def test_an_ip_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where `ip` cannot read what is there, it is said in its words, and nothing is written."""
-        tools = {"ip": '[[ "$*" == "-4 -batch"* ]] && exec ip "$@"\necho "Cannot open netlink socket" >&2; exit 1'}
+        tools = {"ip": '[[ "$*" == "-batch"* ]] && exec ip "$@"\necho "Cannot open netlink socket" >&2; exit 1'}
         ran = Ran(namespace, HALVES, tmp_path, tools=tools)
         assert ran.lines == ["<3>static-routes: the routes cannot be read: ip failed: Cannot open netlink socket"]
         assert (ran.status, ours(namespace)) == (1, [])
@@ -153,7 +151,7 @@ class TestMeanwhile:
         namespace.batch([f"route add {others}", "route append 172.16.0.0/17 via 10.0.0.1 proto 213"])
         namespace.batch(["route add 172.16.128.0/17 via 10.0.0.1 proto 213", "route append 172.16.128.0/17 dev ib0"])
         before = namespace.ip("route", "show").stdout
-        stop = '[[ "$*" == "-4 -batch"* ]] || exec ip "$@"\nip "$@"; kill -TERM $PPID; exit 3'
+        stop = '[[ "$*" == "-batch"* ]] || exec ip "$@"\nip "$@"; kill -TERM $PPID; exit 3'
         ran = Ran(namespace, [], tmp_path, tools={"ip": stop})
         assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
 

@@ -2,10 +2,11 @@
 finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
 # Installs the static routes, and deletes our routes that are no longer configured. Written by hostrouting.
 #
-# A gateway or device that is not configured is taken from the default route; the script waits for one. Our routes are
-# those with our protocol number; other routes are never changed. Routes of one table with the same prefix, metric and
-# tos have the same key: if a route that is not ours has the key of a configured one and differs from it, the script
-# names it and changes nothing. It installs all routes or none; if all are in place, it writes nothing.
+# A gateway or device that is not configured is taken from the family's default route; the script waits for one. Our
+# routes are those with our protocol number; other routes are never changed. Routes of one table with the same prefix,
+# metric and tos (in IPv6, source) have the same key: if a route that is not ours has the key of a configured one and
+# differs from it, the script names it and changes nothing. It installs all routes or none; if all are in place, it
+# writes nothing.
 # Exit status: 0, or 1 with the reasons.
 
 # Data only: no line of it is executed.
@@ -14,7 +15,7 @@ configuration=(
 
 set -u
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-plan=() undo=() awk='awk' wait=${configuration[1]#wait }
+plan=() undo=() awk='awk' ours=${configuration[0]#protocol } wait=${configuration[1]#wait }
 [[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 hash mawk 2>/dev/null && awk=mawk       # it starts fastest
 
@@ -42,10 +43,19 @@ main() {
 look() {
   mapfile -t plan < <(exec "$awk" "$program" < <(
     printf 'setting %s\n' "${configuration[@]}"
-    exec ip -4 -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
+    list 4
+    [[ ! -e /proc/self/net/if_inet6 ]] || list 6 # a kernel without IPv6 has no such file
   ))
   [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] ||
     plan=("refused the routes cannot be read: ${plan[0]-$awk printed nothing}")
+}
+
+# Lists one family. Without a configured route of IPv6, of its routes only ours matter.
+list() {
+  local routes='route show table all'
+  [[ $1 == 4 || ${configuration[*]} =~ route\ [^\ ]+: ]] || routes+=" proto $ours"
+  echo "family $1"
+  ip "-$1" -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' "$routes" 'link show')
 }
 
 # Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for
@@ -53,7 +63,7 @@ look() {
 write() {
   local said count=$((${#plan[@]} / 2 - 1)) at=0
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
-  if said=$(exec ip -4 -batch - 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")); then
+  if said=$(exec ip -batch - 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")); then
     plan=("refused another program keeps changing these routes: ${plan[1]}")
     return
   fi
@@ -72,7 +82,7 @@ give_back() {
   ((${#undo[@]})) || return
   while read -r line; do
     case $line in *'No such process' | *'File exists' | 'Command failed'*) ;; *) complain "not undone: $line" ;; esac
-  done < <(printf '%s\n' "${undo[@]}" | ip -4 -force -batch - 2>&1)
+  done < <(printf '%s\n' "${undo[@]}" | ip -force -batch - 2>&1)
   undo=()
 }
 
@@ -92,28 +102,34 @@ complain() { printf '<3>static-routes: %s\n' "$1" >&2; }
 # Reads the settings and what `ip` lists, prints the plan. A device name can be any word, so words are read in pairs.
 # shellcheck disable=SC2016 # the text of a program
 program='
-BEGIN { split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type_name, " ") }
+BEGIN {
+  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type_name, " ")
+  width[4] = 32; everything[4] = "0.0.0.0/0"; usual[4] = 0 # the metric of a route that none is configured for
+  width[6] = 128; everything[6] = "::/0"; usual[6] = 1024
+}
 $1 == "setting" {
   if ($2 == "protocol") ours = $3
   if ($2 == "name") name[$3] = $4
+  if ($2 == "spare") spare[$3] = 1
   if ($2 == "route") { wanted[$3] = 1; sub(/^setting route /, ""); wish[++wishes] = $0 }
   next
 }
+$1 == "family" { if (family && !is_whole()) exit; family = $2; last = ""; next }
 /^Dump was interrupted/ { missing("the routes changed while they were read"); next }
 { last = $0 }
 /^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); up[$2] = $3 ~ /[<,]UP[,>]/; next }
 /^[0-9]+:\t/ { # a rule: those for all packets of this host count, or for all without a mark
   sub(/not from all fwmark 0x[^ ]+/, "from all")
-  if ($2 $3 $4 == "fromalllookup" && !/suppress/) table[++tables] = $5
+  if ($2 $3 $4 == "fromalllookup" && !/suppress/) table[family, ++tables[family]] = $5
   next
 }
 { read_route() }
 END {
-  if (last !~ /^[0-9]+: /) { print "ip failed: " last; exit } # the links come last
+  if (!is_whole()) { print "ip failed: " last; exit }
   for (w = 1; w <= wishes; w++) settle(wish[w])
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
   # Routes that are no longer configured are deleted once everything else is in place.
-  if (!steps) for (r = 1; r <= routes; r++) if (is_ours[r] && !(r in stays)) change("del" text[r], back[r])
+  if (!steps) for (r = 1; r <= routes; r++) if (is_ours[r] && !(r in stays)) remove(r)
   if (steps && !conflicts && !waits) {
     print "write"
     for (i = 1; i <= steps; i++) print "route " forth[i]
@@ -122,13 +138,16 @@ END {
   print "end"
 }
 
+function is_whole() { return last ~ /^[0-9]+: / } # the links come last
+
 # Stores a route, of a hundred thousand only those that can matter. A type other than unicast is a number before the
 # prefix. Most routes have the same words after the prefix: f is the first route with these words; only it is parsed.
 function read_route(   at, to, is_first, words, f) {
   at = $1 in type_name ? 2 : 1
-  to = $at == "default" ? "0.0.0.0/0" : $at (index($at, "/") ? "" : "/32")
+  to = $at == "default" ? everything[family] : $at (index($at, "/") ? "" : "/" width[family])
   is_first = to != previous
   previous = to
+  if (!is_first) shared[to] = 1
   if (at == 1 && !(to in wanted) && $1 != "default" && !index($0 " ", " proto " ours " ")) return
   r = ++routes
   line[r] = (at == 2 ? $1 " " : "") $at
@@ -136,12 +155,16 @@ function read_route(   at, to, is_first, words, f) {
   if (!(words in first)) { first[words] = r; read_words(at) }
   f = first[words]
   line[r] = line[r] shown[f]; is_ours[r] = is_ours[f]; type[r] = type[f]; shape[r] = shape[f]
+  prefix[r] = to; leads[r] = is_first
   text[r] = " " type[f] to key_words[f] shape[f]
-  back[r] = (is_first ? "prepend" : "append") text[r]
+  if (to in spare) stays[r] = 1
   if (type[f] == "local ") own[$2] = 1
-  if (tos[f] != "0") return
-  if (table_of[f] == 254) holder[to " " metric[f], ++holders[to " " metric[f]]] = r
-  if (to == "0.0.0.0/0" && !is_ours[f]) default_at[table_of[f], ++defaults[table_of[f]]] = f
+  if (is_partial[f]) return
+  if (table_of[f] == 254) {
+    holder[to " " metric[f], ++holders[to " " metric[f]]] = r
+    if (!is_ours[f] && metric[f] + 0 <= usual[family]) is_taken[to] = 1
+  }
+  if (to == everything[family]) default_at[family, table_of[f], ++defaults[family, table_of[f]]] = f
 }
 
 # Parses the words after the prefix, for route r.
@@ -153,16 +176,20 @@ function read_words(at,   i, n, word, has) {
     if (word == "nexthop" || (!n && (word == "via" || word == "dev"))) n++
     if (word == "via" && $(i + 1) == "inet6") word = word " " $(++i)
     if (word == "dev") dev[r, n] = $(i + 1)
+    if (word == "expires") { is_over[r] = $(i + 1) + 0 < 0; $(i + 1) = is_over[r] ? 0 : $(i + 1) + 0 }
     if (word == "nexthop" || word == "onlink") leg[r, n] = leg[r, n] " " word
     else if (word ~ /^(via|via inet6|dev|weight)$/) leg[r, n] = leg[r, n] " " word " " $(++i)
     else if (word == "dead") dead[r, n] = 1
     else if (word in has) {
       has[word] = $(++i)
       $i = word == "proto" && $i in name ? name[$i] : word == "scope" && $i == 253 ? "link" : $i
-    } else if (word !~ /^(\\|linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/) has["more"] = has["more"] " " word
+    } else if (word == "error" || (word == "pref" && $(i + 1) == "medium")) i++
+    else if (word !~ /^(\\|linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/) has["more"] = has["more"] " " word
   }
   shown[r] = substr($0, length(line[r]) + 1)
-  legs[r] = n; table_of[r] = has["table"]; metric[r] = has["metric"]; tos[r] = has["tos"]
+  legs[r] = n; table_of[r] = has["table"]; metric[r] = has["metric"]
+  is_partial[r] = has["tos"] != "0" || has["more"] ~ / from / # only for some packets
+  preference[r] = has["more"] ~ / pref high/ ? 3 : has["more"] ~ / pref low/ ? 1 : 2
   is_ours[r] = has["proto"] == ours
   shape[r] = " scope " has["scope"] has["more"]
   # A refusing route may list a device, a route with a nexthop object lists what that contains: neither is configured.
@@ -182,15 +209,20 @@ function way(r, by, gateway, all,   n, count, words) {
   return words
 }
 
-# The default route for plain packets, or the first one by this device: not ours, and with a next hop that is not dead.
-function default_route(by,   t, i, n, r, is_used) {
-  for (t = 1; t <= tables; t++) for (i = 1; i <= defaults[table[t]]; i++) {
-    r = default_at[table[t], i]
-    if (type[r] == "throw ") break
-    is_used = !legs[r]
-    for (n = 1; n <= legs[r]; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) is_used = 1
-    if (is_used && type[r] == "") return r
-    if (is_used && by == "") return 0 # it refuses the packets that reach it
+# The default route for plain packets, or the first one by this device: not ours, not expired, and with a next hop that
+# is not dead. Of one table, the lowest metric is first, then the highest preference, which only IPv6 has.
+function default_route(by,   t, i, n, r, at, is_used, rank, best, found) {
+  for (t = 1; t <= tables[family]; t++) {
+    best = 0
+    for (i = 1; i <= defaults[family, table[family, t]]; i++) {
+      r = default_at[family, table[family, t], i]
+      if (i == 1) at = metric[r]
+      is_used = type[r] == "" ? !legs[r] : by == "" || type[r] == "throw "
+      if (type[r] == "") for (n = 1; n <= legs[r]; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) is_used = 1
+      rank = preference[r] + (metric[r] == at ? 3 : 0)
+      if (is_used && !is_ours[r] && !is_over[r] && rank > best) { best = rank; found = r }
+    }
+    if (best && type[found] != "throw ") return type[found] == "" ? found : 0 # another type refuses the packets
   }
 }
 
@@ -201,18 +233,19 @@ function resolve(gateway, by,   d, found) {
   d = default_route(by)
   found = way(d, by, gateway, 0) # if the configured gateway is the default one, onlink as there
   if (found == "" && gateway != "" && (d || by != "")) return " via " gateway " dev " (by == "" ? dev[d, 1] : by)
-  return found != "" ? found : "an IPv4 default route" (by == "" ? "" : " on " by)
+  return found != "" ? found : "an IPv" family " default route" (by == "" ? "" : " on " by)
 }
 
 # Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
 function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, other, remedy) {
   n = split(wish, word, " ")
-  given["via"] = given["dev"] = ""; given["metric"] = "0"
+  family = index(word[1], ":") ? 6 : 4
+  given["via"] = given["dev"] = ""; given["metric"] = usual[family]
   for (i = 2; i < n; i += 2) given[word[i]] = word[i + 1]
-  key = given["via"] " " given["dev"]
+  key = family " " given["via"] " " given["dev"]
   if (!(key in way_for)) way_for[key] = resolve(given["via"], given["dev"])
   if (way_for[key] !~ /^ /) { missing(wish ": waiting for " way_for[key]); return }
-  new = " scope " (way_for[key] ~ / via / ? 0 : 253) way_for[key]
+  new = " scope " (family == 6 || way_for[key] ~ / via / ? 0 : 253) way_for[key]
   key = word[1] " " given["metric"]
   for (n = holders[key]; n >= 1; n--) {
     r = holder[key, n]
@@ -226,27 +259,56 @@ function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, 
   }
   if (is_said) { stays[stands] = 1; return }
   if (other) {
-    remedy = way_out(word[1])
+    remedy = way_out(word[1], given["metric"])
     conflict[++conflicts] = wish ": another route has the same destination and metric: [" line[other] \
       "], which is not ours; " remedy
     return
   }
-  for (n = 1; n <= holders[key]; n++) change("del" text[holder[key, n]], back[holder[key, n]])
+  for (n = 1; n <= holders[key]; n++) remove(holder[key, n])
   new = " " word[1] " table 254 proto " ours " metric " given["metric"] " tos 0" new
   change("add" new, "del" new)
 }
 
-function way_out(prefix,   part, bit, left, right) {
-  split(prefix, part, /[.\/]/)
-  if (part[5] == 32) return "it has to be deleted first"
-  left = part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1)
+# Other routes that take precedence over the holder of a key.
+function way_out(to, metric,   part, halves) {
+  if (metric > usual[family] && !(to in is_taken))
+    return "instead, configure one with metric " usual[family] ", which takes precedence"
+  split(to, part, "/")
+  if (part[2] == width[family]) return "it has to be deleted first: no prefix can be longer, and no metric better"
+  halves = part[1] "/" (part[2] + 1) " and " upper_half(part[1], part[2]) "/" (part[2] + 1)
+  return "instead, configure " halves ", which take precedence"
+}
+
+# An address with the next bit after its prefix set, as the kernel writes it.
+function upper_half(address, bits,   bit, part, side, tail, n, i, digits, word, text, run) {
   split("128 64 32 16 8 4 2 1", bit, " ")
-  part[int(part[5] / 8) + 1] += bit[part[5] % 8 + 1]
-  right = part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1)
-  return "instead, configure " left " and " right ", which take precedence"
+  if (family == 4) {
+    split(address, part, ".")
+    part[int(bits / 8) + 1] += bit[bits % 8 + 1]
+    return part[1] "." part[2] "." part[3] "." part[4]
+  }
+  split(address, side, "::")
+  split(side[1], part, ":")
+  for (i = n = split(side[2], tail, ":"); i >= 1; i--) part[8 - n + i] = tail[i]
+  for (i = 1; i <= 8; i++) digits = digits substr("0000" part[i], length(part[i]) + 1)
+  n = int(bits / 4)
+  word = sprintf("%x", index("123456789abcdef", substr(digits, n + 1, 1)) + bit[bits % 4 + 5])
+  digits = substr(digits, 1, n) word substr(digits, n + 2)
+  for (i = 1; i <= 29; i += 4) { word = substr(digits, i, 4); sub(/^0?0?0?/, "", word); text = text ":" word }
+  text = text ":"
+  for (run = ":0:0:0:0:0:0:0:0:"; length(run) > 3 && !index(text, run); run = substr(run, 3));
+  i = index(text, run)
+  n = i + length(run)
+  if (length(run) == 3) return substr(text, 2, length(text) - 2)
+  return substr(text, 2, i - 2) "::" substr(text, n, length(text) - n)
 }
 
 function missing(reason) { print "missing " reason; waits = 1 }
+
+# IPv6 makes one route of two with gateways: a route that was alone is added back only if it is alone.
+function remove(r) {
+  change("del" text[r], (shared[prefix[r]] || prefix[r] !~ /:/ ? leads[r] ? "prepend" : "append" : "add") text[r])
+}
 
 function change(command, undoing) { forth[++steps] = command; inverse[steps] = undoing }
 '
