@@ -15,7 +15,7 @@ configuration=(
 
 set -u
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-plan=() undo=() awk='awk' ours=${configuration[0]#protocol } wait=${configuration[1]#wait }
+plan=() undo=() awk='awk' wait=${configuration[1]#wait }
 [[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 hash mawk 2>/dev/null && awk=mawk       # it starts fastest
 
@@ -43,19 +43,14 @@ main() {
 look() {
   mapfile -t plan < <(exec "$awk" "$program" < <(
     printf 'setting %s\n' "${configuration[@]}"
-    list 4
-    [[ ! -e /proc/self/net/if_inet6 ]] || list 6 # a kernel without IPv6 has no such file
+    for family in 4 6; do
+      [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
+      echo "family $family"
+      ip -$family -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
+    done
   ))
   [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] ||
     plan=("refused the routes cannot be read: ${plan[0]-$awk printed nothing}")
-}
-
-# Lists one family. Without a configured route of IPv6, of its routes only ours matter.
-list() {
-  local routes='route show table all'
-  [[ $1 == 4 || ${configuration[*]} =~ route\ [^\ ]+: ]] || routes+=" proto $ours"
-  echo "family $1"
-  ip "-$1" -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' "$routes" 'link show')
 }
 
 # Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for
@@ -123,13 +118,13 @@ $1 == "family" { if (family && !is_whole()) exit; family = $2; last = ""; next }
   if ($2 $3 $4 == "fromalllookup" && !/suppress/) table[family, ++tables[family]] = $5
   next
 }
-{ read_route() }
+{ if (index($0, "\\")) gsub(/\\/, " "); read_route() } # a broken line, which -o has joined
 END {
   if (!is_whole()) { print "ip failed: " last; exit }
   for (w = 1; w <= wishes; w++) settle(wish[w])
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
   # Routes that are no longer configured are deleted once everything else is in place.
-  if (!steps) for (r = 1; r <= routes; r++) if (is_ours[r] && !(r in stays)) remove(r)
+  if (!steps) for (r = 1; r <= routes; r++) if (is_ours[like[r]] && !(r in stays)) remove(r)
   if (steps && !conflicts && !waits) {
     print "write"
     for (i = 1; i <= steps; i++) print "route " forth[i]
@@ -140,7 +135,7 @@ END {
 
 function is_whole() { return last ~ /^[0-9]+: / } # the links come last
 
-# Stores a route, of a hundred thousand only those that can matter. A type other than unicast is a number before the
+# Stores route r, of a hundred thousand only those that can matter. A type other than unicast is a number before the
 # prefix. Most routes have the same words after the prefix: f is the first route with these words; only it is parsed.
 function read_route(   at, to, is_first, words, f) {
   at = $1 in type_name ? 2 : 1
@@ -150,13 +145,11 @@ function read_route(   at, to, is_first, words, f) {
   if (!is_first) shared[to] = 1
   if (at == 1 && !(to in wanted) && $1 != "default" && !index($0 " ", " proto " ours " ")) return
   r = ++routes
-  line[r] = (at == 2 ? $1 " " : "") $at
+  head[r] = (at == 2 ? $1 " " : "") $at
   words = at == 2 ? $1 substr($0, index($0, " " $2) + length($2) + 1) : substr($0, length($1) + 1)
   if (!(words in first)) { first[words] = r; read_words(at) }
-  f = first[words]
-  line[r] = line[r] shown[f]; is_ours[r] = is_ours[f]; type[r] = type[f]; shape[r] = shape[f]
+  f = like[r] = first[words]
   prefix[r] = to; leads[r] = is_first
-  text[r] = " " type[f] to key_words[f] shape[f]
   if (to in spare) stays[r] = 1
   if (type[f] == "local ") own[$2] = 1
   if (is_partial[f]) return
@@ -184,9 +177,9 @@ function read_words(at,   i, n, word, has) {
       has[word] = $(++i)
       $i = word == "proto" && $i in name ? name[$i] : word == "scope" && $i == 253 ? "link" : $i
     } else if (word == "error" || (word == "pref" && $(i + 1) == "medium")) i++
-    else if (word !~ /^(\\|linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/) has["more"] = has["more"] " " word
+    else if (word !~ /^(linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/) has["more"] = has["more"] " " word
   }
-  shown[r] = substr($0, length(line[r]) + 1)
+  shown[r] = substr($0, length(head[r]) + 1)
   legs[r] = n; table_of[r] = has["table"]; metric[r] = has["metric"]
   is_partial[r] = has["tos"] != "0" || has["more"] ~ / from / # only for some packets
   preference[r] = has["more"] ~ / pref high/ ? 3 : has["more"] ~ / pref low/ ? 1 : 2
@@ -237,7 +230,7 @@ function resolve(gateway, by,   d, found) {
 }
 
 # Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
-function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, other, remedy) {
+function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stale, other, remedy) {
   n = split(wish, word, " ")
   family = index(word[1], ":") ? 6 : 4
   given["via"] = given["dev"] = ""; given["metric"] = usual[family]
@@ -249,18 +242,19 @@ function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, 
   key = word[1] " " given["metric"]
   for (n = holders[key]; n >= 1; n--) {
     r = holder[key, n]
-    if (!is_ours[r]) other = r
-    if (is_ours[r] && type[r] shape[r] != new) stale = 1
+    f = like[r]
+    if (!is_ours[f]) other = r
+    if (is_ours[f] && type[f] shape[f] != new) stale = 1
     else {
       stands = r
       # To delete the stale one after it, the kernel could delete this one instead.
-      is_said = type[r] shape[r] == new && !(is_ours[r] && stale)
+      is_said = type[f] shape[f] == new && !(is_ours[f] && stale)
     }
   }
   if (is_said) { stays[stands] = 1; return }
   if (other) {
     remedy = way_out(word[1], given["metric"])
-    conflict[++conflicts] = wish ": another route has the same destination and metric: [" line[other] \
+    conflict[++conflicts] = wish ": another route has the same destination and metric: [" head[other] shown[like[other]] \
       "], which is not ours; " remedy
     return
   }
@@ -269,14 +263,16 @@ function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, 
   change("add" new, "del" new)
 }
 
-# Other routes that take precedence over the holder of a key.
-function way_out(to, metric,   part, halves) {
-  if (metric > usual[family] && !(to in is_taken))
-    return "instead, configure one with metric " usual[family] ", which takes precedence"
+# The routes that take precedence over one that is not ours and has this metric.
+function way_out(to, held,   metric, part, left, right) {
+  metric = usual[family]
+  if (held > metric && !(to in is_taken))
+    return "instead, configure one with metric " metric ", which takes precedence"
   split(to, part, "/")
   if (part[2] == width[family]) return "it has to be deleted first: no prefix can be longer, and no metric better"
-  halves = part[1] "/" (part[2] + 1) " and " upper_half(part[1], part[2]) "/" (part[2] + 1)
-  return "instead, configure " halves ", which take precedence"
+  left = part[1] "/" (part[2] + 1)
+  right = upper_half(part[1], part[2]) "/" (part[2] + 1)
+  return "instead, configure " left " and " right ", which take precedence"
 }
 
 # An address with the next bit after its prefix set, as the kernel writes it.
@@ -294,7 +290,7 @@ function upper_half(address, bits,   bit, part, side, tail, n, i, digits, word, 
   n = int(bits / 4)
   word = sprintf("%x", index("123456789abcdef", substr(digits, n + 1, 1)) + bit[bits % 4 + 5])
   digits = substr(digits, 1, n) word substr(digits, n + 2)
-  for (i = 1; i <= 29; i += 4) { word = substr(digits, i, 4); sub(/^0?0?0?/, "", word); text = text ":" word }
+  for (i = 1; i <= 29; i += 4) { word = substr(digits, i, 4); sub(/^0+/, "", word); text = text ":" (word == "" ? 0 : word) }
   text = text ":"
   for (run = ":0:0:0:0:0:0:0:0:"; length(run) > 3 && !index(text, run); run = substr(run, 3));
   i = index(text, run)
@@ -305,9 +301,12 @@ function upper_half(address, bits,   bit, part, side, tail, n, i, digits, word, 
 
 function missing(reason) { print "missing " reason; waits = 1 }
 
-# IPv6 makes one route of two with gateways: a route that was alone is added back only if it is alone.
-function remove(r) {
-  change("del" text[r], (shared[prefix[r]] || prefix[r] !~ /:/ ? leads[r] ? "prepend" : "append" : "add") text[r])
+# Plans to delete a route. To undo it, the route is put back before or after the others of its prefix. IPv6 makes one
+# route of two that have gateways: there, a route that was alone is added back only if it is alone.
+function remove(r,   f, text) {
+  f = like[r]
+  text = " " type[f] prefix[r] key_words[f] shape[f]
+  change("del" text, (leads[r] ? prefix[r] ~ /:/ && !shared[prefix[r]] ? "add" : "prepend" : "append") text)
 }
 
 function change(command, undoing) { forth[++steps] = command; inverse[steps] = undoing }
