@@ -204,15 +204,15 @@ function way(r, by, gateway, all,   n, count, words) {
 
 # The default route for plain packets, or the first one by this device: not ours, not expired, and with a next hop that
 # is not dead. Of one table, the lowest metric is first, then the highest preference, which only IPv6 has.
-function default_route(by,   t, i, n, r, at, is_used, rank, best, found) {
+function default_route(by,   t, i, n, r, lowest, is_used, rank, best, found) {
   for (t = 1; t <= tables[family]; t++) {
     best = 0
     for (i = 1; i <= defaults[family, table[family, t]]; i++) {
       r = default_at[family, table[family, t], i]
-      if (i == 1) at = metric[r]
+      if (i == 1) lowest = metric[r]
       is_used = type[r] == "" ? !legs[r] : by == "" || type[r] == "throw "
-      if (type[r] == "") for (n = 1; n <= legs[r]; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) is_used = 1
-      rank = preference[r] + (metric[r] == at ? 3 : 0)
+      for (n = 1; type[r] == "" && n <= legs[r]; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) is_used = 1
+      rank = preference[r] + (metric[r] == lowest ? 3 : 0)
       if (is_used && !is_ours[r] && !is_over[r] && rank > best) { best = rank; found = r }
     }
     if (best && type[found] != "throw ") return type[found] == "" ? found : 0 # another type refuses the packets
@@ -230,7 +230,7 @@ function resolve(gateway, by,   d, found) {
 }
 
 # Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
-function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stale, other, remedy) {
+function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stale, other, line, remedy) {
   n = split(wish, word, " ")
   family = index(word[1], ":") ? 6 : 4
   given["via"] = given["dev"] = ""; given["metric"] = usual[family]
@@ -254,7 +254,8 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
   if (is_said) { stays[stands] = 1; return }
   if (other) {
     remedy = way_out(word[1], given["metric"])
-    conflict[++conflicts] = wish ": another route has the same destination and metric: [" head[other] shown[like[other]] \
+    line = head[other] shown[like[other]]
+    conflict[++conflicts] = wish ": another route has the same destination and metric: [" line \
       "], which is not ours; " remedy
     return
   }
@@ -275,28 +276,30 @@ function way_out(to, held,   metric, part, left, right) {
   return "instead, configure " left " and " right ", which take precedence"
 }
 
-# An address with the next bit after its prefix set, as the kernel writes it.
-function upper_half(address, bits,   bit, part, side, tail, n, i, digits, word, text, run) {
+# The address of the upper half of a prefix: its next bit is set. In IPv6, the longest zeros are left out.
+function upper_half(address, bits,   bit, part, zeros, at, n, i, text) {
   split("128 64 32 16 8 4 2 1", bit, " ")
   if (family == 4) {
     split(address, part, ".")
     part[int(bits / 8) + 1] += bit[bits % 8 + 1]
     return part[1] "." part[2] "." part[3] "." part[4]
   }
-  split(address, side, "::")
-  split(side[1], part, ":")
-  for (i = n = split(side[2], tail, ":"); i >= 1; i--) part[8 - n + i] = tail[i]
-  for (i = 1; i <= 8; i++) digits = digits substr("0000" part[i], length(part[i]) + 1)
-  n = int(bits / 4)
-  word = sprintf("%x", index("123456789abcdef", substr(digits, n + 1, 1)) + bit[bits % 4 + 5])
-  digits = substr(digits, 1, n) word substr(digits, n + 2)
-  for (i = 1; i <= 29; i += 4) { word = substr(digits, i, 4); sub(/^0+/, "", word); text = text ":" (word == "" ? 0 : word) }
-  text = text ":"
-  for (run = ":0:0:0:0:0:0:0:0:"; length(run) > 3 && !index(text, run); run = substr(run, 3));
-  i = index(text, run)
-  n = i + length(run)
-  if (length(run) == 3) return substr(text, 2, length(text) - 2)
-  return substr(text, 2, i - 2) "::" substr(text, n, length(text) - n)
+  zeros = ":0:0:0:0:0:0:0:0:"
+  n = gsub(/:/, ":", address)
+  sub(/::/, substr(zeros, 1, 17 - 2 * n), address)
+  split(address, part, ":")
+  at = int(bits / 16) + 1
+  text = substr("0000" part[at], length(part[at]) + 1)
+  n = int(bits % 16 / 4) # the digit in which the bit is
+  i = index("123456789abcdef", substr(text, n + 1, 1)) + bit[bits % 4 + 5]
+  part[at] = substr(text, 1, n) sprintf("%x", i) substr(text, n + 2)
+  sub(/^0+/, "", part[at])
+  text = ":"
+  for (i = 1; i <= 8; i++) text = text (part[i] == "" ? 0 : part[i]) ":"
+  while (length(zeros) > 3 && !sub(zeros, "::", text)) zeros = substr(zeros, 3)
+  if (text !~ /^::/) sub(/^:/, "", text)
+  if (text !~ /::$/) sub(/:$/, "", text)
+  return text
 }
 
 function missing(reason) { print "missing " reason; waits = 1 }
