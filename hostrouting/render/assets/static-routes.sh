@@ -222,8 +222,9 @@ function default_route(by,   t, i, n, r, lowest, is_used, rank, best, found) {
 # The next hop to use, which begins with a blank; or what is missing. The kernel checks if a gateway can be reached.
 function resolve(gateway, by,   d, found) {
   if (by != "" && !(by in up)) return "the device " by
-  if (gateway in own) return gateway " to be a router next to this host (it is this host\047s own address)"
   d = default_route(by)
+  if ((d || by != "") && gateway in own)
+    return gateway " to be a router next to this host (it is this host\047s own address)"
   found = way(d, by, gateway, 0) # if the configured gateway is the default one, onlink as there
   if (found == "" && gateway != "" && (d || by != "")) return " via " gateway " dev " (by == "" ? dev[d, 1] : by)
   return found != "" ? found : "an IPv" family " default route" (by == "" ? "" : " on " by)
