@@ -1,4 +1,4 @@
-"""The boot scripts of the IPv4 tasks, and the data block that holds the settings of every script.
+"""The boot scripts for the routes and for their check, and the data block that holds the settings of every script.
 
 The body of a script is an asset, and every asset is read here. The operator's settings are put into its data block.
 
@@ -8,6 +8,7 @@ them.
 
 from collections.abc import Iterable, Iterator
 from functools import cache
+from ipaddress import IPv6Network
 from typing import Any
 
 import attrs
@@ -15,7 +16,7 @@ import attrs
 from hostrouting.cni_routes import CNI_ROUTES
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.layout import HostLayout
-from hostrouting.model import OURS, ROUTE_TYPES, protocol_name
+from hostrouting.model import IP, OURS, ROUTE_TYPES, protocol_name
 
 __all__ = [
     "DEFAULT_WAIT",
@@ -50,6 +51,8 @@ class RoutesScript:
     config: StaticRoutesConfig
     protocol: int = OURS
     wait: int = DEFAULT_WAIT
+    spared: tuple[IPv6Network, ...] = ()
+    """Destinations whose routes of ours the script leaves alone, because another task adds and deletes them."""
 
 
 @attrs.frozen
@@ -65,6 +68,8 @@ def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAUL
     """The script that installs the static routes of the configuration, and deletes our other routes."""
     settings = [f"protocol {config.protocol}", f"wait {wait}"]
     settings += map(_route_setting, config.static_routes.routes)
+    if config.probe_rewrite.enabled:
+        settings.append(f"spare {_as_listed(config.probe_rewrite.global_address)}/128")
     settings += _names()
     return filled("static-routes.sh", settings)
 
@@ -74,7 +79,8 @@ def parse_static_routes_script(text: str) -> RoutesScript:
     settings = settings_in(text)
     routes = [_route(words) for key, words in settings if key == "route"]
     known = KnownSettings(settings)
-    return RoutesScript(StaticRoutesConfig(bool(routes), routes), int(known["protocol"]), int(known["wait"]))
+    spared = tuple(IPv6Network(words) for key, words in settings if key == "spare")
+    return RoutesScript(StaticRoutesConfig(bool(routes), routes), int(known["protocol"]), int(known["wait"]), spared)
 
 
 def render_check_script(
@@ -127,8 +133,19 @@ def _pod_blocks() -> list[str]:
 
 def _route_setting(route: StaticRoute) -> str:
     # Pairs of words as in `ip route`, after the destination; what is omitted is taken from the default route.
-    given = {"via": route.gateway, "dev": route.dev, "metric": route.metric}
-    return " ".join([f"route {route.destination}", *(f"{name} {value}" for name, value in given.items() if value)])
+    gateway = None if route.gateway is None else _as_listed(route.gateway)
+    given = {"via": gateway, "dev": route.dev, "metric": route.metric}
+    destination = f"{_as_listed(route.destination.network_address)}/{route.destination.prefixlen}"
+    return " ".join([f"route {destination}", *(f"{name} {value}" for name, value in given.items() if value)])
+
+
+def _as_listed(address: IP) -> str:
+    """The address as `ip` prints it, because the script compares text: Python writes ::1.2.3.4 as ::102:304."""
+    if address.version == 4:
+        return str(address)
+    import socket  # noqa: PLC0415  loaded only if a script is rendered
+
+    return socket.inet_ntop(socket.AF_INET6, address.packed)
 
 
 def _route(words: str) -> StaticRoute:

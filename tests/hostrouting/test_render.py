@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, IPv6Network
 from pathlib import Path
 from typing import get_args
 
@@ -143,9 +143,10 @@ class TestWhatIsRenderedIsReadBack:
 
     @given(configs(), WAITS)
     def test_routes(self, config: HostRoutingConfig, wait: int) -> None:
-        """The static routes, the protocol and the time to wait come back from the script."""
-        routes = config.static_routes.routes
-        expected = RoutesScript(StaticRoutesConfig(bool(routes), routes), config.protocol, wait)
+        """The static routes, the protocol, the time to wait and the address of the probes come back from the script."""
+        routes, rewrite = config.static_routes.routes, config.probe_rewrite
+        spared = (IPv6Network(rewrite.global_address),) if rewrite.enabled else ()
+        expected = RoutesScript(StaticRoutesConfig(bool(routes), routes), config.protocol, wait, spared)
         assert parse_static_routes_script(render_static_routes_script(config, wait=wait)) == expected
 
     @given(configs(), WAITS)

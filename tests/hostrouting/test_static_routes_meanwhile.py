@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.model import IPV6
 from hostrouting.render import render_static_routes_script
 from tests.support.awks import put_before
 from tests.support.commands import fabric_host
@@ -47,9 +48,7 @@ class TestMeanwhile:
     def test_somebody_else_is_faster(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where somebody makes the wanted route in the meantime, all is well: what is there counts, not who did it."""
         first = "ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"
-        ran = Ran(
-            namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == *"-4 -batch"* ]] && {first} 2>&-\nexec ip "$@"'}
-        )
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-batch"* ]] && {first} 2>&-\nexec ip "$@"'})
         assert (ran.lines, ran.status) == ([], 0)
         assert ours(namespace) == [str(it.destination) for it in HALVES]
 
@@ -66,7 +65,7 @@ class TestMeanwhile:
 
     def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where what was made is gone each time, that is said after some attempts."""
-        undone = 'ip "$@"; status=$?; [[ "$*" == *"-4 -batch"* ]] && ip route del 172.16.0.0/17; exit $status'
+        undone = 'ip "$@"; status=$?; [[ "$*" == "-batch"* ]] && ip route del 172.16.0.0/17; exit $status'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
         assert (ran.status, ours(namespace)) == (1, [])
         (line,) = ran.lines
@@ -79,7 +78,7 @@ class TestMeanwhile:
         """A route of another that comes to stand where ours stood, between reading and writing, is not overwritten."""
         namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
         stolen = f"ip route {command} 172.16.0.0/17 via 10.0.0.9 dev eth0 proto static"
-        once = f'[[ "$*" == *"-4 -batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
+        once = f'[[ "$*" == "-batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": once})
         assert "172.16.0.0/17 via 10.0.0.9 dev eth0 proto static" in namespace.ip("-d", "route", "show").stdout
         assert ran.status == 1 or command == "append"
@@ -110,7 +109,7 @@ class TestMeanwhile:
         before = namespace.ip("route", "show").stdout
         stop = "kill -TERM $PPID"
         body = f"{stop}; exit 3" if when == "before" else f'ip "$@"; {stop}; exit 3'
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-4 -batch"* ]] || exec ip "$@"\n{body}'})
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-batch"* ]] || exec ip "$@"\n{body}'})
         assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
         assert ran.lines == ["<3>static-routes: stopped before all routes were installed"]
 
@@ -142,7 +141,7 @@ class TestMeanwhile:
 
     def test_an_ip_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where `ip` cannot read what is there, it is said in its words, and nothing is written."""
-        tools = {"ip": '[[ "$*" == "-4 -batch"* ]] && exec ip "$@"\necho "Cannot open netlink socket" >&2; exit 1'}
+        tools = {"ip": '[[ "$*" == "-batch"* ]] && exec ip "$@"\necho "Cannot open netlink socket" >&2; exit 1'}
         ran = Ran(namespace, HALVES, tmp_path, tools=tools)
         assert ran.lines == ["<3>static-routes: the routes cannot be read: ip failed: Cannot open netlink socket"]
         assert (ran.status, ours(namespace)) == (1, [])
@@ -153,9 +152,41 @@ class TestMeanwhile:
         namespace.batch([f"route add {others}", "route append 172.16.0.0/17 via 10.0.0.1 proto 213"])
         namespace.batch(["route add 172.16.128.0/17 via 10.0.0.1 proto 213", "route append 172.16.128.0/17 dev ib0"])
         before = namespace.ip("route", "show").stdout
-        stop = '[[ "$*" == "-4 -batch"* ]] || exec ip "$@"\nip "$@"; kill -TERM $PPID; exit 3'
+        stop = '[[ "$*" == "-batch"* ]] || exec ip "$@"\nip "$@"; kill -TERM $PPID; exit 3'
         ran = Ran(namespace, [], tmp_path, tools={"ip": stop})
         assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
+
+    def test_ipv6_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
+        """All kinds of IPv6 routes that are no longer wanted are back when the script is told to stop."""
+        ways = ["dev ib0 mtu 1400 pref high", "metric 5 expires 500 via fe80::3 dev eth1", "from fd00::/8 dev ib0"]
+        ways += ["metric 7 nexthop via fe80::3 dev eth0 weight 3 nexthop via fe80::4 dev eth1", "table 100 dev ib0"]
+        batch = [f"route add fd00:16::/64 proto 213 {way}" for way in ways]
+        batch += ["route add unreachable fd00:17::/64 proto 213", "route append fd00:17::/64 dev ib0 proto 213"]
+        batch += ["route append fd00:18::/64 dev ib0 proto 213", "route append fd00:18::/64 via fe80::3 dev eth1"]
+        namespace.batch(batch)
+
+        def every() -> list[str]:
+            shown = namespace.ip("-6", "route", "show", "table", "all").stdout
+            return sorted(re.sub(r"expires \w+", "", line) for line in shown.splitlines() if "ff00::" not in line)
+
+        before = every()
+        stop = '[[ "$*" == "-batch"* ]] || exec ip "$@"\nip "$@"; ip -6 route show >&2; kill -TERM $PPID; exit 3'
+        ran = Ran(namespace, [], tmp_path, tools={"ip": stop})
+        assert "proto 213" not in ran.said
+        assert (ran.status, every()) == (143, before)
+        assert len(ours(namespace, IPV6)) == 8
+
+    def test_somebody_takes_the_place_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
+        """IPv6 makes one route of two with gateways: nothing of ours is added to a route that has come meanwhile."""
+        namespace.batch(["route add ::/0 via fe80::1 dev eth0", "route add fd00:16::/64 dev ib0 proto 213"])
+        stolen = "for n in 16 17; do ip route append fd00:$n::/64 via fe80::9 dev eth0 proto static; done"
+        once = f'[[ "$*" == "-batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
+        wanted = [StaticRoute("fd00:16::/64"), StaticRoute("fd00:17::/64")]
+        ran = Ran(namespace, wanted, tmp_path, tools={"ip": once})
+        assert (ran.status, len(ran.lines)) == (1, 2)
+        assert all("[fd00:1" in line and "via fe80::9" in line for line in ran.lines)
+        shown = namespace.ip("-6", "route", "show", "proto", "static").stdout.splitlines()
+        assert shown == [f"fd00:{n}::/64 via fe80::9 dev eth0 metric 1024 pref medium" for n in (16, 17)]
 
     def test_what_gives_way_is_back_while_it_waits(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where the kernel refuses what is to stand in its place, a route of ours is there again until the next try."""
@@ -178,11 +209,13 @@ class TestMeanwhile:
 
     def test_two_at_once(self, namespace: Namespace, tmp_path: Path) -> None:
         """Runs at the same time come to the same end, all of them well."""
-        routes = [StaticRoute(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(600)]
+        routes = [StaticRoute(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(300)]
+        routes += [StaticRoute(f"fd00:16:{number:x}::/64") for number in range(300)]
         script = tmp_path / "routes.sh"
         config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes))
         script.write_text(render_static_routes_script(config, wait=30))
         namespace.batch(["route add 9.9.9.9 via 10.0.0.1 proto 213", "route add 10.1.7.0/24 dev ib0 proto 213"])
+        namespace.batch(["route add fd00:16:7::/64 dev ib0 proto 213", "route add ::/0 via fe80::1 dev eth0"])
         runs = [subprocess.Popen([*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE) for _ in range(3)]
         assert [(run.communicate(timeout=60)[1], run.returncode) for run in runs] == [(b"", 0)] * 3
-        assert len(ours(namespace)) == 600
+        assert (len(ours(namespace)), len(ours(namespace, IPV6))) == (300, 300)

@@ -6,18 +6,20 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Address
+from ipaddress import ip_address
 from pathlib import Path
+from random import Random
 
 import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config import StaticRoute
+from hostrouting.config import ProbeRewriteConfig, StaticRoute
 from hostrouting.fib import Fib
-from hostrouting.model import IPV4, OURS, Prefix, Route, Snapshot
+from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, OURS, Prefix, Route, Snapshot, width_of
 from hostrouting.plan import RoutePlan, plan_routes
+from hostrouting.reserved import is_reserved
 from hostrouting.uplink import DesiredRoute, bare_leg
 from tests.support.awks import AWKS, TREES, each_awk
 from tests.support.commands import LINKS, fabric_host, furnish, lose_carriers, route_command
@@ -46,6 +48,36 @@ UPLINKS = (
     ],
     [],
 )
+UPLINKS_IPV6 = (
+    *[["route add default via fe80::1 dev eth0 proto ra expires 600 hoplimit 64"]] * 3,
+    ["route add default nexthop via fe80::1 dev eth0 weight 2 nexthop via fe80::2 dev eth1"],
+    [
+        "route add default via fe80::1 dev eth0 proto ra metric 5 expires 0",
+        "route add default via fe80::2 dev eth1 metric 9 pref low",
+        "route add default via fe80::3 dev ib0 metric 12",
+    ],
+    ["route add default via fe80::1 dev eth0", "route append default dev eth1 pref high"],
+    ["route add default via fe80::7 dev eth0 proto 213", "route add default via fe80::1 dev eth0 metric 2000"],
+    [
+        "route add default from fd00::/8 via fe80::1 dev eth0 metric 5",
+        "route add default via fe80::2 dev eth0 metric 9",
+    ],
+    ["route add unreachable default metric 7", "route add default via fe80::1 dev eth0"],
+    ["route add default via fe80::1 dev eth0", "rule add lookup 100", "route add throw default table 100"],
+    [
+        "route add default via fe80::1 dev eth0",
+        "rule add lookup 100",
+        "route add default via fe80::5 dev eth0 table 100",
+    ],
+    [],
+)
+FAMILIES = ((IPV4,), (IPV6,), (IPV4, IPV6))
+
+
+def both(namespace: Namespace) -> Snapshot:
+    """The host, with its rules and routes of both families."""
+    one, other = namespace.snapshot(IPV4), namespace.snapshot(IPV6)
+    return attrs.evolve(other, rules=(*one.rules, *other.rules), routes=(*one.routes, *other.routes))
 
 
 def plan(wanted: Iterable[StaticRoute], snapshot: Snapshot) -> RoutePlan:
@@ -57,26 +89,43 @@ def plan(wanted: Iterable[StaticRoute], snapshot: Snapshot) -> RoutePlan:
 
 
 def table(snapshot: Snapshot) -> Counter[Route]:
-    """The routes, whatever their order, without the state of their legs."""
-    return Counter(attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))) for route in snapshot.routes)
+    """The routes, whatever their order, without the state of their legs.
+
+    Those for multicast, which the kernel adds when it comes to it, do not count.
+    """
+    routes = (route for route in snapshot.routes if route.type != "multicast")
+    return Counter(attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))) for route in routes)
 
 
-WAYS = ["via 10.0.0.1 dev eth0"] * 2 + [
-    "via 10.0.0.1 dev eth0 onlink",
-    "via 10.0.0.9 dev eth0 mtu 1400",
-    "dev ib0 scope link",
-]
+WAYS = {
+    IPV4: [
+        *["via 10.0.0.1 dev eth0"] * 2,
+        "via 10.0.0.1 dev eth0 onlink",
+        "via 10.0.0.9 dev eth0 mtu 1400",
+        "dev ib0 scope link",
+    ],
+    # Of routes with gateways, IPv6 makes one.
+    IPV6: [*["via fe80::1 dev eth0"] * 2, "via fe80::1 dev eth0 expires 600", "dev eth0 pref high", "dev ib0"],
+}
+PLACES = {
+    IPV4: ("172.16.0.0/17", "default via 10.0.0.1 dev eth0"),
+    IPV6: ("fd00:16::/64", "default via fe80::1 dev eth0"),
+}
 
 
-def crowds() -> st.SearchStrategy[list[str]]:
+def crowds(family: int) -> st.SearchStrategy[list[str]]:
     """What stands where a route is wanted, ours and others in any order, the wanted one often among them."""
-    ways = st.tuples(st.sampled_from([4, OURS, OURS]), st.sampled_from(WAYS))
+    ways = st.tuples(st.sampled_from([4, OURS, OURS]), st.sampled_from(WAYS[family]))
     return st.lists(ways.map(lambda it: f"proto {it[0]} {it[1]}"), max_size=4)
 
 
 def static_routes(block: Prefix) -> st.SearchStrategy[list[StaticRoute]]:
     """Wishes in the block that want the same keys and gateways now and then."""
-    gateways = [None, None, *map(IPv4Address, ("10.0.0.1", "10.0.0.9", "10.5.0.1", "172.16.0.5"))]
+    few = {
+        IPV4: ("10.0.0.1", "10.0.0.9", "10.5.0.1", "172.16.0.5"),
+        IPV6: ("fd00:99::1", "fd00:99::4", "fd00:5::1", "fd00:16::5"),
+    }
+    gateways = [None, None, *map(ip_address, few[block.family])]
     ways = st.tuples(prefixes(block), st.sampled_from(gateways)).filter(lambda it: it[0].ip != it[1])
     one = st.builds(
         lambda way, dev, metric: StaticRoute(str(way[0]), way[1], dev, metric),
@@ -84,42 +133,53 @@ def static_routes(block: Prefix) -> st.SearchStrategy[list[StaticRoute]]:
         st.sampled_from([None, None, "eth0", "eth1", "ib0", "gone"]),
         st.sampled_from([0, 0, 100, 1024]),
     )
-    return st.lists(one, max_size=4, unique_by=lambda route: (route.destination, route.metric))
+    return st.lists(
+        one, max_size=4, unique_by=lambda route: (route.destination, route.metric or DEFAULT_METRIC[block.family])
+    )
 
 
 @settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data())
 def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What the engine plans is what the script does; where a route cannot be had, nothing is taken away either."""
-    block = data.draw(blocks(IPV4))
-    standing = data.draw(st.lists(routes(block), max_size=8))
-    wanted = data.draw(static_routes(block))
+    families = data.draw(st.sampled_from(FAMILIES))
+    wanted = [wish for it in families for wish in data.draw(static_routes(data.draw(blocks(it))))]
     with private_namespace() as namespace:
         furnish(namespace, LINKS, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
-        namespace.batch(data.draw(st.sampled_from(UPLINKS)))
-        namespace.batch(map(route_command, standing), force=True, family=IPV4)
-        before = namespace.snapshot()
+        for family in families:
+            namespace.batch(data.draw(st.sampled_from({IPV4: UPLINKS, IPV6: UPLINKS_IPV6}[family])), family=family)
+            standing = data.draw(st.lists(routes(data.draw(blocks(family)), only_ipv6=True), max_size=8))
+            namespace.batch(map(command, standing), force=True, family=family)
+        before = both(namespace)
         planned = plan(wanted, before)
         awk, tree = data.draw(st.sampled_from(AWKS)), data.draw(st.sampled_from(TREES))
         ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk, tree=tree)
-        after = namespace.snapshot()
+        after = both(namespace)
     is_as_planned(planned, ran, before, after)
 
 
+def command(route: Route) -> str:
+    """The command that appends a route, without its sources: the engine takes a route for some sources for another's."""
+    end = "" if route.expires is None else f" expires {max(route.expires, 0)}"
+    return route_command(route) + (f" pref {route.preference}{end}" if route.prefix.family == IPV6 else "")
+
+
 @settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-@given(crowd=crowds(), metric=st.sampled_from([0, 100]), awk=st.sampled_from(AWKS), tree=st.sampled_from(TREES))
+@given(data=st.data(), family=st.sampled_from([IPV4, IPV6]), metric=st.sampled_from([0, 100]))
 def test_a_crowded_place_is_the_planned_one(
-    crowd: list[str], metric: int, awk: str, tree: Path, tmp_path_factory: pytest.TempPathFactory
+    data: st.DataObject, family: int, metric: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Whatever stands where a route is wanted, ours and others in any order, the script does what the engine plans."""
-    wanted = [StaticRoute("172.16.0.0/17", metric=metric)]
+    place, default = PLACES[family]
+    wanted = [StaticRoute(place, metric=metric)]
+    awk, tree = data.draw(st.sampled_from(AWKS)), data.draw(st.sampled_from(TREES))
     with private_namespace() as namespace:
         furnish(namespace, LINKS, set())
-        namespace.batch(["route add default via 10.0.0.1 dev eth0"])
-        namespace.batch([f"route append 172.16.0.0/17 metric {metric} {it}" for it in crowd], force=True)
-        before = namespace.snapshot()
+        crowd = [f"route append {place} metric {metric} {it}" for it in data.draw(crowds(family))]
+        namespace.batch([f"route add {default}", *crowd], force=True, family=family)
+        before = both(namespace)
         ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk, tree=tree)
-        is_as_planned(plan(wanted, before), ran, before, namespace.snapshot())
+        is_as_planned(plan(wanted, before), ran, before, both(namespace))
 
 
 def is_as_planned(planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapshot) -> None:
@@ -153,6 +213,9 @@ def is_as_planned(planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapsho
     # The script tells by itself what it does not need the kernel for.
     assert waits <= {str(it) for it in planned.pending}, told
     conflicts = {str(it.route.prefix) for it in planned.conflicts}
+    # The script does not look if the halves of a prefix are free.
+    remedies = {remedy for it in planned.conflicts if "both free" not in (remedy := it.reason.partition("; ")[2])}
+    assert remedies <= {line.rpartition("; ")[2] for line in said}, told
     # Where others stand in the same place as ours that say something else, the script does not look for a way; and it
     # says so also of a route whose gateway cannot be reached.
     held = {str(it.prefix) for it in before.routes if it.protocol != OURS}
@@ -167,8 +230,8 @@ def is_as_planned(planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapsho
 def firsts(snapshot: Snapshot) -> dict[tuple[object, ...], Route]:
     """Of each key the route that the kernel takes."""
     found: dict[tuple[object, ...], Route] = {}
-    for route in snapshot.routes:
-        found.setdefault(route.key, attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))))
+    for route in table(snapshot):
+        found.setdefault(route.key, route)
     return found
 
 
@@ -250,13 +313,17 @@ class TestOneHost:
         wanted = [*HALVES, StaticRoute("10.9.0.0/16"), StaticRoute("172.16.0.0/17", metric=4_000_000_000)]
         lines = [
             f"{text}: another route has the same destination and metric: [{holder}], which is not ours; "
-            f"instead, configure {halves}, which take precedence"
-            for text, holder, halves in (
-                ("10.9.0.0/16", "10.9.0.0/16 dev ib0 scope link", "10.9.0.0/17 and 10.9.128.0/17"),
+            f"instead, configure {remedy}"
+            for text, holder, remedy in (
+                (
+                    "10.9.0.0/16",
+                    "10.9.0.0/16 dev ib0 scope link",
+                    "10.9.0.0/17 and 10.9.128.0/17, which take precedence",
+                ),
                 (
                     "172.16.0.0/17 metric 4000000000",
                     "172.16.0.0/17 dev ib0 proto bgp scope link metric 4000000000",
-                    "172.16.0.0/18 and 172.16.64.0/18",
+                    "one with metric 0, which takes precedence",
                 ),
             )
         ]
@@ -282,7 +349,7 @@ class TestOneHost:
     def test_a_refused_batch_is_tried_again_after_a_nap(self, namespace: Namespace, tmp_path: Path) -> None:
         """Each try makes routes appear and vanish, so there is a nap after each; the naps get longer."""
         wanted = [HALVES[0], StaticRoute("10.1.0.0/16", "10.9.9.9", "eth0")]
-        log = f'[[ "$*" != "-4 -batch -" ]] || echo >>{tmp_path}/tries\nexec ip "$@"'
+        log = f'[[ "$*" != "-batch -" ]] || echo >>{tmp_path}/tries\nexec ip "$@"'
         assert Ran(namespace, wanted, tmp_path, wait=2, tools={"ip": log}).status == 1
         assert len((tmp_path / "tries").read_text()) <= 9
 
@@ -473,6 +540,125 @@ class TestOneHost:
         ]
         assert Ran(namespace, wanted[:-1], tmp_path).status == 0
         assert len(ours(namespace)) == 3
+
+
+PAIR = [HALVES[0], StaticRoute("fd00:16::/64")]
+ROUTER = "route add ::/0 via fe80::1 dev eth0 proto ra expires 600 hoplimit 64"
+
+
+class TestBothFamilies:
+    """On a host with a default route of each family."""
+
+    def test_one_run(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Each family's route is by its own default route, and a second run writes nothing."""
+        namespace.batch([ROUTER, "route add ::1.2.3.0/120 dev ib0 proto 213"])
+        wanted = [*PAIR, StaticRoute("::1.2.3.0/120"), StaticRoute("fd00:17::/64", "fe80::7", "ib0", 5)]
+        assert Ran(namespace, wanted, tmp_path).lines == []
+        again = Ran(namespace, wanted, tmp_path, tools={"ip": '[[ "$*" != "-batch"* ]] && exec ip "$@"; exit 3'})
+        assert (again.lines, again.status, ours(namespace)) == ([], 0, ["172.16.0.0/17"])
+        assert namespace.ip("-6", "-N", "route", "show", "proto", "213").stdout.splitlines() == [
+            "::1.2.3.0/120 via fe80::1 dev eth0 metric 1024 pref medium",
+            "fd00:16::/64 via fe80::1 dev eth0 metric 1024 pref medium",
+            "fd00:17::/64 via fe80::7 dev ib0 metric 5 pref medium",
+        ]
+
+    def test_awaited(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A router's advertisement is awaited, and found when it comes."""
+        later = subprocess.Popen([*namespace.enter, "sh", "-c", f"sleep 0.4; ip {ROUTER}"])
+        try:
+            assert Ran(namespace, PAIR, tmp_path, wait=20).lines == []
+        finally:
+            later.wait()
+        assert (ours(namespace), ours(namespace, IPV6)) == (["172.16.0.0/17"], ["fd00:16::/64"])
+
+    def test_given_up(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Without a default route of one family, nothing of the other is changed either."""
+        namespace.batch(["route add default from fd00::/8 via fe80::1 dev eth0"], family=IPV6)
+        ran = Ran(namespace, PAIR, tmp_path)
+        assert ran.lines == ["<3>static-routes: fd00:16::/64: waiting for an IPv6 default route (given up after 0 s)"]
+        assert (ran.status, ours(namespace)) == (1, [])
+
+    @pytest.mark.parametrize("refused", ["172.30.0.0/16 via 10.9.9.9 dev eth0", "fd00:18::/64 via fd00:5::1 dev eth0"])
+    def test_all_is_given_back(self, namespace: Namespace, tmp_path: Path, refused: str) -> None:
+        """When the kernel refuses a route of one family, those of both are as they were."""
+        namespace.batch([ROUTER, "route add 172.16.0.0/17 dev ib0 proto 213"])
+        stood = ["dev ib0 mtu 1400 pref high", "via fe80::3 dev eth1 metric 5", "from fd00::/8 dev ib0"]
+        stood += ["via fe80::3 dev eth0 table 100", "via fe80::3 dev eth1 metric 7 expires 500"]
+        namespace.batch([f"route add fd00:16::/64 {it} proto 213" for it in stood])
+        namespace.batch(["route add unreachable fd00:15::/64 metric 3 proto 213"])
+        namespace.batch(["route append fd00:16::/64 dev eth1 metric 5 proto static"])
+        before = both(namespace)
+        destination, _, gateway, _, dev = refused.split()
+        ran = Ran(namespace, [*PAIR, StaticRoute(destination, gateway, dev)], tmp_path)
+        assert (ran.status, len(ran.lines)) == (1, 1)
+        assert ran.said.startswith(f"<3>static-routes: route add {destination} ")
+        assert table(both(namespace)) == table(before)
+        assert Ran(namespace, PAIR, tmp_path).lines == []
+        assert ours(namespace, IPV6) == ["fd00:16::/64"]
+
+    def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If no IPv6 route is configured, ours go all the same; not those for the probes, nor another program's."""
+        rewrite = ProbeRewriteConfig(enabled=True, interfaces=["eth0"])
+        probes = f"{rewrite.global_address}/128"
+        namespace.batch([f"route add {probes} dev eth0 proto 213", "route add fd00:15::/64 dev ib0 proto 212"])
+        namespace.batch(["route add fd00:16::/64 from fd00::/8 dev ib0 proto 213"])
+        namespace.batch(["route add fd00:17::/64 proto 213 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1"])
+        assert Ran(namespace, [], tmp_path, rewrite=rewrite).lines == []
+        assert ours(namespace, IPV6) == [probes]
+        assert namespace.ip("-6", "route", "show", "fd00:15::/64").stdout
+        assert Ran(namespace, [], tmp_path).lines == []
+        assert ours(namespace, IPV6) == []
+
+    def test_for_some_sources(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Another program's route for some sources does not hold the key."""
+        namespace.batch([ROUTER, "route add fd00:16::/64 from fd00::/8 dev ib0 proto static"])
+        assert Ran(namespace, PAIR, tmp_path).lines == []
+        assert ours(namespace, IPV6) == ["fd00:16::/64"]
+        assert len(namespace.ip("-6", "route", "show", "fd00:16::/64").stdout.splitlines()) == 2
+
+    def test_a_kernel_without_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
+        """It is not asked about IPv6; an IPv6 route is awaited. If `ip` fails on a host with IPv6, the script fails."""
+        tools = {"ip": '[[ $1 == -6 ]] || exec ip "$@"; echo "RTNETLINK answers: Operation not supported" >&2; exit 2'}
+        (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
+        assert line.endswith("the routes cannot be read: ip failed: RTNETLINK answers: Operation not supported")
+        assert ours(namespace) == []
+        without = "/proc/self/net/if_inet6"
+        assert Ran(namespace, HALVES, tmp_path, tools=tools, absent=without).lines == []
+        (line,) = Ran(namespace, PAIR, tmp_path, tools=tools, absent=without).lines
+        assert line == "<3>static-routes: fd00:16::/64: waiting for an IPv6 default route (given up after 0 s)"
+
+
+def some_prefix(chance: Random) -> Prefix:
+    """A prefix of either family; an IPv6 address has many zeros."""
+    family = chance.choice([IPV4, IPV6])
+    width = width_of(family)
+    words = [chance.choice([0, 0, 1, chance.getrandbits(16)]) << place for place in range(0, width - 16, 16)]
+    return Prefix.around(
+        family, sum(words) + (chance.randrange(0x0100, 0xE000) << width - 16), chance.randint(1, width)
+    )
+
+
+@settings(max_examples=scaled(10), deadline=None, print_blob=True)
+@given(chance=st.randoms(use_true_random=True), awk=st.sampled_from(AWKS))
+def test_the_way_out(chance: Random, awk: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """If another program's routes hold the keys, the script says the same as the engine: which routes take precedence."""
+    every = {some_prefix(chance) for _ in range(40)}
+    free = [str(it) for it in sorted(every) if not is_reserved(it.family, it.first, it.last)]
+    wanted = [StaticRoute(it, metric=chance.choice([0, 0, 2000])) for it in free]
+    with fabric_host() as namespace:
+        batch = [f"route add {it.destination} dev wg0 metric {it.metric}" for it in wanted]
+        namespace.batch(["route add ::/0 via fe80::1 dev eth0", *batch], force=True)
+        ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk)
+        planned = plan(wanted, both(namespace))
+    expected = []
+    for step in planned.conflicts:
+        remedy = step.reason.partition("; ")[2]
+        if "both free" in remedy:  # the script does not look at them
+            remedy = "instead, configure {} and {}, which take precedence".format(*step.route.prefix.halves())
+        expected.append(f"{step.route.prefix}: {remedy}")
+    assert len(expected) > 10
+    said = [line.removeprefix("<3>static-routes: ").split() for line in ran.lines]
+    assert sorted(f"{line[0].rstrip(':')}: {' '.join(line).rpartition('; ')[2]}" for line in said) == sorted(expected)
 
 
 def _see(namespace: Namespace, address: str, path: str) -> None:

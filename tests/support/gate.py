@@ -199,7 +199,7 @@ def markers(system: System) -> set[str]:
     return {path for path in (LAYOUT.ok_path, LAYOUT.detected_path) if system.read(path) is not None}
 
 
-def ours(system: System, protocol: int = 213) -> list[str]:
-    """The destinations of our routes."""
-    lines = system.must("ip", "-4", "-N", "route", "show", "proto", str(protocol)).splitlines()
+def ours(system: System, protocol: int = 213, family: int = 4) -> list[str]:
+    """The destinations of our routes of one family."""
+    lines = system.must("ip", f"-{family}", "-N", "route", "show", "proto", str(protocol)).splitlines()
     return [line.split()[0] for line in lines]

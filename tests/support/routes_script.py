@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model import IPV4
 from hostrouting.render import render_static_routes_script
 from tests.support.awks import AWKS, only_awk, put_before
@@ -30,16 +30,21 @@ class Ran:
         tools: Mapping[str, str] | None = None,
         before: str = ":",
         argument: str = "",
+        rewrite: ProbeRewriteConfig | None = None,
+        absent: str = "",
         **environment: str,
     ) -> None:
         """Render the script and run it. `tools` replace the usual programs; the shell runs `before` first.
 
-        `argument` is the script's time limit in seconds.
+        `argument` is the script's time limit in seconds. The script does not see the file `absent`.
         """
         wanted = tuple(wanted)
         script = directory / "static-routes.sh"
-        config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted))
+        config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted), probe_rewrite=rewrite)
         text = put_before(render_static_routes_script(config, wait=wait), tools or {}, directory)
+        if absent:
+            assert absent in text
+            text = text.replace(absent, f"{directory}/absent")
         script.write_text(only_awk(text, awk, directory, tree=tree) if "awk" not in (tools or {}) else text)
         done = namespace.run(
             "unshare", "--mount", "bash", "-c", f"{before} && exec bash {script} {argument}", **environment
@@ -48,6 +53,6 @@ class Ran:
         assert not done.stdout
 
 
-def ours(namespace: Namespace) -> list[str]:
+def ours(namespace: Namespace, family: int = IPV4) -> list[str]:
     """The destinations of our routes."""
-    return [str(route.prefix) for route in namespace.routes(IPV4) if route.protocol == 213]
+    return [str(route.prefix) for route in namespace.routes(family) if route.protocol == 213]

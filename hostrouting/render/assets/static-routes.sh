@@ -2,10 +2,11 @@
 finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
 # Installs the static routes, and deletes our routes that are no longer configured. Written by hostrouting.
 #
-# A gateway or device that is not configured is taken from the default route; the script waits for one. Our routes are
-# those with our protocol number; other routes are never changed. Routes of one table with the same prefix, metric and
-# tos have the same key: if a route that is not ours has the key of a configured one and differs from it, the script
-# names it and changes nothing. It installs all routes or none; if all are in place, it writes nothing.
+# A gateway or device that is not configured is taken from the family's default route; the script waits for one. Our
+# routes are those with our protocol number; other routes are never changed. Routes of one table with the same prefix,
+# metric and tos (in IPv6, source) have the same key: if a route that is not ours has the key of a configured one and
+# differs from it, the script names it and changes nothing. It installs all routes or none; if all are in place, it
+# writes nothing.
 # Exit status: 0, or 1 with the reasons.
 
 # Data only: no line of it is executed.
@@ -42,7 +43,11 @@ main() {
 look() {
   mapfile -t plan < <(exec "$awk" "$program" < <(
     printf 'setting %s\n' "${configuration[@]}"
-    exec ip -4 -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
+    for family in 4 6; do
+      [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
+      echo "family $family"
+      ip -$family -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
+    done
   ))
   [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] ||
     plan=("refused the routes cannot be read: ${plan[0]-$awk printed nothing}")
@@ -53,7 +58,7 @@ look() {
 write() {
   local said count=$((${#plan[@]} / 2 - 1)) at=0
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
-  if said=$(exec ip -4 -batch - 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")); then
+  if said=$(exec ip -batch - 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")); then
     plan=("refused another program keeps changing these routes: ${plan[1]}")
     return
   fi
@@ -73,7 +78,7 @@ give_back() {
   ((${#undo[@]})) || return
   while read -r line; do
     case $line in *'No such process' | *'File exists' | 'Command failed'*) ;; *) complain "not undone: $line" ;; esac
-  done < <(printf '%s\n' "${undo[@]}" | ip -4 -force -batch - 2>&1)
+  done < <(printf '%s\n' "${undo[@]}" | ip -force -batch - 2>&1)
   undo=()
 }
 
@@ -94,28 +99,34 @@ complain() { printf '<3>static-routes: %s\n' "$1" >&2; }
 # Reads the settings and what `ip` lists, prints the plan. A device name can be any word, so words are read in pairs.
 # shellcheck disable=SC2016 # the text of a program
 program='
-BEGIN { split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type_name, " ") }
+BEGIN {
+  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type_name, " ")
+  width[4] = 32; everything[4] = "0.0.0.0/0"; usual[4] = 0 # the metric of a route that none is configured for
+  width[6] = 128; everything[6] = "::/0"; usual[6] = 1024
+}
 $1 == "setting" {
   if ($2 == "protocol") ours = $3
   if ($2 == "name") name[$3] = $4
+  if ($2 == "spare") spare[$3] = 1
   if ($2 == "route") { wanted[$3] = 1; sub(/^setting route /, ""); wish[++wishes] = $0 }
   next
 }
+$1 == "family" { if (family && !is_whole()) exit; family = $2; last = ""; next }
 /^Dump was interrupted/ { missing("the routes changed while they were read"); next }
 { last = $0 }
 /^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); up[$2] = $3 ~ /[<,]UP[,>]/; next }
 /^[0-9]+:\t/ { # a rule: those for all packets of this host count, or for all without a mark
   sub(/not from all fwmark 0x[^ ]+/, "from all")
-  if ($2 $3 $4 == "fromalllookup" && !/suppress/) table[++tables] = $5
+  if ($2 $3 $4 == "fromalllookup" && !/suppress/) table[family, ++tables[family]] = $5
   next
 }
-{ read_route() }
+{ if (index($0, "\\")) gsub(/\\/, " "); read_route() } # a broken line, which -o has joined
 END {
-  if (last !~ /^[0-9]+: /) { print "ip failed: " last; exit } # the links come last
+  if (!is_whole()) { print "ip failed: " last; exit }
   for (w = 1; w <= wishes; w++) settle(wish[w])
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
   # Routes that are no longer configured are deleted once everything else is in place.
-  if (!steps) for (r = 1; r <= routes; r++) if (is_ours[r] && !(r in stays)) change("del" text[r], back[r])
+  if (!steps) for (r = 1; r <= routes; r++) if (is_ours[like[r]] && !(r in stays)) remove(r)
   if (steps && !conflicts && !waits) {
     print "write"
     for (i = 1; i <= steps; i++) print "route " forth[i]
@@ -124,26 +135,31 @@ END {
   print "end"
 }
 
-# Stores a route, of a hundred thousand only those that can matter. A type other than unicast is a number before the
+function is_whole() { return last ~ /^[0-9]+: / } # the links come last
+
+# Stores route r, of a hundred thousand only those that can matter. A type other than unicast is a number before the
 # prefix. Most routes have the same words after the prefix: f is the first route with these words; only it is parsed.
 function read_route(   at, to, is_first, words, f) {
   at = $1 in type_name ? 2 : 1
-  to = $at == "default" ? "0.0.0.0/0" : $at (index($at, "/") ? "" : "/32")
+  to = $at == "default" ? everything[family] : $at (index($at, "/") ? "" : "/" width[family])
   is_first = to != previous
   previous = to
+  if (!is_first) shared[to] = 1
   if (at == 1 && !(to in wanted) && $1 != "default" && !index($0 " ", " proto " ours " ")) return
   r = ++routes
-  line[r] = (at == 2 ? $1 " " : "") $at
+  head[r] = (at == 2 ? $1 " " : "") $at
   words = at == 2 ? $1 substr($0, index($0, " " $2) + length($2) + 1) : substr($0, length($1) + 1)
   if (!(words in first)) { first[words] = r; read_words(at) }
-  f = first[words]
-  line[r] = line[r] shown[f]; is_ours[r] = is_ours[f]; type[r] = type[f]; shape[r] = shape[f]
-  text[r] = " " type[f] to key_words[f] shape[f]
-  back[r] = (is_first ? "prepend" : "append") text[r]
+  f = like[r] = first[words]
+  prefix[r] = to; leads[r] = is_first
+  if (to in spare) stays[r] = 1
   if (type[f] == "local ") own[$2] = 1
-  if (tos[f] != "0") return
-  if (table_of[f] == 254) holder[to " " metric[f], ++holders[to " " metric[f]]] = r
-  if (to == "0.0.0.0/0" && !is_ours[f]) default_at[table_of[f], ++defaults[table_of[f]]] = f
+  if (is_partial[f]) return
+  if (table_of[f] == 254) {
+    holder[to " " metric[f], ++holders[to " " metric[f]]] = r
+    if (!is_ours[f] && metric[f] + 0 <= usual[family]) is_taken[to] = 1
+  }
+  if (to == everything[family]) default_at[family, table_of[f], ++defaults[family, table_of[f]]] = f
 }
 
 # Parses the words after the prefix, for route r.
@@ -155,16 +171,20 @@ function read_words(at,   i, n, word, has) {
     if (word == "nexthop" || (!n && (word == "via" || word == "dev"))) n++
     if (word == "via" && $(i + 1) == "inet6") word = word " " $(++i)
     if (word == "dev") dev[r, n] = $(i + 1)
+    if (word == "expires") { is_over[r] = $(i + 1) + 0 < 0; $(i + 1) = is_over[r] ? 0 : $(i + 1) + 0 }
     if (word == "nexthop" || word == "onlink") leg[r, n] = leg[r, n] " " word
     else if (word ~ /^(via|via inet6|dev|weight)$/) leg[r, n] = leg[r, n] " " word " " $(++i)
     else if (word == "dead") dead[r, n] = 1
     else if (word in has) {
       has[word] = $(++i)
       $i = word == "proto" && $i in name ? name[$i] : word == "scope" && $i == 253 ? "link" : $i
-    } else if (word !~ /^(\\|linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/) has["more"] = has["more"] " " word
+    } else if (word == "error" || (word == "pref" && $(i + 1) == "medium")) i++
+    else if (word !~ /^(linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/) has["more"] = has["more"] " " word
   }
-  shown[r] = substr($0, length(line[r]) + 1)
-  legs[r] = n; table_of[r] = has["table"]; metric[r] = has["metric"]; tos[r] = has["tos"]
+  shown[r] = substr($0, length(head[r]) + 1)
+  legs[r] = n; table_of[r] = has["table"]; metric[r] = has["metric"]
+  is_partial[r] = has["tos"] != "0" || has["more"] ~ / from / # only for some packets
+  preference[r] = has["more"] ~ / pref high/ ? 3 : has["more"] ~ / pref low/ ? 1 : 2
   is_ours[r] = has["proto"] == ours
   shape[r] = " scope " has["scope"] has["more"]
   # A refusing route may list a device, a route with a nexthop object lists what that contains: neither is configured.
@@ -184,71 +204,116 @@ function way(r, by, gateway, all,   n, count, words) {
   return words
 }
 
-# The default route for plain packets, or the first one by this device: not ours, and with a next hop that is not dead.
-function default_route(by,   t, i, n, r, is_used) {
-  for (t = 1; t <= tables; t++) for (i = 1; i <= defaults[table[t]]; i++) {
-    r = default_at[table[t], i]
-    if (type[r] == "throw ") break
-    is_used = !legs[r]
-    for (n = 1; n <= legs[r]; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) is_used = 1
-    if (is_used && type[r] == "") return r
-    if (is_used && by == "") return 0 # it refuses the packets that reach it
+# The default route for plain packets, or the first one by this device: not ours, not expired, and with a next hop that
+# is not dead. Of one table, the lowest metric is first, then the highest preference, which only IPv6 has.
+function default_route(by,   t, i, n, r, lowest, is_used, rank, best, found) {
+  for (t = 1; t <= tables[family]; t++) {
+    best = 0
+    for (i = 1; i <= defaults[family, table[family, t]]; i++) {
+      r = default_at[family, table[family, t], i]
+      if (i == 1) lowest = metric[r]
+      is_used = type[r] == "" ? !legs[r] : by == "" || type[r] == "throw "
+      for (n = 1; type[r] == "" && n <= legs[r]; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) is_used = 1
+      rank = preference[r] + (metric[r] == lowest ? 3 : 0)
+      if (is_used && !is_ours[r] && !is_over[r] && rank > best) { best = rank; found = r }
+    }
+    if (best && type[found] != "throw ") return type[found] == "" ? found : 0 # another type refuses the packets
   }
 }
 
 # The next hop to use, which begins with a blank; or what is missing. The kernel checks if a gateway can be reached.
 function resolve(gateway, by,   d, found) {
   if (by != "" && !(by in up)) return "the device " by
-  if (gateway in own) return gateway " to be a router next to this host (it is this host\047s own address)"
   d = default_route(by)
+  if ((d || by != "") && gateway in own)
+    return gateway " to be a router next to this host (it is this host\047s own address)"
   found = way(d, by, gateway, 0) # if the configured gateway is the default one, onlink as there
   if (found == "" && gateway != "" && (d || by != "")) return " via " gateway " dev " (by == "" ? dev[d, 1] : by)
-  return found != "" ? found : "an IPv4 default route" (by == "" ? "" : " on " by)
+  return found != "" ? found : "an IPv" family " default route" (by == "" ? "" : " on " by)
 }
 
 # Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
-function settle(wish,   word, n, i, given, key, new, r, stands, is_said, stale, other, remedy) {
+function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stale, other, line, remedy) {
   n = split(wish, word, " ")
-  given["via"] = given["dev"] = ""; given["metric"] = "0"
+  family = index(word[1], ":") ? 6 : 4
+  given["via"] = given["dev"] = ""; given["metric"] = usual[family]
   for (i = 2; i < n; i += 2) given[word[i]] = word[i + 1]
-  key = given["via"] " " given["dev"]
+  key = family " " given["via"] " " given["dev"]
   if (!(key in way_for)) way_for[key] = resolve(given["via"], given["dev"])
   if (way_for[key] !~ /^ /) { missing(wish ": waiting for " way_for[key]); return }
-  new = " scope " (way_for[key] ~ / via / ? 0 : 253) way_for[key]
+  new = " scope " (family == 6 || way_for[key] ~ / via / ? 0 : 253) way_for[key]
   key = word[1] " " given["metric"]
   for (n = holders[key]; n >= 1; n--) {
     r = holder[key, n]
-    if (!is_ours[r]) other = r
-    if (is_ours[r] && type[r] shape[r] != new) stale = 1
+    f = like[r]
+    if (!is_ours[f]) other = r
+    if (is_ours[f] && type[f] shape[f] != new) stale = 1
     else {
       stands = r
       # To delete the stale one after it, the kernel could delete this one instead.
-      is_said = type[r] shape[r] == new && !(is_ours[r] && stale)
+      is_said = type[f] shape[f] == new && !(is_ours[f] && stale)
     }
   }
   if (is_said) { stays[stands] = 1; return }
   if (other) {
-    remedy = way_out(word[1])
-    conflict[++conflicts] = wish ": another route has the same destination and metric: [" line[other] \
+    remedy = way_out(word[1], given["metric"])
+    line = head[other] shown[like[other]]
+    conflict[++conflicts] = wish ": another route has the same destination and metric: [" line \
       "], which is not ours; " remedy
     return
   }
-  for (n = 1; n <= holders[key]; n++) change("del" text[holder[key, n]], back[holder[key, n]])
+  for (n = 1; n <= holders[key]; n++) remove(holder[key, n])
   new = " " word[1] " table 254 proto " ours " metric " given["metric"] " tos 0" new
   change("add" new, "del" new)
 }
 
-function way_out(prefix,   part, bit, left, right) {
-  split(prefix, part, /[.\/]/)
-  if (part[5] == 32) return "it has to be deleted first"
-  left = part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1)
-  split("128 64 32 16 8 4 2 1", bit, " ")
-  part[int(part[5] / 8) + 1] += bit[part[5] % 8 + 1]
-  right = part[1] "." part[2] "." part[3] "." part[4] "/" (part[5] + 1)
+# The routes that take precedence over one that is not ours and has this metric.
+function way_out(to, held,   metric, part, left, right) {
+  metric = usual[family]
+  if (held > metric && !(to in is_taken))
+    return "instead, configure one with metric " metric ", which takes precedence"
+  split(to, part, "/")
+  if (part[2] == width[family]) return "it has to be deleted first: no prefix can be longer, and no metric better"
+  left = part[1] "/" (part[2] + 1)
+  right = upper_half(part[1], part[2]) "/" (part[2] + 1)
   return "instead, configure " left " and " right ", which take precedence"
 }
 
+# The address of the upper half of a prefix: its next bit is set. In IPv6, the longest zeros are left out.
+function upper_half(address, bits,   bit, part, zeros, at, n, i, text) {
+  split("128 64 32 16 8 4 2 1", bit, " ")
+  if (family == 4) {
+    split(address, part, ".")
+    part[int(bits / 8) + 1] += bit[bits % 8 + 1]
+    return part[1] "." part[2] "." part[3] "." part[4]
+  }
+  zeros = ":0:0:0:0:0:0:0:0:"
+  n = gsub(/:/, ":", address)
+  sub(/::/, substr(zeros, 1, 17 - 2 * n), address)
+  split(address, part, ":")
+  at = int(bits / 16) + 1
+  text = substr("0000" part[at], length(part[at]) + 1)
+  n = int(bits % 16 / 4) # the digit in which the bit is
+  i = index("123456789abcdef", substr(text, n + 1, 1)) + bit[bits % 4 + 5]
+  part[at] = substr(text, 1, n) sprintf("%x", i) substr(text, n + 2)
+  sub(/^0+/, "", part[at])
+  text = ":"
+  for (i = 1; i <= 8; i++) text = text (part[i] == "" ? 0 : part[i]) ":"
+  while (length(zeros) > 3 && !sub(zeros, "::", text)) zeros = substr(zeros, 3)
+  if (text !~ /^::/) sub(/^:/, "", text)
+  if (text !~ /::$/) sub(/:$/, "", text)
+  return text
+}
+
 function missing(reason) { print "missing " reason; waits = 1 }
+
+# Plans to delete a route. To undo it, the route is put back before or after the others of its prefix. IPv6 makes one
+# route of two that have gateways: there, a route that was alone is added back only if it is alone.
+function remove(r,   f, text) {
+  f = like[r]
+  text = " " type[f] prefix[r] key_words[f] shape[f]
+  change("del" text, (leads[r] ? prefix[r] ~ /:/ && !shared[prefix[r]] ? "add" : "prepend" : "append") text)
+}
 
 function change(command, undoing) { forth[++steps] = command; inverse[steps] = undoing }
 '
