@@ -170,18 +170,20 @@ function is_judged(from, to,   c) {
 function mark(address) { if (is_judged(address, address)) wanted[address] = 1 }
 # A plain packet of this host matches the rules without a selector, up to the first rule that refuses it. The kernel is
 # asked about UDP packets.
-function read_rule(   number, name, i, selected, judged) {
-  number = $1 + 0; name = (family == 6 ? "IPv6 " : "") "rule " number; read_words($0, 2)
+function read_rule(   priority, number, i, selected, others) {
+  priority = $1 + 0; number = priority (family == 6 ? " of IPv6" : ""); read_words($0, 2)
   if ("iif" in has && has["iif"] == "lo") delete has["iif"]
   if (has["from"] == "all") delete has["from"]
-  if ("ipproto" in has && has["ipproto"] ~ /^(udp|(ipproto-)?17)$/) { judged = "UDP"; delete has["ipproto"] }
-  if ("fwmark" in has && has["fwmark"] ~ /^(0x)?0\//) { judged = "unmarked ones"; delete has["fwmark"] }
+  if ("ipproto" in has && has["ipproto"] ~ /^(udp|(ipproto-)?17)$/) { others = "other than UDP"; delete has["ipproto"] }
+  if ("fwmark" in has && has["fwmark"] ~ /^(0x)?0\//) { others = "with another mark"; delete has["fwmark"] }
   if ("to" in has) { prefix(has["to"]); mark(first); mark(beside(last, 1)) }
   for (i = 1; i <= selectors && !selected; i++) if (selector[i] in has) selected = selector[i] " " has[selector[i]]
-  if (selected) unjudged[++unjudgeds] = "packets that " name " selects (" selected ") were not judged"
-  else if (judged) unjudged[++unjudgeds] = "packets other than " judged " were not judged by " name
-  if ("lookup" in has) { rules_of[family, has["lookup"]]++; rule_of[family, has["lookup"]] = number }
-  if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
+  if (selected) unjudged[++unjudgeds] = "packets that rule " number " selects (" selected \
+    ") were not judged; for these run: hostrouting check"
+  else if (others) unjudged[++unjudgeds] = "packets " others " were not judged by rule " number \
+    "; for these run: hostrouting check"
+  if ("lookup" in has) { rules_of[family, has["lookup"]]++; rule_of[family, has["lookup"]] = priority }
+  if (priority < skip_to || ("not" in has) == (!selected && !("to" in has))) return
   # For all but a few addresses: it does not decide about a default route.
   if ("to" in has && !selected && !("lookup" in has)) return
   if ("goto" in has) skip_to = has["goto"]
@@ -199,8 +201,7 @@ function read_route() {
   # A new route with this prefix would not come first; in IPv6, after one for some sources, it would not even be found.
   if (has["table"] == MAIN && !("tos" in has) && ("from" in has || has["metric"] < METRIC[family] || \
     (has["metric"] == METRIC[family] && has["proto"] != setting["protocol"]))) held[first, bits] = 1
-  if ("from" in has && (family, has["table"]) in rules_of && !is_source[has["from"]]++)
-    sources = joined(sources, has["from"])
+  if ("from" in has && (family, has["table"]) in rules_of && !met[has["from"]]++) sources = joined(sources, has["from"])
   if (legs > 1 && "pref" in has) listed[route_key()] = $0
   if (!bits && !("from" in has)) read_default()
   if ("from" in has || "expired" in has) return
@@ -469,8 +470,9 @@ function shown(level, count, text,   i) {
 function finish(   i, level, verdict, both) {
   level = setting["mode"] == "STRICT" ? 3 : 4; verdict = findings ? "overlap" : wrongs ? "no-default-route" : "ok"
   shown(level, wrongs, wrong); shown(level, unsafe_count, unsafe_text)
-  if (sources) unjudged[++unjudgeds] = "packets from " sources ", which have IPv6 routes of their own, were not judged"
-  for (i = 1; i <= unjudgeds; i++) note[++notes] = unjudged[i] "; for these run: hostrouting check"
+  if (sources) note[++notes] = "packets from " sources \
+    ", which have IPv6 routes of their own, were not judged; for these run: hostrouting check"
+  for (i = 1; i <= unjudgeds; i++) note[++notes] = unjudged[i]
   if (verdict != "overlap") print "mark " verdict
   for (i = 1; i <= wrongs && findings; i++) print "mark " wrong[i]
   for (i = 1; i <= notes && verdict == "ok"; i++) print "mark " note[i]
