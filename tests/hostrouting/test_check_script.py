@@ -596,6 +596,14 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
     ),
     "the pod block of Calico": (["route add blackhole fd20:5::/122 proto bird"], "ok"),
     "a pod of Cilium that is gone": ([*device("cilium_host"), "route add unreachable fd20:5::7"], "ok"),
+    "a blackhole around a pod": (
+        [
+            *device("veth7"),
+            "route add blackhole fd20:6::/64 proto static",
+            "route add fd20:6::9 from fd00:99::/64 dev veth7",
+        ],
+        "ok",
+    ),
     "a preferred router": (
         ["route del default", "route add default dev ib0 pref low", "route append default dev eth0 pref high"],
         "ok",

@@ -204,11 +204,11 @@ function read_route() {
   if ("from" in has && (family, has["table"]) in rules_of && !met[has["from"]]++) sources = joined(sources, has["from"])
   if (legs > 1 && "pref" in has) listed[route_key()] = $0
   if (!bits && !("from" in has)) read_default()
+  if ($1 == 1) { pod[++pods] = first; pod_bits[pods] = bits; pod_table[pods] = has["table"]; pod_route[pods] = $0 }
   if ("from" in has || "expired" in has) return
   if ($1 ~ /^[678]$/ && !("tos" in has)) {
     refusal[++refusals] = $0; refusal_first[refusals] = first; refusal_bits[refusals] = bits
   }
-  if ($1 == 1) { pod[++pods] = first; pod_bits[pods] = bits; pod_table[pods] = has["table"]; pod_route[pods] = $0 }
 }
 # Default routes are listed by metric. IPv6 compares the preferences of those that have the metric of the first.
 function read_default(   table, order, i) {
@@ -252,7 +252,7 @@ function read_legs(line, listed_too,   part, n, i, legs_text, kept, leg) {
 }
 # Whether every next hop is on an allowed device.
 function is_welcome(line,   i) {
-  read_legs(line)
+  read_legs(line, 1)
   for (i = 1; i <= legs; i++) if (!is_allowed(leg_dev[i])) return 0
   return legs
 }
