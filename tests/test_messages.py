@@ -43,7 +43,7 @@ def test_messages_are_found() -> None:
     assert "{name}: stopping, waiting for {still}" in texts
     assert "routes were provided but enabled=false; set enabled=true to apply static routes" in texts
     assert "stopped before there was a verdict" in texts
-    packets = "packets that {name} selects ({selected}) were not judged"
+    packets = "packets that rule {number} selects ({selected}) were not judged"
     assert f"{packets}; for these run: hostrouting check" in texts
 
 

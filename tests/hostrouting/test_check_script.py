@@ -596,6 +596,14 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
     ),
     "the pod block of Calico": (["route add blackhole fd20:5::/122 proto bird"], "ok"),
     "a pod of Cilium that is gone": ([*device("cilium_host"), "route add unreachable fd20:5::7"], "ok"),
+    "a blackhole around a pod": (
+        [
+            *device("veth7"),
+            "route add blackhole fd20:6::/64 proto static",
+            "route add fd20:6::9 from fd00:99::/64 dev veth7",
+        ],
+        "ok",
+    ),
     "a preferred router": (
         ["route del default", "route add default dev ib0 pref low", "route append default dev eth0 pref high"],
         "ok",
@@ -643,10 +651,11 @@ def test_as_the_engine_in_ipv6(namespace: Namespace, tmp_path: Path, story: str)
 
 def test_next_hop_objects_of_ipv6(namespace: Namespace, tmp_path: Path) -> None:
     """A route by an object has its next hops, and refuses packets if it refuses them."""
-    objects = ["via fe80::9 dev ib0", "via fe80::9 dev wg0", "blackhole"]
+    # Of routes that share an object, Linux may name one instead of another.
+    objects = ["via fe80::9 dev ib0", "blackhole", "via fe80::9 dev ib0", "via fe80::9 dev wg0"]
     namespace.batch([f"nexthop add id {at} {it}" for at, it in enumerate(objects, start=11)], family=IPV6)
-    namespace.batch(["nexthop add id 20 group 11/12"])
-    routes = [f"route add fd20:{at}::/48 nhid {at}" for at in (11, 13, 20)]
+    namespace.batch(["nexthop add id 20 group 13/14"])
+    routes = [f"route add fd20:{at}::/48 nhid {at}" for at in (11, 12, 20)]
     namespace.batch(["route add default via fe80::1 dev eth0", *routes], family=IPV6)
     agree(namespace, tmp_path, "objects", "fd20::/16", "overlap")
 

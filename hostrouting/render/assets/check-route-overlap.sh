@@ -170,22 +170,26 @@ function is_judged(from, to,   c) {
 function mark(address) { if (is_judged(address, address)) wanted[address] = 1 }
 # A plain packet of this host matches the rules without a selector, up to the first rule that refuses it. The kernel is
 # asked about UDP packets.
-function read_rule(   number, name, i, selected, judged) {
-  number = $1 + 0; name = (family == 6 ? "IPv6 " : "") "rule " number; read_words($0, 2)
+function read_rule(   priority, number, i, selected, others) {
+  priority = $1 + 0; number = priority (family == 6 ? " of IPv6" : ""); read_words($0, 2)
   if ("iif" in has && has["iif"] == "lo") delete has["iif"]
   if (has["from"] == "all") delete has["from"]
-  if ("ipproto" in has && has["ipproto"] ~ /^(udp|(ipproto-)?17)$/) { judged = "protocol, and only UDP"; delete has["ipproto"] }
-  if ("fwmark" in has && has["fwmark"] ~ /^(0x)?0\//) { judged = "mark, and only what has none"; delete has["fwmark"] }
+  if ("ipproto" in has && has["ipproto"] ~ /^(udp|(ipproto-)?17)$/) {
+    others = "protocol, and only UDP was"; delete has["ipproto"]
+  }
+  if ("fwmark" in has && has["fwmark"] ~ /^(0x)?0\//) {
+    others = "mark, and only packets without one were"; delete has["fwmark"]
+  }
   if ("to" in has) { prefix(has["to"]); mark(first); mark(beside(last, 1)) }
   for (i = 1; i <= selectors && !selected; i++) if (selector[i] in has) selected = selector[i] " " has[selector[i]]
-  if (selected) unjudged[++unjudgeds] = "packets that " name " selects (" selected \
+  if (selected) unjudged[++unjudgeds] = "packets that rule " number " selects (" selected \
     ") were not judged; for these run: hostrouting check"
-  else if (judged) unjudged[++unjudgeds] = name " selects packets by " judged " was judged" \
-    "; for the others run: hostrouting check"
-  if ("lookup" in has) { rules_of[family, has["lookup"]]++; rule_of[family, has["lookup"]] = number }
+  else if (others) unjudged[++unjudgeds] = "rule " number " selects packets by " others \
+    " judged; for the others run: hostrouting check"
+  if ("lookup" in has) { rules_of[family, has["lookup"]]++; rule_of[family, has["lookup"]] = priority }
   # Where it is "unreachable", the kernel answers as without a route. After table main, a route there is used first.
-  if ("7" in has && "to" in has && !selected && number >= skip_to && !main_is_seen) refusing[family] = number
-  if (number < skip_to || ("not" in has) == (!selected && !("to" in has))) return
+  if ("7" in has && "to" in has && !selected && priority >= skip_to && !main_is_seen) refusing[family] = number
+  if (priority < skip_to || ("not" in has) == (!selected && !("to" in has))) return
   # For all but a few addresses: it does not decide about a default route.
   if ("to" in has && !selected && !("lookup" in has)) return
   if ("goto" in has) skip_to = has["goto"]
@@ -208,15 +212,14 @@ function read_route(   at) {
   if (has["table"] == MAIN && !("tos" in has) && held[first, bits] < 2)
     if ("from" in has || at < METRIC[family] || (at == METRIC[family] && has["proto"] != setting["protocol"]))
       held[first, bits] = at < 2 ? 2 : 1
-  if ("from" in has && (family, has["table"]) in rules_of && !is_source[has["from"]]++)
-    sources = joined(sources, has["from"])
+  if ("from" in has && (family, has["table"]) in rules_of && !met[has["from"]]++) sources = joined(sources, has["from"])
   if (legs > 1 && "pref" in has) listed[route_key()] = $0
   if (!bits && !("from" in has)) read_default()
+  if ($1 == 1) { pod[++pods] = first; pod_bits[pods] = bits; pod_table[pods] = has["table"]; pod_route[pods] = $0 }
   if ("from" in has || "expired" in has) return
   if ($1 ~ /^[678]$/ && !("tos" in has)) {
     refusal[++refusals] = $0; refusal_first[refusals] = first; refusal_bits[refusals] = bits
   }
-  if ($1 == 1) { pod[++pods] = first; pod_bits[pods] = bits; pod_table[pods] = has["table"]; pod_route[pods] = $0 }
 }
 # Default routes are listed by metric. IPv6 compares the preferences of those that have the metric of the first.
 function read_default(   table, order, i) {
@@ -260,7 +263,7 @@ function read_legs(line, listed_too,   part, n, i, legs_text, kept, leg) {
 }
 # Whether every next hop is on an allowed device.
 function is_welcome(line,   i) {
-  read_legs(line)
+  read_legs(line, 1)
   for (i = 1; i <= legs; i++) if (!is_allowed(leg_dev[i])) return 0
   return legs
 }
@@ -480,8 +483,8 @@ function shown(level, count, text,   i) {
 function finish(   i, level, verdict, both) {
   level = setting["mode"] == "STRICT" ? 3 : 4; verdict = findings ? "overlap" : wrongs ? "no-default-route" : "ok"
   shown(level, wrongs, wrong); shown(level, unsafe_count, unsafe_text)
-  if (sources) unjudged[++unjudgeds] = "packets from " sources ", which have IPv6 routes of their own, were not judged" \
-    "; for these run: hostrouting check"
+  if (sources) note[++notes] = "packets from " sources \
+    ", which have IPv6 routes of their own, were not judged; for these run: hostrouting check"
   for (i = 1; i <= unjudgeds; i++) note[++notes] = unjudged[i]
   if (verdict != "overlap") print "mark " verdict
   for (i = 1; i <= wrongs && findings; i++) print "mark " wrong[i]
