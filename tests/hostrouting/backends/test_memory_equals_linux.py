@@ -368,6 +368,7 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             asked("add", "2001:db8::/32", "eth0", source="fd00:a::/64"),
             asked("add", "2001:db8::/32", "ib0", source="fd00:a::8/125"),
             asked("add", "2001:db8::/32", "ib0", source="fd00:a::/64"),
+            asked("add", "2001:db8::/32", "ib0", source="fd00:a::ffff:ffff:ffff:0/112"),
             asked("add", "2001:db8::/32", "ib0", source="::/0"),
             asked("append", "2001:db8::/32", "ib0", source="fd00:a::/64"),
             asked("append", "2001:db8::/32", "eth0", source="fd00:a::/64", gateway="fe80::1"),
@@ -388,6 +389,9 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             asked("add", "::/0", "eth0", source="fd00:b::/64"),
             asked("delete", "::/0", None, source="fd00:a::/64"),
             asked("delete", "::/0", None),
+            holds("add", "eth0", "fd00:16::1/124"),
+            asked("add", "fd00:16::/124", "eth0", source="fd00:a::/64", metric=5),
+            holds("delete", "eth0", "fd00:16::1/124"),
         ],
     ),
     "a device that is set down takes expired routes along": (
