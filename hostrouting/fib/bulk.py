@@ -49,7 +49,7 @@ class Sieve:
         """The ranges that overlap low … high and belong to a route that is not plain."""
         known = self._known.get(id(routes))
         if known is None:
-            spans = list(joined(map(routes.span, self._places(routes.positions))))
+            spans = list(joined(map(routes.span, self._places(routes.column.positions))))
             known = self._known[id(routes)] = spans, [last for _, last in spans]
         spans, lasts = known
         begin = bisect_left(lasts, low)

@@ -6,7 +6,7 @@ Here: the routes inside a range of addresses, and those around an address. Not h
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from hostrouting.model import Column
+from hostrouting.model import Column, Prefix
 
 __all__ = ["BITS", "Ordered", "pack"]
 
@@ -19,21 +19,24 @@ def pack(networks: Iterable[int], lengths: Iterable[int]) -> list[int]:
 
 
 class Ordered:
-    """A column in order; equal networks keep the order of the column."""
+    """A column in order; equal networks keep the order of the column.
 
-    __slots__ = ("_everywhere", "_hosts", "_there", "_width", "lengths", "networks", "positions")
+    Only the networks are put into order, because a check reads few of the lengths and positions.
+    """
+
+    __slots__ = ("_everywhere", "_hosts", "_order", "_there", "_width", "column", "networks")
 
     def __init__(self, column: Column, width: int) -> None:
-        """Sort the column unless it is sorted, as the kernel's lists are; `width` is the number of address bits."""
+        """Sort the networks unless they are sorted; `width` is the number of address bits.
+
+        In a list of IPv4 routes they are. Linux lists an IPv6 prefix after the prefixes inside it.
+        """
         networks = list(column.networks)
-        in_order = sorted(networks)
-        self.networks: Sequence[int] = column.networks
-        self.lengths, self.positions, self._width = column.lengths, column.positions, width
-        if in_order != networks:
-            places = sorted(range(len(networks)), key=networks.__getitem__)
-            self.networks = in_order
-            self.lengths = [column.lengths[at] for at in places]
-            self.positions = [column.positions[at] for at in places]
+        self.column, self.networks, self._width = column, sorted(networks), width
+        # The places in the column, in the order of the networks.
+        self._order: Sequence[int] = range(len(networks))
+        if self.networks != networks:
+            self._order = sorted(self._order, key=networks.__getitem__)
         self._there = frozenset(column.lengths)
         self._hosts = [width - length for length in sorted(self._there)]
         # Whether one of them is a default route.
@@ -47,19 +50,26 @@ class Ordered:
     def packed(self, low: int, high: int) -> list[int]:
         """The prefixes that begin in low … high."""
         begin, end = self.between(low, high)
-        return pack(self.networks[begin:end], self.lengths[begin:end])
+        return pack(self.networks[begin:end], [self.column.lengths[place] for place in self._order[begin:end]])
+
+    def inside(self, prefix: Prefix) -> list[int]:
+        """The positions of the routes whose prefix is this one or lies inside it."""
+        begin, end = self.between(prefix.first, prefix.last)
+        _, _, positions, _, lengths = self.column
+        return [positions[place] for place in self._order[begin:end] if lengths[place] >= prefix.length]
 
     def of(self, network: int, length: int) -> list[int]:
         """The positions of the routes of exactly this prefix, in the order of the column."""
         if length not in self._there:
             return []
         begin, end = self.between(network, network)
-        return [self.positions[at] for at in range(begin, end) if self.lengths[at] == length]
+        _, _, positions, _, lengths = self.column
+        return [positions[place] for place in self._order[begin:end] if lengths[place] == length]
 
     def span(self, place: int) -> tuple[int, int]:
-        """The first and the last address of a prefix."""
-        network = self.networks[place]
-        return network, network | (1 << self._width - self.lengths[place]) - 1
+        """The first and the last address of the prefix at this place in the column."""
+        network = self.column.networks[place]
+        return network, network | (1 << self._width - self.column.lengths[place]) - 1
 
     def around(self, address: int) -> list[int]:
         """The indexes of the prefixes that contain the address and begin before it."""
@@ -71,7 +81,7 @@ class Ordered:
             if network != before:
                 before, place = network, bisect_left(networks, network)
                 while place < len(networks) and networks[place] == network:
-                    if self.span(place)[1] >= address:
+                    if self.span(self._order[place])[1] >= address:
                         found.append(place)
                     place += 1
         return found
@@ -79,4 +89,5 @@ class Ordered:
     def covers(self, low: int, high: int) -> bool:
         """Whether one prefix contains all of low … high."""
         begin, end = self.between(low, low)
-        return self._everywhere or any(self.span(at)[1] >= high for at in (*self.around(low), *range(begin, end)))
+        places = (self._order[at] for at in (*self.around(low), *range(begin, end)))
+        return self._everywhere or any(self.span(place)[1] >= high for place in places)

@@ -104,11 +104,8 @@ class Tables:
         """The routes of a table whose prefix is this one or lies inside it."""
         home = self.find(prefix.family, number)
         for column in () if home is None else home.columns:
-            begin, end = column.between(prefix.first, prefix.last)
-            for at in range(begin, end):
-                route = self._routes[column.positions[at]]
-                if route.table == number and column.lengths[at] >= prefix.length:
-                    yield route
+            routes = map(self._routes.__getitem__, column.inside(prefix))
+            yield from (route for route in routes if route.table == number)
 
     def around(self, family: int, number: int, address: int) -> Iterator[Route]:
         """The routes of a table whose prefix contains the address, the longest prefix first."""

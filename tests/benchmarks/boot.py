@@ -10,18 +10,24 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.model import IPV4, Prefix
 from hostrouting.render import render_check_script, render_static_routes_script
 from tests.benchmarks.contest import Contest, Goal
-from tests.benchmarks.turns import in_turn
+from tests.benchmarks.families import BOTH, by_family, families_in_turn
+from tests.benchmarks.private import FABRIC, GATEWAY
+from tests.benchmarks.workload import in_family
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from tests.benchmarks.peers import Method
     from tests.support.namespace import Namespace
 
 __all__ = ["boot_contests"]
@@ -33,12 +39,12 @@ OBVIOUS_ROUTES = """\
 value_after() {{ awk -v word="$1" '{{ for (i = 1; i < NF; i++) if ($i == word) {{ print $(i + 1); exit }} }}'; }}
 set -euo pipefail
 for destination in {words}; do
-  dev=$(ip -4 route show default | value_after dev)
-  gateway=$(ip -4 route show default dev "$dev" | value_after via)
+  dev=$(ip -{family} route show default | value_after dev)
+  gateway=$(ip -{family} route show default dev "$dev" | value_after via)
   for attempt in 1 2 3 4 5; do ip link show dev "$dev" up | grep -q . && break; sleep 1; done
-  ip -4 route show "$destination" | grep -q "via $gateway dev $dev" && continue
-  ip route replace "$destination" via "$gateway" dev "$dev" proto 213
-  ip -4 route show "$destination" | grep -q "dev $dev" || exit 1
+  ip -{family} route show "$destination" | grep -q "via $gateway dev $dev" && continue
+  ip -{family} route replace "$destination" via "$gateway" dev "$dev" proto 213
+  ip -{family} route show "$destination" | grep -q "dev $dev" || exit 1
 done
 """
 # One address of each CIDR stands for all of it.
@@ -46,12 +52,13 @@ OBVIOUS_CHECK = """\
 #!/bin/bash
 value_after() {{ awk -v word="$1" '{{ for (i = 1; i < NF; i++) if ($i == word) {{ print $(i + 1); exit }} }}'; }}
 set -uo pipefail
-dev=$(ip -4 route show default | value_after dev)
+dev=$(ip -{family} route show default | value_after dev)
 for cidr in {words}; do
-  probe=$(awk -F'[./]' '{{ print $1 "." $2 "." $3 "." $4 + 1 }}' <<<"$cidr")
-  actual=$(ip -4 route get "$probe" 2>/dev/null | value_after dev)
+  # Our CIDRs end in .0 or in ::.
+  probe=$(awk -F/ '{{ sub(/0$/, "", $1); print $1 "1" }}' <<<"$cidr")
+  actual=$(ip -{family} route get "$probe" 2>/dev/null | value_after dev)
   [[ $actual == "$dev" ]] && continue
-  route=$(ip -4 route show match "$probe" | tail -n 1)
+  route=$(ip -{family} route show match "$probe" | tail -n 1)
   echo "OVERLAP: $cidr routes via $actual ($route), expected $dev"
 done
 """
@@ -66,18 +73,35 @@ MEMORY = Path("/dev/shm")  # noqa: S108  a directory of a name that nobody can g
 
 FEW, MANY = 10, 100
 
+# The scripts handle IPv4 only.
+FAMILIES = (IPV4,)
+
+
+class _Kind(NamedTuple):
+    """One of our scripts, and the obvious one that does the same."""
+
+    ours: str
+    render: Callable[[HostRoutingConfig], str]
+    theirs: str
+    obvious: str
+
+
+ROUTES = _Kind("static-routes.sh", render_static_routes_script, "calls of `ip` for each route", OBVIOUS_ROUTES)
+CHECK = _Kind("check-route-overlap.sh", render_check_script, "calls of `ip` for each CIDR", OBVIOUS_CHECK)
+
 
 class Node:
     """A host, and scripts to run on it."""
 
     def __init__(self, namespace: Namespace, directory: Path) -> None:
-        """Furnish the host: eth0 leads out, ib0 has a connected 172.16.0.0/16."""
+        """Furnish the host: eth0 leads out, and ib0 is connected to the fabric, in both families."""
         self._namespace, self._directory = namespace, directory
         for dev in ("eth0", "ib0"):
             namespace.batch([f"link add {dev} type veth peer name far-{dev}", f"link set {dev} up"])
             namespace.batch([f"link set far-{dev} up"])
         namespace.batch(["address add 10.0.0.4/24 dev eth0", "address add 172.16.1.5/16 dev ib0"])
-        namespace.batch(["route add default via 10.0.0.1 dev eth0"])
+        namespace.batch([f"address add {FABRIC[6].replace('::/', ':1::5/')} dev ib0 nodad"])
+        namespace.batch(f"route add default via {gateway} dev eth0" for gateway in GATEWAY.values())
 
     def script(self, name: str, text: str, **environment: str) -> Callable[[], float]:
         """What runs it, and says how many seconds that took."""
@@ -111,44 +135,53 @@ class Node:
 
     def forget_routes(self) -> None:
         """As after a boot, there are none of ours."""
-        self._namespace.ip("route", "flush", "proto", "213")
+        for family in BOTH:
+            self._namespace.ip(f"-{family}", "route", "flush", "proto", "213")
 
 
 def boot_contests() -> Iterator[Contest]:
     """Both scripts, for ten and for a hundred routes and CIDRs."""
     for count in (FEW, MANY):
-        place = MEMORY if MEMORY.is_dir() else None
-        with private_namespace(seconds=600) as namespace, tempfile.TemporaryDirectory(dir=place) as directory:
-            yield from _contests(Node(namespace, Path(directory)), count)
+        with ExitStack() as stack:
+            yield from _contests({family: _node(stack) for family in FAMILIES}, count)
 
 
-def _contests(node: Node, count: int) -> Iterator[Contest]:
-    networks = [f"172.{16 + number // 16}.{number % 16 * 16}.0/20" for number in range(count)]
+def _node(stack: ExitStack) -> Node:
+    namespace = stack.enter_context(private_namespace(seconds=600))
+    place = MEMORY if MEMORY.is_dir() else None
+    return Node(namespace, Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place))))
+
+
+def _contests(nodes: Mapping[int, Node], count: int) -> Iterator[Contest]:
+    """On a host for each family: the script of one family would delete the routes of the other, which it does not know."""
+    ipv4 = [Prefix(IPV4, (172 << 24) + (16 << 16) + (number << 12), 20) for number in range(count)]
+
+    def methods(kind: _Kind, family: int) -> dict[str, Method]:
+        node, networks = nodes[family], [str(in_family(it, family)) for it in ipv4]
+        obvious = kind.obvious.format(words=" ".join(networks), family=family)
+        return {
+            kind.ours: node.script(kind.ours, kind.render(_config(networks))),
+            kind.theirs: node.script(f"obvious-{kind.ours}", obvious),
+            **(node.by_mawk(f"obvious-{kind.ours}", obvious) if count == FEW else {}),
+        }
+
+    def measured(kind: _Kind, work: str, forget: Callable[[Node], None], limit: float | None) -> Iterator[Contest]:
+        def before() -> None:
+            for node in nodes.values():
+                forget(node)
+
+        times = families_in_turn(partial(methods, kind), tuple(nodes), rounds=15, before=before)
+        goals = () if limit is None else (Goal(kind.ours, limit, kind.theirs),)
+        yield from by_family(Contest(f"boot: {count} {work}", {}, goals), times)
+
+    yield from measured(ROUTES, "routes", Node.forget_routes, 1 / 10)
+    yield from measured(ROUTES, "routes, all there", lambda _: None, None)
+    yield from measured(CHECK, "CIDRs, all repaired", Node.forget_markers, 1 / 5)
+    for node in nodes.values():
+        node.forget_routes()
+    yield from measured(CHECK, "CIDRs, all escaping", Node.forget_markers, 1 / 5)
+
+
+def _config(networks: list[str]) -> HostRoutingConfig:
     routes = [StaticRoute(network) for network in networks]
-    config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), RouteOverlapConfig(networks))
-    words = " ".join(networks)
-    ours, theirs = "static-routes.sh", "calls of `ip` for each route"
-    obvious = OBVIOUS_ROUTES.format(words=words)
-    methods = {
-        ours: node.script(ours, render_static_routes_script(config)),
-        theirs: node.script("obvious-routes.sh", obvious),
-    }
-    if count == FEW:
-        methods |= node.by_mawk("obvious-routes-by-mawk.sh", obvious)
-    goals = (Goal(ours, 1 / 10, theirs),)
-    yield Contest(f"boot: {count} routes", in_turn(methods, rounds=15, before=node.forget_routes), goals)
-    yield Contest(f"boot: {count} routes, all there", in_turn(methods, rounds=15))
-    ours, theirs = "check-route-overlap.sh", "calls of `ip` for each CIDR"
-    obvious = OBVIOUS_CHECK.format(words=words)
-    methods = {
-        ours: node.script(ours, render_check_script(config)),
-        theirs: node.script("obvious-check.sh", obvious),
-    }
-    if count == FEW:
-        methods |= node.by_mawk("obvious-check-by-mawk.sh", obvious)
-    goals = (Goal(ours, 1 / 5, theirs),)
-    times = in_turn(methods, rounds=15, before=node.forget_markers)
-    yield Contest(f"boot: {count} CIDRs, all repaired", times, goals)
-    node.forget_routes()
-    times = in_turn(methods, rounds=15, before=node.forget_markers)
-    yield Contest(f"boot: {count} CIDRs, all escaping", times, goals)
+    return HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), RouteOverlapConfig(networks))

@@ -5,26 +5,29 @@ Everything here happens in this process's private network namespace (see `privat
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.examination import examine
 from hostrouting.fib import Fib
-from hostrouting.model import Prefix
+from hostrouting.model import IPV4, Prefix
 from hostrouting.overlap import check_overlap
 from hostrouting.repair import propose_repair
 from tests.benchmarks.contest import Contest, Goal
+from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.netlink import OURS, installed
 from tests.benchmarks.peers import JSON, LOOP, PYROUTE2, ip_json, loop_of_route_get, plain_pyroute2
 from tests.benchmarks.private import FABRIC
 from tests.benchmarks.turns import in_turn
-from tests.benchmarks.workload import equal_routes, mixed_cidrs, mixed_routes
+from tests.benchmarks.workload import equal_routes, in_family, mixed_cidrs, mixed_routes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.benchmarks.netlink import Bench
+    from tests.benchmarks.peers import Method
 
 __all__ = ["check_contests"]
 
@@ -34,23 +37,27 @@ _NODE = 50  # routes of an ordinary node
 
 def check_contests(bench: Bench) -> Iterator[Contest]:
     """All of them."""
-    yield _h200(bench)
+    yield from _h200(bench)
     yield _node(bench)
     yield from _hundred(bench, 100, 1 / 100)
     yield from _hundred(bench, 100_000, 1 / 3)
 
 
-def _h200(bench: Bench) -> Contest:
-    config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": [FABRIC]}})
+def _h200(bench: Bench) -> Iterator[Contest]:
     ctx = phases.Context()
-
-    def check() -> None:
-        if examine(ctx, bench.backend, config, wait=0).verdict != "overlap":
-            raise RuntimeError("the fabric has no route of its own")
-
     ours = "examine: snapshot, verdict, repair, proof, and what the kernel says"
-    methods = {ours: check, LOOP: loop_of_route_get([str(Prefix.parse(FABRIC).ip)])}
-    return Contest("check one CIDR on an H200 node", in_turn(methods, rounds=70), (Goal(ours, 0.002),))
+
+    def methods(family: int) -> dict[str, Method]:
+        config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": [FABRIC[family]]}})
+
+        def check() -> None:
+            if examine(ctx, bench.backend, config, wait=0).verdict != "overlap":
+                raise RuntimeError("the fabric has no route of its own")
+
+        return {ours: check, LOOP: loop_of_route_get([str(Prefix.parse(FABRIC[family]).ip)])}
+
+    times = families_in_turn(methods, rounds=70)
+    yield from by_family(Contest("check one CIDR on an H200 node", {}, (Goal(ours, 0.002),)), times)
 
 
 def _node(bench: Bench) -> Contest:
@@ -67,24 +74,26 @@ def _node(bench: Bench) -> Contest:
 
 def _hundred(bench: Bench, count: int, limit: float) -> Iterator[Contest]:
     """With CIDRs that are full of routes, and, where there are many, with some that are not."""
-    with installed(bench, mixed_routes(count)):
-        snapshot = bench.backend.snapshot(family=4)
-        fib = Fib(snapshot)
-        inside, apart = mixed_cidrs(), [Prefix(4, (100 << 24) + (number << 16), 16) for number in range(100)]
-        for cidrs in (inside, apart) if count > _NODE * 2 else (inside,):
-            cells = sum(len(fib.cells(cidr)) for cidr in cidrs)
+    goals = (Goal(_IN_HAND, limit, LOOP), Goal(_WHOLE, limit, LOOP))
+    inside, apart = mixed_cidrs(), [Prefix(IPV4, (100 << 24) + (number << 16), 16) for number in range(100)]
+    with installed(bench, [route for family in BOTH for route in mixed_routes(count, family=family)]):
+        for chosen in (inside, apart) if count > _NODE * 2 else (inside,):
+            fib = Fib(bench.backend.snapshot(family=IPV4))
+            cells = sum(len(fib.cells(cidr)) for cidr in chosen)
+            times = families_in_turn(partial(_checks, bench, chosen), rounds=7)
+            yield from by_family(Contest(f"check 100 CIDRs, {count:,} routes, {cells:,} cells", {}, goals), times)
 
-            def in_hand(chosen: list[Prefix] = cidrs) -> None:
-                of = Fib(snapshot)
-                propose_repair(of, check_overlap(of, chosen))
 
-            def whole(chosen: list[Prefix] = cidrs) -> None:
-                of = Fib(bench.backend.snapshot(family=4))
-                propose_repair(of, check_overlap(of, chosen))
+def _checks(bench: Bench, chosen: Sequence[Prefix], family: int) -> dict[str, Method]:
+    """What checks these CIDRs in this family."""
+    cidrs = [in_family(cidr, family) for cidr in chosen]
+    snapshot = bench.backend.snapshot(family=family)
 
-            methods = {_IN_HAND: in_hand, _WHOLE: whole, LOOP: loop_of_route_get([str(cidr.ip) for cidr in cidrs])}
-            yield Contest(
-                f"check 100 CIDRs, {count:,} routes, {cells:,} cells",
-                in_turn(methods, rounds=7),
-                (Goal(_IN_HAND, limit, LOOP), Goal(_WHOLE, limit, LOOP)),
-            )
+    def check(of: Fib) -> None:
+        propose_repair(of, check_overlap(of, cidrs))
+
+    return {
+        _IN_HAND: lambda: check(Fib(snapshot)),
+        _WHOLE: lambda: check(Fib(bench.backend.snapshot(family=family))),
+        LOOP: loop_of_route_get([str(cidr.ip) for cidr in cidrs]),
+    }

@@ -68,8 +68,8 @@ def gate_contests() -> Iterator[Contest | LeftOut]:
         f"{_UNITS}/{template.format('original')}/50-original.conf": requires,
         f"{_UNITS}/original-routes.service": _ORIGINAL.format(name="original-routes"),
         f"{_UNITS}/original-check.service": _ORIGINAL.format(name="original-check"),
-        "/etc/original-routes.sh": OBVIOUS_ROUTES.format(words=words),
-        "/etc/original-check.sh": OBVIOUS_CHECK.format(words=CIDR),
+        "/etc/original-routes.sh": OBVIOUS_ROUTES.format(words=words, family=4),
+        "/etc/original-check.sh": OBVIOUS_CHECK.format(words=CIDR, family=4),
     }
     with host(config(*HALVES, mode=Mode.STRICT), more=files, machines=()) as system:
         for machine in ("bare", "original"):

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from hostrouting.backends.base import Change
 from hostrouting.fib import Fib
+from hostrouting.model import IPV4, IPV6
 from hostrouting.overlap import check_overlap
 from tests.benchmarks.contest import Contest, Goal, Unit
+from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.netlink import OURS
 from tests.benchmarks.peers import IN_C, JSON, LOOP, PYROUTE2, ip_json, loop_of_route_get, plain_pyroute2
 from tests.benchmarks.private import empty
@@ -30,6 +32,7 @@ __all__ = ["growth_contests", "per_route"]
 _SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 _ROUNDS = 3
 _FOR_PYROUTE2, _FOR_JSON = 10_000, 100_000  # more routes than these take them too long
+_IN_BOTH = 100_000  # as many routes are read in IPv6, too; they stay, because nothing else here reads IPv6
 _FLAT = 1.5  # what a route may cost among a million, in those that it costs among ten thousand
 _CHECK = "snapshot, Fib, check_overlap"
 
@@ -55,8 +58,10 @@ def growth_contests(bench: Bench) -> Iterator[Contest]:
     for size in _SIZES:
         _install(bench, there, size)
         there = size
-        read = _read(bench, size)
-        yield read
+        if size == _IN_BOTH:
+            _install(bench, 0, size, family=IPV6)
+        read, *ipv6 = _read(bench, size)
+        yield from (read, *ipv6)
         check = _check(bench, size)
         yield check
         reads[size], checks[size] = read.values[OURS], check.values[_CHECK]
@@ -82,25 +87,32 @@ def per_route(work: str, values: Mapping[int, Sequence[float]], *, unit: Unit = 
     )
 
 
-def _install(bench: Bench, begin: int, end: int) -> None:
+def _install(bench: Bench, begin: int, end: int, *, family: int = IPV4) -> None:
     """The routes that are yet missing."""
     for at in range(begin, end, 50_000):
-        routes = equal_routes(min(50_000, end - at), begin=at)
+        routes = equal_routes(min(50_000, end - at), begin=at, family=family)
         if not all(outcome.ok for outcome in bench.backend.change(Change("add", route) for route in routes)):
             raise RuntimeError("a route was refused")
 
 
-def _read(bench: Bench, count: int) -> Contest:
-    methods: dict[str, Method] = {OURS: lambda: bench.backend.snapshot(family=4), **bench.in_c("dump")}
-    with plain_pyroute2() as pyroute2:
-        if count <= _FOR_JSON:
-            methods[JSON] = ip_json("route")
-        if count <= _FOR_PYROUTE2:
-            methods[PYROUTE2] = pyroute2.read_routes
-        times = in_turn(methods, rounds=_ROUNDS)
+def _read(bench: Bench, count: int) -> Iterator[Contest]:
     limit = 2.5 if count == _FOR_JSON else None
     goals = bench.goals(Goal(OURS, limit, IN_C)) if count >= _FOR_JSON else ()
-    return Contest(f"read {count:,} routes", times, goals, panel="read", size=count)
+    with plain_pyroute2() as pyroute2:
+
+        def methods(family: int) -> dict[str, Method]:
+            found: dict[str, Method] = {
+                OURS: lambda: bench.backend.snapshot(family=family),
+                **bench.in_c("dump", str(family)),
+            }
+            if count <= _FOR_JSON:
+                found[JSON] = ip_json("route", family=family)
+            if count <= _FOR_PYROUTE2:
+                found[PYROUTE2] = pyroute2.read_routes
+            return found
+
+        times = families_in_turn(methods, BOTH if count == _IN_BOTH else (IPV4,), rounds=_ROUNDS)
+    yield from by_family(Contest(f"read {count:,} routes", {}, goals, panel="read", size=count), times)
 
 
 def _check(bench: Bench, count: int) -> Contest:

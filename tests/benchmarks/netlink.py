@@ -13,10 +13,11 @@ from hostrouting.backends.base import Change
 from hostrouting.backends.netlink.lookups import lookup_template
 from hostrouting.backends.netlink.route_message import ChangeEncoder
 from hostrouting.fib import ANY
-from hostrouting.model import as_ip, ip_at
+from hostrouting.model import IPV4, as_ip, ip_at
 from hostrouting.plan import plan_routes
 from hostrouting.uplink import DesiredRoute
 from tests.benchmarks.contest import Contest, Goal
+from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.peers import (
     BATCH,
     IN_C,
@@ -26,7 +27,6 @@ from tests.benchmarks.peers import (
     run_baseline,
 )
 from tests.benchmarks.private import GATEWAY, empty
-from tests.benchmarks.turns import in_turn
 from tests.benchmarks.workload import batch_line, equal_routes
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from hostrouting.backends.netlink import NetlinkBackend
     from hostrouting.model import Route
+    from tests.benchmarks.peers import Method
 
 __all__ = ["OURS", "Bench", "installed", "kernel_contests"]
 
@@ -62,7 +63,7 @@ class Bench:
         """A file with what installs the routes, encoded."""
         index = {link.name: link.index for link in self.backend.snapshot().links}
         encoder = ChangeEncoder(index.__getitem__)
-        path = self.folder / f"add-{len(routes)}"
+        path = self.folder / f"add-{len(routes)}-{routes[0].prefix.family}"
         with path.open("wb") as file:
             for at, route in enumerate(routes, start=1):
                 file.write(encoder.message(Change("add", route), at))
@@ -82,65 +83,78 @@ def installed(bench: Bench, routes: list[Route]) -> Iterator[None]:
 def kernel_contests(bench: Bench) -> Iterator[Contest]:
     """All of them."""
     for count in (100, 1_000, 10_000, 100_000):
-        yield _install(bench, count)
+        yield from _install(bench, count)
     for count in (1_000, 10_000):
-        yield _converge(bench, count)
-    yield _look_up(bench, 10_000)
+        yield from _converge(bench, count)
+    yield from _look_up(bench, 10_000)
 
 
-def _install(bench: Bench, count: int) -> Contest:
-    routes = equal_routes(count)
-    changes = [Change("add", route) for route in routes]
-
-    def install() -> None:
-        if not all(outcome.ok for outcome in bench.backend.change(changes)):
-            raise RuntimeError("a route was refused")
-
-    methods = {
-        OURS: install,
-        **bench.in_c("send", str(bench.messages(routes))),
-        BATCH: ip_batch(bench.folder / "lines", (batch_line("add", route) for route in routes)),
-    }
+def _install(bench: Bench, count: int) -> Iterator[Contest]:
     goals = bench.goals(Goal(OURS, 1.5, IN_C), Goal(OURS, 1 / 2, BATCH)) if count >= _LARGE else ()
+    if count == _ONE_BY_ONE:
+        goals = (Goal(OURS, 1 / 40, PYROUTE2),)
     with plain_pyroute2() as pyroute2:
-        if count <= _ONE_BY_ONE:
-            methods[PYROUTE2] = pyroute2.add(routes)
-            goals = (Goal(OURS, 1 / 40, PYROUTE2),) if count == _ONE_BY_ONE else ()
-        times = in_turn(methods, rounds=7, before=empty)
-    return Contest(f"install {count:,} routes", times, goals, panel="install", size=count)
+
+        def methods(family: int) -> dict[str, Method]:
+            routes = equal_routes(count, family=family)
+            changes = [Change("add", route) for route in routes]
+
+            def install() -> None:
+                if not all(outcome.ok for outcome in bench.backend.change(changes)):
+                    raise RuntimeError("a route was refused")
+
+            one_by_one = {PYROUTE2: pyroute2.add(routes)} if count <= _ONE_BY_ONE else {}
+            return {
+                OURS: install,
+                **bench.in_c("send", str(bench.messages(routes))),
+                BATCH: ip_batch(bench.folder, (batch_line("add", route) for route in routes)),
+                **one_by_one,
+            }
+
+        families = BOTH if count >= _LARGE else (IPV4,)
+        times = families_in_turn(methods, families, rounds=7, before=empty)
+    yield from by_family(Contest(f"install {count:,} routes", {}, goals, panel="install", size=count), times)
 
 
-def _converge(bench: Bench, count: int) -> Contest:
+def _converge(bench: Bench, count: int) -> Iterator[Contest]:
     """Everything is there already: what it takes to know that, beside writing all of it again."""
-    routes = equal_routes(count)
-    wanted = [DesiredRoute(it.prefix, dev="eth0", gateway=as_ip(GATEWAY), metric=it.metric) for it in routes]
+    ours, again = "snapshot, plan_routes, apply_plan", f"{BATCH} that replaces all"
 
-    def converge() -> None:
-        before = bench.backend.snapshot(family=4)
-        if apply_plan(plan_routes(wanted, before), bench.backend, before=before).changes:
-            raise RuntimeError("there was something to do")
+    def methods(family: int) -> dict[str, Method]:
+        routes = equal_routes(count, family=family)
+        gateway = as_ip(GATEWAY[family])
+        wanted = [DesiredRoute(it.prefix, dev="eth0", gateway=gateway, metric=it.metric) for it in routes]
 
-    ours = "snapshot, plan_routes, apply_plan"
-    again = f"{BATCH} that replaces all"
-    methods = {
-        ours: converge,
-        again: ip_batch(bench.folder / "lines", (batch_line("replace", route) for route in routes)),
-    }
-    with installed(bench, routes):
-        times = in_turn(methods, rounds=7)
-    return Contest(f"converge {count:,} routes, nothing to do", times, (Goal(ours, 1 / 5, again),))
+        def converge() -> None:
+            before = bench.backend.snapshot(family=family)
+            if apply_plan(plan_routes(wanted, before), bench.backend, before=before).changes:
+                raise RuntimeError("there was something to do")
+
+        replacing = (batch_line("replace", route) for route in routes)
+        return {ours: converge, again: ip_batch(bench.folder, replacing)}
+
+    with installed(bench, _in_both(count)):
+        times = families_in_turn(methods, rounds=7)
+    yield from by_family(Contest(f"converge {count:,} routes, nothing to do", {}, (Goal(ours, 1 / 5, again),)), times)
 
 
-def _look_up(bench: Bench, count: int) -> Contest:
-    routes = equal_routes(count)
-    questions = bench.folder / "questions"
-    template = lookup_template(4, ANY, len)  # no device is named
-    addresses = [ip_at(4, route.prefix.first + 5) for route in routes]
-    questions.write_bytes(b"".join(template.fill(at, address.packed) for at, address in enumerate(addresses, start=1)))
-    methods = {
-        OURS: lambda: bench.backend.lookup(addresses),
-        **bench.in_c("ask", str(questions)),
-        BATCH: ip_batch(bench.folder / "lines", (f"route get fibmatch {address}" for address in addresses)),
-    }
-    with installed(bench, routes):
-        return Contest(f"look up {count:,} destinations, a route each", in_turn(methods, rounds=7))
+def _look_up(bench: Bench, count: int) -> Iterator[Contest]:
+    def methods(family: int) -> dict[str, Method]:
+        addresses = [ip_at(family, route.prefix.first + 5) for route in equal_routes(count, family=family)]
+        template = lookup_template(family, ANY, len)  # no device is named
+        questions = bench.folder / f"questions-{family}"
+        questions.write_bytes(b"".join(template.fill(at, it.packed) for at, it in enumerate(addresses, start=1)))
+        return {
+            OURS: lambda: bench.backend.lookup(addresses),
+            **bench.in_c("ask", str(questions)),
+            BATCH: ip_batch(bench.folder, (f"route get fibmatch {address}" for address in addresses)),
+        }
+
+    with installed(bench, _in_both(count)):
+        times = families_in_turn(methods, rounds=7)
+    yield from by_family(Contest(f"look up {count:,} destinations, a route each", {}), times)
+
+
+def _in_both(count: int) -> list[Route]:
+    """So many routes of each family."""
+    return [route for family in BOTH for route in equal_routes(count, family=family)]

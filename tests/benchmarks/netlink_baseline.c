@@ -1,5 +1,5 @@
 /* The kernel's own cost: messages that were encoded beforehand are sent, and answers received, and nothing else is
- * done. Usage: netlink_baseline send|ask FILE, or netlink_baseline dump. Prints the seconds that it took, and how many
+ * done. Usage: netlink_baseline send|ask FILE, or netlink_baseline dump 4|6. Prints the seconds that it took, and how many
  * messages were answered. */
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -79,13 +79,13 @@ static long exchange(int fd, char *data, size_t length, int ask) {
     return answered;
 }
 
-static long dump(int fd) {
+static long dump(int fd, int family) {
     struct {
         struct nlmsghdr header;
         struct rtmsg route;
     } request = {.header = {.nlmsg_len = sizeof request, .nlmsg_type = RTM_GETROUTE,
                             .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP, .nlmsg_seq = 1},
-                 .route = {.rtm_family = AF_INET}};
+                 .route = {.rtm_family = family}};
     if (send(fd, &request, sizeof request, 0) < 0)
         fail("send");
     for (long messages = 0;;) {
@@ -105,9 +105,12 @@ static long dump(int fd) {
 int main(int argc, char **argv) {
     size_t length = 0;
     int fd = open_netlink();
-    char *data = argc > 2 ? contents(argv[2], &length) : NULL;
+    if (argc != 3)
+        return 2;
+    int dumping = !strcmp(argv[1], "dump"), family = atoi(argv[2]) == 6 ? AF_INET6 : AF_INET;
+    char *data = dumping ? NULL : contents(argv[2], &length);
     double begun = now();
-    long answered = data ? exchange(fd, data, length, !strcmp(argv[1], "ask")) : dump(fd);
+    long answered = dumping ? dump(fd, family) : exchange(fd, data, length, !strcmp(argv[1], "ask"));
     printf("%.9f %ld\n", now() - begun, answered);
     return 0;
 }

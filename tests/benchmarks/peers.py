@@ -12,7 +12,10 @@ import subprocess
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hostrouting.model import IPV4
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,17 +69,18 @@ def run_baseline(program: Path | None, *arguments: str) -> dict[str, Method]:
     return {} if program is None else {IN_C: run}
 
 
-def ip_batch(path: Path, lines: Iterable[str]) -> Method:
-    """`ip -batch` with these lines, which are left in a file at `path`."""
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
-    command = ["ip", "-batch", str(path)]
+def ip_batch(folder: Path, lines: Iterable[str]) -> Method:
+    """`ip -batch` with these lines, which are left in a file of their own in the folder."""
+    with NamedTemporaryFile("w", dir=folder, delete=False, encoding="ascii") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    command = ["ip", "-batch", file.name]
     return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
-def ip_json(*objects: str) -> Method:
+def ip_json(*objects: str, family: int = IPV4) -> Method:
     """What `ip` tells programs of these, parsed, a process each; of "route" that is all tables."""
     words = {"route": ["route", "show", "table", "all"], "rule": ["rule", "show"]}
-    commands = [["ip", "-4", "-N", "-j", "-d", *words.get(name, [name])] for name in objects]
+    commands = [["ip", f"-{family}", "-N", "-j", "-d", *words.get(name, [name])] for name in objects]
 
     def run() -> None:
         for command in commands:

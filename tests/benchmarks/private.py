@@ -13,9 +13,10 @@ from pathlib import Path
 __all__ = ["FABRIC", "GATEWAY", "empty", "enter_private_network", "furnish", "ip"]
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-GATEWAY = "10.0.0.1"
-FABRIC = "172.16.0.0/16"
-_DEFAULT = f"route add default via {GATEWAY} dev eth0 proto 16 metric 100"
+# By family. In IPv6 the gateway is the address with which a router announces itself.
+GATEWAY = {4: "10.0.0.1", 6: "fe80::1"}
+FABRIC = {4: "172.16.0.0/16", 6: "fd00:0:ac10::/48"}
+_DEFAULTS = [f"route add default via {gateway} dev eth0 proto 16 metric 100" for gateway in GATEWAY.values()]
 
 
 def enter_private_network() -> str:
@@ -31,7 +32,7 @@ def enter_private_network() -> str:
 
 
 def furnish() -> None:
-    """The host that all of this is about: eth0 leads out, and ib0 … ib7 are all connected to 172.16.0.0/16."""
+    """The host that all of this is about: eth0 leads out, and ib0 … ib7 are all connected to the fabric, in both families."""
     pairs = [("eth0", "far"), *((f"ib{number}", f"ib{number + 1}") for number in range(0, 8, 2))]
     fabric = [dev for pair in pairs[1:] for dev in pair]
     ip(
@@ -40,13 +41,15 @@ def furnish() -> None:
         *(f"link set {dev} up" for pair in pairs for dev in pair),
         "address add 10.0.0.4/24 dev eth0",
         *(f"address add 172.16.{number + 1}.{number + 10}/16 dev {dev}" for number, dev in enumerate(fabric)),
-        _DEFAULT,
+        # Nobody else has them: without `nodad` Linux looks for a second or two whether somebody does.
+        *(f"address add fd00:0:ac10:{number + 1}::a/48 dev {dev} nodad" for number, dev in enumerate(fabric)),
+        *_DEFAULTS,
     )
 
 
 def empty() -> None:
     """Take away every route by eth0, at once, but for what the host is furnished with."""
-    ip("link set eth0 down", "link set eth0 up", _DEFAULT)
+    ip("link set eth0 down", "link set eth0 up", *_DEFAULTS)
 
 
 def ip(*lines: str) -> None:

@@ -7,29 +7,30 @@ from __future__ import annotations
 
 import gc
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
 __all__ = ["in_turn", "timed"]
 
 _LEAST = 3
+K = TypeVar("K", bound="Hashable")
 
 
 def in_turn(
-    methods: Mapping[str, Callable[[], object]],
+    methods: Mapping[K, Callable[[], object]],
     *,
     rounds: int,
     before: Callable[[], object] = lambda: None,
     seconds: float = 5.0,
-) -> dict[str, list[float]]:
+) -> dict[K, list[float]]:
     """The seconds that each method took in each round, after one round that is not counted.
 
     There are so many rounds, or fewer (three at least) once these seconds are over. A method that answers with a float has measured them itself. `before` is called before each method, and its time is
     nobody's; nor is the time that it takes to collect the garbage of the one before.
     """
-    times: dict[str, list[float]] = {name: [] for name in methods}
+    times: dict[K, list[float]] = {name: [] for name in methods}
     end = time.monotonic() + seconds
     for number in range(rounds + 1):
         for name, method in methods.items():
