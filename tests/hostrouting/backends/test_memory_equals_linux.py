@@ -359,6 +359,34 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             *(through(f"2001:db8:{at}::/64", dev, "fe80::1") for at, dev in enumerate(("eth0", "ib0", None))),
         ],
     ),
+    "a default route that is not there has a gateway of zeros": (
+        IPV6,
+        [
+            asked("delete", "::/0", None),
+            Operation("change", (Change("delete", through("::/0", None, "::").arguments[0].route),)),
+        ],
+    ),
+    "the second next hop is refused before the third is looked at": (
+        IPV6,
+        [
+            holds("add", "eth0", "fd00:16::1/124"),
+            Operation(
+                "change",
+                (
+                    Change(
+                        "add",
+                        Route(
+                            Prefix.parse("2001:db8::/64"),
+                            tuple(
+                                NextHop(dev, gateway=as_ip(gateway))
+                                for dev, gateway in ((None, "fd00:16::d"), ("eth0", "fd00:16::d"), ("ib0", "::"))
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ],
+    ),
     "routes for some sources are listed first": (
         IPV6,
         [
