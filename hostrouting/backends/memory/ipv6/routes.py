@@ -232,8 +232,10 @@ class Routes:
             return
         twin = next((it for it in same if (it.leg.dev, it.leg.gateway) == (new.leg.dev, new.leg.gateway)), None)
         if twin is not None:
-            # The request is refused, but a route that expires gets the end that was asked for, or stays.
-            twin.ends = None if twin.ends is None else new.ends
+            # The request is refused, but a route that expires gets the end and the mtu that were asked for.
+            if twin.ends is not None:
+                twin.ends = new.ends
+                twin.route = attrs.evolve(twin.route, mtu=route.mtu or twin.route.mtu)
             raise KernelError(errno.EEXIST)
         sibling = next((it for it in same if it.groups), None)
         if new.groups and sibling is not None:
