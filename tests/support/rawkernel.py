@@ -182,8 +182,9 @@ class RawKernel:
         self._plugged[name] = carrier
         said = self._set(_PEER + name, _IFF_UP * carrier)
         self._settle(name)
-        # A device that is set down takes the expired routes with it, but the other end is on another host.
-        self.collect_expired()
+        if not carrier:
+            # If the other end was up, setting it down has taken expired routes along.
+            self.collect_expired()
         return said
 
     def add_address(self, address: Address) -> Said:

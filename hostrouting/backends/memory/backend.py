@@ -80,9 +80,9 @@ class MemoryBackend:
         if len({it.version for it in addresses}) > 1:
             raise ValueError("IPv4 and IPv6 destinations in one lookup")
         self._meet("lookup")
-        self._now()
+        snapshot = self._now()
         if self._fib is None:
-            self._fib = Fib(self._namespace.for_lookups(), merged=not self._namespace.rules[IPV4].custom)
+            self._fib = Fib(self._namespace.for_lookups(snapshot), merged=not self._namespace.rules[IPV4].custom)
         if not flow.ipproto:
             # Without a given protocol, Linux assumes UDP; in IPv6 no protocol.
             flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in addresses) else 0)

@@ -90,10 +90,10 @@ def _route_lines(route: Route) -> Iterator[str]:
     words += [f"src {route.prefsrc}"] if route.prefsrc is not None else []
     words += [f"metric {route.metric}"] if route.metric or route.prefix.family == IPV6 else []
     words += _state(single) if single else []
-    words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(route, name)) is not None]
     # The kernel lists hundredths of a second, and `ip` rounds them towards zero.
     left = route.expires
     words += [f"expires {left if left >= 0 else left + 1}sec"] if left is not None else []
+    words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(route, name)) is not None]
     words += [f"pref {route.preference}"] if route.prefix.family == IPV6 else []
     yield " ".join(words)
     if single is None:

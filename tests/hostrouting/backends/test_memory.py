@@ -188,7 +188,7 @@ class TestTime:
         """Linux looks for expired routes half a minute after the first one was added, and then again and again."""
         kernel = plain_vm()
         for gateway, seconds in (("fe80::1", 10), ("fe80::2", 100), ("fe80::3", None)):
-            assert do(kernel, "add", brief(gateway, metric=seconds or 7, expires=seconds)) is None
+            assert do(kernel, "add", brief(gateway, metric=seconds or 7, expires=seconds, mtu=1400)) is None
         assert lasting(kernel) == [None, 10, 100]
         assert found(kernel) == "fe80::3"
         kernel.ip_route("delete", brief("fe80::3", metric=7))
@@ -198,8 +198,8 @@ class TestTime:
         kernel.pass_time(1)
         assert (lasting(kernel), found(kernel)) == ([-1, 89], "fe80::2")
         assert [line for line in str(kernel).splitlines() if line.startswith("2001:db8:1::/64")] == [
-            "2001:db8:1::/64 via fe80::1 dev eth0 proto hostrouting metric 10 expires 0sec pref medium",
-            "2001:db8:1::/64 via fe80::2 dev eth0 proto hostrouting metric 100 expires 89sec pref medium",
+            "2001:db8:1::/64 via fe80::1 dev eth0 proto hostrouting metric 10 expires 0sec mtu 1400 pref medium",
+            "2001:db8:1::/64 via fe80::2 dev eth0 proto hostrouting metric 100 expires 89sec mtu 1400 pref medium",
         ]
         kernel.pass_time(19.5)
         assert lasting(kernel) == [70]

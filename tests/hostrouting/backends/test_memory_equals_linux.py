@@ -226,6 +226,14 @@ def refusing(verb: Verb, *legs: NextHop, source: str | None = None) -> Operation
     return Operation("change", (Change(verb, route),))
 
 
+def asked(verb: Verb, prefix: str, dev: str | None, **fields: Any) -> Operation:
+    """Change an IPv6 route that may have sources, a preference or an end."""
+    source, gateway = (fields.pop(name, None) for name in ("source", "gateway"))
+    legs = () if dev is None else (NextHop(dev, gateway=None if gateway is None else as_ip(gateway)),)
+    some = None if source is None else Prefix.parse(source)
+    return Operation("change", (Change(verb, Route(Prefix.parse(prefix), legs, source=some, **fields)),))
+
+
 # The address that is on two devices, and one that is on none.
 TWICE, ABSENT = as_ip("fd00:16::1"), as_ip("fd00:16::9")
 # Examples that once differed.
@@ -349,6 +357,144 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             *(through("2001:db8::/64", dev, "::1") for dev in ("eth0", None)),
             *(through("2001:db8::/64", dev, "fd00:16::1") for dev in ("eth0", "ib0", None)),
             *(through(f"2001:db8:{at}::/64", dev, "fe80::1") for at, dev in enumerate(("eth0", "ib0", None))),
+        ],
+    ),
+    "a default route that is not there has a gateway of zeros": (
+        IPV6,
+        [
+            asked("delete", "::/0", None),
+            Operation("change", (Change("delete", through("::/0", None, "::").arguments[0].route),)),
+        ],
+    ),
+    "the second next hop is refused before the third is looked at": (
+        IPV6,
+        [
+            holds("add", "eth0", "fd00:16::1/124"),
+            Operation(
+                "change",
+                (
+                    Change(
+                        "add",
+                        Route(
+                            Prefix.parse("2001:db8::/64"),
+                            tuple(
+                                NextHop(dev, gateway=as_ip(gateway))
+                                for dev, gateway in ((None, "fd00:16::d"), ("eth0", "fd00:16::d"), ("ib0", "::"))
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ],
+    ),
+    "routes for some sources are listed first": (
+        IPV6,
+        [
+            asked("add", "2001:db8::/32", "eth0"),
+            asked("add", "2001:db8::/64", "ib0"),
+            asked("add", "2001:db8::/64", "ib0", source="fd00:a::8/125"),
+            asked("add", "2001:db8::/32", "eth0", source="fd00:a::/64"),
+            asked("add", "2001:db8::/32", "ib0", source="fd00:a::8/125"),
+            asked("add", "2001:db8::/32", "ib0", source="fd00:a::/64"),
+            asked("add", "2001:db8::/32", "ib0", source="fd00:a::ffff:ffff:ffff:0/112"),
+            asked("add", "2001:db8::/32", "ib0", source="::/0"),
+            asked("append", "2001:db8::/32", "ib0", source="fd00:a::/64"),
+            asked("append", "2001:db8::/32", "eth0", source="fd00:a::/64", gateway="fe80::1"),
+            asked("append", "2001:db8::/32", "eth0", gateway="fe80::2"),
+            asked("append", "2001:db8::/32", "eth0", source="fd00:a::/64", gateway="fe80::2"),
+            asked("replace", "2001:db8::/32", "ib0", source="fd00:a::/64", gateway="fe80::3"),
+        ],
+    ),
+    "sources are ignored when a prefix without any is deleted": (
+        IPV6,
+        [
+            asked("add", "2001:db8::/64", "eth0"),
+            asked("delete", "2001:db8::/64", "eth0", source="fd00:a::/64"),
+            asked("add", "2001:db8::/64", "eth0", source="fd00:b::/64"),
+            asked("delete", "2001:db8::/64", "eth0", source="fd00:a::/64"),
+            asked("delete", "2001:db8::/64", "eth0"),
+            asked("delete", "::/0", None, source="fd00:a::/64"),
+            asked("add", "::/0", "eth0", source="fd00:b::/64"),
+            asked("delete", "::/0", None, source="fd00:a::/64"),
+            asked("delete", "::/0", None),
+            holds("add", "eth0", "fd00:16::1/124"),
+            asked("add", "fd00:16::/124", "eth0", source="fd00:a::/64", metric=5),
+            holds("delete", "eth0", "fd00:16::1/124"),
+        ],
+    ),
+    "a device that is set down takes expired routes along": (
+        IPV6,
+        [
+            asked("add", "2001:db8::/64", "eth0", expires=0),
+            asked("append", "2001:db8::/64", "eth0", expires=600, metric=5),
+            asked("append", "2001:db8:1::/64", "eth0", gateway="fe80::1", expires=0),
+            asked("append", "2001:db8:1::/64", "eth0", gateway="fe80::2"),
+            link("down", "ib0"),
+            asked("add", "2001:db8:2::/64", "eth0", expires=0),
+            link("down", "ib0"),
+            link("down", "lo"),
+        ],
+    ),
+    "a refused route sets the end of the one that is there": (
+        IPV6,
+        [
+            asked("append", "2001:db8::/64", "eth0", expires=600),
+            asked("add", "2001:db8::/64", "eth0", expires=0),
+            asked("append", "2001:db8::/64", "eth0", expires=0),
+            asked("append", "2001:db8::/64", "eth0", expires=600, mtu=1400, advmss=1300),
+            asked("append", "2001:db8::/64", "eth0", expires=600),
+            asked("append", "2001:db8::/64", "eth0", mtu=1500),
+            asked("append", "2001:db8::/64", "eth0", mtu=1300),
+            asked("append", "2001:db8::/64", "eth0"),
+            asked("append", "2001:db8::/64", "eth0", expires=0),
+            asked("append", "fd00:16::/124", "eth0", metric=256, expires=600),
+            holds("add", "eth0", "fd00:16::1/124"),
+        ],
+    ),
+    "without a next hop there is neither a preference nor an end": (
+        IPV6,
+        [
+            asked("add", "2001:db8::/64", None, type="unreachable", preference="low", expires=0),
+            asked("add", "2001:db8:1::/64", None, type="throw", preference="high", expires=600),
+            asked("add", "2001:db8:2::/64", "eth0", expires=4294967295),
+            asked("add", "2001:db8:3::/64", "eth0", expires=4294967294),
+            link("down", "ib0"),
+        ],
+    ),
+    "an expired route does not lead to a gateway, and the preferred one does": (
+        IPV6,
+        [
+            asked("add", "fd00:17::/64", "eth0", expires=0),
+            through("2001:db8::/64", "eth0", "fd00:17::1"),
+            asked("append", "fd00:17::/64", "ib0"),
+            asked("append", "fd00:17::/64", "eth1", preference="high"),
+            through("2001:db8:1::/64", None, "fd00:17::1"),
+            through("2001:db8:2::/64", "ib0", "fd00:17::1"),
+            through("2001:db8:3::/64", "ib0", "fd00:17::1", onlink=True),
+            asked("add", "fd00:18::/64", "eth1", source="fd00:a::/64"),
+            through("2001:db8:4::/64", "eth1", "fd00:18::1"),
+            asked("add", "fd00:18::/48", "eth0"),
+            asked("add", "fd00:18::/64", "eth1"),
+            through("2001:db8:5::/64", None, "fd00:18::1"),
+            through("2001:db8:6::/64", "eth1", "fd00:18::1"),
+            rule(IPV6, 100, 100),
+            through("2001:db8:7::/64", None, "fd00:18::1"),
+            through("2001:db8:8::/64", "eth1", "fd00:18::1"),
+            through("2001:db8:9::/64", None, "fd00:17::1"),
+        ],
+    ),
+    "each next hop has a preference and an end of its own": (
+        IPV6,
+        [
+            asked("append", "2001:db8::/64", "eth0", gateway="fe80::1", expires=0),
+            asked("append", "2001:db8::/64", "eth0", gateway="fe80::2", preference="high"),
+            asked("append", "2001:db8::/64", "ib0", preference="medium"),
+            asked("append", "2001:db8:1::/64", "eth0", gateway="fe80::1", preference="low"),
+            asked("append", "2001:db8:1::/64", "ib0"),
+            asked("append", "2001:db8:1::/64", "eth0", gateway="fe80::2"),
+            asked("append", "2001:db8:2::/64", "ib0", preference="low"),
+            asked("append", "2001:db8:2::/64", "eth0", gateway="fe80::1", metric=7, expires=0),
+            asked("append", "2001:db8:2::/64", "eth1", metric=2000),
         ],
     ),
 }

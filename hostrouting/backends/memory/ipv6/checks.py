@@ -108,11 +108,12 @@ class Checks:
 
     def _egress(self, gateway: IPv6Address, dev: str | None, route: Route) -> str:
         """The device on which the gateway is on-link; EHOSTUNREACH if there is none, or a different one."""
-        from_its_source = Sought(oif=dev or "", source=int(route.prefsrc or 0))
-        for found in (self._in_table(route.table, gateway, from_its_source), self._by_rules(gateway, dev)):
-            if found is not None and _leads_on(found) and found.legs[0].gateway is None:
-                return found.devs[0]
-        raise KernelError(errno.EHOSTUNREACH)
+        found = self._in_table(route.table, gateway, Sought(oif=dev or "", source=int(route.prefsrc or 0)))
+        if not _is_direct(found):
+            found = self._by_rules(gateway, dev)
+        if found is None or not _is_direct(found):
+            raise KernelError(errno.EHOSTUNREACH)
+        return found.devs[0]
 
     def _is_own(self, address: IP, dev: Device) -> bool:
         """Whether any device has the address; a link-local one must be on this device."""
@@ -163,3 +164,8 @@ def _check_onlink(leg: NextHop, device: Device | None) -> None:
 def _leads_on(route: Route) -> bool:
     """Whether it has a next hop, and is not a unicast route by lo (the network of an address on lo)."""
     return bool(route.legs) and not (route.type == "unicast" and LOOPBACK in route.devs)
+
+
+def _is_direct(route: Route | None) -> bool:
+    """Whether the addresses of this route are on-link."""
+    return route is not None and _leads_on(route) and route.legs[0].gateway is None

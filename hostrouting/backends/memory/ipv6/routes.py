@@ -83,9 +83,13 @@ class Routes:
             return
         route = self._checks.taken(route)
         self._tables.create(route.table)
-        legs = [self._checks.leg(leg, route) for leg in route.legs]
-        if len({(leg.dev, leg.gateway) for leg in legs}) < len(legs):
-            raise KernelError(errno.EEXIST)
+        legs: list[NextHop] = []
+        for asked in route.legs:
+            leg = self._checks.leg(asked, route)
+            # Linux compares each next hop with those before it, and does not look at the ones after it.
+            if any((leg.dev, leg.gateway) == (it.dev, it.gateway) for it in legs):
+                raise KernelError(errno.EEXIST)
+            legs.append(leg)
         ends = None if route.expires is None else self._clock.now() + route.expires
         route = attrs.evolve(route, expires=None)
         placed: list[_InstalledLeg] = []
@@ -228,8 +232,10 @@ class Routes:
             return
         twin = next((it for it in same if (it.leg.dev, it.leg.gateway) == (new.leg.dev, new.leg.gateway)), None)
         if twin is not None:
-            # The request is refused, but a route that expires gets the end that was asked for, or stays.
-            twin.ends = None if twin.ends is None else new.ends
+            # The request is refused, but a route that expires gets the end and the mtu that were asked for.
+            if twin.ends is not None:
+                twin.ends = new.ends
+                twin.route = attrs.evolve(twin.route, mtu=route.mtu or twin.route.mtu)
             raise KernelError(errno.EEXIST)
         sibling = next((it for it in same if it.groups), None)
         if new.groups and sibling is not None:
@@ -287,7 +293,7 @@ def _means_nothing(wanted: Route, leg: NextHop) -> bool:
     return (
         not wanted.prefix.length
         and leg.dev is None
-        and leg.gateway is None
+        and not int(leg.gateway or 0)
         and wanted.metric in {0, 0xFFFFFFFF}
         and wanted.protocol in {0, PROTOCOL_KERNEL}
     )
