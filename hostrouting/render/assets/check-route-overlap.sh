@@ -415,7 +415,8 @@ function add(from, length_,   to, i) {
   else if (length_ && held[from, length_] < 2) {
     if (added[from, length_]++) return
     repairs++; routes = joined(routes, "{" entry("destination", quoted(spelled(from) "/" length_)) ", " \
-      entry("gateway", quoted(uplink_via)) ", " entry("dev", quoted(uplink_dev)) ", " entry("metric", held[from, length_] + 0) "}")
+      entry("gateway", quoted(uplink_via)) ", " entry("dev", quoted(uplink_dev)) ", " \
+      entry("metric", held[from, length_] + 0) "}")
   }
   else if (length_ == width(from)) unsafe(from, to, "longest-prefix", "has a route of its own, to this single address")
   else { add(from, length_ + 1); add(beside(fill(from, length_ + 1, 1), 1), length_ + 1) }
