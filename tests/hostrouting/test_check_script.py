@@ -259,7 +259,7 @@ def ipv6_wishes(draw: st.DrawFn, block: Prefix) -> tuple[list[Rule], list[Route]
     return wanted, list(found.values())
 
 
-@settings(max_examples=scaled(65), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=scaled(50), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data())
 def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """On any host, verdict, findings, repair and notes are those of the engine, word for word; in one family or both."""
@@ -558,7 +558,7 @@ def agree(namespace: Namespace, tmp_path: Path, story: str, cidr: str, verdict: 
     """The script's check of this CIDR, which has to be the engine's."""
     expected_devs = ["eth0"] * story.endswith("expected")
     config = check(cidr, expected_devs=expected_devs, allowed_devs=["pod?.*", "veth*"])
-    snapshot = snapshot_of(namespace)
+    snapshot = snapshot_of(namespace, [Prefix.parse(cidr).family])
     expected = engine(snapshot, config)
     checked = Checked(namespace, config, tmp_path, awk=AWKS[len(story) % len(AWKS)])
     assert comparable(checked.document) == comparable(expected)
@@ -573,10 +573,21 @@ def agree(namespace: Namespace, tmp_path: Path, story: str, cidr: str, verdict: 
 SEVERAL = "nexthop via fe80::1 dev ib0 nexthop via fe80::2 dev wg0 nexthop via fe80::3 dev eth1"
 # The same in IPv6: commands, and the verdict on fd20::/16.
 STORIES_IPV6: dict[str, tuple[list[str], str]] = {
-    "a connected network": (["address add fd20:1::5/64 dev ib0 nodad"], "overlap"),
-    "an advertised network": (["route add fd20:1::/64 dev ib0 proto ra metric 1024 expires 600"], "overlap"),
-    "a route of our own": (["route add fd20:1::/64 dev ib0 proto 213"], "overlap"),
-    "a route of our own with a better metric": (["route add fd20:1::/64 dev ib0 proto 213 metric 5"], "overlap"),
+    "escapes": (
+        [
+            "address add fd20:1::5/64 dev ib0 nodad",
+            "route add fd20:2::/64 dev ib0 proto ra metric 1024 expires 600",
+            "route add fd20:3::/64 dev ib0 proto 213",
+            "route add fd20:4::/64 dev ib0 proto 213 metric 5",
+            *(f"route add {kind} fd20:5{at}::/48" for at, kind in enumerate(sorted({*REFUSING, "throw"}))),
+            "rule add pref 9 to fd20:6::/48 prohibit",
+            "rule add pref 10 to fd20:7::/48 lookup 100",
+            "route add default dev ib0 table 100",
+            "route add anycast fd20:8::/64 dev ib0",
+            "route add anycast fd20:9::1 dev ib0",
+        ],
+        "overlap",
+    ),
     "next hops in the order that the kernel likes": (
         [
             f"route add fd20:1::/48 {SEVERAL}",
@@ -585,22 +596,27 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
         ],
         "overlap",
     ),
-    "routes that refuse": (
-        [f"route add {kind} fd20:{at}::/48" for at, kind in enumerate(sorted({*REFUSING, "throw"}))],
-        "overlap",
-    ),
-    "a rule that refuses": (["rule add pref 9 to fd20:4::/48 prohibit"], "overlap"),
-    "a rule for some of it": (
-        ["rule add pref 9 to fd20:4::/48 lookup 100", "route add default dev ib0 table 100"],
-        "overlap",
-    ),
-    "the pod block of Calico": (["route add blackhole fd20:5::/122 proto bird"], "ok"),
-    "a pod of Cilium that is gone": ([*device("cilium_host"), "route add unreachable fd20:5::7"], "ok"),
-    "a blackhole around a pod": (
+    "prefixes with other routes, and with own addresses": (
         [
+            "route add fd20:6::/48 dev eth1 expires 0",
+            "route add fd20:6::/47 dev ib0",
+            "route add fd20:8::/48 from fd00:99::/64 dev eth1",
+            "route add fd20:8::/47 dev ib0",
+            "route add fd20:10::/64 dev ib0",
+            *(f"address add fd20:10::{at}/128 dev eth0 nodad" for at in (0, 8)),
+        ],
+        "overlap",
+    ),
+    "pod blocks and what has expired": (
+        [
+            "route add blackhole fd20:5::/122 proto bird",
+            *device("cilium_host"),
+            "route add unreachable fd20:6::7",
             *device("veth7"),
-            "route add blackhole fd20:6::/64 proto static",
-            "route add fd20:6::9 from fd00:99::/64 dev veth7",
+            "route add blackhole fd20:7::/64 proto static",
+            "route add fd20:7::9 from fd00:99::/64 dev veth7",
+            "route add fd20:8::/48 dev ib0 expires 0",
+            "route add default dev ib0 metric 9 expires 0",
         ],
         "ok",
     ),
@@ -610,21 +626,6 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
     ),
     "a preferred router by ib0, eth0 expected": (["route append default dev ib0 pref high"], "overlap"),
     "a default route by two": ([f"route add default metric 9 {SEVERAL}"], "ok"),
-    "a default route that has expired": (["route add default dev ib0 metric 9 expires 0"], "ok"),
-    "a route that has expired": (["route add fd20:6::/48 dev ib0 expires 0"], "ok"),
-    "a key of a route that has expired": (
-        ["route add fd20:6::/48 dev eth1 expires 0", "route add fd20:6::/47 dev ib0"],
-        "overlap",
-    ),
-    "a route for some sources": (
-        ["route add fd20:7::/48 from fd00:99::/64 dev eth1", "route add fd20:7::/47 dev ib0"],
-        "overlap",
-    ),
-    "own addresses in an escape": (
-        ["route add fd20:8::/64 dev ib0", *(f"address add fd20:8::{at}/128 dev eth0 nodad" for at in (0, 8))],
-        "overlap",
-    ),
-    "anycast": (["route add anycast fd20:9::/64 dev ib0", "route add anycast fd20:9:1::1 dev ib0"], "overlap"),
     "a default route without a gateway": (
         ["route add default dev eth0 metric 5", "route add fd20::1 dev ib0"],
         "overlap",
@@ -1111,9 +1112,9 @@ class TestOneHost:
         namespace.batch(
             f"route add 10.{64 + number // 256}.{number % 256}.0/24 "
             + ("dev ib0" if number % 7 == 0 else "via 10.0.0.1 dev eth0")
-            for number in range(3000)
+            for number in range(1000)
         )
-        config = check(*(f"10.{64 + number // 16}.{number % 16 * 16}.0/20" for number in range(200)))
+        config = check(*(f"10.{64 + number // 16}.{number % 16 * 16}.0/20" for number in range(100)))
         expected = engine(namespace.snapshot(), config)
         checked = Checked(namespace, config, tmp_path)
         assert comparable(checked.document) == comparable(expected)
@@ -1197,9 +1198,9 @@ class TestBothFamilies:
         """Addresses are written as by the library: the longest row of zeros is left out, the first of equal ones."""
         groups = ["0", "0", "0", "1", "ab", "ab0", "ffff"]
         chance = Random(7)  # noqa: S311  the same addresses in each run
-        cidrs = [":".join(chance.choices(groups, k=8)) + "/128" for _ in range(150)]
+        cidrs = [":".join(chance.choices(groups, k=8)) + "/128" for _ in range(60)]
         config = check("::/128", "::1:0/128", *cidrs, expected_devs=["eth0"])
         checked = Checked(namespace, config, tmp_path, awk=awk)
         expected = engine(snapshot_of(namespace), config)
         assert comparable(checked.document) == comparable(expected)
-        assert len(checked.document["findings"]) > 100
+        assert len(checked.document["findings"]) > 50

@@ -456,7 +456,7 @@ class TestRoute:
         told = attrs.evolve(TOLD, interfaces=("eth7",))
         assert node.fails(told) == (
             f'{GLOBAL}: no route by eth7 within 0 s (Cannot find device "eth7"); '
-            "set probeRewrite.interfaces to a device that exists and is up"
+            "set probeRewrite.interfaces to a device that is up"
         )
         assert node.listing()
         node.passes(attrs.evolve(told, ensure_route=False))

@@ -35,7 +35,7 @@ place_route() {
   do
     if [[ $why ]]; then
       ((waited < wait * 5)) ||
-        fail "$global: no route by $dev within $wait s ($why); set probeRewrite.interfaces to a device that exists and is up"
+        fail "$global: no route by $dev within $wait s ($why); set probeRewrite.interfaces to a device that is up"
       nap
     fi
     how=add
