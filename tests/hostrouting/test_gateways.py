@@ -14,6 +14,7 @@ from hostrouting.overlap import check_overlap
 from hostrouting.repair import propose_repair
 from hostrouting.wording import unsafe_line
 from tests.support.commands import LINKS, furnish, route_command, rule_command, wishes
+from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
 from tests.support.strategies import DEVICES, blocks
 from tests.support.topologies import h200, host
@@ -24,7 +25,7 @@ DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 
 @pytest.mark.processes
 @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None, print_blob=True)
+@settings(max_examples=scaled(30), suppress_health_check=[HealthCheck.too_slow], deadline=None, print_blob=True)
 @given(data=st.data(), family=st.sampled_from([IPV4, IPV6]))
 def test_the_kernel_agrees(data: st.DataObject, family: int) -> None:
     """On any host, Linux accepts a route by a gateway exactly if refused_gateway returns None."""

@@ -69,7 +69,7 @@ def networks(block: Prefix) -> st.SearchStrategy[Route]:
     )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_the_kernel_agrees(data: st.DataObject) -> None:
     """The kernel accepts every route of a repair, and afterwards only unsafe ranges escape."""

@@ -64,7 +64,7 @@ def of_netlink(path: str) -> Snapshot:
         return backend.snapshot()
 
 
-@settings(max_examples=scaled(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=scaled(12), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_of_any_host(tmp_path: Path, data: st.DataObject) -> None:
     """On any host, with any shell and any version of ip, the snapshot is the netlink backend's; so is each verdict."""

@@ -138,7 +138,7 @@ def static_routes(block: Prefix) -> st.SearchStrategy[list[StaticRoute]]:
     )
 
 
-@settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=scaled(35), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data())
 def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What the engine plans is what the script does; where a route cannot be had, nothing is taken away either."""
@@ -164,7 +164,7 @@ def command(route: Route) -> str:
     return route_command(route) + (f" pref {route.preference}{end}" if route.prefix.family == IPV6 else "")
 
 
-@settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=scaled(35), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data(), family=st.sampled_from([IPV4, IPV6]), metric=st.sampled_from([0, 100]))
 def test_a_crowded_place_is_the_planned_one(
     data: st.DataObject, family: int, metric: int, tmp_path_factory: pytest.TempPathFactory

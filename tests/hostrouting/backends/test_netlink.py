@@ -102,7 +102,7 @@ def ours(backend: NetlinkBackend) -> list[Route]:
 class TestSnapshot:
     """Links, addresses, rules and routes, as `ip` lists them."""
 
-    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
     def test_of_any_host_is_what_ip_lists(self, data: st.DataObject) -> None:
         """On any host, everything in the snapshot is what `ip` prints, in the same order."""
