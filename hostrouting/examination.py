@@ -228,10 +228,10 @@ def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP 
         except BackendError as error:
             error.fib = fib
             raise
-        report = follow_kernel(report, fib, {place: it.decision for place, it in surprises.items()})  # noqa: PLW2901
-        repair = propose_repair(fib, report, protocol=config.protocol, gateway=_of_family(gateway, report))
+        followed = follow_kernel(report, fib, {place: it.decision for place, it in surprises.items()})
+        repair = propose_repair(fib, followed, protocol=config.protocol, gateway=_of_family(gateway, report))
         told = (*(() if still else (_RESTLESS,)), *(it.text for it in surprises.values()))
-        found.append(FamilyExamination(report, repair, fib, told, restless=not still))
+        found.append(FamilyExamination(followed, repair, fib, told, restless=not still))
     return Examination(tuple(found))
 
 

@@ -122,7 +122,7 @@ class TableIPv6(Table):
         return -1
 
     def _hits(self, address: int, sought: Sought, asks: tuple[Ask, ...]) -> Iterator[Hit]:
-        """The routes for packets with a known source, of which `asks` are true."""
+        """The routes for packets with a known source that answer yes to `asks`."""
         ordered = list(self._ordered(address, sought))
         if not self._skips_unreachable:
             del ordered[1:]

@@ -52,7 +52,7 @@ class RoutesScript:
     protocol: int = OURS
     wait: int = DEFAULT_WAIT
     spared: tuple[IPv6Network, ...] = ()
-    """Destinations whose routes of ours the script leaves alone, because another task adds and deletes them."""
+    """The script leaves our routes to these destinations alone, because another task adds and deletes them."""
 
 
 @attrs.frozen
