@@ -578,6 +578,26 @@ class TestBothFamilies:
         assert ran.lines == ["<3>static-routes: fd00:16::/64: waiting for an IPv6 default route (given up after 0 s)"]
         assert (ran.status, ours(namespace)) == (1, [])
 
+    @pytest.mark.parametrize(
+        ("batch", "by"),
+        [
+            (["via fe80::1 dev eth0", "dev ib0 pref high"], "dev ib0"),
+            (["via fe80::1 dev eth0 pref low", "dev ib0"], "dev ib0"),
+            (["via fe80::1 dev eth0 pref low metric 5", "dev ib0 pref high metric 6"], "via inet6 fe80::1 dev eth0"),
+            (["via fe80::1 dev eth0 metric 5 expires 0", "dev wg0 pref low metric 6", "dev ib0 metric 7"], "dev ib0"),
+            (["from fd00::/8 via fe80::1 dev eth0 metric 5", "dev ib0"], "dev ib0"),
+        ],
+    )
+    def test_which_router(self, namespace: Namespace, tmp_path: Path, batch: list[str], by: str) -> None:
+        """Of several IPv6 default routes, the one that Linux uses: by metric, then by preference, if it has not expired."""
+        namespace.batch([f"route append default {way}" for way in batch], family=IPV6)
+        time.sleep(1.1 * ("expires 0" in batch[0]))  # `ip` shows whole seconds
+        planned = plan(PAIR, both(namespace))
+        assert Ran(namespace, PAIR, tmp_path).lines == []
+        (route,) = (it for it in namespace.routes(IPV6) if it.protocol == OURS)
+        assert [str(leg) for leg in route.legs] == [by]
+        assert route in [step.route for step in planned.changes]
+
     @pytest.mark.parametrize("refused", ["172.30.0.0/16 via 10.9.9.9 dev eth0", "fd00:18::/64 via fd00:5::1 dev eth0"])
     def test_all_is_given_back(self, namespace: Namespace, tmp_path: Path, refused: str) -> None:
         """When the kernel refuses a route of one family, those of both are as they were."""
