@@ -13,7 +13,7 @@ from tests.system.storm import CALM, KILLED, KINDS, PLAIN, SETTINGS, Choice, Rou
 
 pytestmark = gate_tests
 
-STARTS = 6
+STARTS = 4
 PARTS = 10 if LONG else 1
 SEED = 0 if os.environ.get("CI") else time.time_ns() % 1_000_000
 OVERRIDE = f"/etc/systemd/system/{KUBE1}.d/99-override.conf"
