@@ -109,13 +109,21 @@ class Checked:
 
 
 def engine(snapshot: Snapshot, config: HostRoutingConfig) -> dict[str, Any]:
-    """The same check by the engine, as its JSON."""
+    """The same check by the engine, as its JSON; addresses as Python wrote them before 3.13: ::ffff:a00:1."""
     found = examine_snapshot(snapshot, config)
     document = check_document(found, mode=config.route_overlap.mode)
     document["lines"] = [
         finding_line(it, each.report.expected_devs) for each in found.families for it in each.report.findings
     ]
-    return document
+    text = re.sub(r"::ffff:([\d.]+\.\d+)", lambda it: f"::ffff:{in_groups(it[1])}", json.dumps(document))
+    decoded: dict[str, Any] = json.loads(text)
+    return decoded
+
+
+def in_groups(address: str) -> str:
+    """An IPv4 address as the end of an IPv6 one: a00:1 for 10.0.0.1."""
+    high, low = divmod(place(address), 1 << 16)
+    return f"{high:x}:{low:x}"
 
 
 def place(address: str) -> int:

@@ -268,41 +268,13 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
 }
 
 # The routes that take precedence over one that is not ours and has this metric.
-function way_out(to, held,   metric, part, left, right) {
+function way_out(to, held,   metric, part) {
   metric = usual[family]
   if (held > metric && !(to in is_taken))
     return "instead, configure one with metric " metric ", which takes precedence"
   split(to, part, "/")
   if (part[2] == width[family]) return "it has to be deleted first: no prefix can be longer, and no metric better"
-  left = part[1] "/" (part[2] + 1)
-  right = upper_half(part[1], part[2]) "/" (part[2] + 1)
-  return "instead, configure " left " and " right ", which take precedence"
-}
-
-# The address of the upper half of a prefix: its next bit is set. In IPv6, the longest zeros are left out.
-function upper_half(address, bits,   bit, part, zeros, at, n, i, text) {
-  split("128 64 32 16 8 4 2 1", bit, " ")
-  if (family == 4) {
-    split(address, part, ".")
-    part[int(bits / 8) + 1] += bit[bits % 8 + 1]
-    return part[1] "." part[2] "." part[3] "." part[4]
-  }
-  zeros = ":0:0:0:0:0:0:0:0:"
-  n = gsub(/:/, ":", address)
-  sub(/::/, substr(zeros, 1, 17 - 2 * n), address)
-  split(address, part, ":")
-  at = int(bits / 16) + 1
-  text = substr("0000" part[at], length(part[at]) + 1)
-  n = int(bits % 16 / 4) # the digit in which the bit is
-  i = index("123456789abcdef", substr(text, n + 1, 1)) + bit[bits % 4 + 5]
-  part[at] = substr(text, 1, n) sprintf("%x", i) substr(text, n + 2)
-  sub(/^0+/, "", part[at])
-  text = ":"
-  for (i = 1; i <= 8; i++) text = text (part[i] == "" ? 0 : part[i]) ":"
-  while (length(zeros) > 3 && !sub(zeros, "::", text)) zeros = substr(zeros, 3)
-  if (text !~ /^::/) sub(/^:/, "", text)
-  if (text !~ /::$/) sub(/:$/, "", text)
-  return text
+  return "instead, configure its two halves (each a /" part[2] + 1 "), which take precedence"
 }
 
 function missing(reason) { print "missing " reason; waits = 1 }
