@@ -153,7 +153,7 @@ def _things(values: Mapping[str, object], name: str, kind: type[Kept]) -> Iterat
 def _texts(values: Mapping[str, object], name: str) -> Iterator[str]:
     for at, it in enumerate(_list(values, name)):
         if not isinstance(it, str):
-            raise ValueError(f"{name}[{at}] is not a text")  # noqa: TRY004  as above
+            raise ValueError(f"{name}[{at}] is not a string")  # noqa: TRY004  as above
         yield it
 
 
@@ -165,7 +165,7 @@ def _list(values: Mapping[str, object], name: str) -> list[object]:
 
 
 def _text(values: Mapping[str, object], name: str, *, path: str = "") -> str:
-    found, whole = values.get(name), f"{path}.{name}" if path else name
+    found, key = values.get(name), f"{path}.{name}" if path else name
     if not isinstance(found, str):
-        raise ValueError(f"{whole} {'is not a text' if name in values else 'is missing'}")  # noqa: TRY004  as above
+        raise ValueError(f"{key} {'is not a string' if name in values else 'is missing'}")  # noqa: TRY004  as above
     return found

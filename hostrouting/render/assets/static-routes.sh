@@ -268,13 +268,14 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
 }
 
 # The routes that take precedence over one that is not ours and has this metric.
-function way_out(to, held,   metric, part) {
+function way_out(to, held,   metric, part, longer) {
   metric = usual[family]
   if (held > metric && !(to in is_taken))
     return "instead, configure one with metric " metric ", which takes precedence"
   split(to, part, "/")
   if (part[2] == width[family]) return "it has to be deleted first: no prefix can be longer, and no metric better"
-  return "instead, configure its two halves (each a /" part[2] + 1 "), which take precedence"
+  longer = part[2] + 1
+  return "instead, configure its two halves (each a /" longer "), which take precedence"
 }
 
 function missing(reason) { print "missing " reason; waits = 1 }

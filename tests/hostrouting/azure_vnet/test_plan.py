@@ -62,13 +62,13 @@ def test_within_and_beyond(now: CleanupPlan, shown: CleanupPlan) -> None:
         ({"deletions": None}, "deletions is not a list"),
         ({"deletions": ["x"]}, "deletions[0] is not an object"),
         ({"deletions": [{"kind": "rule", "spec": "x"}]}, "deletions[0].reason is missing"),
-        ({"kept": [{"kind": "rule", "spec": 5, "reason": ""}]}, "kept[0].spec is not a text"),
+        ({"kept": [{"kind": "rule", "spec": 5, "reason": ""}]}, "kept[0].spec is not a string"),
         (
             {"inert": [{"kind": "x", "spec": "", "reason": ""}]},
             "inert[0].kind is 'x', not one of rule, neighbour, route",
         ),
-        ({"notes": [5]}, "notes[0] is not a text"),
-        ({"boot": 5}, "boot is not a text"),
+        ({"notes": [5]}, "notes[0] is not a string"),
+        ({"boot": 5}, "boot is not a string"),
     ],
 )
 def test_what_is_not_a_plan(changed: dict[str, object], why: str) -> None:
