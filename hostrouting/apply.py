@@ -16,14 +16,14 @@ kernel's `replace`, which rewrites whichever route is first at that moment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.backends.base import Change, Outcome, RouteBackend
 from hostrouting.effects import tell_effects
 from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, RouteExists, Unsettled
-from hostrouting.model import IPV6, OURS, Prefix, Route, Snapshot
+from hostrouting.model import IPV6, OURS, Route, RouteKey, Snapshot
 from hostrouting.route_order import as_taken, put_back, take_away
 from hostrouting.uplink import bare_leg
 from phases.python310 import add_note
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Applied", "apply_plan"]
 
-Key: TypeAlias = tuple[int, Prefix, int, int]  # what the kernel distinguishes routes by, as in Route.key
 _ELSE = "another program changes these routes at the same time"
 _AT_ONCE = 5_000  # changes between two calls of `check`
 _TRIES = 3  # attempts to roll back, before the remaining differences are reported
@@ -236,7 +235,7 @@ class _Transaction:
             return f"not every change could be rolled back: there is now {differences}"
         said = "every change was rolled back: the route table is as it was before"
         if moved:
-            places = ", ".join(f"{prefix} metric {metric}" for _, prefix, _, metric in sorted(moved))
+            places = ", ".join(f"{key.prefix} metric {key.metric}" for key in sorted(moved))
             said += f", but where there are several routes to {places}, those after the first may be in another order"
         return said
 
@@ -249,13 +248,13 @@ class _Transaction:
             yield from take_away(there, then, self._ours)
 
     def _read(self, *, at_any_rate: bool = False) -> _Table:
-        families = {prefix.family for _, prefix, _, _ in self._keys}
-        tables = {table for table, _, _, _ in self._keys}
+        families = {key.prefix.family for key in self._keys}
+        tables = {key.table for key in self._keys}
         try:
             snapshot = self._backend.snapshot(
                 family=families.pop() if len(families) == 1 else None,
                 table=tables.pop() if len(tables) == 1 else None,
-                prefixes={prefix for _, prefix, _, _ in self._keys},
+                prefixes={key.prefix for key in self._keys},
             )
         except Unsettled as error:
             if not at_any_rate or not isinstance(error.last, Snapshot):
@@ -267,13 +266,13 @@ class _Transaction:
 class _Table:
     """The routes of a snapshot whose keys a plan is about, without the state of their next hops."""
 
-    def __init__(self, snapshot: Snapshot, keys: set[Key]) -> None:
-        self._found: dict[Key, tuple[Route, ...]] = {}
-        for place in snapshot.routes.leading_to({prefix for _, prefix, _, _ in keys}):
+    def __init__(self, snapshot: Snapshot, keys: set[RouteKey]) -> None:
+        self._found: dict[RouteKey, tuple[Route, ...]] = {}
+        for place in snapshot.routes.leading_to({key.prefix for key in keys}):
             route = _bare(snapshot.routes[place])
             self._found[route.key] = (*self._found.get(route.key, ()), route)
 
-    def at(self, key: Key) -> tuple[Route, ...]:
+    def at(self, key: RouteKey) -> tuple[Route, ...]:
         """The routes that hold the key; the kernel uses the first."""
         return self._found.get(key, ())
 

@@ -16,7 +16,7 @@ import attrs
 
 from hostrouting.connected import connected_routes
 from hostrouting.fib import Fib
-from hostrouting.model import DEFAULT_METRIC, Address, Prefix, Route
+from hostrouting.model import Address, Prefix, Route
 from hostrouting.uplink import DesiredRoute, Uplink
 from hostrouting.way_round import is_held, way_round
 
@@ -45,17 +45,16 @@ def foresee(
     near = {wish.key: wish for wish in desired if wish.destination.network in networks}
     keys = {route.key for route in brought.values() if route.key in near and route.key not in refused}
 
-    def is_taken(prefix: Prefix) -> bool:
-        best = DEFAULT_METRIC[prefix.family]
-        coming = any(route.prefix == prefix and route.metric <= best for route in brought.values())
-        return coming or is_held(prefix, fib, ours)
+    def is_taken(prefix: Prefix, metric: int) -> bool:
+        coming = any(route.prefix == prefix and route.metric <= metric for route in brought.values())
+        return coming or is_held(prefix, metric, fib, ours)
 
     for key in sorted(keys):
         wish = near[key]
         wanted = uplink.resolve(wish)
         if isinstance(wanted, Route):
             others = way_round(wish.destination, wish.metric, is_taken)
-            instead = tuple(attrs.evolve(wish, destination=prefix, metric=0) for prefix in others)
+            instead = tuple(attrs.evolve(wish, destination=prefix, metric=metric) for prefix, metric in others)
             lacking = tuple(it for it in instead if all(it.key != other.key for other in desired))
             addresses = tuple(address for address, route in brought.items() if route.key == key)
             yield Foreseen(wanted, addresses, instead, lacking)

@@ -16,7 +16,6 @@ from hostrouting.fib import Fib
 from hostrouting.foresight import Foreseen, foresee
 from hostrouting.leftover import deletion_command, is_left_behind
 from hostrouting.model import (
-    DEFAULT_METRIC,
     IPV4,
     IPV6,
     OURS,
@@ -33,7 +32,7 @@ from hostrouting.model import (
 )
 from hostrouting.steps import Action, Place, Step, Steps, in_order
 from hostrouting.uplink import DesiredRoute, Pending, Uplink, bare_leg
-from hostrouting.way_round import is_held, way_round
+from hostrouting.way_round import hides, is_held, way_round
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -237,8 +236,7 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
     if len(near) == 1 and near[0] == wanted:
         yield Step("keep", near[0], _why_kept(near[0], ours))
         return
-    before = next((route for route in near if not route.tos and route.metric < wanted.metric), None)
-    shadow = "" if before is None else f"; it is not used while [{before}] exists, which has a lower metric"
+    shadow = _shadow(wanted, near, fib, ours)
     holders = [route for route in near if route.key == wanted.key]
     stale = [at for at, route in enumerate(holders) if route.protocol in ours and not _says(route, wanted, ours)]
     standing = [route for at, route in enumerate(holders) if at not in stale]
@@ -260,6 +258,17 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
         yield Step("conflict", wanted, _way_out(holder, fib, ours), holder, remedy=remedy)
     else:
         yield Step("add", wanted, f"it does not exist{shadow}")
+
+
+def _shadow(wanted: Route, near: Iterable[Route], fib: Fib, ours: Collection[int]) -> str:
+    """The end of a reason: the route to the same destination because of which this one is not used; or nothing."""
+    for route in near:
+        if hides(route) and route.protocol not in ours and wanted.source is None:
+            remedy = _said(wanted.prefix, _way_round(wanted, fib, ours))
+            return f"; it is not used while [{route}] exists, which is only for some sources; {remedy}"
+        if not route.tos and route.source == wanted.source and route.metric < wanted.metric:
+            return f"; it is not used while [{route}] exists, which has a lower metric"
+    return ""
 
 
 def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[Step]:
@@ -300,15 +309,17 @@ def _why_kept(route: Route, ours: Collection[int]) -> str:
 
 def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
     """A sentence: which route holds the key, and which routes win without touching it."""
-    prefix = holder.prefix
-    found = way_round(prefix, holder.metric, lambda it: is_held(it, fib, ours))
-    remedy = _said(prefix, found)
+    remedy = _said(holder.prefix, _way_round(holder, fib, ours))
     return f"another route has the same destination and metric: [{holder}], which is not ours; {remedy}"
 
 
-def _said(prefix: Prefix, found: tuple[Prefix, ...]) -> str:
-    if found == (prefix,):
-        metric = DEFAULT_METRIC[prefix.family]
+def _way_round(route: Route, fib: Fib, ours: Collection[int]) -> tuple[tuple[Prefix, int], ...]:
+    return way_round(route.prefix, route.metric, lambda prefix, metric: is_held(prefix, metric, fib, ours))
+
+
+def _said(prefix: Prefix, found: tuple[tuple[Prefix, int], ...]) -> str:
+    if len(found) == 1:
+        [(_, metric)] = found
         return f"instead, configure one with metric {metric}, which takes precedence"
     if prefix.length == width_of(prefix.family):
         return "it has to be deleted first: no prefix can be longer, and no metric better"

@@ -22,6 +22,7 @@ from hostrouting.model import (
     NextHop,
     Prefix,
     Route,
+    RouteKey,
     as_ip,
     as_prefix,
 )
@@ -61,9 +62,9 @@ class DesiredRoute:
     metric: int = attrs.field(default=0, kw_only=True)
 
     @property
-    def key(self) -> tuple[int, Prefix, int, int]:
+    def key(self) -> RouteKey:
         """The key by which the kernel will distinguish the route, as in `Route.key`."""
-        return (TABLE_MAIN, self.destination, 0, self.metric or DEFAULT_METRIC[self.destination.family])
+        return RouteKey(TABLE_MAIN, self.destination, 0, self.metric or DEFAULT_METRIC[self.destination.family])
 
     def __str__(self) -> str:
         words = [str(self.destination)]

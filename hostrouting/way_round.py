@@ -1,26 +1,41 @@
-"""Routes that win over a route that must not be touched: one with the best metric, or two with longer prefixes.
+"""Routes that win over a route that must not be touched: one with a lower metric, or two with longer prefixes.
 
-Here: which prefixes to use, if they are free. Not here: whether they are wanted, and the messages about them.
+Here: which prefixes and metrics to use, if they are free. Not here: whether they are wanted, and the messages
+about them.
 """
 
 from collections.abc import Callable, Collection
 
 from hostrouting.fib import Fib
-from hostrouting.model import DEFAULT_METRIC, Prefix, width_of
+from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, Prefix, Route, width_of
 
-__all__ = ["is_held", "way_round"]
+__all__ = ["METRICS", "hides", "is_held", "way_round"]
+
+# The metrics to try, the usual one first. In IPv4 the usual one is already the lowest. In IPv6 the lowest is 1, because
+# Linux takes 0 for the usual one.
+METRICS = {IPV4: (DEFAULT_METRIC[IPV4],), IPV6: (DEFAULT_METRIC[IPV6], 1)}
 
 
-def way_round(prefix: Prefix, metric: int, is_taken: Callable[[Prefix], bool]) -> tuple[Prefix, ...]:
-    """The prefix itself (with the best metric), or else its two halves; empty if both are taken."""
-    # One route with the best metric is preferred, because it is fewer routes than the two halves.
-    if metric > DEFAULT_METRIC[prefix.family] and not is_taken(prefix):
-        return (prefix,)
+def way_round(prefix: Prefix, metric: int, is_taken: Callable[[Prefix, int], bool]) -> tuple[tuple[Prefix, int], ...]:
+    """The prefix itself with a lower metric, or else its two halves; empty if all of these are taken."""
+    # One route with a lower metric is preferred, because it is fewer routes than the two halves.
+    for lower in METRICS[prefix.family]:
+        if lower < metric and not is_taken(prefix, lower):
+            return ((prefix, lower),)
+    usual = DEFAULT_METRIC[prefix.family]
     halves = prefix.halves() if prefix.length < width_of(prefix.family) else ()
-    return () if any(map(is_taken, halves)) else halves
+    return () if any(is_taken(half, usual) for half in halves) else tuple((half, usual) for half in halves)
 
 
-def is_held(prefix: Prefix, fib: Fib, ours: Collection[int]) -> bool:
-    """Whether a route that is not ours has the best metric of the prefix; our routes can be replaced."""
-    best = DEFAULT_METRIC[prefix.family]
-    return any(not route.tos and route.metric <= best and route.protocol not in ours for route in fib.routes(prefix))
+def is_held(prefix: Prefix, metric: int, fib: Fib, ours: Collection[int]) -> bool:
+    """Whether a route to the prefix with this metric would not be used, because of one that is not ours."""
+    return any(
+        hides(route) or (not route.tos and route.metric <= metric)
+        for route in fib.routes(prefix)
+        if route.protocol not in ours
+    )
+
+
+def hides(route: Route) -> bool:
+    """Whether Linux ignores the routes for any source with this destination: packets of others skip the destination."""
+    return route.source is not None and bool(route.prefix.length)

@@ -3,7 +3,7 @@
 Here: one route as the kernel lists it. Not here: which of several routes wins.
 """
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import attrs
 
@@ -26,6 +26,7 @@ __all__ = [
     "NextHop",
     "Preference",
     "Route",
+    "RouteKey",
     "RouteType",
     "protocol_name",
     "table_name",
@@ -132,6 +133,17 @@ class NextHop:
         return f"<NextHop {self}{f' weight {self.weight}' if self.weight != 1 else ''}>"
 
 
+class RouteKey(NamedTuple):
+    """The fields by which the kernel distinguishes routes: two with the same key exclude each other."""
+
+    table: int
+    prefix: Prefix
+    tos: int
+    metric: int
+    sources: tuple[Prefix, ...] = ()
+    """For packets from these only (IPv6); empty for any source."""
+
+
 @attrs.frozen
 class Route:
     """A route as the kernel lists it. An ordinary route has one next hop, ECMP several, a blackhole none."""
@@ -200,9 +212,9 @@ class Route:
         return self.expires is not None and self.expires < 0
 
     @property
-    def key(self) -> tuple[int, Prefix, int, int]:
-        """The fields by which the kernel distinguishes IPv4 routes: table, prefix, tos and metric."""
-        return (self.table, self.prefix, self.tos, self.metric)
+    def key(self) -> RouteKey:
+        """The fields by which the kernel distinguishes it from other routes."""
+        return RouteKey(self.table, self.prefix, self.tos, self.metric, () if self.source is None else (self.source,))
 
     @property
     def ways(self) -> tuple[str, ...]:

@@ -15,20 +15,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain, compress, groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import attrs
 
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.route import Route, RouteKey
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["Column", "RouteEdits", "RouteTable", "Shapes", "routes_like", "shape_of"]
 
-# The fields by which the kernel distinguishes routes, as in Route.key.
-_Key: TypeAlias = tuple[int, Prefix, int, int]
 _SAID = tuple(field.name for field in attrs.fields(Route) if field.name != "prefix")
 _says = attrgetter(*_SAID)
 
@@ -272,9 +270,9 @@ class RouteEdits:
         self._before: list[Route] = []
         self._after: list[Route] = []
         # The positions of the routes with each key, in order.
-        self._holding: dict[_Key, list[int]] = {route.key: [] for route in about}
+        self._holding: dict[RouteKey, list[int]] = {route.key: [] for route in about}
         if self._holding:
-            for place in base.leading_to({prefix for _, prefix, _, _ in self._holding}):
+            for place in base.leading_to({key.prefix for key in self._holding}):
                 if (holding := self._holding.get(base[place].key)) is not None:
                     holding.append(place)
 

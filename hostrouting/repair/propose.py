@@ -33,6 +33,7 @@ from hostrouting.pod_blocks import PodBlocks
 from hostrouting.repair.cover import Zone, ZoneKind, cover
 from hostrouting.reserved import RESERVED_RANGES, is_reserved
 from hostrouting.uplink import DesiredRoute, Pending, bare_leg, default_route, resolve_route
+from hostrouting.way_round import METRICS
 
 __all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
 
@@ -48,7 +49,6 @@ UnsafeReason: TypeAlias = Literal[
 TOO_MANY = 1024
 # Route types that send packets out by a device.
 _SENDING = frozenset({"unicast", "broadcast", "anycast", "multicast"})
-_LOWEST = 1  # metric; Linux takes 0 for the usual one in IPv6
 _NAMED = 9  # a message names at most this many devices
 
 
@@ -214,8 +214,7 @@ def _metrics(family: int, metric: int) -> tuple[int, ...]:
     In IPv6 a connected route has metric 256, so one route with a lower metric wins over it, where the usual metric
     takes two longer prefixes. In IPv4 a connected route has metric 0, and no metric is lower.
     """
-    usual = DEFAULT_METRIC[family]
-    return (metric, _LOWEST) if metric == usual > _LOWEST else (metric,)
+    return METRICS[family] if metric == DEFAULT_METRIC[family] else (metric,)
 
 
 def _as_written(route: Route) -> int:
@@ -305,11 +304,8 @@ class _Task:
         """Whether a static route may have this prefix, and no route that is not ours holds its key."""
         if not prefix.length or is_reserved(prefix.family, prefix.first, prefix.last):
             return False
-        metric = self._way.metric
-        return not any(
-            route.metric == metric and not route.tos and route.protocol != self._protocol
-            for route in self._fib.routes(prefix)
-        )
+        key = attrs.evolve(self._way, prefix=prefix).key
+        return not any(route.key == key and route.protocol != self._protocol for route in self._fib.routes(prefix))
 
     def _leave(self, family: int, contest: Contest, reason: UnsafeReason) -> None:
         decision, first = contest.decision, contest.first

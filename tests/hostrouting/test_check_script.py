@@ -192,11 +192,10 @@ def left_open(snapshot: Snapshot, config: HostRoutingConfig, document: dict[str,
         for prefix in [Prefix.parse(it["destination"])]
         for metric in [it["metric"] or DEFAULT_METRIC[prefix.family]]
     ]
-    standing = [route for route in snapshot.routes if route.source is None]
-    foreign = {route.key for route in standing if route.protocol != config.protocol}
+    foreign = {route.key for route in snapshot.routes if route.protocol != config.protocol}
     assert not [route for route in repair if route.key in foreign], "a route that is not ours would be replaced"
     replaced = {it.key for it in repair}
-    kept = [route for route in snapshot.routes if route.source is not None or route.key not in replaced]
+    kept = [route for route in snapshot.routes if route.key not in replaced]
     after = engine(attrs.evolve(snapshot, routes=[*kept, *repair]), config)
     unsafe = [(place(it["first"]), place(it["last"])) for it in document["unsafe"]]
     return {

@@ -425,6 +425,53 @@ class TestWhatIsLeftOpen:
         )
 
 
+def ipv6_host(*more: Route) -> Snapshot:
+    """A host with an IPv6 default route on eth0, and these routes."""
+    default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
+    return attrs.evolve(plain().with_routes([default, *more]), rules=default_rules(6))
+
+
+class TestIPv6:
+    """Where IPv6 has other rules than IPv4."""
+
+    @pytest.mark.parametrize(
+        ("prefix", "held", "remedy"),
+        [
+            ("2001:db8:78::1/128", [1024], "instead, configure one with metric 1, which takes precedence"),
+            ("2001:db8:78::/48", [1024], "instead, configure one with metric 1, which takes precedence"),
+            ("2001:db8:78::/48", [2000], "instead, configure one with metric 1024, which takes precedence"),
+            ("2001:db8:78::/48", [2000, 7], "instead, configure one with metric 1, which takes precedence"),
+            (
+                "2001:db8:78::/48",
+                [1024, 1],
+                "instead, configure 2001:db8:78::/49 and 2001:db8:78:8000::/49, which take precedence",
+            ),
+            ("2001:db8:78::1/128", [1], "it has to be deleted first: no prefix can be longer, and no metric better"),
+        ],
+    )
+    def test_a_lower_metric(self, prefix: str, held: list[int], remedy: str) -> None:
+        """A lower metric than the usual one exists: it takes one route, where longer prefixes take two."""
+        theirs = [Route.to(prefix, dev="ib0", protocol=4, metric=metric) for metric in held]
+        (step,) = plan_routes([want(prefix, metric=held[0])], ipv6_host(*theirs)).conflicts
+        assert step.reason.endswith(f"which is not ours; {remedy}")
+
+    def test_a_route_for_some_sources(self) -> None:
+        """It does not hold the key; but it hides the route for any source, and longer prefixes are needed."""
+        theirs = Route.to("2001:db8:77::/48", dev="ib0", protocol=4, metric=1024)
+        theirs = attrs.evolve(theirs, source=Prefix.parse("2001:db8:2::/64"))
+        host = ipv6_host(theirs)
+        plan = plan_routes([want("2001:db8:77::/48")], host)
+        (step,) = plan.steps
+        assert str(step) == (
+            "+ 2001:db8:77::/48 via fe80::1 dev eth0 proto hostrouting metric 1024    # add: it does not exist; it is not"
+            f" used while [{theirs}] exists, which is only for some sources; instead, configure"
+            " 2001:db8:77::/49 and 2001:db8:77:8000::/49, which take precedence"
+        )
+        assert Fib(plan.apply_to(host)).lookup(as_ip("2001:db8:77::1")).route == host.routes[-2]
+        halves = plan_routes([want("2001:db8:77::/49"), want("2001:db8:77:8000::/49")], host)
+        assert [step.reason for step in halves.steps] == ["it does not exist"] * 2
+
+
 def test_a_replacement_that_would_hit_another_route() -> None:
     """Beside another's route of the same key, one of ours in IPv6 is not replaced: the kernel might replace the other."""
     wanted = Route.to("fd00:9::1/128", dev="eth0", metric=1024, protocol=OURS)

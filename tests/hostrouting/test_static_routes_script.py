@@ -105,7 +105,13 @@ WAYS = {
         "dev ib0 scope link",
     ],
     # Of routes with gateways, IPv6 makes one.
-    IPV6: [*["via fe80::1 dev eth0"] * 2, "via fe80::1 dev eth0 expires 600", "dev eth0 pref high", "dev ib0"],
+    IPV6: [
+        *["via fe80::1 dev eth0"] * 2,
+        "via fe80::1 dev eth0 expires 600",
+        "dev eth0 pref high",
+        "dev ib0",
+        "from fd00:2::/64 dev ib0",
+    ],
 }
 PLACES = {
     IPV4: ("172.16.0.0/17", "default via 10.0.0.1 dev eth0"),
@@ -159,9 +165,10 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
 
 
 def command(route: Route) -> str:
-    """The command that appends a route, without its sources: the engine takes a route for some sources for another's."""
+    """The command that appends a route, with what only IPv6 has."""
     end = "" if route.expires is None else f" expires {max(route.expires, 0)}"
-    return route_command(route) + (f" pref {route.preference}{end}" if route.prefix.family == IPV6 else "")
+    sources = "" if route.source is None else f" from {route.source}"
+    return route_command(route) + (f"{sources} pref {route.preference}{end}" if route.prefix.family == IPV6 else "")
 
 
 @settings(max_examples=scaled(35), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
