@@ -207,18 +207,18 @@ class Uplink:
                 yield f"the device {leg.dev} to be up"
             elif leg.gateway is None or leg.gateway.version != family:
                 continue  # IPv4 has no rules for a neighbour of the other family
-            elif taken := self._taken(leg.gateway):
+            elif taken := self._taken(leg.gateway, link.name):
                 yield f"{leg.gateway} to be a router next to this host (it is {taken})"
             elif leg.gateway in LINK_LOCAL:
                 continue  # Linux takes it for a neighbour on whichever device it is given
             elif not leg.onlink and not self._reaches(link.name, leg.gateway):
                 yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
 
-    def _taken(self, gateway: IP) -> str | None:
-        """The kind of address if it cannot be a router next to this host; otherwise None."""
-        kinds = [
-            route.type for route in self._fib.around(gateway, table=TABLE_LOCAL) if route.protocol not in self._ours
-        ]
+    def _taken(self, gateway: IP, dev: str) -> str | None:
+        """The kind of address if it cannot be a router on this device; otherwise None."""
+        near = (it for it in self._fib.around(gateway, table=TABLE_LOCAL) if it.protocol not in self._ours)
+        # A link-local address of another device is another address.
+        kinds = [it.type for it in near if gateway not in LINK_LOCAL or dev in it.devs]
         return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)
 
     def _reaches(self, dev: str, gateway: IP) -> bool:

@@ -5,8 +5,10 @@ from ipaddress import IPv4Network
 import attrs
 import pytest
 
+from hostrouting.backends.base import Change
 from hostrouting.fib import Fib
-from hostrouting.model import Link, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules
+from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules
+from hostrouting.testing.topologies import h200
 from hostrouting.uplink import DesiredRoute, default_route, outbound_devs, resolve_route
 from tests.support.topologies import connected, host, plain
 
@@ -146,6 +148,23 @@ class TestWhatIsMeant:
         assert meant(want(gateway, "eth0"), plain()) == (
             f"{want(gateway, 'eth0')}: waiting for {gateway} to be a router next to this host (it is {words})"
         )
+
+    @pytest.mark.parametrize("gateway", [None, "fe80::1"])
+    @pytest.mark.parametrize("dev", ["docker0", "eth0"])
+    def test_a_link_local_gateway(self, dev: str, gateway: str | None) -> None:
+        """A link-local address of this host is refused as a gateway on its own device only, as Linux refuses it."""
+        kernel = h200(dual_stack=True)
+        kernel.add_link("docker0")
+        kernel.add_address(dev, "fe80::1/64")
+        wish = DesiredRoute(Prefix.parse("fd00::/16"), gateway=gateway, dev="eth0")
+        found = resolve_route(wish, Fib(kernel.snapshot()))
+        route = Route.to("fd00::/16", dev="eth0", gateway="fe80::1", metric=1024, protocol=OURS)
+        [outcome] = kernel.change([Change("add", route)])
+        if dev == "eth0":
+            assert "fe80::1 to be a router next to this host (it is this host's own address)" in str(found)
+            assert "Gateway can not be a local address" in str(outcome.error)
+        else:
+            assert (found, outcome.error) == (route, None)
 
     def test_a_gateway_beyond_a_global_route(self) -> None:
         """A destination of a route with global scope is not a neighbour: the kernel refuses it as a gateway."""
