@@ -14,6 +14,7 @@ from hostrouting.model import (
     DEFAULT_METRIC,
     IP,
     IPV4,
+    IPV6,
     OURS,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
@@ -205,6 +206,8 @@ class Uplink:
                 yield f"the device {leg.dev}"
             elif not link.up:
                 yield f"the device {leg.dev} to be up"
+            elif family == IPV6 and link.ipv6_disabled:
+                yield f"IPv6 to be enabled on {leg.dev}"
             elif leg.gateway is None or leg.gateway.version != family:
                 continue  # IPv4 has no rules for a neighbour of the other family
             elif taken := self._taken(leg.gateway, link.name):

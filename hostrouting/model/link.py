@@ -32,6 +32,10 @@ class Link:
     # The effective setting for IPv4, whether it was set on the device or on "all"; and that for IPv6.
     ignore_routes_with_linkdown: bool = False
     ipv6_ignore_routes_with_linkdown: bool = False
+    # Whether it has no IPv6: the setting disable_ipv6 is on, or its MTU is less than IPv6 needs. Linux refuses every
+    # IPv6 route by it. Its routes and addresses do not show this: a device that never had a carrier may have none.
+    # A snapshot from `ip` does not show it either.
+    ipv6_disabled: bool = False
     # Reverse path filter for IPv4 packets that arrive on this device: 0 accepts all, 1 drops those whose source is
     # routed by another device, 2 only those whose source has no route. Effective: set on the device or on "all".
     rp_filter: int = 0

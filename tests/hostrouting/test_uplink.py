@@ -6,9 +6,10 @@ import attrs
 import pytest
 
 from hostrouting.backends.base import Change
+from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import Fib
-from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules
-from hostrouting.testing.topologies import h200
+from hostrouting.model import IPV6, OURS, Link, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules
+from hostrouting.testing.topologies import h200, plain_vm
 from hostrouting.uplink import DesiredRoute, default_route, outbound_devs, resolve_route
 from tests.support.topologies import connected, host, plain
 
@@ -165,6 +166,24 @@ class TestWhatIsMeant:
             assert "Gateway can not be a local address" in str(outcome.error)
         else:
             assert (found, outcome.error) == (route, None)
+
+    @pytest.mark.parametrize("gateway", ["fe80::1", None])
+    def test_a_device_without_ipv6(self, gateway: str | None) -> None:
+        """A route by a device on which IPv6 is disabled waits until it is enabled: Linux refuses it until then."""
+        kernel = plain_vm()
+        kernel.add_link(Link(name="eth1", index=0, ipv6_disabled=True))
+        kernel.set_up("eth1")
+        route = Route.to("2001:db8::/48", dev="eth1", gateway=gateway, metric=1024, protocol=OURS)
+        wish = DesiredRoute(route.prefix, gateway="fe80::1", dev="eth1")
+        assert meant(wish, kernel.snapshot()) == f"{wish}: waiting for IPv6 to be enabled on eth1"
+        [outcome] = kernel.change([Change("add", route)])
+        assert isinstance(outcome.error, RouteRefused)
+        assert outcome.error.kernel == "IPv6 is disabled on nexthop device"
+        with pytest.raises(BackendError, match="IPv6 is disabled on this device"):
+            kernel.add_address("eth1", "2001:db8::4/64")
+        assert not [it for it in kernel.snapshot().routes if it.prefix.family == IPV6 and "eth1" in it.devs]
+        kernel.add_address("eth1", "10.1.0.4/24")
+        assert meant(want("10.1.0.1", "eth1"), kernel.snapshot()).startswith("10.9.0.0/16 via 10.1.0.1 dev eth1")
 
     def test_a_gateway_beyond_a_global_route(self) -> None:
         """A destination of a route with global scope is not a neighbour: the kernel refuses it as a gateway."""

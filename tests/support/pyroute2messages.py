@@ -53,6 +53,9 @@ def link_of(data: bytes, names: Mapping[int, str]) -> Link:
     link = parse("link", data)
     made_by, carrier = link.get_attr("IFLA_LINKINFO"), link.get_attr("IFLA_CARRIER")
     peer = link.get_attr("IFLA_LINK_NETNSID")
+    of_families = link.get_attr("IFLA_AF_SPEC")
+    ipv6 = of_families and of_families.get_attr("AF_INET6")
+    settings = ipv6 and ipv6.get_attr("IFLA_INET6_CONF")
     return Link(
         name=link.get_attr("IFLA_IFNAME"),
         index=link["index"],
@@ -63,6 +66,7 @@ def link_of(data: bytes, names: Mapping[int, str]) -> Link:
         master=names.get(link.get_attr("IFLA_MASTER") or 0),
         group=link.get_attr("IFLA_GROUP") or 0,
         peer_namespace=None if peer is None or peer < 0 else peer,
+        ipv6_disabled=not settings or bool(settings["disable_ipv6"]),
     )
 
 

@@ -49,8 +49,10 @@ _SIZES = {n.RTM_GETLINK: 16, n.RTM_GETADDR: 8, n.RTM_GETRULE: 12, n.RTM_GETNETCO
 _IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID, _INFO_KIND = 3, 10, 18, 27, 33, 37, 1
 # RTEXT_FILTER_SKIP_STATS: leaves out packet counters, which are half of a device's data.
 _EXT_MASK, _SKIP_STATS = 29, struct.pack("=I", 8)
+# In IFLA_AF_SPEC, for AF_INET6: IFLA_INET6_CONF, an array of settings, with DEVCONF_DISABLE_IPV6 at this place.
+_AF_SPEC, _AF_INET6, _INET6_CONF, _DISABLE_IPV6 = 26, 10, 2, slice(26 * 4, 27 * 4)
 # The attributes of a device that are used; the kernel sends forty.
-_OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID})
+_OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _GROUP, _CARRIER, _LINK_NETNSID})
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
 _NETCONF_IFINDEX, _NETCONF_FORWARDING, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 2, 3, 6
 # Attributes of a rule that select nothing: its action and protocol, then FLOW (realms) and PAD, which do not matter.
@@ -168,8 +170,16 @@ def _link(
         peer_namespace=None if peer < 0 else peer,
         ignore_routes_with_linkdown=settings.wary,
         ipv6_ignore_routes_with_linkdown=ipv6_settings.wary,
+        ipv6_disabled=_lacks_ipv6(raw.get(_AF_SPEC, b"")),
         rp_filter=settings.rp_filter,
     )
+
+
+def _lacks_ipv6(of_families: bytes) -> bool:
+    """Whether IPv6 is disabled on a device, or the device has no settings for it."""
+    ipv6 = attributes_of(of_families, 0).get(_AF_INET6, b"")
+    disabled = attributes_of(ipv6, 0).get(_INET6_CONF, b"")[_DISABLE_IPV6]
+    return not disabled or any(disabled)
 
 
 def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:

@@ -451,7 +451,8 @@ class TestChange:
         namespace.sysctl("ipv6/conf/eth0/disable_ipv6", 1)
         [outcome] = backend.change([Change("add", to("fd00:9::/64", None, metric=1024))])
         assert isinstance(outcome.error, RouteRefused)
-        assert "IPv6 is disabled" in str(outcome.error)
+        assert outcome.error.kernel == "IPv6 is disabled on nexthop device"
+        assert "IPv6 is disabled on eth0" in str(outcome.error)
 
 
 class TestLookup:

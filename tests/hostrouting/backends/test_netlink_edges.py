@@ -168,6 +168,22 @@ def test_lost_carriers_count_by_device_in_ipv6(namespace: Namespace, backend: Ne
     assert (links["eth0"], links["ib0"]) == (True, False)
 
 
+def test_devices_without_ipv6(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """It is known on which devices IPv6 is disabled, and the listener hears when it is enabled."""
+
+    def disabled() -> set[str]:
+        return {link.name for link in backend.snapshot().links if link.ipv6_disabled}
+
+    assert not disabled()
+    namespace.sysctl("ipv6/conf/ib0/disable_ipv6", 1)
+    namespace.run("ip", "link", "set", "eth0", "mtu", "1279")  # less than IPv6 needs
+    assert disabled() == {"eth0", "ib0"}
+    with backend.watch() as watch:
+        namespace.sysctl("ipv6/conf/ib0/disable_ipv6", 0)
+        assert watch.wait(5)
+    assert disabled() == {"eth0"}
+
+
 def test_a_name_that_is_no_text(namespace: Namespace, backend: NetlinkBackend) -> None:
     """A device whose name is not UTF-8 is shown readably, can be saved, and cannot be named by a route."""
     namespace.run("sh", "-c", r"ip link add $(printf 'n\377x') type veth")

@@ -43,6 +43,8 @@ class Addresses:
 
     def add(self, device: Device, address: Address) -> None:
         """Add an address to the device, before those of its scope."""
+        if device.link.ipv6_disabled:
+            raise KernelError(errno.EACCES, "ipv6: IPv6 is disabled on this device")
         if any(held.ip == address.ip for held in device.ipv6):
             raise KernelError(errno.EEXIST, "ipv6: address already assigned")
         if address.ip.is_loopback and not device.loopback:
@@ -109,7 +111,7 @@ class Addresses:
             self._bring_multicast(device)
 
     def _bring_multicast(self, device: Device) -> None:
-        if device.up and not device.loopback:
+        if device.up and not (device.loopback or device.link.ipv6_disabled):
             leg = NextHop(device.name, linkdown=not device.carrier)
             self._routes.bring(
                 Route(

@@ -75,6 +75,8 @@ class Checks:
             device = self._gateway(leg.gateway, device, leg=leg, route=route)
         if device is None:
             raise KernelError(errno.ENODEV)
+        if device.link.ipv6_disabled:
+            raise KernelError(errno.EACCES, "IPv6 is disabled on nexthop device")
         if not device.up:
             raise KernelError(errno.ENETDOWN, "Nexthop device is not up")
         self._check_source(route, device.name)
