@@ -53,7 +53,7 @@ def foresee(
         wish = near[key]
         wanted = uplink.resolve(wish)
         if isinstance(wanted, Route):
-            others = way_round(wish.destination, wish.metric, is_taken)
+            others = way_round(wish.destination, is_taken)
             instead = tuple(attrs.evolve(wish, destination=prefix, metric=metric) for prefix, metric in others)
             lacking = tuple(it for it in instead if all(it.key != other.key for other in desired))
             addresses = tuple(address for address, route in brought.items() if route.key == key)

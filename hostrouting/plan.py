@@ -264,7 +264,7 @@ def _shadow(wanted: Route, near: Iterable[Route], fib: Fib, ours: Collection[int
     """The end of a reason: the route to the same destination because of which this one is not used; or nothing."""
     for route in near:
         if hides(route) and route.protocol not in ours and wanted.source is None:
-            remedy = _said(wanted.prefix, _way_round(wanted, fib, ours))
+            remedy = _way_round(wanted.prefix, fib, ours)
             return f"; it is not used while [{route}] exists, which is only for some sources; {remedy}"
         if not route.tos and route.source == wanted.source and route.metric < wanted.metric:
             return f"; it is not used while [{route}] exists, which has a lower metric"
@@ -309,15 +309,12 @@ def _why_kept(route: Route, ours: Collection[int]) -> str:
 
 def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
     """A sentence: which route holds the key, and which routes win without touching it."""
-    remedy = _said(holder.prefix, _way_round(holder, fib, ours))
+    remedy = _way_round(holder.prefix, fib, ours)
     return f"another route has the same destination and metric: [{holder}], which is not ours; {remedy}"
 
 
-def _way_round(route: Route, fib: Fib, ours: Collection[int]) -> tuple[tuple[Prefix, int], ...]:
-    return way_round(route.prefix, route.metric, lambda prefix, metric: is_held(prefix, metric, fib, ours))
-
-
-def _said(prefix: Prefix, found: tuple[tuple[Prefix, int], ...]) -> str:
+def _way_round(prefix: Prefix, fib: Fib, ours: Collection[int]) -> str:
+    found = way_round(prefix, lambda it, metric: is_held(it, metric, fib, ours))
     if len(found) == 1:
         [(_, metric)] = found
         return f"instead, configure one with metric {metric}, which takes precedence"

@@ -20,6 +20,7 @@ from hostrouting.model import (
     SCOPE_UNIVERSE,
     TABLE_LOCAL,
     TABLE_MAIN,
+    Link,
     NextHop,
     Prefix,
     Route,
@@ -35,6 +36,7 @@ __all__ = [
     "Uplink",
     "bare_leg",
     "default_route",
+    "missing_device",
     "outbound_devs",
     "resolve_route",
     "seen_instead",
@@ -139,6 +141,15 @@ def resolve_route(desired: DesiredRoute, fib: Fib, *, protocol: int = OURS) -> R
     return Uplink(fib, protocol=protocol).resolve(desired)
 
 
+def missing_device(dev: str | None, link: Link | None, *, family: int) -> str | None:
+    """What has to be there before Linux accepts a route by this device, in words; None if nothing is missing."""
+    if link is None:
+        return f"the device {dev}"
+    if not link.up:
+        return f"the device {dev} to be up"
+    return f"IPv6 to be enabled on {dev}" if family == IPV6 and link.ipv6_disabled else None
+
+
 def bare_leg(leg: NextHop) -> NextHop:
     """The next hop without the state that the kernel reports, as in a request."""
     return attrs.evolve(leg, linkdown=False, dead=False, pervasive=False)
@@ -201,30 +212,25 @@ class Uplink:
 
     def _missing(self, family: int, legs: tuple[NextHop, ...]) -> Iterator[str]:
         for leg in legs:
-            link = self._links.get(leg.dev or "")
-            if link is None:
-                yield f"the device {leg.dev}"
-            elif not link.up:
-                yield f"the device {leg.dev} to be up"
-            elif family == IPV6 and link.ipv6_disabled:
-                yield f"IPv6 to be enabled on {leg.dev}"
+            if lack := missing_device(leg.dev, self._links.get(leg.dev or ""), family=family):
+                yield lack
             elif leg.gateway is None or leg.gateway.version != family:
                 continue  # IPv4 has no rules for a neighbour of the other family
-            elif taken := self._taken(leg.gateway, link.name):
+            elif taken := self._taken(leg.gateway, leg.dev):
                 yield f"{leg.gateway} to be a router next to this host (it is {taken})"
             elif leg.gateway in LINK_LOCAL:
                 continue  # Linux takes it for a neighbour on whichever device it is given
-            elif not leg.onlink and not self._reaches(link.name, leg.gateway):
+            elif not leg.onlink and not self._reaches(leg.dev, leg.gateway):
                 yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
 
-    def _taken(self, gateway: IP, dev: str) -> str | None:
+    def _taken(self, gateway: IP, dev: str | None) -> str | None:
         """The kind of address if it cannot be a router on this device; otherwise None."""
         near = (it for it in self._fib.around(gateway, table=TABLE_LOCAL) if it.protocol not in self._ours)
         # A link-local address of another device is another address.
         kinds = [it.type for it in near if gateway not in LINK_LOCAL or dev in it.devs]
         return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)
 
-    def _reaches(self, dev: str, gateway: IP) -> bool:
+    def _reaches(self, dev: str | None, gateway: IP) -> bool:
         """Whether the gateway is a neighbour on the device: the kernel refuses any other gateway."""
         family = gateway.version
         return any(

@@ -16,12 +16,15 @@ __all__ = ["METRICS", "hides", "is_held", "way_round"]
 METRICS = {IPV4: (DEFAULT_METRIC[IPV4],), IPV6: (DEFAULT_METRIC[IPV6], 1)}
 
 
-def way_round(prefix: Prefix, metric: int, is_taken: Callable[[Prefix, int], bool]) -> tuple[tuple[Prefix, int], ...]:
-    """The prefix itself with a lower metric, or else its two halves; empty if all of these are taken."""
+def way_round(prefix: Prefix, is_taken: Callable[[Prefix, int], bool]) -> tuple[tuple[Prefix, int], ...]:
+    """The prefix itself with a lower metric, or else its two halves; empty if all of these are taken.
+
+    `is_taken` says whether a route to a prefix with a metric would not be used.
+    """
     # One route with a lower metric is preferred, because it is fewer routes than the two halves.
-    for lower in METRICS[prefix.family]:
-        if lower < metric and not is_taken(prefix, lower):
-            return ((prefix, lower),)
+    for metric in METRICS[prefix.family]:
+        if not is_taken(prefix, metric):
+            return ((prefix, metric),)
     usual = DEFAULT_METRIC[prefix.family]
     halves = prefix.halves() if prefix.length < width_of(prefix.family) else ()
     return () if any(is_taken(half, usual) for half in halves) else tuple((half, usual) for half in halves)

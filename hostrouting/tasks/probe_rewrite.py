@@ -38,6 +38,7 @@ from hostrouting.render import (
 )
 from hostrouting.tasks.boot import HostTask, run_once
 from hostrouting.tasks.results import Preview, ProbeResult, Standing
+from hostrouting.uplink import missing_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -443,8 +444,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
 
 def _missing_devices(route: Route | None, snapshot: Snapshot) -> Iterator[str]:
-    """The devices of the route that do not exist yet or are not up, each as what is waited for."""
+    """What is waited for before the route can be added."""
     for dev in () if route is None else route.devs:
-        link = snapshot.link(dev)
-        if link is None or not link.up:
-            yield f"the device {dev}" + (" to be up" if link else "")
+        if lack := missing_device(dev, snapshot.link(dev), family=IPV6):
+            yield lack

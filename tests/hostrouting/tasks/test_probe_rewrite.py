@@ -25,7 +25,7 @@ from hostrouting.gate import Gate
 from hostrouting.host import Host
 from hostrouting.ingress import Programs
 from hostrouting.metadata import Reply
-from hostrouting.model import Route
+from hostrouting.model import Link, Route
 from hostrouting.nftables import MemoryNftables, refusal
 from hostrouting.probe_rewrite import wanted_table
 from hostrouting.render import parse_probe_script
@@ -315,6 +315,14 @@ class TestConditions:
         host = a_host(kernel=MemoryBackend())
         with pytest.raises(phases.TaskFailed, match="the device eth0"):
             run(RewriteProbeSource(config(), host=host, wait=1))
+
+    def test_ipv6_is_waited_for(self) -> None:
+        """A device on which IPv6 is disabled at the deadline is named."""
+        kernel = MemoryBackend()
+        kernel.add_link(Link(name="eth0", index=0, ipv6_disabled=True))
+        kernel.set_up("eth0")
+        with pytest.raises(phases.TaskFailed, match="waiting for IPv6 to be enabled on eth0"):
+            run(RewriteProbeSource(config(), host=a_host(kernel=kernel), wait=1))
 
 
 class TestStanding:
