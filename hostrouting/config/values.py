@@ -53,8 +53,11 @@ DEFAULT_ALLOWED_DEVS = (
     "ovn-k8s-mp*",  # OVN-Kubernetes' port to the pods of this node
     "tunl0",  # Calico's IP-in-IP tunnel
     "veth*",  # the veths of the bridge plugin, kubenet and flannel
-    "vxlan.calico",  # Calico's VXLAN device
+    "vxlan-v6.calico",  # Calico's VXLAN devices
+    "vxlan.calico",
     "weave",  # Weave Net's bridge
+    "wg-v6.cali",  # Calico's WireGuard devices
+    "wireguard.cali",
 )
 """Devices for this node's pods and services, or for the cluster's tunnel to the pods of other nodes.
 
