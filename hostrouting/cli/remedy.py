@@ -159,7 +159,9 @@ def remedy_lines(
         # A named device is expected in both families, so those of the other family are named as well.
         expected = dict.fromkeys(dev for it in (lost, *found.families) for dev in it.report.expected_devs)
         named = " ".join(f"--dev {dev}" for dev in expected)
-        yield line(f"If you know a router on {next(iter(expected))}, name it to get a repair: {named} --gateway ADDRESS")
+        yield line(
+            f"If you know a router on {next(iter(expected))}, name it to get a repair: {named} --gateway ADDRESS"
+        )
     if found.routes:
         yield line()
         yield from _way_out(_Remedy(check), config, cidrs, devs, again)
