@@ -71,15 +71,14 @@ class _Node(NamedTuple):
         for metric, entry in zip(self.metrics, self.entries, strict=True):
             if entry is None or (sought.oif and not entry.leaves_by(sought.oif)):
                 continue
-            score = 4 * PREFERENCES.index(entry.route.preference)
-            near, far = entry.legs, Legs()
-            if dev := sought.oif or sought.iif:
-                near = tuple(leg for leg in entry.legs if leg.dev == dev)
-                far = () if sought.oif else tuple(leg for leg in entry.legs if leg.dev != dev)
+            is_later, score = metric != self.metrics[0], 4 * PREFERENCES.index(entry.route.preference)
+            dev = sought.oif or sought.iif
+            near = tuple(leg for leg in entry.legs if leg.dev == dev)
+            far = () if sought.oif else tuple(leg for leg in entry.legs if leg.dev != dev)
             if near:
-                ways.append((metric != self.metrics[0], -score - 2, _Way(entry, near)))
+                ways.append((is_later, -score - 2, _Way(entry, near)))
             if far or not near:
-                ways.append((metric != self.metrics[0], -score, _Way(entry, far)))
+                ways.append((is_later, -score, _Way(entry, far)))
         return [way for *_, way in sorted(ways, key=lambda it: it[:2])]
 
 

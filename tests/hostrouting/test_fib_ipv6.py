@@ -100,6 +100,12 @@ def test_next_hops_are_ranked_one_by_one() -> None:
     ]
 
 
+def test_a_route_that_refuses_is_ranked_like_others() -> None:
+    """Without a device, of two routes with one metric the first is used, whether or not it has next hops."""
+    refuses, sends = by("", kind="prohibit", metric=1), by("ib0", metric=1)
+    assert (dev(node(refuses, sends)), dev(node(sends, refuses))) == ("prohibit", "ib0")
+
+
 def test_a_bound_socket() -> None:
     """It uses no route by another device, and none that refuses packets."""
     fib = node(by("ib0", "2001:db8::/48", metric=1), by("", "2001:db8::/64", kind="blackhole", metric=1))

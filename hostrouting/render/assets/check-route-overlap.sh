@@ -152,6 +152,7 @@ section == "answers" { read_answer(); next }
 $1 == "family" { family = $2; skip_to = main_is_seen = 0; next }
 /^[0-9]+:\t/ { read_rule(); next }
 /^[0-9]+: / { sub(/@.*/, "", $2); sub(/:$/, "", $2); link[$2] = $3 ~ /[<,]UP[,>]/; next }
+$1 == "inet6" { if ($2 == "all") forwards = $4 == "on"; next }
 $1 == "id" { hop[$2] = $3 == "group" ? $4 : $0; next }
 $1 ~ /^[0-9]+$/ { read_route() }
 function expect(dev) {
@@ -450,9 +451,20 @@ function find_uplink(   t, i, leg, configured, line, type) {
       has_uplink = 1
       if (!uplink_dev && (family == 6 || leg_via[leg] !~ /:/)) { uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg] }
     }
-    if (!configured) return
+    if (!configured) { if (family == 6 && !forwards) expect_alike(i); return }
   }
 }
+# A host that does not forward goes on to the next IPv6 router of the same rank if one does not answer.
+function expect_alike(i,   leg, rank) {
+  read_legs(default_route[6, i])
+  for (leg = 1; leg <= legs; leg++) if (!leg_via[leg]) return
+  for (rank = rank_of(default_route[6, i]); i <= defaults[6]; i++) {
+    if (default_route[6, i] !~ /^1 / || rank_of(default_route[6, i]) != rank) continue
+    read_legs(default_route[6, i])
+    for (leg = 1; leg <= legs; leg++) expect(leg_dev[leg])
+  }
+}
+function rank_of(line) { read_words(line, 3); return has["table"] " " has["metric"] " " has["pref"] }
 function first_cidr(   c, best) {
   for (c in rank) if (!best || rank[c] < rank[best]) best = c
   return best
@@ -528,7 +540,7 @@ look() {
   local family
   for family in "${families[@]}"; do
     echo "family $family"
-    printf '%s\n' 'rule show' 'route show table all' | ip -"$family" -N -d -o -batch - 2>&1 || return
+    printf '%s\n' 'rule show' 'route show table all' 'netconf show' | ip -"$family" -N -d -o -batch - 2>&1 || return
   done
   ip -N -o link show 2>&1 || return # without -d: the timers of a bridge would differ in every look
   ip -N -o nexthop show 2>/dev/null || : # Linux has them since 5.3
