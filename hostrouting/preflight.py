@@ -173,9 +173,9 @@ def route_findings(plan: RoutePlan, *, wait: float) -> Iterator[PreflightFinding
     for pending in plan.pending:
         lacking.setdefault(pending.missing, []).append(pending.desired)
     for missing, wanted in lacking.items():
-        routes = f"{wanted[0]} needs" if len(wanted) == 1 else f"{len(wanted):,} routes, such as {wanted[0]}, need"
+        routes_need = f"{wanted[0]} needs" if len(wanted) == 1 else f"{len(wanted):,} routes, such as {wanted[0]}, need"
         then = f"apply would wait up to {wait:g} s for it, then fail" if wait else "apply would fail at once"
-        told = f"{routes} {missing}; {then}; add it, or correct the configuration"
+        told = f"{routes_need} {missing}; {then}; add it, or correct the configuration"
         yield PreflightFinding("routes", _if_awaited(wait), told, str(wanted[0].destination))
     for it in plan.foreseen:
         yield PreflightFinding("routes", "warning", foreseen_line(it), str(it.wanted.prefix))

@@ -40,7 +40,7 @@ def test_messages_are_found() -> None:
     texts = {sentence.text for sentence in sentences()}
     assert "the routes could not be applied: {shown}{more}; {after}" in texts
     assert "{what} routes via {via} [{holder}], expected {expected}{owner}" in texts
-    assert "{name}: stopping, waiting for {still}" in texts
+    assert "{signal_name}: stopping, waiting for {still}" in texts
     assert "routes were provided but enabled=false; set enabled=true to apply static routes" in texts
     assert "stopped before there was a verdict" in texts
     packets = "packets that rule {number} selects ({selected}) were not judged"

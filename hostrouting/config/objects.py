@@ -194,7 +194,7 @@ def text_of(raw: object, at: Spot, remedy: str) -> str:
     # Objects passed from Python code must satisfy the same rules as text in a file.
     if type(raw).__module__ == "ipaddress":
         return str(raw)
-    raise at.faulty(raw, "is not text", remedy)
+    raise at.faulty(raw, "is not a string", remedy)
 
 
 def camel(attribute: str) -> str:

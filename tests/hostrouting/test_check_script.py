@@ -741,7 +741,7 @@ class TestOneHost:
         line = repair_line(found)
         assert (
             checked.said.splitlines()[-1]
-            == f"<3>{line.replace('printed by:', 'fewer, with proof:') if count > 20 else line}"
+            == f"<3>{line.replace(', printed by:', '; for fewer routes:') if count > 20 else line}"
         )
 
     def test_repaired(self, namespace: Namespace, tmp_path: Path) -> None:
