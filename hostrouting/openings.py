@@ -316,7 +316,7 @@ def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     for path in (found["FragmentPath"], *others):
         for line in (host.files.read(layout.at(path)) or "").splitlines():
             if line.strip().startswith("Condition"):
-                yield f"{path} has {line.strip()} for {layout.gate_unit}: {_SKIPPED}; remove it"
+                yield f"{path} has {line.strip()} for {layout.gate_unit}: {_SKIPPED}; remove that condition"
 
 
 def _short(value: str) -> str:

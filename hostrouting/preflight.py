@@ -282,16 +282,18 @@ def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDro
     """The paths that systemd reads instead of one of ours, each with ours; and the drop-ins that change our units."""
     for path, ours in shadows:
         told = f"systemd reads {path} instead of {ours}, which hostrouting writes"
-        yield PreflightFinding("units", "error", f"{told}; remove it", path)
+        yield PreflightFinding("units", "error", f"{told}; remove {path}", path)
     for it in drop_ins:
         path, units = it.path, " and ".join(it.units)
         if settings := dict(harmful_settings(it.text)):
             for setting, meaning in settings.items():
                 told = f"{path} has {setting} for {units}, which means that {meaning}"
-                yield PreflightFinding("units", "warning", f"{told}; remove it", path)
+                yield PreflightFinding("units", "warning", f"{told}; remove that setting", path)
         elif it.is_meant:
             told = f"{path} changes {units}, which hostrouting installs"
-            yield PreflightFinding("units", "warning", f"{told}; remove it, unless it is meant for that unit", path)
+            yield PreflightFinding(
+                "units", "warning", f"{told}; remove the drop-in, unless it is meant for that unit", path
+            )
 
 
 def machine_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[PreflightFinding]:

@@ -686,7 +686,7 @@ def test_any_cidr(namespace: Namespace, tmp_path: Path, cidr: str) -> None:
     assert comparable(checked.document) == comparable(expected)
 
 
-INCOMPLETE = "the list of places is incomplete: awk or sort failed"
+INCOMPLETE = "the list of addresses to look up is incomplete: awk or sort failed"
 # Programs that end early, each with what the script then says.
 MISHAPS: dict[str, tuple[dict[str, str], str]] = {
     "no sort": ({"sort": "exit 127"}, INCOMPLETE),

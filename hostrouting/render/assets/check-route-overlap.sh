@@ -548,12 +548,12 @@ judge() {
 # Sets `told` to the result. Fails if it is not final: something is missing that may still appear, or the tables changed
 # while they were read or the kernel was asked.
 check() {
-  local tables places answers
-  if ! tables=$(steady_look); then told="failed ip failed: ${tables##*$'\n'}" && return; fi
+  local tables places answers said
+  if ! tables=$(steady_look); then said=${tables##*$'\n'} told="failed ip failed: $said" && return; fi
   told='failed the routes kept changing while they were read'
   if [[ $tables == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   mapfile -t places < <(judge places "$tables" | sort -u)
-  told='failed the list of places is incomplete: awk or sort failed'
+  told='failed the list of addresses to look up is incomplete: awk or sort failed'
   [[ ${places[*]: -1} == z ]] || return 0
   unset 'places[-1]'
   answers=$(printf 'route get fibmatch %s\n' "${places[@]#* }" | ip -N -d -o -force -batch - 2>&1)
