@@ -582,7 +582,7 @@ forget() {
 
 main() {
   local told why last='' tries=0 waited=0 kind text json='' mark='' verdict='' marker
-  if [[ ! -d $directory ]]; then why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"; fi
+  [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
   forget
   hash "$awk" 2>/dev/null || { say "$awk is not installed" && finish 1; }
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
