@@ -147,11 +147,12 @@ def _way_round(foreseen: Foreseen) -> str:
     if not instead:
         left, right = prefix.halves()
         return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
-    are, take = ("is", "takes") if len(instead) == 1 else ("are", "take")
+    one = len(instead) == 1
+    take = "takes" if one else "take"
     if instead[0].destination == prefix:
         names = f"one with metric {instead[0].metric}"
     if not foreseen.lacking:
-        return f"remove it: {names} {are} configured too, and {take} precedence"
+        return f"remove it: {names} {'is' if one else 'are'} configured too, and {take} precedence"
     return f"instead, configure {names}, which {take} precedence"
 
 

@@ -179,9 +179,9 @@ def protocol(raw: object, at: Spot) -> int:
     """The route protocol number that marks our routes; no other program may use it."""
     remedy = f"write an integer from 200 to 254, which no known program uses, such as {OURS}"
     number = integer(raw, at, 255, remedy)
-    for first, last, owner in _PROTOCOLS_IN_USE:
+    for first, last, reason in _PROTOCOLS_IN_USE:
         if first <= number <= last:
-            raise at.faulty(raw, f"cannot mark our routes: {owner}", remedy)
+            raise at.faulty(raw, f"cannot mark our routes: {reason}", remedy)
     return number
 
 

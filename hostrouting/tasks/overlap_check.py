@@ -98,7 +98,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     def prepare(self, ctx: phases.Context) -> None:
         """Remove the markers of earlier checks: a marker must not describe routes that have not been checked."""
         for error in self._forget():
-            ctx.log.warning("%s; it holds the result of an earlier check", error)
+            ctx.log.warning("%s; this file holds the result of an earlier check", error)
 
     def _forget(self) -> list[FileError]:
         failures: list[FileError] = []

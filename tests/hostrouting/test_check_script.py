@@ -706,7 +706,7 @@ def test_any_cidr(namespace: Namespace, tmp_path: Path, cidr: str) -> None:
     assert comparable(checked.document) == comparable(expected)
 
 
-INCOMPLETE = "the list of places is incomplete: awk or sort failed"
+INCOMPLETE = "the list of addresses to look up is incomplete: awk or sort failed"
 # Programs that end early, each with what the script then says.
 MISHAPS: dict[str, tuple[dict[str, str], str]] = {
     "no sort": ({"sort": "exit 127"}, INCOMPLETE),
@@ -761,7 +761,7 @@ class TestOneHost:
         line = repair_line(found)
         assert (
             checked.said.splitlines()[-1]
-            == f"<3>{line.replace('printed by:', 'fewer, with proof:') if count > 20 else line}"
+            == f"<3>{line.replace(', printed by:', '; for fewer routes:') if count > 20 else line}"
         )
 
     def test_repaired(self, namespace: Namespace, tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ class TestCheckRouteOverlap:
         fails = (mode, cidr) == ("STRICT", CIDR)
         with pytest.raises(phases.TaskFailed, match="OVERLAP: ") if fails else nullcontext():
             run(CheckRouteOverlap(config(cidrs=(cidr,), mode=mode), host=host))
-        said = f"cannot remove {LAYOUT.ok_path}: Read-only file system; it holds the result of an earlier check"
+        said = f"cannot remove {LAYOUT.ok_path}: Read-only file system; this file holds the result of an earlier check"
         assert caplog.text.count(said) == 1
         assert f"cannot write {LAYOUT.report_path}: Read-only file system" in caplog.text
 
