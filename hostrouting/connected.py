@@ -44,9 +44,11 @@ def is_unexplained(route: Route, snapshot: Snapshot) -> bool:
     """Whether a route has proto kernel, but no address of its device would make the kernel add it.
 
     Other programs also use proto kernel, to hide their routes from network managers. False for a snapshot without
-    addresses.
+    addresses, and for a route that expires: a router advertises a prefix also if no address is formed in it (DHCPv6).
     """
     if route.protocol != PROTOCOL_KERNEL or route.type != "unicast" or not snapshot.addresses:
+        return False
+    if route.expires is not None and not any(leg.gateway for leg in route.legs):
         return False
     return not any(
         it.dev in route.devs and route.prefix in {it.network, Prefix.around(it.ip.version, int(it.ip), it.length)}

@@ -26,7 +26,7 @@ def names(values: Any, what: str) -> tuple[str, ...]:
     found = listed(values, what)
     for value in found:
         if not isinstance(value, str):
-            raise TypeError(f"{what}: {value} is a {type(value).__name__}, not text; write its name")
+            raise TypeError(f"{what}: {value} is a {type(value).__name__}, not a string; write its name")
     return found
 
 

@@ -308,7 +308,7 @@ class UndoFileError(HostRoutingError, ValueError):
 
 
 class ApprovedPlanError(HostRoutingError, ValueError):
-    """The file is not a plan of a clean-up, or was made on another host. Nothing was changed."""
+    """The file is not a plan of a clean-up, or was made elsewhere or before the last boot. Nothing was changed."""
 
     def __init__(self, source: str, problem: str) -> None:
         """Name the file, and what is wrong with it."""

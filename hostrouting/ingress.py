@@ -73,9 +73,9 @@ def programs_at(dev: str) -> Programs:
         try:
             entrances = entrances_of(channel, dev)
         except BackendError as error:
-            return Programs(unseen=(f"any program at {dev} ({error})",))
+            return Programs(unseen=(f"every program at {dev} ({error})",))
         if not entrances:
-            return Programs(unseen=(f"any program at {dev} (there is no such device)",))
+            return Programs(unseen=(f"every program at {dev} (there is no such device)",))
         for entrance in entrances:
             where = "" if entrance.name == dev else f" on {entrance.name}"
             found += [f"XDP program{_called(number)}{where}" for number in entrance.xdp or ()]

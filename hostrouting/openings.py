@@ -298,7 +298,8 @@ def _unstartable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
             told = f"systemd has not loaded the current {layout.gate_unit}"
             yield f"{told}, and no machine starts; run: systemctl daemon-reload"
         else:
-            yield f"systemd cannot use {layout.gate_unit} ({state}), and no machine starts; see: systemctl status"
+            told = f"systemd cannot use {layout.gate_unit} ({state}), and no machine starts"
+            yield f"{told}; see: systemctl status {layout.gate_unit}"
 
 
 def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
@@ -315,7 +316,7 @@ def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
     for path in (found["FragmentPath"], *others):
         for line in (host.files.read(layout.at(path)) or "").splitlines():
             if line.strip().startswith("Condition"):
-                yield f"{path} has {line.strip()} for {layout.gate_unit}: {_SKIPPED}; remove it"
+                yield f"{path} has {line.strip()} for {layout.gate_unit}: {_SKIPPED}; remove that condition"
 
 
 def _short(value: str) -> str:
@@ -342,7 +343,7 @@ def _bars(host: Host) -> Iterator[str]:
     state = layout.at(layout.state_directory)
     with suppress(FileError):  # it should be a folder, and reading a folder is a FileError
         if files.read(state) is not None:
-            yield f"{state} is not a directory, and no machine starts without it; remove it"
+            yield f"{state} is not a directory, and no machine starts without that directory; remove the file"
     again = "write it again with: hostrouting apply"
     if not files.read(layout.gate_unit_path) and files.is_there(layout.gate_unit_path):
         masked = f"{layout.gate_unit_path} is masked, and no machine starts without it"

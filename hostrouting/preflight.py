@@ -173,9 +173,9 @@ def route_findings(plan: RoutePlan, *, wait: float) -> Iterator[PreflightFinding
     for pending in plan.pending:
         lacking.setdefault(pending.missing, []).append(pending.desired)
     for missing, wanted in lacking.items():
-        routes = f"{wanted[0]} needs" if len(wanted) == 1 else f"{len(wanted):,} routes, such as {wanted[0]}, need"
+        routes_need = f"{wanted[0]} needs" if len(wanted) == 1 else f"{len(wanted):,} routes, such as {wanted[0]}, need"
         then = f"apply would wait up to {wait:g} s for it, then fail" if wait else "apply would fail at once"
-        told = f"{routes} {missing}; {then}; add it, or correct the configuration"
+        told = f"{routes_need} {missing}; {then}; add it, or correct the configuration"
         yield PreflightFinding("routes", _if_awaited(wait), told, str(wanted[0].destination))
     for it in plan.foreseen:
         yield PreflightFinding("routes", "warning", foreseen_line(it), str(it.wanted.prefix))
@@ -282,16 +282,18 @@ def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDro
     """The paths that systemd reads instead of one of ours, each with ours; and the drop-ins that change our units."""
     for path, ours in shadows:
         told = f"systemd reads {path} instead of {ours}, which hostrouting writes"
-        yield PreflightFinding("units", "error", f"{told}; remove it", path)
+        yield PreflightFinding("units", "error", f"{told}; remove {path}", path)
     for it in drop_ins:
         path, units = it.path, " and ".join(it.units)
         if settings := dict(harmful_settings(it.text)):
             for setting, meaning in settings.items():
                 told = f"{path} has {setting} for {units}, which means that {meaning}"
-                yield PreflightFinding("units", "warning", f"{told}; remove it", path)
+                yield PreflightFinding("units", "warning", f"{told}; remove that setting", path)
         elif it.is_meant:
             told = f"{path} changes {units}, which hostrouting installs"
-            yield PreflightFinding("units", "warning", f"{told}; remove it, unless it is meant for that unit", path)
+            yield PreflightFinding(
+                "units", "warning", f"{told}; remove the drop-in, unless it is meant for that unit", path
+            )
 
 
 def machine_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[PreflightFinding]:

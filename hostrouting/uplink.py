@@ -114,13 +114,23 @@ def default_route(
 def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
     """The devices of the default route; empty if there is none.
 
-    Includes every next hop of an ECMP route, and the default routes that Linux uses in turn with it.
+    Includes every next hop of an ECMP route, and the default routes that Linux uses in turn with it: in IPv4 those of
+    the same metric; in IPv6 those of the same metric and preference, because a host that does not forward packets skips
+    a router that does not answer.
     """
     route = default_route(fib, family=family)
     if route is None:
         return ()
-    in_turn = next((it.in_turn for it in fib.defaults(family) if it.route is route), ())
-    return tuple(dict.fromkeys([*route.devs, *(dev for it in in_turn if (dev := it.legs[0].dev) is not None)]))
+    entries = tuple(fib.defaults(family))
+    in_turn = next((it.in_turn for it in entries if it.route is route), ())
+    if family == IPV6 and fib.snapshot.ipv6_forwarding is not True and all(leg.gateway for leg in route.legs):
+        in_turn = tuple(it.route for it in entries if _rank(it.route) == _rank(route))
+    return tuple(dict.fromkeys([*route.devs, *(dev for it in in_turn for dev in it.devs)]))
+
+
+def _rank(route: Route) -> tuple[int, int, str]:
+    """What Linux compares of IPv6 default routes."""
+    return route.table, route.metric, route.preference
 
 
 def seen_instead(fib: Fib, *, family: int = IPV4) -> str:

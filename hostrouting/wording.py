@@ -24,6 +24,7 @@ __all__ = [
     "check_document",
     "diversion_line",
     "expiry_line",
+    "expiry_lines",
     "finding_line",
     "finding_sentence",
     "foreseen_line",
@@ -146,11 +147,12 @@ def _way_round(foreseen: Foreseen) -> str:
     if not instead:
         left, right = prefix.halves()
         return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
-    are, take = ("is", "takes") if len(instead) == 1 else ("are", "take")
+    one = len(instead) == 1
+    take = "takes" if one else "take"
     if instead[0].destination == prefix:
         names = f"one with metric {instead[0].metric}"
     if not foreseen.lacking:
-        return f"remove it: {names} {are} configured too, and {take} precedence"
+        return f"remove it: {names} {'is' if one else 'are'} configured too, and {take} precedence"
     return f"instead, configure {names}, which {take} precedence"
 
 
@@ -300,7 +302,13 @@ def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()
 
 def notes_lines(found: Examination) -> list[str]:
     """The notes on a verdict: what the repair costs, and which packets and what time the verdict holds for."""
-    return [note for it in found.families for note in _notes_of(it)]
+    return list(dict.fromkeys(note for it in found.families for note in _notes_of(it)))
+
+
+def expiry_lines(found: Examination) -> list[str]:
+    """How long the verdicts hold, if they do not hold until something changes: those of the notes that are harmless."""
+    seconds = (it.report.holds_for for it in found.families)
+    return [expiry_line(it) for it in seconds if it is not None]
 
 
 def _notes_of(found: FamilyExamination) -> Iterator[str]:

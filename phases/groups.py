@@ -154,9 +154,9 @@ class _Crew:
         except Cancelled as cancelled:
             self.cancellations.append(cancelled)
             self._stop(cancelled.reason)
-        except BaseException as stray:  # noqa: BLE001  kept, and raised in the caller's thread
-            self.strays.append(stray)
-            self._stop(f"one of the group's tasks raised {describe_error(stray)}")
+        except BaseException as error:  # noqa: BLE001  kept, and raised in the caller's thread
+            self.strays.append(error)
+            self._stop(f"one of the group's tasks raised {describe_error(error)}")
 
     def _stop(self, reason: str) -> None:
         self.ctx.scope.cancel(reason)

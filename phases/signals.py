@@ -146,13 +146,13 @@ class _Watch:
                 self._say(signal.Signals(number).name)
                 self.came.append(number)
 
-    def _say(self, name: str) -> None:
+    def _say(self, signal_name: str) -> None:
         try:
             still = self._waiting_for()
             if self.came:
-                self._ctx.log.warning("%s again: still stopping, waiting for %s", name, still)
+                self._ctx.log.warning("%s again: still stopping, waiting for %s", signal_name, still)
             else:
-                self._ctx.log.warning("%s: stopping, waiting for %s", name, still)
+                self._ctx.log.warning("%s: stopping, waiting for %s", signal_name, still)
         except Exception:  # noqa: BLE001, S110  a failing log must not lose the next signal
             pass
 

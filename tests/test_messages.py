@@ -40,9 +40,11 @@ def test_messages_are_found() -> None:
     texts = {sentence.text for sentence in sentences()}
     assert "the routes could not be applied: {shown}{more}; {after}" in texts
     assert "{what} routes via {via} [{holder}], expected {expected}{owner}" in texts
-    assert "{name}: stopping, waiting for {still}" in texts
+    assert "{signal_name}: stopping, waiting for {still}" in texts
     assert "routes were provided but enabled=false; set enabled=true to apply static routes" in texts
     assert "stopped before there was a verdict" in texts
+    assert "{name}.sh failed" in texts
+    assert "the routes kept changing while they were read" in texts
     packets = "packets that rule {number} selects ({selected}) were not judged"
     assert f"{packets}; for these run: hostrouting check" in texts
 
@@ -88,12 +90,14 @@ function say(a) { # "this is a comment"
 
 
 def test_arguments_of_one_call_are_one_message() -> None:
-    """A rule and its remedy, which one call is given, are one message; keys of a table are none."""
+    """A rule and its remedy, which one call is given, are one message, also if the remedy is a value; keys of a table are none."""
     code = """fault(spot, "is not an address", "write one such as 10.0.0.1")
+at.faulty(raw, "is too long", remedy)
 WORDS = {"a key of the table": "what is said for it"}
 """
     assert [it.text for it in sentences_of("m", ast.parse(code))] == [
         "is not an address; write one such as 10.0.0.1",
+        "is too long; {remedy}",
         "what is said for it",
     ]
 

@@ -51,7 +51,7 @@ def foreign(route: Route) -> str:
         }
         return next((f"only IPv6 routes have {what}" for what, is_asked in asked.items() if is_asked), "")
     if route.source is not None and route.source.family == IPV4:
-        return f"the sources {route.source} and the route have different address families"
+        return f"the source prefix {route.source} and the route have different address families"
     return ""
 
 
@@ -59,12 +59,13 @@ def _misfits(route: Route) -> Iterator[str]:
     if problem := foreign(route):
         yield problem
     for name, bound in _BOUNDS.items():
-        value = getattr(route, name)
-        if value is not None and not 0 <= value < bound:
-            yield f"{name} {value} is not in 0..{bound - 1}"
+        value, highest = getattr(route, name), bound - 1
+        if value is not None and not 0 <= value <= highest:
+            yield f"{name} {value} is not in 0..{highest}"
     # A route that has expired is requested with 0 seconds.
-    if route.expires is not None and route.expires >= _WORD:
-        yield f"expires {route.expires} is not in 0..{_WORD - 1}"
+    highest = _WORD - 1
+    if route.expires is not None and route.expires > highest:
+        yield f"expires {route.expires} is not in 0..{highest}"
     if len(route.legs) > 1:
         for leg in route.legs:
             if not 1 <= leg.weight <= _HEAVIEST:

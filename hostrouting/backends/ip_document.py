@@ -104,7 +104,7 @@ def _parsed(data: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise SnapshotError(path="", problem=f"this is not JSON: {error}") from error
     except RecursionError as error:
-        raise SnapshotError(path="", problem="this is nested too deep for a snapshot") from error
+        raise SnapshotError(path="", problem="this is nested too deeply for a snapshot") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise SnapshotError(path="schema", problem=f"must be {SCHEMA!r}")
     for key in sorted(_KEYS - document.keys()):

@@ -128,8 +128,8 @@ def _denied(route: Route) -> str:
     """The cause of EACCES: IPv6 is disabled on the device of the next hop; in IPv4, a route or a rule prohibits it."""
     if IPV6 in {route.prefix.family, *(leg.gateway.version for leg in route.legs if leg.gateway is not None)}:
         return f"IPv6 is disabled on {' or '.join(route.devs) or 'its device'}"
-    hops = [f"{leg.gateway}{f' by {leg.dev}' if leg.dev else ''}" for leg in route.legs if leg.gateway is not None]
-    return f"a rule or a route prohibits packets to gateway {' or '.join(hops)}; see `ip rule` and `ip route`"
+    gateways = [f"{leg.gateway}{f' by {leg.dev}' if leg.dev else ''}" for leg in route.legs if leg.gateway is not None]
+    return f"a rule or a route prohibits packets to gateway {' or '.join(gateways)}; see `ip rule` and `ip route`"
 
 
 def _misfit(route: Route, facts: Facts) -> str:
@@ -139,7 +139,8 @@ def _misfit(route: Route, facts: Facts) -> str:
         return f"preferred source {source} is not an address of this host"
     for leg in route.legs:
         if any(leg.gateway in _ends(address) for address in _on(leg, facts)):
-            return f"gateway {leg.gateway} is a broadcast address on {leg.dev} ({_interfaces(leg, facts)})"
+            addresses = _interfaces(leg, facts)
+            return f"gateway {leg.gateway} is a broadcast address on {leg.dev} ({addresses})"
     return ""
 
 

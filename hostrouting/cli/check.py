@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "check_name", "make_check"]
 
+_OPEN = {"undecided", "no-default-route"}
+
 
 class Check:
     """The configuration, the findings and the tables of a check; everything else is computed when it is needed."""
@@ -95,6 +97,15 @@ class Check:
         """The verdict on each family, in one sentence."""
         return (it.answer_line() for it in self._views)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the verdict on a family could become worse: there is no default route, or it is undecided."""
+        return any(it.verdict in _OPEN for it in self.found.families)
+
+    def open_lines(self) -> Iterator[Line]:
+        """The verdicts that could become worse, each in one sentence."""
+        return (it.answer_line() for it in self._views if it.found.verdict in _OPEN)
+
     def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
         """The findings as tables, and the CIDRs as maps."""
         for it in self._views:
@@ -104,6 +115,9 @@ class Check:
         """The lines that say which packets the verdict holds for; without a default route also `advice`."""
         for it in self._views:
             yield from it.limit_lines(advice=advice)
+        verdicts = {it.verdict for it in self.found.families}
+        if "no-default-route" in verdicts and len(verdicts) > 1:
+            yield line("A named device is expected in both families, so also name the device of the other family.")
         if any(it.verdict != "no-default-route" for it in self.found.families):
             told = "Only routing tables and rules are checked, not firewalls, IPsec or eBPF programs."
             yield line(Painted(told, "soft"))

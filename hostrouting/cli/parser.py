@@ -133,9 +133,9 @@ def make_parser(version: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _meant(word: str, known: Sequence[str], before: str = "") -> str:
+def _meant(word: str, known: Sequence[str], dashes: str = "") -> str:
     near = nearest(word, known) if word else None
-    return f"; did you mean {before}{near}?" if near else ""
+    return f"; did you mean {dashes}{near}?" if near else ""
 
 
 def _listed(title: str, *, changes: bool) -> Iterator[str]:

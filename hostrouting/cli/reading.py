@@ -18,7 +18,7 @@ __all__ = ["STANDARD_INPUT", "Unreadable", "is_piped", "name_of", "read_bytes"]
 
 STANDARD_INPUT = "-"
 
-_WRITER = 10.0  # seconds to wait until a program opens a fifo for writing
+_PATIENCE = 10.0  # seconds to wait until a program opens a fifo for writing
 
 
 class Unreadable(Exception):  # noqa: N818  reads as what is wrong
@@ -80,11 +80,11 @@ def _first_of(descriptor: int) -> bytes:
     """The byte that had to be read to see that a fifo has a writer, if any. Raises Unreadable if it has no writer."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    if poll.poll(_WRITER * 1000):  # a regular file is always ready
+    if poll.poll(_PATIENCE * 1000):  # a regular file is always ready
         return b""
     with suppress(BlockingIOError):  # there is a writer, which has not written yet
         if first := os.read(descriptor, 1):
             return first
-        rule = f"is a fifo that no program has opened for writing within {_WRITER:g} s"
+        rule = f"is a fifo that no program has opened for writing within {_PATIENCE:g} s"
         raise Unreadable(rule, "start the program that writes it first")
     return b""

@@ -156,8 +156,12 @@ def remedy_lines(
     yield from _price(found)
     lost = next((it for it in found.families if any(unsafe.reason == "no-way" for unsafe in it.repair.unsafe)), None)
     if check.gateway is None and lost is not None:
-        dev = next(iter(lost.report.expected_devs))
-        yield line(f"If you know a router on {dev}, name it to get a repair: --dev {dev} --gateway ADDRESS")
+        # A named device is expected in both families, so those of the other family are named as well.
+        expected = dict.fromkeys(dev for it in (lost, *found.families) for dev in it.report.expected_devs)
+        named = " ".join(f"--dev {dev}" for dev in expected)
+        yield line(
+            f"If you know a router on {next(iter(expected))}, name it to get a repair: {named} --gateway ADDRESS"
+        )
     if found.routes:
         yield line()
         yield from _way_out(_Remedy(check), config, cidrs, devs, again)

@@ -20,7 +20,7 @@ from hostrouting.config.jsontext import SIZE_LIMIT
 from hostrouting.config.objects import Faulty, Spot
 from hostrouting.config.values import gateway
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
-from hostrouting.model import Snapshot
+from hostrouting.model import IPV4, IPV6, Snapshot
 from hostrouting.nearest import nearest
 from hostrouting.render import DEFAULT_WAIT, parse_check_script, parse_probe_script, parse_static_routes_script
 
@@ -170,7 +170,9 @@ def gateway_of(arguments: argparse.Namespace, config: HostRoutingConfig) -> IP |
         router = gateway(text, at)
         if router is None or any(it.version == router.version for it in config.route_overlap.expected_cidrs):
             return router
-        at.note(text, f"is IPv{router.version}, and no IPv{router.version} CIDR is checked", "write the other family's")
+        family = IPV4 if router.version == IPV6 else IPV6
+        rule = f"is IPv{router.version}, and no IPv{router.version} CIDR is checked"
+        at.note(text, rule, f"write an IPv{family} address")
     raise ConfigError(attrs.evolve(fault, path="--gateway") for fault in at.faults)
 
 
@@ -200,7 +202,9 @@ def known_devices(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
             option,
             repr(dev),
             f"is not a device of {host}",
-            f"did you mean {near}? It has {there}" if (near := nearest(dev, names)) else f"it has {there}",
+            f"did you mean {near}? The devices are {there}"
+            if (near := nearest(dev, names))
+            else f"the devices are {there}",
         )
         for option, dev in typed
         if dev not in names

@@ -25,15 +25,16 @@ _DIGITS = 400
 # How an error message of Python's JSON reader begins, and the remedy for it.
 _REMEDIES = {
     "Expecting value": (
-        "write a value here: {...}, [...], a text in double quotes, a number, true or false; JSON has no trailing comma"
+        "write a value here: {...}, [...], a string in double quotes, a number, true or false; JSON has no trailing"
+        " comma"
     ),
     "Expecting property name": "write a key there, in double quotes; JSON has no trailing comma and no comments",
     "Illegal trailing comma": "remove the comma",
     "Expecting ':'": "write a colon there",
     "Expecting ','": "write a comma there, or the closing bracket",
     "Extra data": "the file must be one object: remove the text after its closing }",
-    "Unterminated string": "end the text with a double quote",
-    "Invalid control character": "end the text on its line, with a double quote",
+    "Unterminated string": "end the string with a double quote",
+    "Invalid control character": "write \\n for a line break and \\t for a tab, or end the string with a double quote",
     "Invalid \\": "write \\\\ for one backslash",
 }
 # Other file formats, recognised by the first line that is not a comment.
@@ -72,7 +73,7 @@ def parse(text: str | bytes, *, source: str | None = None) -> object:
     if isinstance(text, bytes):
         text = _decoded(text, source)
     if not isinstance(text, str):
-        _fail(source, f"{show(text)} is not JSON text")
+        _fail(source, f"{show(text)} is not a string of JSON")
     if text.startswith("\ufeff"):
         _fail(source, "starts with a byte order mark", "save it as UTF-8 without BOM")
     if not text.strip():

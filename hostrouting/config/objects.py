@@ -113,11 +113,8 @@ class Keys:
         `also` are the keys allowed one level up, for "did you mean".
         """
         if not isinstance(raw, Mapping):
-            raise at.faulty(
-                raw,
-                "is not an object",
-                f"write {{...}} with any of the keys {', '.join(self.attributes)}",
-            )
+            keys = ", ".join(self.attributes)
+            raise at.faulty(raw, "is not an object", f"write {{...}} with any of the keys {keys}")
         for name in getattr(raw, "repeated", ()):
             at.below(name).note_repeated()
         found = {name: value for name, value in self.absent.items() if self.names[name] not in raw}
@@ -194,7 +191,7 @@ def text_of(raw: object, at: Spot, remedy: str) -> str:
     # Objects passed from Python code must satisfy the same rules as text in a file.
     if type(raw).__module__ == "ipaddress":
         return str(raw)
-    raise at.faulty(raw, "is not text", remedy)
+    raise at.faulty(raw, "is not a string", remedy)
 
 
 def camel(attribute: str) -> str:

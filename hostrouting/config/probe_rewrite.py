@@ -226,7 +226,7 @@ def _retries(raw: object, at: Spot) -> int:
 
 
 def _url(raw: object, at: Spot) -> str:
-    remedy = f'write a URL such as "{DEFAULT_IMDS_URL}": http, an address, and no user'
+    remedy = f'write a URL such as "{DEFAULT_IMDS_URL}": http, an IP address, and no user name'
     text = text_of(raw, at, remedy)
     parts = _URL.fullmatch(text)
     if parts is None or not _is_host(parts[1], parts[2]) or not 0 < int(parts[3] or 80) < 2**16:

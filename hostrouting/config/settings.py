@@ -184,8 +184,9 @@ class HostRoutingConfig:
             if repeated:
                 at.note_repeated()
         elif isinstance(document, Mapping) and _HOST_ROUTING.is_foreign(document, also=also):
+            keys = ", ".join(_HOST_ROUTING.attributes)
             at.note_absence(
-                f"has none of the keys {', '.join(_HOST_ROUTING.attributes)}",
+                f"has none of the keys {keys}",
                 f"in an agent's larger file, put them in an object under the key {_SECTION}",
             )
             at.raise_faults(source)

@@ -53,8 +53,11 @@ DEFAULT_ALLOWED_DEVS = (
     "ovn-k8s-mp*",  # OVN-Kubernetes' port to the pods of this node
     "tunl0",  # Calico's IP-in-IP tunnel
     "veth*",  # the veths of the bridge plugin, kubenet and flannel
-    "vxlan.calico",  # Calico's VXLAN device
+    "vxlan-v6.calico",  # Calico's VXLAN devices
+    "vxlan.calico",
     "weave",  # Weave Net's bridge
+    "wg-v6.cali",  # Calico's WireGuard devices
+    "wireguard.cali",
 )
 """Devices for this node's pods and services, or for the cluster's tunnel to the pods of other nodes.
 
@@ -176,9 +179,9 @@ def protocol(raw: object, at: Spot) -> int:
     """The route protocol number that marks our routes; no other program may use it."""
     remedy = f"write an integer from 200 to 254, which no known program uses, such as {OURS}"
     number = integer(raw, at, 255, remedy)
-    for first, last, owner in _PROTOCOLS_IN_USE:
+    for first, last, reason in _PROTOCOLS_IN_USE:
         if first <= number <= last:
-            raise at.faulty(raw, f"cannot mark our routes: {owner}", remedy)
+            raise at.faulty(raw, f"cannot mark our routes: {reason}", remedy)
     return number
 
 

@@ -34,6 +34,20 @@ from hostrouting.model import IPV6, PATHLESS, PREFERENCES, Prefix, Route, RouteT
 __all__ = ["TableIPv6"]
 
 
+class _Way(NamedTuple):
+    """A route, and those of its next hops that are ranked together."""
+
+    entry: Entry
+    legs: Legs
+
+    @property
+    def gateways(self) -> Legs:
+        """The next hops, if Linux skips them while none of their gateways is reachable; otherwise none."""
+        if self.entry.route.type in PATHLESS or any(leg.gateway is None for leg in self.legs):
+            return ()
+        return self.legs
+
+
 class _Node(NamedTuple):
     """The routes of one destination prefix for one prefix of sources; without one for any source.
 
@@ -48,21 +62,24 @@ class _Node(NamedTuple):
         """Whether it has a prefix of sources, and this source is in it."""
         return self.source is not None and self.source.first <= source <= self.source.last
 
-    def ranked(self, sought: Sought) -> list[Entry]:
-        """The routes that this packet can use, in the order in which Linux prefers them."""
-        dev = sought.oif or sought.iif
+    def ranked(self, sought: Sought) -> list[_Way]:
+        """The routes that this packet can use, in the order in which Linux prefers them, with the next hops it means.
 
-        def rank(at: int) -> tuple[bool, int]:
-            entry = self.entries[at]
-            return self.metrics[at] != self.metrics[0], 0 if entry is None else -_score(entry, dev)
-
-        order = sorted(range(len(self.entries)), key=rank) if len(self.entries) > 1 else [0]
-        usable = [entry for at in order if (entry := self.entries[at]) is not None]
-        return [it for it in usable if it.leaves_by(sought.oif)] if sought.oif else usable
-
-
-def _score(entry: Entry, dev: str) -> int:
-    return 4 * PREFERENCES.index(entry.route.preference) + 2 * (not dev or any(leg.dev == dev for leg in entry.legs))
+        Linux ranks each next hop: if only some of a route's are on the incoming device, the route comes twice.
+        """
+        ways: list[tuple[bool, int, _Way]] = []
+        for metric, entry in zip(self.metrics, self.entries, strict=True):
+            if entry is None or (sought.oif and not entry.leaves_by(sought.oif)):
+                continue
+            is_later, score = metric != self.metrics[0], 4 * PREFERENCES.index(entry.route.preference)
+            dev = sought.oif or sought.iif
+            near = tuple(leg for leg in entry.legs if leg.dev == dev)
+            far = () if sought.oif else tuple(leg for leg in entry.legs if leg.dev != dev)
+            if near:
+                ways.append((is_later, -score - 2, _Way(entry, near)))
+            if far or not near:
+                ways.append((is_later, -score, _Way(entry, far)))
+        return [way for *_, way in sorted(ways, key=lambda it: it[:2])]
 
 
 class TableIPv6(Table):
@@ -92,8 +109,8 @@ class TableIPv6(Table):
                     return near[0], False
             return None, False
         found = list(islice(self._ordered(address, sought), 2))
-        entry = found[0] if found else None
-        unsure = (self._skips_unreachable and len(found) > 1 and bool(_ways(found[0], sought))) or (
+        entry = found[0].entry if found else None
+        unsure = (self._skips_unreachable and len(found) > 1 and bool(found[0].gateways)) or (
             sought.source is None and self._has_sources and any(self._sources(address))
         )
         return entry, unsure
@@ -126,20 +143,19 @@ class TableIPv6(Table):
         ordered = list(self._ordered(address, sought))
         if not self._skips_unreachable:
             del ordered[1:]
-        for place, entry in enumerate(ordered):
-            ways = _ways(entry, sought)
-            if not ways:
-                yield Hit(asks, entry)
+        for place, way in enumerate(ordered):
+            if not way.gateways:
+                yield Hit(asks, way.entry)
                 return
             if len(ordered) > 1:
-                yield Hit((*asks, reachable_ask(ways)), entry)
+                yield Hit((*asks, reachable_ask(way.gateways)), way.entry)
             elif place == 0:
-                yield Hit(asks, entry)
+                yield Hit(asks, way.entry)
                 return
         # If no gateway is reachable, the first route is used all the same.
-        yield Hit(asks, ordered[0] if ordered else None)
+        yield Hit(asks, ordered[0].entry if ordered else None)
 
-    def _ordered(self, address: int, sought: Sought) -> Iterator[Entry]:
+    def _ordered(self, address: int, sought: Sought) -> Iterator[_Way]:
         """The routes that this packet can use, in the order in which Linux prefers them."""
         first, source, begun = self.first, sought.source or 0, False
         for host, length in self.shifts:
@@ -167,7 +183,7 @@ class TableIPv6(Table):
             entry = self._entry(places[0], self.routes[places[0]], key & 255)
             found = () if entry is None else (entry,)
         else:
-            found = tuple([entry for node in self._nodes_of(key) for entry in node.ranked(Sought())])
+            found = tuple([way.entry for node in self._nodes_of(key) for way in node.ranked(Sought())])
         self._entries[key] = found
         return found
 
@@ -207,11 +223,3 @@ def _beside(source: Prefix, longer: Sequence[Prefix]) -> int | None:
     return next(
         (at for at in places if at <= source.last and not any(it.first <= at <= it.last for it in inside)), None
     )
-
-
-def _ways(entry: Entry, sought: Sought) -> Legs:
-    """The next hops that this packet can take, if Linux skips the route while none of their gateways is reachable."""
-    if entry.route.type in PATHLESS:
-        return ()
-    ways = tuple(leg for leg in entry.legs if sought.oif in {"", leg.dev})
-    return ways if all(leg.gateway is not None for leg in ways) else ()

@@ -25,7 +25,7 @@ T = TypeVar("T")
 SCHEMA = "hostrouting/snapshot/1"
 _SHOWN = 60  # a message shows at most this many characters of a key or a value
 _LONGEST = 128  # the length of the kernel's longest device name; every other word in a snapshot is shorter
-_NUMBERS = 1 << 32  # every number in the kernel's routing is smaller
+_HIGHEST = (1 << 32) - 1  # of every number in the kernel's routing
 _MOST = {"protocol": 255, "scope": 255, "weight": 256, **{it.field: it.most for it in SELECTORS}}
 
 
@@ -37,7 +37,7 @@ def to_json(snapshot: Any, *, indent: int | None = None) -> str:
 def from_json(kind: type[T], text: str) -> T:
     """The snapshot in a JSON document; `kind` is its class."""
     if not isinstance(text, str | bytes | bytearray):
-        raise SnapshotError(path="", problem="must be text")
+        raise SnapshotError(path="", problem="must be a string")
     try:
         document = json.loads(text, object_pairs_hook=_each_key_once)
     except SnapshotError:
@@ -45,7 +45,7 @@ def from_json(kind: type[T], text: str) -> T:
     except ValueError as error:
         raise SnapshotError(path="", problem=f"this is not JSON: {error}") from error
     except RecursionError as error:
-        raise SnapshotError(path="", problem="this is nested too deep for a snapshot") from error
+        raise SnapshotError(path="", problem="this is nested too deeply for a snapshot") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise SnapshotError(path="schema", problem=f"must be {SCHEMA!r}")
     del document["schema"]
@@ -106,8 +106,8 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
     # The remaining kinds: int, str, bool (not accepted as an int here) and words from a fixed list.
     if not (value in get_args(kind) if get_origin(kind) is Literal else type(value) is kind):
         raise SnapshotError(path=path, problem=f"{_shown(value)} is not allowed here")
-    if kind is int and not (least := _least(path)) <= value < _NUMBERS:
-        raise SnapshotError(path=path, problem=f"{value} is not in {least}..{_NUMBERS - 1}")
+    if kind is int and not (least := _least(path)) <= value <= _HIGHEST:
+        raise SnapshotError(path=path, problem=f"{value} is not in {least}..{_HIGHEST}")
     if kind is str and (problem := _text_problem(value)):
         raise SnapshotError(path=path, problem=problem)
     return value
@@ -115,7 +115,7 @@ def _decode(kind: Any, value: Any, path: str) -> Any:
 
 def _least(path: str) -> int:
     """The smallest number that is allowed here: only the seconds until a route expires can be negative."""
-    return 1 - _NUMBERS if path.endswith(".expires") else 0
+    return -_HIGHEST if path.endswith(".expires") else 0
 
 
 def _text_problem(text: str) -> str:
@@ -152,7 +152,7 @@ def _shown(value: Any) -> str:
 
 def _decode_text(parse: Callable[[str], Any], value: Any, path: str) -> Any:
     if not isinstance(value, str):
-        raise SnapshotError(path=path, problem=f"{_shown(value)} is not text")
+        raise SnapshotError(path=path, problem=f"{_shown(value)} is not a string")
     try:
         return parse(value)
     except ValueError as error:

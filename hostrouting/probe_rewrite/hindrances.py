@@ -184,6 +184,6 @@ def _program_hindrances(dev: str, programs: Programs | None) -> Iterator[Hindran
     for program in programs.found:
         told = f"{program} at {dev} processes packets before nftables does, and they may bypass the rules"
         yield Hindrance("bpf-program", dev, f"{told}; compare the counters (hostrouting status)", is_certain=False)
-    for kind in programs.unseen:
-        told = f"the BPF programs at {dev} could not all be checked: {kind}"
+    for unchecked in programs.unseen:
+        told = f"the BPF programs at {dev} could not all be checked: {unchecked}"
         yield Hindrance("not-looked-at", dev, told, is_certain=False)

@@ -235,7 +235,7 @@ def _conflict(found: Table) -> str:
     if "owner" in found.flags:
         return (
             f"{_table(found.name)} is owned by another process, and only that process can change it; "
-            "end it (nft list ruleset names it), or set probeRewrite.table to another name"
+            "end that process (nft list ruleset names it), or set probeRewrite.table to another name"
         )
     if not is_ours(found):
         return (

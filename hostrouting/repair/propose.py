@@ -245,8 +245,15 @@ class _Task:
         after = copy(self)
         after._way = attrs.evolve(self._way, metric=metric)
         after.routes, after.unsafe, after.diverted = [*self.routes], [*self.unsafe], {**self.diverted}
-        after.routes += [attrs.evolve(after._way, prefix=prefix) for prefix in after._close(block, flow)]
+        after.routes += [after._route_to(prefix) for prefix in after._close(block, flow)]
         return after
+
+    def _route_to(self, prefix: Prefix) -> Route:
+        """The route to this prefix: with the usual metric, unless another route of the prefix would win over it."""
+        usual = DEFAULT_METRIC[prefix.family]
+        others = (it for it in self._fib.routes(prefix) if it.protocol != self._protocol)
+        is_needed = self._way.metric != METRICS[prefix.family][-1] or any(it.metric <= usual for it in others)
+        return attrs.evolve(self._way, prefix=prefix, metric=self._way.metric if is_needed else usual)
 
     def _close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
         """The prefixes that close the block's escapes, as far as they can be closed."""

@@ -66,7 +66,7 @@ __all__ = ["CleanStaleAzureVnet", "UndoAzureVnetCleanup"]
 
 _TRIES = 3
 """How often the batch is tried, with a new read of the rules each time, before they are deleted one by one."""
-_SINGLY = 10.0
+_TIME_LIMIT = 10.0
 """The timeout in seconds for deleting one by one: each deletion reads all rules again, with the host locked."""
 _HOST_NAME, _BOOT_ID = "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"
 _NO_KERNEL = "an image does not have a running kernel, so it has no rules, neighbours or routes"
@@ -314,8 +314,8 @@ class _Deleting:
 
     def _delete_singly(self, ctx: phases.Context, rules: list[Deletion]) -> None:
         """Delete the rules one by one until the timeout; the others are reported."""
-        end = ctx.clock.now() + _SINGLY
-        told = f"not deleted within {_SINGLY:g} s, because other processes change the rules; try again"
+        end = ctx.clock.now() + _TIME_LIMIT
+        told = f"not deleted within {_TIME_LIMIT:g} s, because other processes change the rules; try again"
         for it in rules:
             if ctx.clock.now() >= end:
                 self._left.append(f"rule {it.thing}: {told}")
@@ -495,4 +495,4 @@ class _Log:
                 self._files.remove(self.path)
                 self._written = None
         except FileError as error:
-            ctx.log.warning("%s; %s names more than was deleted", error, self.path)
+            ctx.log.warning("%s; the undo file %s names more than was deleted", error, self.path)

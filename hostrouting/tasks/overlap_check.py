@@ -17,6 +17,7 @@ from hostrouting.tasks.boot import HostTask
 from hostrouting.tasks.results import CheckResult, Preview
 from hostrouting.wording import (
     check_document,
+    expiry_lines,
     finding_line,
     no_default_line,
     notes_lines,
@@ -97,7 +98,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     def prepare(self, ctx: phases.Context) -> None:
         """Remove the markers of earlier checks: a marker must not describe routes that have not been checked."""
         for error in self._forget():
-            ctx.log.warning("%s; it holds the result of an earlier check", error)
+            ctx.log.warning("%s; this file holds the result of an earlier check", error)
 
     def _forget(self) -> list[FileError]:
         failures: list[FileError] = []
@@ -110,8 +111,12 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         strict = self.config.route_overlap.mode == "STRICT"
         failing = strict and found.verdict in {"overlap", "no-default-route"}
         # In STRICT the error names the findings, and its receiver reports them; only the notes are logged here.
-        for lines in (account.notes,) if failing else (account.wrong, account.remedy, account.notes):
+        for lines in () if failing else (account.wrong, account.remedy):
             _warn(ctx, lines)
+        lasting = expiry_lines(found)
+        _warn(ctx, tuple(it for it in account.notes if it not in lasting))
+        for text in lasting:
+            ctx.log.info("%s", text)
         document = check_document(found, mode=self.config.route_overlap.mode)
         try:
             self._mark(found, account, document)

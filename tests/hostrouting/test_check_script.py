@@ -668,6 +668,26 @@ def test_next_hop_objects_of_ipv6(namespace: Namespace, tmp_path: Path) -> None:
     agree(namespace, tmp_path, "objects", "fd20::/16", "overlap")
 
 
+@pytest.mark.parametrize(
+    ("second", "forwarding", "devs"),
+    [
+        ("metric 1024", 0, ["ib0", "wg0"]),
+        ("metric 1024", 1, ["ib0"]),
+        ("metric 1024 pref low", 0, ["ib0"]),
+        ("metric 1025", 0, ["ib0"]),
+    ],
+)
+def test_two_ipv6_routers(namespace: Namespace, tmp_path: Path, second: str, forwarding: int, devs: list[str]) -> None:
+    """A host that does not forward packets expects the devices of all routers of one rank."""
+    namespace.sysctl("ipv6/conf/all/forwarding", forwarding)
+    # Linux does not merge advertised routes into one, nor those with nexthop objects.
+    objects = ["nexthop add id 31 via fe80::1 dev ib0", "nexthop add id 32 via fe80::2 dev wg0"]
+    routes = ["route add default nhid 31 proto ra metric 1024", f"route append default nhid 32 proto ra {second}"]
+    namespace.batch([*objects, *routes], family=IPV6)
+    checked = agree(namespace, tmp_path, "routers", "fd44::/16", "ok")
+    assert checked.document["expectedDevs"]["ipv6"] == devs
+
+
 @pytest.mark.parametrize("cidr", ["::/0", "::/95", "fc00::/6"])
 def test_any_cidr_of_ipv6(namespace: Namespace, tmp_path: Path, cidr: str) -> None:
     """The first and the last addresses of all, link-local addresses and multicast are judged as by the engine."""
@@ -685,7 +705,7 @@ def test_any_cidr(namespace: Namespace, tmp_path: Path, cidr: str) -> None:
     assert comparable(checked.document) == comparable(expected)
 
 
-INCOMPLETE = "the list of places is incomplete: awk or sort failed"
+INCOMPLETE = "the list of addresses to look up is incomplete: awk or sort failed"
 # Programs that end early, each with what the script then says.
 MISHAPS: dict[str, tuple[dict[str, str], str]] = {
     "no sort": ({"sort": "exit 127"}, INCOMPLETE),
@@ -740,7 +760,7 @@ class TestOneHost:
         line = repair_line(found)
         assert (
             checked.said.splitlines()[-1]
-            == f"<3>{line.replace('printed by:', 'fewer, with proof:') if count > 20 else line}"
+            == f"<3>{line.replace(', printed by:', '; for fewer routes:') if count > 20 else line}"
         )
 
     def test_repaired(self, namespace: Namespace, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_the_networks_have_to_be_named() -> None:
             ("protect", [text], f'protect[0]: "{text}" is not written as address/length; write "10.0.0.0/8"')
             for text in ("10.0.0.0/08", "10.0.0.0/255.0.0.0")
         ),
-        ("protect", [7], "protect[0]: 7 is not text; "),
+        ("protect", [7], "protect[0]: 7 is not a string; "),
         ("bridgePattern", "(", f'bridgePattern: "(" is not a regular expression; {PATTERN}'),
         ("bridgePattern", "[[a]", f'bridgePattern: "[[a]" is not a regular expression; {PATTERN}'),
         ("bridgePattern", "", 'bridgePattern: "" is not a pattern: it must have 1 to 255 characters; '),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
             "[1,",
             (
                 "configuration: is not JSON: Expecting value (line 1, column 4); "
-                "write a value here: {...}, [...], a text in double quotes, a number, true or false; JSON has no trailing comma"
+                "write a value here: {...}, [...], a string in double quotes, a number, true or false; JSON has no trailing comma"
             ),
         ),
         (
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
             '{"a": "b}',
             (
                 "configuration: is not JSON: Unterminated string starting at (line 1, column 7); "
-                "end the text with a double quote"
+                "end the string with a double quote"
             ),
         ),
         (
             '{"a": "b\n"}',
             (
                 "configuration: is not JSON: Invalid control character at (line 1, column 9); "
-                "end the text on its line, with a double quote"
+                "write \\n for a line break and \\t for a tab, or end the string with a double quote"
             ),
         ),
         (
@@ -119,7 +119,7 @@ def test_text_of_another_kind(text: str, looks: str) -> None:
 
 def test_what_is_not_text_at_all() -> None:
     """A wrong argument from untyped code is a fault, not a crash."""
-    with pytest.raises(ConfigError, match="null is not JSON text"):
+    with pytest.raises(ConfigError, match="null is not a string of JSON"):
         HostRoutingConfig.from_json(None)  # type: ignore[arg-type] # the mistake under test
 
 

@@ -29,7 +29,7 @@ GLOBAL = (
 TIMEOUT = "write the seconds as a number above 0 and at most 60"
 URL = (
     'is not a URL for metadata; write a URL such as "http://169.254.169.254/metadata/instance/network'
-    '?api-version=2021-02-01": http, an address, and no user'
+    '?api-version=2021-02-01": http, an IP address, and no user name'
 )
 
 
@@ -77,7 +77,7 @@ def test_the_defaults() -> None:
         ("linkLocal", "fec0::1", f': "fec0::1" {LINK_LOCAL}'),
         ("linkLocal", "169.254.0.1", f': "169.254.0.1" is not an IPv6 address; {ADDRESS}'),
         ("linkLocal", "fe80::1/64", f': "fe80::1/64" has a prefix length, but must be a single address; {ADDRESS}'),
-        ("linkLocal", 1, f": 1 is not text; {ADDRESS}"),
+        ("linkLocal", 1, f": 1 is not a string; {ADDRESS}"),
         (
             "linkLocal",
             "fe80::1%eth0",

@@ -370,7 +370,7 @@ def test_repeated_keys() -> None:
         ),
         (
             {"routeOverlap": {"expectedCidrs": [None]}},
-            "routeOverlap.expectedCidrs[0]: null is not text; ",
+            "routeOverlap.expectedCidrs[0]: null is not a string; ",
         ),
         (
             one_route(dev="eth0"),

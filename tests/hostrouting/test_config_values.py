@@ -122,9 +122,9 @@ def message_of_overlap(**fields: Any) -> str:
         (IPv4Network("127.0.0.0/9"), f'"127.0.0.0/9" lies in 127.0.0.0/8 (the host itself){LEADS}'),
         ("224.0.0.0/3", f'"224.0.0.0/3" lies in 224.0.0.0/4 (multicast){LEADS}'),
         ("255.255.255.255/32", f'"255.255.255.255/32" lies in 240.0.0.0/4 (reserved){LEADS}'),
-        (5, f"5 is not text; {NETWORK}"),
-        (["10.0.0.0/8"], f"a list is not text; {NETWORK}"),
-        (b"10.0.0.0/8", f"bytes is not text; {NETWORK}"),
+        (5, f"5 is not a string; {NETWORK}"),
+        (["10.0.0.0/8"], f"a list is not a string; {NETWORK}"),
+        (b"10.0.0.0/8", f"bytes is not a string; {NETWORK}"),
         (None, NULL),
     ],
     ids=lambda value: ascii(value)[:24],
@@ -190,7 +190,7 @@ def test_destination_is_what_the_grammar_says(text: str) -> None:
             "255.255.255.255",
             f'"255.255.255.255" lies in 240.0.0.0/4 (reserved), which has no routers; {ROUTER}',
         ),
-        (1, f"1 is not text; {ADDRESS}"),
+        (1, f"1 is not a string; {ADDRESS}"),
     ],
     ids=lambda value: ascii(value)[:24],
 )
@@ -278,7 +278,7 @@ def test_gateway_that_is_the_destination() -> None:
         ("e" * 16, f'"{"e" * 16}" is not a device name: it must have 1 to 15 characters; {LOOK}'),
         (".", f'"." is not a device name: the kernel reserves it; {LOOK}'),
         ("..", f'".." is not a device name: the kernel reserves it; {LOOK}'),
-        (7, '7 is not text; write the name of a device, such as "eth0"'),
+        (7, '7 is not a string; write the name of a device, such as "eth0"'),
     ],
     ids=lambda value: ascii(value)[:24],
 )
@@ -395,7 +395,7 @@ def test_mode_refused(value: str, shown: str) -> None:
 
 def test_mode_that_is_no_text() -> None:
     """A mode is text."""
-    assert message_of_overlap(mode=True) == 'mode: true is not text; write "WARN" or "STRICT"'
+    assert message_of_overlap(mode=True) == 'mode: true is not a string; write "WARN" or "STRICT"'
 
 
 def test_expected_cidrs_are_masked_in_order_and_once() -> None:

@@ -116,12 +116,14 @@ def test_law_they_are_what_linux_makes() -> None:
         (Route.to("172.16.0.0/16", dev="ib1", protocol=2), True),
         (Route.to("172.16.0.0/16", dev="ib0", gateway="172.16.0.1", protocol=2), True),
         (Route.to("172.20.0.0/16", dev="ib0", protocol=3), False),
+        (attrs.evolve(Route.to("2001:db8::/64", dev="eth1", metric=256, protocol=2), expires=86400), False),
+        (Route.to("2001:db8::/64", dev="eth1", metric=256, protocol=2), True),
         (Route.to("172.20.0.0/16", type="blackhole", protocol=2), False),
     ],
     ids=str,
 )
 def test_is_unexplained(route: Route, unexplained: bool) -> None:  # noqa: FBT001  a row of the table
-    """A proto kernel route is explained by an address of its device or its peer, never if it has a gateway."""
+    """A proto kernel route is explained by an address of its device or its peer, or if it expires; not with a gateway."""
     addresses = (
         Address(ip=as_ip("172.16.1.10"), length=16, dev="ib0"),
         Address(ip=as_ip("10.8.0.2"), length=32, dev="wg0", peer=as_ip("10.8.0.1")),

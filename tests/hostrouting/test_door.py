@@ -80,7 +80,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: check(FIB, ip_network(CIDR)), r"cidrs: 172\.16\.0\.0/16 is not a list"),
     (lambda: check(FIB, Prefix.parse(CIDR)), r"cidrs: 172\.16\.0\.0/16 is not a list"),
     (lambda: check(FIB, [CIDR], expected_devs="eth0"), r'expected_devs: "eth0" is not a list; write \["eth0"\]'),
-    (lambda: check(FIB, [CIDR], expected_devs=[NODE.links[0]]), r"is a Link, not text; write its name"),
+    (lambda: check(FIB, [CIDR], expected_devs=[NODE.links[0]]), r"is a Link, not a string; write its name"),
     (lambda: check(FIB, [CIDR], allowed_devs="wg*"), r'allowed_devs: "wg\*" is not a list'),
     (lambda: check(NODE, [CIDR]), r"check_overlap takes a Fib, not a Snapshot; write Fib\(snapshot\)"),
     (lambda: fib(h200()), r"Fib takes a Snapshot, not a MemoryBackend; take one of the host: backend\.snapshot\(\)"),

@@ -85,6 +85,27 @@ def test_the_device_that_a_packet_came_in_by() -> None:
     assert (dev(fib), dev(fib, iif="ib1")) == ("ib0", "ib1")
 
 
+def test_next_hops_are_ranked_one_by_one() -> None:
+    """The device that a packet came in by favours only the next hop there, if its gateway can be reached."""
+    legs = (NextHop("ib0", gateway=as_ip("fe80::1")), NextHop("eth0", gateway=as_ip("fe80::2")))
+    refuses = by("", kind="unreachable", metric=1)
+    both = Route(Prefix.parse("2001:db8::/32"), legs, metric=1)
+    fib = node(refuses, both, forwarding=False)
+    packet = attrs.evolve(PLAIN, iif="eth0")
+    found = fib.lookup("2001:db8::9", packet)
+    [variant] = found.variants
+    assert (found.kind, variant.decision.kind) == ("unicast", "unreachable")
+    assert [str(condition) for case in variant.cases for condition in case] == [
+        "not reachable fe80::2 dev eth0 (rule 32766)"
+    ]
+
+
+def test_a_route_that_refuses_is_ranked_like_others() -> None:
+    """Without a device, of two routes with one metric the first is used, whether or not it has next hops."""
+    refuses, sends = by("", kind="prohibit", metric=1), by("ib0", metric=1)
+    assert (dev(node(refuses, sends)), dev(node(sends, refuses))) == ("prohibit", "ib0")
+
+
 def test_a_bound_socket() -> None:
     """It uses no route by another device, and none that refuses packets."""
     fib = node(by("ib0", "2001:db8::/48", metric=1), by("", "2001:db8::/64", kind="blackhole", metric=1))

@@ -93,16 +93,20 @@ def accepted(wishes: list[Wish]) -> list[Wish]:
     """The routes that Linux accepts; next hops of one route with the same preference and the same end.
 
     Linux refuses a next hop that is there, and after a refused route for a source it does not find the others of its
-    prefix for some destinations. It keeps preference and end of each next hop, but lists those of the first.
+    prefix for some destinations. It keeps preference and end of each next hop, but lists those of the first; and it does
+    not list a route that was added between the next hops of another one with the same key.
     """
     there: dict[object, list[str]] = {}
     first: dict[object, Wish] = {}
+    followed = set[object]()
     found: list[Wish] = []
     for wish in wishes:
         hops = wish.hops or ("lo",)
-        if not set(hops) & set(there.setdefault(wish.key, [])):
+        by_gateway = "via" in hops[0]
+        if not set(hops) & set(there.setdefault(wish.key, [])) and not (by_gateway and wish.key in followed):
             there[wish.key] += hops
-            like = first.setdefault(wish.key, wish) if "via" in hops[0] else wish
+            followed |= {wish.key} if wish.key in first and not by_gateway else set()
+            like = first.setdefault(wish.key, wish) if by_gateway else wish
             found.append(attrs.evolve(wish, preference=like.preference, expires=like.expires))
     return found
 

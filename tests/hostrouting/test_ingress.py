@@ -168,7 +168,7 @@ def test_without_privilege(node: Node) -> None:
 
 def test_no_such_device(node: Node) -> None:
     """For a device that does not exist, everything is reported as unchecked."""
-    assert node.see("eth9") == Programs(unseen=("any program at eth9 (there is no such device)",))
+    assert node.see("eth9") == Programs(unseen=("every program at eth9 (there is no such device)",))
 
 
 def test_an_unknown_machine(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -292,7 +292,7 @@ class TestSnapshotIsAValue:
             ),
             ('{"colour": 1}', "colour: unknown key 'colour' in a Snapshot"),
             ('{"routes": [{"prefix": "10.0.0.1/8"}]}', r"routes\[0\]\.prefix: 10\.0\.0\.1/8 has host bits"),
-            ('{"routes": [{"prefix": 10}]}', r"routes\[0\]\.prefix: 10 is not text"),
+            ('{"routes": [{"prefix": 10}]}', r"routes\[0\]\.prefix: 10 is not a string"),
             ('{"routes": [{"prefix": "::/0", "type": []}]}', r"routes\[0\]\.type: \[\] is not allowed here"),
             ('{"routes": [{"prefix": "::/0", "type": "odd"}]}', r"routes\[0\]\.type: 'odd' is not allowed here"),
             ('{"routes": [{"prefix": "::/0", "prefsrc": "x"}]}', r"routes\[0\]\.prefsrc: 'x' does not"),
@@ -401,7 +401,7 @@ class TestSnapshotIsAValue:
             '{"schema": "hostrouting/snapshot/1", "links": [], "links": []}',
             "snapshot: links: this key is given",
         ),
-        (None, "snapshot: must be text"),
+        (None, "snapshot: must be a string"),
     ],
 )
 def test_hostile_text(text: str, words: str) -> None:

@@ -307,7 +307,7 @@ def test_a_unit_that_systemd_cannot_use() -> None:
     """A unit that a drop-in has made unusable keeps every machine from starting."""
     host = installed()
     manager(host).properties[LAYOUT.gate_unit] = {"LoadState": "bad-setting"}
-    told = f"systemd cannot use {LAYOUT.gate_unit} (bad-setting), and no machine starts; see: systemctl status"
+    told = f"systemd cannot use {LAYOUT.gate_unit} (bad-setting), and no machine starts; see: systemctl status {LAYOUT.gate_unit}"
     assert find_gate_state(host) == GateState(is_up=True, bars=(told,))
 
 

@@ -328,6 +328,24 @@ class TestRepairOfKnownHosts:
         assert texts(repair) == ["fd22::/32 via fe80::1 dev eth0 metric 1"]
         assert repair.proof.verdict == "ok"
 
+    def test_metric_1_only_where_it_is_needed(self) -> None:
+        """Of one CIDR, the connected network takes metric 1; longer prefixes than those of an escape do not."""
+        devs = [("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")]
+        routes = [
+            Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024),
+            Route.to("2001:db8:99:1::/64", dev="ib0", metric=256, protocol=2),
+            Route.to("2001:db8:99:6::/64", dev="ib0", metric=1, protocol=3),
+        ]
+        snapshot = attrs.evolve(host(devs, routes), rules=default_rules(6), ipv6_forwarding=True)
+        fib = Fib(snapshot)
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("2001:db8:99::/48")]))
+        assert texts(repair) == [
+            "2001:db8:99:1::/64 via fe80::1 dev eth0 metric 1",
+            "2001:db8:99:6::/65 via fe80::1 dev eth0",
+            "2001:db8:99:6:8000::/65 via fe80::1 dev eth0",
+        ]
+        assert repair.proof.verdict == "ok"
+
     def test_a_key_of_another_tos_is_no_key_of_ours(self) -> None:
         """Another program's route with a tos does not hold the key: the repair need not be split."""
         theirs = attrs.evolve(Route.to("172.16.0.0/17", dev="ib0", protocol=3), tos=0x10)

@@ -304,7 +304,7 @@ def test_a_missing_program(namespace: Namespace, tmp_path: Path, missing: str) -
         (tmp_path / tool).symlink_to(str(shutil.which(tool)))
     script = SCRIPT.replace('PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin"', f"PATH={tmp_path}")
     done = namespace.run("/bin/sh", text=script)
-    told = f"hostrouting snapshot: the program {missing} is not installed; every POSIX system has it\n"
+    told = f"hostrouting snapshot: the program {missing} is not installed; install it (every POSIX system has it)\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
 
 

@@ -109,6 +109,21 @@ class TestDefaultRoute:
         fib = Fib(Snapshot(rules=default_rules(6) + default_rules(4), routes=[six, DEFAULT]))
         assert (outbound_devs(fib, family=6), outbound_devs(fib)) == (("eth1",), ("eth0",))
 
+    @pytest.mark.parametrize(("forwarding", "devs"), [(False, ("eth0", "eth1")), (True, ("eth0",))])
+    def test_two_ipv6_routers(self, *, forwarding: bool, devs: tuple[str, ...]) -> None:
+        """A host that does not forward goes on to the next router of the same rank if the first does not answer."""
+        first, alike, worse, lower = (
+            Route.to("::/0", dev=dev, gateway="fe80::1", metric=metric)
+            for dev, metric in (("eth0", 1024), ("eth1", 1024), ("ib0", 1025), ("ib1", 1024))
+        )
+        lower = attrs.evolve(lower, preference="low")
+        routes = [first, alike, worse, lower]
+        fib = Fib(Snapshot(rules=default_rules(6), routes=routes, ipv6_forwarding=forwarding))
+        assert outbound_devs(fib, family=6) == devs
+        on_link = attrs.evolve(first, legs=(NextHop("eth0"),))
+        fib = Fib(Snapshot(rules=default_rules(6), routes=[on_link, alike], ipv6_forwarding=forwarding))
+        assert outbound_devs(fib, family=6) == ("eth0",)
+
 
 def meant(wish: DesiredRoute, snapshot: Snapshot) -> str:
     """The resolved route, or what is missing, as text."""

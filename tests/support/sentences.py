@@ -66,6 +66,8 @@ SPEAKING = (
 
 _SCRIPTS = ROOT / "hostrouting/render/assets"
 _SAID = re.compile(r"\b(?:say|fail|refuse|complain)\b[^\"'\n]*?([\"'])(.*?)\1(?:$|[ ;|)])")
+_KEPT = re.compile(r"=\(?([\"'])(?:refused|failed) (.*?)\1")
+"""What a script keeps in a variable, and says later."""
 _PRINTED = re.compile(r"(?<!\\)'<\d>[\w-]+: (.*?)\\n'")
 _FOR_IP = re.compile(r"nexthop via |table .* proto ")
 """In a text that a script gives to `ip`."""
@@ -116,7 +118,7 @@ def _in_scripts() -> Iterator[Sentence]:
             if in_awk:
                 program.append((number, line.removeprefix("program='")))
                 continue
-            said = [it[2] for it in _SAID.finditer(line)]
+            said = [it[2] for it in (*_SAID.finditer(line), *_KEPT.finditer(line))]
             said += [_filled(it[1], re.findall(r"\$\w+", line[it.end() :])) for it in _PRINTED.finditer(line)]
             for text in said:
                 plain = re.sub(
@@ -124,7 +126,7 @@ def _in_scripts() -> Iterator[Sentence]:
                     lambda it: f"{{{(it[1] or it[2] or ('command' if '*' in it[0] else '…')).lower()}}}",
                     text,
                 )
-                if _is_sentence(plain):
+                if not plain.startswith("<") and re.search(r"\b[a-z]{4,}", re.sub(r"\{.*?\}", "", plain)):
                     yield Sentence(place=path.name, line=number, text=plain)
         for number, statement in statements(program):
             for text in filter(_is_sentence, texts_in(statement)):
@@ -223,7 +225,8 @@ class _Reader:
                 texts = []
             said = [it for _, it in texts if it is not None and _is_sentence(it)]
             if _called(node) in _FAULTS:
-                said = [it for _, it in texts[_FAULTS[_called(node)] :] if it]
+                said = [self._value(it) if text is None else text for it, text in texts[_FAULTS[_called(node)] :]]
+                said = [it for it in said if it]
             if len(said) > 1 or (said and _called(node) in _FAULTS):
                 self._say(node, ("" if _called(node) == "line" else "; ").join(said), within)
                 parts = [it for it in parts if not any(it is part and text is not None for part, text in texts)]

@@ -197,9 +197,9 @@ def _exit_codes() -> Iterator[str]:
     yield "| exit code | it means |"
     yield "|---|---|"
     yield "| 0 | fine |"
-    yield "| 1 | an overlap was found; applying failed; `plan` found something to do or a failure; `status` found something wrong; `preflight` found warnings |"
-    yield "| 2 | bad input: the command line, the configuration or the snapshot; `preflight` found errors |"
-    yield "| 3 | no answer: the verdict is undecided or no-default-route, permission was denied, or there is no netlink (also if STRICT fails because of that) |"
+    yield "| 1 | an overlap was found; a change failed or was refused; `plan` found something to do or a failure; `status` found something wrong; `preflight` found warnings |"
+    yield "| 2 | bad input: the command line, the configuration, the snapshot or another input file; `preflight` found errors |"
+    yield "| 3 | no answer: the verdict is undecided or no-default-route, permission was denied, or something that is needed, such as netlink, nft or the metadata service, is missing or does not answer (also if STRICT fails because of that) |"
     yield "| 130, 143 | stopped by Ctrl-C or SIGTERM |"
     yield ""
 

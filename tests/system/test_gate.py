@@ -107,7 +107,7 @@ def test_routes_that_cannot_be_installed_block(mode: Mode | None) -> None:
         said = system.journal(LAYOUT.gate_unit)
         taken = "172.16.0.0/16: another route has the same destination and metric: [172.16.0.0/16 dev ib0 proto kernel"
         assert f"{taken} scope link src 172.16.1.5]" in said
-        assert "configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence" in said
+        assert "configure its two halves (each a /17), which take precedence" in said
         assert "172.16.0.0/16 dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
 
 

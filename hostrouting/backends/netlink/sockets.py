@@ -116,7 +116,7 @@ def open_namespace(netns: str | os.PathLike[str]) -> FileIO:
         # Do not block, whatever kind of file this is.
         return FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except (OSError, ValueError) as error:
-        problem = f"{path}: {error.strerror}" if isinstance(error, OSError) else "no path has a null byte"
+        problem = f"{path}: {error.strerror}" if isinstance(error, OSError) else "a path cannot contain a null byte"
         raise NetlinkUnavailable(
             f"network namespace {text!r} does not exist: {problem}; `ip netns` lists the named ones",
             errno=getattr(error, "errno", None),

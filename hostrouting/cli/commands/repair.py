@@ -58,7 +58,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _code(it: Check) -> int:
     if it.found.unsafe:
         return FAILED
-    return UNDECIDED if it.found.verdict in {"undecided", "no-default-route"} else FINE
+    return UNDECIDED if it.is_open else FINE
 
 
 def _document(it: Check) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _document(it: Check) -> dict[str, Any]:
         "verdict": it.found.verdict,
         "routes": repair_document(found.routes),
         "commands": list(ip_commands(it)),
-        "closes": "all" if not found.unsafe else "some" if found.routes else "none",
+        "closes": "some" if (found.unsafe or it.is_open) and found.routes else "none" if found.unsafe else "all",
         "unsafe": [unsafe_line(unsafe) for unsafe in found.unsafe],
         "diverted": [diversion_line(diversion) for diversion in found.diverted],
     }
@@ -93,9 +93,9 @@ def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     elif it.found.unsafe:
         yield line(Painted("PARTLY:", "warn"), f" {routes} repair{s} what can be repaired; the rest is listed first")
     else:
-        yield line(
-            Painted("REPAIR:", "good"), f" {routes} repair{s} every escape; this was proved on the present tables"
-        )
+        which = "every escape that is known" if it.is_open else "every escape"
+        yield line(Painted("REPAIR:", "good"), f" {routes} repair{s} {which}; this was proved on the present tables")
+    yield from it.open_lines()
     yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs)
 
 

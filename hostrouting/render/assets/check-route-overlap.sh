@@ -34,7 +34,7 @@ level=3 # of syslog: an error
 #include nap.sh
 
 say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
-complain() { level=4 say "$1: ${2##*: }${3:-}"; } # what failed, and the last words of what the command said
+complain() { level=4 say "$1"; }
 finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
 
 # shellcheck disable=SC2016 # the text of a program
@@ -152,6 +152,7 @@ section == "answers" { read_answer(); next }
 $1 == "family" { family = $2; skip_to = main_is_seen = 0; next }
 /^[0-9]+:\t/ { read_rule(); next }
 /^[0-9]+: / { sub(/@.*/, "", $2); sub(/:$/, "", $2); link[$2] = $3 ~ /[<,]UP[,>]/; next }
+$1 == "inet6" { if ($2 == "all") forwards = $4 == "on"; next }
 $1 == "id" { hop[$2] = $3 == "group" ? $4 : $0; next }
 $1 ~ /^[0-9]+$/ { read_route() }
 function expect(dev) {
@@ -450,9 +451,20 @@ function find_uplink(   t, i, leg, configured, line, type) {
       has_uplink = 1
       if (!uplink_dev && (family == 6 || leg_via[leg] !~ /:/)) { uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg] }
     }
-    if (!configured) return
+    if (!configured) { if (family == 6 && !forwards) expect_alike(i); return }
   }
 }
+# A host that does not forward goes on to the next IPv6 router of the same rank if one does not answer.
+function expect_alike(i,   leg, rank) {
+  read_legs(default_route[6, i])
+  for (leg = 1; leg <= legs; leg++) if (!leg_via[leg]) return
+  for (rank = rank_of(default_route[6, i]); i <= defaults[6]; i++) {
+    if (default_route[6, i] !~ /^1 / || rank_of(default_route[6, i]) != rank) continue
+    read_legs(default_route[6, i])
+    for (leg = 1; leg <= legs; leg++) expect(leg_dev[leg])
+  }
+}
+function rank_of(line) { read_words(line, 3); return has["table"] " " has["metric"] " " has["pref"] }
 function first_cidr(   c, best) {
   for (c in rank) if (!best || rank[c] < rank[best]) best = c
   return best
@@ -493,7 +505,7 @@ function finish(   i, level, verdict, both) {
   if (verdict == "ok") tell(6, "check-route-overlap: ok: every expected CIDR leaves by " leaving)
   shown(4, notes, note)
   if (repairs > 20) tell(level, "ACTION: add " repairs \
-    " routes to staticRoutes.routes: the repair in route-overlap.json, fewer, with proof: hostrouting repair")
+    " routes to staticRoutes.routes: the repair in route-overlap.json; for fewer routes: hostrouting repair")
   else if (repairs) tell(level, "ACTION: add to staticRoutes.routes: [" routes "]")
   for (i = 1; i <= notes; i++) notes_json = joined(notes_json, quoted(note[i]))
   both = 6 in families # or IPv6 alone
@@ -528,7 +540,7 @@ look() {
   local family
   for family in "${families[@]}"; do
     echo "family $family"
-    printf '%s\n' 'rule show' 'route show table all' | ip -"$family" -N -d -o -batch - 2>&1 || return
+    printf '%s\n' 'rule show' 'route show table all' 'netconf show' | ip -"$family" -N -d -o -batch - 2>&1 || return
   done
   ip -N -o link show 2>&1 || return # without -d: the timers of a bridge would differ in every look
   ip -N -o nexthop show 2>/dev/null || : # Linux has them since 5.3
@@ -548,12 +560,12 @@ judge() {
 # Sets `told` to the result. Fails if it is not final: something is missing that may still appear, or the tables changed
 # while they were read or the kernel was asked.
 check() {
-  local tables places answers
-  if ! tables=$(steady_look); then told="failed ip failed: ${tables##*$'\n'}" && return; fi
+  local tables places answers said
+  if ! tables=$(steady_look); then said=${tables##*$'\n'} told="failed ip failed: $said" && return; fi
   told='failed the routes kept changing while they were read'
   if [[ $tables == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   mapfile -t places < <(judge places "$tables" | sort -u)
-  told='failed the list of places is incomplete: awk or sort failed'
+  told='failed the list of addresses to look up is incomplete: awk or sort failed'
   [[ ${places[*]: -1} == z ]] || return 0
   unset 'places[-1]'
   answers=$(printf 'route get fibmatch %s\n' "${places[@]#* }" | ip -N -d -o -force -batch - 2>&1)
@@ -563,12 +575,12 @@ check() {
 
 # --- The files.
 
-# Writes a file: complete, or not at all.
+# Writes a file: complete, or not at all. Of what a failed command said, the last words are the reason.
 leave() {
-  local why new=$directory/route-overlap.new
-  why=$({ rm -f "$new" && printf '%s' "$2" >"$new" && mv -fT "$new" "$1"; } 2>&1) && return
+  local why path=$1 new=$directory/route-overlap.new
+  why=$({ rm -f "$new" && printf '%s' "$2" >"$new" && mv -fT "$new" "$path"; } 2>&1) && return
   rm -f "$new" 2>/dev/null
-  complain "cannot write $1" "$why" && return 1
+  complain "cannot write $path: ${why##*: }" && return 1
 }
 
 # Deletes the files of an earlier run.
@@ -576,13 +588,13 @@ forget() {
   local path why
   for path in "$directory"/route-overlap.{ok,detected,json,new}; do
     [[ -e $path || -L $path ]] || continue
-    why=$(rm -f "$path" 2>&1) || complain "cannot remove $path" "$why" '; it is from an earlier check'
+    why=$(rm -f "$path" 2>&1) || complain "cannot remove $path: ${why##*: }; it is from an earlier check"
   done
 }
 
 main() {
   local told why last='' tries=0 waited=0 kind text json='' mark='' verdict='' marker
-  if [[ ! -d $directory ]]; then why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory" "$why"; fi
+  [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
   forget
   hash "$awk" 2>/dev/null || { say "$awk is not installed" && finish 1; }
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM

@@ -151,7 +151,8 @@ read_steps() {
 }
 
 require() {
-  run_step "$1" || refuse "$1.sh failed"
+  local name=$1
+  run_step "$name" || refuse "$name.sh failed"
   patience=15
 }
 

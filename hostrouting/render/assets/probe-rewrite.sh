@@ -158,7 +158,7 @@ is_free() {
 
 # Deletes the tables in the lines $2 and following, and loads the rules $1, in one transaction.
 load() {
-  local line why input='' rules=$1
+  local line name why input='' rules=$1
   shift
   # Each table is added first, because deleting an absent table is an error.
   for line; do [[ $line == table* ]] && input+="add table ip6 ${line#* }; delete table ip6 ${line#* }"$'\n'; done
@@ -167,8 +167,9 @@ load() {
   why=${said%%$'\n'*}
   input=''
   for line; do
-    [[ $line == table* ]] && run nft list "table ip6 ${line#* }" && [[ $said == *'flags owner'* ]] &&
-      fail "table ip6 ${line#* } is owned by another process, and only that process can change it: end the process"
+    name=${line#* }
+    [[ $line == table* ]] && run nft list "table ip6 $name" && [[ $said == *'flags owner'* ]] &&
+      fail "table ip6 $name is owned by another process, and only that process can change it: end the process"
   done
   [[ $why == *'not permitted'* ]] && why+=' (requires root or CAP_NET_ADMIN)'
   fail "nft refuses table ip6 $table: ${why#*Error: }"

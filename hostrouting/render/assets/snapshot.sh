@@ -54,7 +54,7 @@ state() {
 }
 
 for tool in od tr sed head; do
-  command -v "$tool" >/dev/null || fail "the program $tool is not installed; every POSIX system has it"
+  command -v "$tool" >/dev/null || fail "the program $tool is not installed; install it (every POSIX system has it)"
 done
 version=$(ip -V 2>/dev/null | tr -cd '[:alnum:] .,-')
 case $version in *iproute2*) ;; *) fail 'this host does not have the ip of iproute2; install iproute2' ;; esac

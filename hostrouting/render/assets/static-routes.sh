@@ -41,6 +41,7 @@ main() {
 
 # Makes the plan: lines "missing …" and "refused …"; or "write", the commands, and as many that undo them. Then "end".
 look() {
+  local said
   mapfile -t plan < <(exec "$awk" "$program" < <(
     printf 'setting %s\n' "${configuration[@]}"
     for family in 4 6; do
@@ -49,17 +50,19 @@ look() {
       ip -$family -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
     done
   ))
-  [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] ||
-    plan=("refused the routes cannot be read: ${plan[0]-$awk printed nothing}")
+  [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] && return
+  said=${plan[0]-$awk printed nothing}
+  plan=("refused the routes cannot be read: $said")
 }
 
 # Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for
 # a gateway; if the table has changed since it was read, it is read again at once.
 write() {
-  local said count=$((${#plan[@]} / 2 - 1)) at=0
+  local said command count=$((${#plan[@]} / 2 - 1)) at=0
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
   if said=$(exec ip -batch - 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")); then
-    plan=("refused another program keeps changing these routes: ${plan[1]}")
+    command=${plan[1]}
+    plan=("refused another program keeps changing these routes: $command")
     return
   fi
   if [[ $said =~ 'Command failed -:'([0-9]+)$ ]]; then

@@ -265,7 +265,9 @@ def test_run_cannot_be_written(machine: Machine, repaired: str, spoil: str, reas
     assert f"cannot write /run/aks-flex-node/route-overlap.json: {reason}" in said.stderr
     left = machine.shell("cat /run/aks-flex-node/route-overlap.* 2>/dev/null || true")
     assert bool(left) == ("Read-only" in reason)
-    stale = f"cannot remove /run/aks-flex-node/route-overlap.ok: {reason}; it holds the result of an earlier check"
+    stale = (
+        f"cannot remove /run/aks-flex-node/route-overlap.ok: {reason}; this file holds the result of an earlier check"
+    )
     assert (stale in said.stderr) == bool(left)
     status = machine.hostrouting("status")
     assert (status.returncode, status.stdout.split(":")[0]) == ((3, "UNKNOWN") if left else (0, "INSTALLED"))

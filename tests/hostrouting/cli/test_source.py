@@ -30,7 +30,7 @@ BAD_FILES = {
     "not JSON": (b"{", "JSON", "this is not JSON"),
     "not UTF-8": (b"{\xff}", "is not UTF-8 (byte 0xff at offset 1)", "this is not UTF-8 (byte 0xff at offset 1)"),
     "another document": (b"[]", "", "must be 'hostrouting/snapshot/1'"),
-    "deep": (b"[" * 100_000, "nested", "nested too deep for a snapshot"),
+    "deep": (b"[" * 100_000, "nested", "nested too deeply for a snapshot"),
 }
 
 
@@ -89,7 +89,7 @@ def test_a_device_is_no_snapshot() -> None:
 @pytest.mark.processes
 def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A named pipe whose other end nobody opens is bad input after a while, and so is one that was left empty."""
-    monkeypatch.setattr(reading, "_WRITER", 0.2)
+    monkeypatch.setattr(reading, "_PATIENCE", 0.2)
     os.mkfifo(tmp_path / "pipe")
     words = ("check", "--snapshot", str(tmp_path / "pipe"), "10.0.0.0/8")
     said = in_child(lambda: say(*words), seconds=20)
@@ -104,7 +104,7 @@ def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("name", ["fifo", "/dev/stdin", "/dev/fd"])
 def test_a_pipe_whose_writer_is_slow(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has the other end open may take his time, as ssh does that asks for a password."""
-    monkeypatch.setattr(reading, "_WRITER", 0.2)
+    monkeypatch.setattr(reading, "_PATIENCE", 0.2)
     text = say("snapshot", kernel=h200()).out
     os.mkfifo(tmp_path / "fifo")
     reader, writer = os.pipe()

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 import phases
+from hostrouting.backends.base import Change
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteOverlapError, Unsettled
 from hostrouting.system import UnitState
@@ -147,6 +148,31 @@ class TestCheckRouteOverlap:
         run(CheckRouteOverlap(config(cidrs=("192.168.0.0/16",)), host=host))
         assert json.loads(host.files.texts[LAYOUT.report_path])["verdict"] == "undecided"
 
+    def test_both_families_of_a_host_that_never_rests(self) -> None:
+        """That the tables kept changing is noted once, not once for each family."""
+        kernel = h200(dual_stack=True)
+        snapshot = kernel.snapshot()
+        for nth in (1, 2, 3):
+            kernel.faults.fail("snapshot", Unsettled("changing", last=snapshot), nth=nth)
+        host = FakeHost(kernel=kernel)
+        run(CheckRouteOverlap(config(cidrs=("192.168.0.0/16", "2001:db8:99::/48")), host=host))
+        notes = json.loads(host.files.texts[LAYOUT.report_path])["notes"]
+        assert [it for it in notes if "kept changing" in it] == [
+            "the route tables kept changing while they were read; the verdict is for the last snapshot"
+        ]
+
+    def test_how_long_it_holds(self, caplog: pytest.LogCaptureFixture) -> None:
+        """That an advertised route expires is in the report, and in the log no warning: it is so on a healthy host."""
+        kernel = h200(dual_stack=True)
+        [default] = [it for it in kernel.snapshot(family=6).routes if not it.prefix.length]
+        kernel.change([Change("replace", attrs.evolve(default, expires=1800))])
+        host = FakeHost(kernel=kernel)
+        with caplog.at_level("INFO"):
+            run(CheckRouteOverlap(config(cidrs=("2001:db8:99::/48",)), host=host))
+        [record] = [it for it in caplog.records if "the verdict holds for" in it.message]
+        assert record.levelname == "INFO"
+        assert record.message in json.loads(host.files.texts[LAYOUT.report_path])["notes"]
+
     def test_nothing_to_check_any_more(self) -> None:
         """Without expected CIDRs, what was installed for the check goes, its markers too."""
         host = FakeHost()
@@ -232,7 +258,7 @@ class TestCheckRouteOverlap:
         fails = (mode, cidr) == ("STRICT", CIDR)
         with pytest.raises(phases.TaskFailed, match="OVERLAP: ") if fails else nullcontext():
             run(CheckRouteOverlap(config(cidrs=(cidr,), mode=mode), host=host))
-        said = f"cannot remove {LAYOUT.ok_path}: Read-only file system; it holds the result of an earlier check"
+        said = f"cannot remove {LAYOUT.ok_path}: Read-only file system; this file holds the result of an earlier check"
         assert caplog.text.count(said) == 1
         assert f"cannot write {LAYOUT.report_path}: Read-only file system" in caplog.text
 

@@ -306,11 +306,11 @@ def test_a_named_device_that_is_not_there(command: str) -> None:
     assert (said.code, said.out) == (2, "")
     assert said.err.splitlines() == [
         "hostrouting: the command line has 2 faults:",
-        "  --dev: 'etho' is not a device of this host; did you mean eth0? It has lo and eth0",
-        "  --dev: 'nope' is not a device of this host; it has lo and eth0",
+        "  --dev: 'etho' is not a device of this host; did you mean eth0? The devices are lo and eth0",
+        "  --dev: 'nope' is not a device of this host; the devices are lo and eth0",
     ]
     alone = say(command, what, "--dev", "etho", "--snapshot", "-", stdin=plain_vm().snapshot().to_json().encode())
-    told = "hostrouting: --dev: 'etho' is not a device of the host of this snapshot; did you mean eth0? It has lo and eth0\n"
+    told = "hostrouting: --dev: 'etho' is not a device of the host of this snapshot; did you mean eth0? The devices are lo and eth0\n"
     assert (alone.code, alone.err) == (2, told)
 
 

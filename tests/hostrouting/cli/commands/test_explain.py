@@ -289,7 +289,7 @@ def test_a_device_that_is_not_there(option: str) -> None:
     """A packet of a device that the host does not have is bad input: the name is told, and those that there are."""
     said = say("explain", "172.16.5.9", option, "nope", kernel=plain_vm())
     assert (said.code, said.out) == (2, "")
-    assert said.err == f"hostrouting: {option}: 'nope' is not a device of this host; it has lo and eth0\n"
+    assert said.err == f"hostrouting: {option}: 'nope' is not a device of this host; the devices are lo and eth0\n"
     assert say("explain", "172.16.5.9", option, "eth0", kernel=plain_vm()).code == 0
 
 

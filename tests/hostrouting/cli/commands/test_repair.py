@@ -57,6 +57,17 @@ def test_nothing_to_repair(kernel: MemoryBackend, code: int, answer: str) -> Non
     assert len(said.lines) == (5 if code else 2)
 
 
+def test_the_other_family_has_no_default_route() -> None:
+    """The routes repair what is known; the family without a default route is named, and the exit code says so."""
+    said = say("repair", CIDR, "2001:db8:99::/48", kernel=h200())
+    assert said.code == 3
+    assert said.lines[:2] == [
+        "REPAIR: 2 static routes repair every escape that is known; this was proved on the present tables",
+        "NO-DEFAULT-ROUTE: there is no IPv6 default route, so no device is expected for 2001:db8:99::/48",
+    ]
+    assert say("repair", CIDR, "2001:db8:99::/48", "--json", kernel=h200()).json["closes"] == "some"
+
+
 def test_what_no_route_can_close() -> None:
     """What is decided before table main is looked up is reported as out of reach: exit code 1."""
     kernel = plain_vm()
