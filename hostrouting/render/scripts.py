@@ -122,9 +122,9 @@ def _protocols() -> tuple[tuple[int, str], ...]:
 
 
 def _pod_blocks() -> list[str]:
-    """The refusing routes of CNIs: type and protocol as numbers, the least prefix length, and a pattern of a device."""
+    """The refusing routes of CNIs: type and protocol as numbers, any or for single addresses, a pattern of a device."""
     return [
-        f"pods {ROUTE_TYPES.index(kind)} {protocol} {32 if it.single else 0} {it.dev}"
+        f"pods {ROUTE_TYPES.index(kind)} {protocol} {'single' if it.single else 'any'} {it.dev}"
         for it in CNI_ROUTES
         for kind in sorted(it.types)
         for protocol in sorted(it.protocols)

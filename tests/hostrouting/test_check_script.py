@@ -628,6 +628,9 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
         ],
         "ok",
     ),
+    "more than a pod of Cilium": ([*device("cilium_host"), "route add unreachable fd20:6::/64"], "overlap"),
+    "two pods of Cilium that are gone": ([*device("cilium_host"), "route add unreachable fd20:6::6/127"], "overlap"),
+    "the pod block of Flannel": ([*device("flannel6.1"), "route add blackhole fd20:5::/64"], "ok"),
     "a preferred router": (
         ["route del default", "route add default dev ib0 pref low", "route append default dev eth0 pref high"],
         "ok",

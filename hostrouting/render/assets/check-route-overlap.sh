@@ -144,8 +144,8 @@ $1 == "setting" && $2 == "cidr" {
   cidr[++cidrs] = $3; cidr_first[cidrs] = first; cidr_last[cidrs] = last; rank[cidrs] = first sprintf("%03d", bits)
 }
 $1 == "setting" && $2 == "protocols" { for (i = 3; i <= NF; i++) { split($i, it, "="); protocol_name[it[1]] = it[2] } }
-# Refusing routes of this type and protocol, of this prefix length or longer, are those of a CNI if it has this device.
-$1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; cni_bits[cnis] = $5; cni_dev[cnis] = glob($6) }
+# Refusing routes of this type and protocol are those of a CNI if it has this device: any, or those to single addresses.
+$1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; is_single[cnis] = $5 == "single"; cni_dev[cnis] = glob($6) }
 $1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
 section == "places" { place[++places] = $1; at[$1] = places; next }
 section == "answers" { read_answer(); next }
@@ -314,7 +314,7 @@ function is_pod_block(table, proto,   c, i, dev) {
   for (c = 1; c <= cidrs; c++)
     if (cidr_first[c] <= first && last <= cidr_last[c] && cidr_first[c] cidr_last[c] != first last) break
   if (c > cidrs) return 0
-  for (i = 1; i <= cnis; i++) if (cni[i] == $1 " " proto && bits >= cni_bits[i])
+  for (i = 1; i <= cnis; i++) if (cni[i] == $1 " " proto && (!is_single[i] || bits == width(first)))
     for (dev in link) if (dev ~ cni_dev[i]) return 1
   for (i = 1; i <= pods; i++)
     if (pod_table[i] == table && pod_bits[i] >= bits && first <= pod[i] && pod[i] <= last)
