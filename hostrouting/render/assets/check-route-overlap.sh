@@ -106,6 +106,7 @@ BEGIN {
   for (i = 1; i <= reserved; i++) { prefix(word[i]); reserved_first[i] = first; reserved_last[i] = last }
   means["Network is unreachable"] = "no-route"; means["No route to host"] = "unreachable"
   means["Invalid argument"] = "blackhole"; means["Permission denied"] = "prohibit"
+  means["Operation not supported"] = "no-route" # a kernel without IPv6
   phrase["prohibit"] = "is refused"; phrase["blackhole"] = "is dropped by a blackhole"
   phrase["unreachable"] = "is unreachable"
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
@@ -540,6 +541,7 @@ look() {
   local family
   for family in "${families[@]}"; do
     echo "family $family"
+    [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
     printf '%s\n' 'rule show' 'route show table all' 'netconf show' | ip -"$family" -N -d -o -batch - 2>&1 || return
   done
   ip -N -o link show 2>&1 || return # without -d: the timers of a bridge would differ in every look
