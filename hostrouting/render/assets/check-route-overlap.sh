@@ -100,10 +100,8 @@ function block(limit) {
 BEGIN {
   selectors = split("fwmark iif oif uidrange ipproto sport dport tos dsfield dscp tun_id flowlabel from", selector, " ")
   DIGITS = "0123456789abcdef"; ZEROS = "00000000000000000000000000000000"; ONES = ZEROS; gsub(0, "f", ONES)
-  ANY[4] = "0.0.0.0"; ANY[6] = "::"; METRIC[4] = 0; METRIC[6] = 1024 # of a route that is added without one
-  reserved = split("0.0.0.0/8 127.0.0.0/8 224.0.0.0/3 ::/127 ::ffff:0:0/96 fe80::/10 ff00::/8", word, " ")
+  ANY[4] = "0.0.0.0"; ANY[6] = "::"
   for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
-  for (i = 1; i <= reserved; i++) { prefix(word[i]); reserved_first[i] = first; reserved_last[i] = last }
   means["Network is unreachable"] = "no-route"; means["No route to host"] = "unreachable"
   means["Invalid argument"] = "blackhole"; means["Permission denied"] = "prohibit"
   means["Operation not supported"] = "no-route" # a kernel without IPv6
@@ -145,6 +143,8 @@ $1 == "setting" && $2 == "cidr" {
   cidr[++cidrs] = $3; cidr_first[cidrs] = first; cidr_last[cidrs] = last; rank[cidrs] = first sprintf("%03d", bits)
 }
 $1 == "setting" && $2 == "protocols" { for (i = 3; i <= NF; i++) { split($i, it, "="); protocol_name[it[1]] = it[2] } }
+$1 == "setting" && $2 == "metric" { usual[$3] = $4 } # of a route that is added without one
+$1 == "setting" && $2 == "reserved" { reserved_first[++reserved] = hex($3); reserved_last[reserved] = hex($4) }
 # Refusing routes of this type and protocol are those of a CNI if it has this device: any, or those to single addresses.
 $1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; is_single[cnis] = $5 == "single"; cni_dev[cnis] = glob($6) }
 $1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
@@ -212,7 +212,7 @@ function read_route(   at) {
   # sources hides it.
   at = "from" in has ? 0 : has["metric"] + 0
   if (has["table"] == MAIN && !("tos" in has) && held[first, bits] < 2)
-    if ("from" in has || at < METRIC[family] || (at == METRIC[family] && has["proto"] != setting["protocol"]))
+    if ("from" in has || at < usual[family] || (at == usual[family] && has["proto"] != setting["protocol"]))
       held[first, bits] = at < 2 ? 2 : 1
   if ("from" in has && (family, has["table"]) in rules_of && !met[has["from"]]++) sources = joined(sources, has["from"])
   if (legs > 1 && "pref" in has) listed[route_key()] = $0

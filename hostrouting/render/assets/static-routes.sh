@@ -104,12 +104,12 @@ complain() { printf '<3>static-routes: %s\n' "$1" >&2; }
 program='
 BEGIN {
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type_name, " ")
-  width[4] = 32; everything[4] = "0.0.0.0/0"; usual[4] = 0 # the metric of a route that none is configured for
-  width[6] = 128; everything[6] = "::/0"; usual[6] = 1024
+  width[4] = 32; everything[4] = "0.0.0.0/0"; width[6] = 128; everything[6] = "::/0"
 }
 $1 == "setting" {
   if ($2 == "protocol") ours = $3
   if ($2 == "name") name[$3] = $4
+  if ($2 == "metric") usual[$3] = $4 # of a route that is added without one
   if ($2 == "spare") spare[$3] = 1
   if ($2 == "route") { wanted[$3] = 1; sub(/^setting route /, ""); wish[++wishes] = $0 }
   next
