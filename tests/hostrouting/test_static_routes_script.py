@@ -641,6 +641,31 @@ class TestBothFamilies:
         assert ours(namespace, IPV6) == ["fd00:16::/64"]
         assert len(namespace.ip("-6", "route", "show", "fd00:16::/64").stdout.splitlines()) == 2
 
+    @each_awk
+    def test_a_better_metric(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """In IPv6 a route with metric 1 takes precedence over one with the usual metric; longer prefixes are the last way."""
+        held = {
+            ("fd00:16::1/128", 0): (["1024"], "metric 1"),
+            ("fd00:16::2/128", 0): (["1024", "2"], "metric 1"),
+            ("fd00:16::3/128", 2): (["1024", "2"], "metric 1"),
+            ("fd00:17::/64", 0): (["1024"], "metric 1"),
+            ("fd00:18::/64", 2000): (["2000"], "metric 1024"),
+            ("fd00:19::/64", 2000): (["2000", "900"], "metric 1"),
+            ("fd00:20::/64", 2000): (["2000", "1"], "halves"),
+            ("fd00:21::/64", 1): (["1"], "halves"),
+            ("fd00:22::1/128", 0): (["1024", "1"], "deleted"),
+        }
+        ways = {
+            "halves": "instead, configure its two halves (each a /65), which take precedence",
+            "deleted": "it has to be deleted first: no prefix can be longer, and no metric better",
+        }
+        routes = [f"route add {it[0]} dev ib0 metric {metric}" for it, (others, _) in held.items() for metric in others]
+        namespace.batch([ROUTER, "route add fd00:17::/64 dev ib0 metric 1 proto 213", *routes], family=IPV6)
+        ran = Ran(namespace, [StaticRoute(to, metric=metric) for to, metric in held], tmp_path, awk=awk)
+        told = {line.split()[1].rstrip(":"): line.rpartition("; ")[2] for line in ran.lines}
+        instead = "instead, configure one with {}, which takes precedence"
+        assert told == {it[0]: ways.get(way, instead.format(way)) for it, (_, way) in held.items()}
+
     def test_a_kernel_without_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
         """It is not asked about IPv6; an IPv6 route is awaited. If `ip` fails on a host with IPv6, the script fails."""
         tools = {"ip": '[[ $1 == -6 ]] || exec ip "$@"; echo "RTNETLINK answers: Operation not supported" >&2; exit 2'}

@@ -160,7 +160,7 @@ function read_route(   at, to, is_first, words, f) {
   if (is_partial[f]) return
   if (table_of[f] == 254) {
     holder[to " " metric[f], ++holders[to " " metric[f]]] = r
-    if (!is_ours[f] && metric[f] + 0 <= usual[family]) is_taken[to] = 1
+    if (!is_ours[f] && (!(to in least) || metric[f] + 0 < least[to])) least[to] = metric[f] + 0
   }
   if (to == everything[family]) default_at[family, table_of[f], ++defaults[family, table_of[f]]] = f
 }
@@ -259,7 +259,7 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
   }
   if (is_said) { stays[stands] = 1; return }
   if (other) {
-    remedy = way_out(word[1], given["metric"])
+    remedy = way_out(word[1])
     line = head[other] shown[like[other]]
     conflict[++conflicts] = wish ": another route has the same destination and metric: [" line \
       "], which is not ours; " remedy
@@ -270,11 +270,10 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
   change("add" new, "del" new)
 }
 
-# The routes that take precedence over one that is not ours and has this metric.
-function way_out(to, held,   metric, part, longer) {
-  metric = usual[family]
-  if (held > metric && !(to in is_taken))
-    return "instead, configure one with metric " metric ", which takes precedence"
+# The routes that take precedence over those that are not ours. In IPv6 the lowest metric is 1.
+function way_out(to,   metric, part, longer) {
+  metric = least[to] > usual[family] ? usual[family] : 1
+  if (metric < least[to]) return "instead, configure one with metric " metric ", which takes precedence"
   split(to, part, "/")
   if (part[2] == width[family]) return "it has to be deleted first: no prefix can be longer, and no metric better"
   longer = part[2] + 1
