@@ -642,6 +642,33 @@ class TestBothFamilies:
         assert len(namespace.ip("-6", "route", "show", "fd00:16::/64").stdout.splitlines()) == 2
 
     @each_awk
+    def test_a_gateway_of_another_link(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """A link-local address is this host's own only on the device that has it."""
+        namespace.batch(["route add default via fe80::1 dev eth0", "address add fe80::1/64 dev ib0 nodad"], family=IPV6)
+        wanted = [StaticRoute("fd00:16::/64"), StaticRoute("fd00:17::/64", "fe80::1", "eth0")]
+        assert Ran(namespace, wanted, tmp_path, awk=awk).lines == []
+        assert len(ours(namespace, IPV6)) == 2
+        (line,) = Ran(namespace, [*wanted, StaticRoute("fd00:18::/64", "fe80::1", "ib0")], tmp_path, awk=awk).lines
+        own = "waiting for fe80::1 to be a router next to this host (it is this host's own address) (given up"
+        assert own in line
+        (line,) = Ran(namespace, [*wanted, StaticRoute("fd00:18::/64", "fd00:99::4", "ib0")], tmp_path, awk=awk).lines
+        assert own.replace("fe80::1", "fd00:99::4") in line
+
+    @each_awk
+    def test_a_default_gateway_that_is_none(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """The host's own address is not a gateway either if the default route has it, as for the engine."""
+        legs = "nexthop via fe80::1 dev eth0 nexthop via fe80::1 dev ib0"
+        batch = [f"route add default {legs}", "address add fe80::1/64 dev ib0 nodad"]
+        namespace.batch(batch, family=IPV6)
+        namespace.batch(["route replace default via 10.0.0.4 dev eth0"], family=IPV4)
+        planned = plan(PAIR, both(namespace))
+        ran = Ran(namespace, PAIR, tmp_path, awk=awk)
+        assert {line.partition(": ")[2].partition(" (given up")[0] for line in ran.lines} == set(
+            map(str, planned.pending)
+        )
+        assert (ran.status, len(ran.lines)) == (1, 2)
+
+    @each_awk
     def test_a_better_metric(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
         """In IPv6 a route with metric 1 takes precedence over one with the usual metric; longer prefixes are the last way."""
         held = {

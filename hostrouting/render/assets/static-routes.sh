@@ -156,7 +156,7 @@ function read_route(   at, to, is_first, words, f) {
   f = like[r] = first[words]
   prefix[r] = to; leads[r] = is_first
   if (to in spare) stays[r] = 1
-  if (type[f] == "local ") own[$2] = 1
+  if (type[f] == "local ") own[$2 (to ~ /^fe[89ab]/ ? " " dev[f, 1] : "")] = 1 # a link-local address is of one device
   if (is_partial[f]) return
   if (table_of[f] == 254) {
     holder[to " " metric[f], ++holders[to " " metric[f]]] = r
@@ -225,13 +225,14 @@ function default_route(by,   t, i, n, r, lowest, is_used, rank, best, found) {
 }
 
 # The next hop to use, which begins with a blank; or what is missing. The kernel checks if a gateway can be reached.
-function resolve(gateway, by,   d, found) {
+function resolve(gateway, by,   d, found, word, n) {
   if (by != "" && !(by in up)) return "the device " by
   d = default_route(by)
-  if ((d || by != "") && gateway in own)
-    return gateway " to be a router next to this host (it is this host\047s own address)"
   found = way(d, by, gateway, 0) # if the configured gateway is the default one, onlink as there
-  if (found == "" && gateway != "" && (d || by != "")) return " via " gateway " dev " (by == "" ? dev[d, 1] : by)
+  if (found == "" && gateway != "" && (d || by != "")) found = " via " gateway " dev " (by == "" ? dev[d, 1] : by)
+  for (n = split(found, word, " "); n > 3; n--) # "via", an address, "dev", a name
+    if (word[n - 3] == "via" && (word[n - 2] in own || (word[n - 2] " " word[n]) in own))
+      return word[n - 2] " to be a router next to this host (it is this host\047s own address)"
   return found != "" ? found : "an IPv" family " default route" (by == "" ? "" : " on " by)
 }
 
