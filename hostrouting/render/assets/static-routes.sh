@@ -174,7 +174,7 @@ function read_words(at,   i, n, word, has) {
     if (word == "nexthop" || (!n && (word == "via" || word == "dev"))) n++
     if (word == "via" && $(i + 1) == "inet6") word = word " " $(++i)
     if (word == "dev") dev[r, n] = $(i + 1)
-    if (word == "expires") { is_over[r] = $(i + 1) + 0 < 0; $(i + 1) = is_over[r] ? 0 : $(i + 1) + 0 }
+    if (word == "expires") { is_over[r] = $(i + 1) + 0 <= 0; $(i + 1) = is_over[r] ? 0 : $(i + 1) + 0 }
     if (word == "nexthop" || word == "onlink") leg[r, n] = leg[r, n] " " word
     else if (word ~ /^(via|via inet6|dev|weight)$/) leg[r, n] = leg[r, n] " " word " " $(++i)
     else if (word == "dead") dead[r, n] = 1
