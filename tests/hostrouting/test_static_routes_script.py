@@ -682,6 +682,9 @@ class TestBothFamilies:
             ("fd00:20::/64", 2000): (["2000", "1"], "halves"),
             ("fd00:21::/64", 1): (["1"], "halves"),
             ("fd00:22::1/128", 0): (["1024", "1"], "deleted"),
+            # Linux does not use a route for all sources if another program has one for some.
+            ("fd00:23::/64", 2000): (["2000", "3000 from fd00::/8"], "halves"),
+            ("fd00:24::/64", 0): (["1024", "1024 from fd00::/8 table 100"], "metric 1"),
         }
         ways = {
             "halves": "instead, configure its two halves (each a /65), which take precedence",
@@ -726,6 +729,7 @@ def test_the_way_out(chance: Random, awk: str, tmp_path_factory: pytest.TempPath
     with fabric_host() as namespace:
         batch = [f"route add {it.destination} dev wg0 metric {it.metric}" for it in wanted]
         batch += [f"route add {it} dev wg0" for it in free if chance.random() < 0.3]
+        batch += [f"route add {it} from fd00::/8 dev ib0" for it in free if ":" in it and chance.random() < 0.2]
         namespace.batch(["route add ::/0 via fe80::1 dev eth0", *batch], force=True)
         ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk)
         planned = plan(wanted, both(namespace))

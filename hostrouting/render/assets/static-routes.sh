@@ -157,6 +157,7 @@ function read_route(   at, to, is_first, words, f) {
   prefix[r] = to; leads[r] = is_first
   if (to in spare) stays[r] = 1
   if (type[f] == "local ") own[$2 (to ~ /^fe[89ab]/ ? " " dev[f, 1] : "")] = 1 # a link-local address is of one device
+  if (hides[f]) least[to] = 0
   if (is_partial[f]) return
   if (table_of[f] == 254) {
     holder[to " " metric[f], ++holders[to " " metric[f]]] = r
@@ -189,6 +190,8 @@ function read_words(at,   i, n, word, has) {
   is_partial[r] = has["tos"] != "0" || has["more"] ~ / from / # only for some packets
   preference[r] = has["more"] ~ / pref high/ ? 3 : has["more"] ~ / pref low/ ? 1 : 2
   is_ours[r] = has["proto"] == ours
+  # If an IPv6 route is for some sources, no other route with its prefix is used, whatever its metric.
+  hides[r] = has["more"] ~ / from / && has["table"] == 254 && !is_ours[r]
   shape[r] = " scope " has["scope"] has["more"]
   # A refusing route may list a device, a route with a nexthop object lists what that contains: neither is configured.
   if ((at == 1 || $1 < 6) && has["more"] !~ / nhid /) shape[r] = shape[r] way(r, "", "", 1)
