@@ -233,9 +233,11 @@ function resolve(gateway, by,   d, found, word, n) {
   d = default_route(by)
   found = way(d, by, gateway, 0) # if the configured gateway is the default one, onlink as there
   if (found == "" && gateway != "" && (d || by != "")) found = " via " gateway " dev " (by == "" ? dev[d, 1] : by)
-  for (n = split(found, word, " "); n > 3; n--) # "via", an address, "dev", a name
-    if (word[n - 3] == "via" && (word[n - 2] in own || (word[n - 2] " " word[n]) in own))
-      return word[n - 2] " to be a router next to this host (it is this host\047s own address)"
+  for (n = split(found, word, " "); n > 3; n--) { # "via", an address, "dev", a name
+    gateway = word[n - 2]
+    if (word[n - 3] == "via" && (gateway in own || (gateway " " word[n]) in own))
+      return gateway " to be a router next to this host (it is this host\047s own address)"
+  }
   return found != "" ? found : "an IPv" family " default route" (by == "" ? "" : " on " by)
 }
 
