@@ -100,13 +100,11 @@ function block(limit) {
 BEGIN {
   selectors = split("fwmark iif oif uidrange ipproto sport dport tos dsfield dscp tun_id flowlabel from", selector, " ")
   DIGITS = "0123456789abcdef"; ZEROS = "00000000000000000000000000000000"; ONES = ZEROS; gsub(0, "f", ONES)
-  ANY[4] = "0.0.0.0"; ANY[6] = "::"
-  for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
+  ANY[4] = "0.0.0.0"; ANY[6] = "::"; for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
   means["Network is unreachable"] = "no-route"; means["No route to host"] = "unreachable"
   means["Invalid argument"] = "blackhole"; means["Permission denied"] = "prohibit"
-  means["Operation not supported"] = "no-route" # a kernel without IPv6
-  phrase["prohibit"] = "is refused"; phrase["blackhole"] = "is dropped by a blackhole"
-  phrase["unreachable"] = "is unreachable"
+  phrase["blackhole"] = "is dropped by a blackhole"; means["Operation not supported"] = "no-route" # without IPv6
+  phrase["prohibit"] = "is refused"; phrase["unreachable"] = "is unreachable"
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
   table_name[255] = "local"; table_name[254] = "main"; table_name[253] = "default"; MAIN = 254
   split("table proto scope metric tos src mtu advmss via dev weight nhid realm realms window rtt rttvar" \
@@ -412,8 +410,7 @@ function repair(f,   hopeless) {
 function add(from, length_,   to, i) {
   to = fill(from, length_, 1)
   for (i = 1; i <= reserved && (from < reserved_first[i] || to > reserved_last[i]); i++) ;
-  if (i <= reserved)
-    unsafe(from, to, "reserved", "is reserved: no static route there is allowed")
+  if (i <= reserved) unsafe(from, to, "reserved", "is reserved: no static route there is allowed")
   else if (length_ && held[from, length_] < 2) {
     if (added[from, length_]++) return
     repairs++; routes = joined(routes, "{" entry("destination", quoted(spelled(from) "/" length_)) ", " \
