@@ -195,14 +195,12 @@ function read_rule(   priority, number, i, selected, others) {
   if ("goto" in has) skip_to = has["goto"]
   else if (!("lookup" in has)) { if ("6" in has || "7" in has || "8" in has) skip_to = 4294967295 }
   else if (!("suppress_prefixlength" in has || "suppress_ifgroup" in has)) {
-    table_order[family, ++tables[family]] = has["lookup"]
-    if (has["lookup"] == MAIN) main_is_seen = 1
+    table_order[family, ++tables[family]] = has["lookup"]; if (has["lookup"] == MAIN) main_is_seen = 1
   }
 }
 # Skips routes outside the expected CIDRs, and tables that no rule looks up: they can have 100,000 routes.
 function read_route(   at) {
-  prefix($2)
-  if (bits && !is_judged(first, last)) return
+  prefix($2); if (bits && !is_judged(first, last)) return
   read_words($0, 3)
   if (bits && !((family, has["table"]) in rules_of) && has["table"] != MAIN) return
   if (part == "places") { mark(first); mark(beside(last, 1)); return }
@@ -263,8 +261,7 @@ function read_legs(line, listed_too,   part, n, i, legs_text, kept, leg) {
 }
 # Whether every next hop is on an allowed device.
 function is_welcome(line,   i) {
-  read_legs(line, 1)
-  for (i = 1; i <= legs; i++) if (!is_allowed(leg_dev[i])) return 0
+  read_legs(line, 1); for (i = 1; i <= legs; i++) if (!is_allowed(leg_dev[i])) return 0
   return legs
 }
 # All default routes that Linux alternates with this one, in IPv4: same table and metric, each with one gateway.
@@ -352,8 +349,7 @@ function unpack(f,   part) {
   rule = rules_of[family, table] == 1 ? rule_of[family, table] : "" # of several rules, it is not known which one
   if (!route) { holder = "a rule"; return }
   prefix(route); route = spelled(first) "/" bits
-  holder = (type == 1 ? "" : type_name[type] " ") (route ~ /\/0$/ ? "default" : route)
-  holder = holder " proto " known(protocol_name, proto)
+  holder = (type == 1 ? "" : type_name[type] " ") (bits ? route : "default") " proto " known(protocol_name, proto)
   if (table && table != MAIN) holder = holder " table " known(table_name, table) (rule ? ", rule " rule : "")
   if (part[8]) holder = holder " linkdown"
 }
@@ -400,8 +396,7 @@ function repair(f,   hopeless) {
   else if (!uplink_dev) hopeless = unsafe(f_first[f], f_last[f], "no-way", \
     "cannot be repaired: this needs a default route via " names[family] " with an IPv" family " gateway")
   else cost(f)
-  prefixes = ""
-  for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
+  prefixes = ""; for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
     block(f_last[f]); prefixes = joined(prefixes, quoted(spelled(first) "/" bits))
     if (!hopeless) add(first, bits)
   }
