@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 import attrs
 
 from hostrouting.layout import HostLayout
-from hostrouting.model import OURS
+from hostrouting.model import DEFAULT_METRIC, IPV6, OURS
 from hostrouting.render.scripts import DEFAULT_WAIT, KnownSettings, filled, settings_in
 from hostrouting.render.units import FLUSHERS, GRACE, render_oneshot
 
@@ -69,6 +69,7 @@ def render_probe_script(told: ProbeScript, *, layout: HostLayout | None = None) 
         *(f"interface {name}" for name in told.interfaces),
         f"route {'yes' if told.ensure_route else 'no'}",
         f"protocol {told.protocol}",
+        f"metric {DEFAULT_METRIC[IPV6]}",
         f"condition {told.condition}",
         f"wait {told.wait}",
         f"state {where.state_directory}",

@@ -16,7 +16,8 @@ import attrs
 from hostrouting.cni_routes import CNI_ROUTES
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.layout import HostLayout
-from hostrouting.model import IP, OURS, ROUTE_TYPES, protocol_name
+from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, ip_at, protocol_name
+from hostrouting.reserved import RESERVED_RANGES
 
 __all__ = [
     "DEFAULT_WAIT",
@@ -70,7 +71,7 @@ def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAUL
     settings += map(_route_setting, config.static_routes.routes)
     if config.probe_rewrite.enabled:
         settings.append(f"spare {_as_listed(config.probe_rewrite.global_address)}/128")
-    settings += _names()
+    settings += _metrics() + _names()
     return filled("static-routes.sh", settings)
 
 
@@ -93,7 +94,7 @@ def render_check_script(
     settings += [f"cidr {cidr}" for cidr in check.expected_cidrs]
     settings += [f"device {dev}" for dev in check.expected_devs]
     settings += [f"allow {pattern}" for pattern in check.allowed_devs]
-    settings += _pod_blocks()
+    settings += _metrics() + _reserved() + _pod_blocks()
     settings.append("protocols " + " ".join(f"{number}={name}" for number, name in _protocols()))
     return filled("check-route-overlap.sh", settings)
 
@@ -110,6 +111,16 @@ def parse_check_script(text: str) -> CheckScript:
     return CheckScript(config, int(known["protocol"]), int(known["wait"]))
 
 
+def _metrics() -> list[str]:
+    return [f"metric {family} {metric}" for family, metric in DEFAULT_METRIC.items()]
+
+
+def _reserved() -> list[str]:
+    """The first and the last address of each range that cannot have a static route."""
+    every = ((ip_at(family, end) for end in ends) for family, ranges in RESERVED_RANGES.items() for ends in ranges)
+    return [f"reserved {' '.join(map(_as_listed, ends))}" for ends in every]
+
+
 def _names() -> list[str]:
     return [f"name {number} {name}" for number, name in _protocols()]
 
@@ -122,9 +133,9 @@ def _protocols() -> tuple[tuple[int, str], ...]:
 
 
 def _pod_blocks() -> list[str]:
-    """The refusing routes of CNIs: type and protocol as numbers, the least prefix length, and a pattern of a device."""
+    """The refusing routes of CNIs: type and protocol as numbers, any or for single addresses, a pattern of a device."""
     return [
-        f"pods {ROUTE_TYPES.index(kind)} {protocol} {32 if it.single else 0} {it.dev}"
+        f"pods {ROUTE_TYPES.index(kind)} {protocol} {'single' if it.single else 'any'} {it.dev}"
         for it in CNI_ROUTES
         for kind in sorted(it.types)
         for protocol in sorted(it.protocols)

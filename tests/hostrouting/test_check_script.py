@@ -50,6 +50,7 @@ pytestmark = [
 ]
 
 BLOCK = Prefix.parse("172.16.0.0/28")
+IPV6_FILE = "/proc/self/net/if_inet6"
 
 
 UPLINKS: tuple[list[str], ...] = (
@@ -627,6 +628,9 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
         ],
         "ok",
     ),
+    "more than a pod of Cilium": ([*device("cilium_host"), "route add unreachable fd20:6::/64"], "overlap"),
+    "two pods of Cilium that are gone": ([*device("cilium_host"), "route add unreachable fd20:6::6/127"], "overlap"),
+    "the pod block of Flannel": ([*device("flannel6.1"), "route add blackhole fd20:5::/64"], "ok"),
     "a preferred router": (
         ["route del default", "route add default dev ib0 pref low", "route append default dev eth0 pref high"],
         "ok",
@@ -1196,6 +1200,41 @@ class TestBothFamilies:
         finally:
             later.wait()
         assert (checked.status, checked.document["verdict"]) == (0, "ok"), checked.said
+
+    @each_awk
+    @pytest.mark.parametrize("devs", [[], ["eth0"]])
+    def test_a_kernel_without_ipv6(self, namespace: Namespace, tmp_path: Path, awk: str, devs: list[str]) -> None:
+        """It is not asked for IPv6 rules and routes: the IPv4 findings remain, and IPv6 has no route."""
+        config = check("172.16.0.0/16", "fd16::/32", expected_devs=devs)
+        refused = 'echo "RTNETLINK answers: Operation not supported"'
+        tools = {
+            "ip": f"""case $* in
+              *-6*) {refused} >&2; exit 2 ;;
+              *-force*) at=0; while read -r question; do
+                ((++at))
+                case $question in *:*) {refused}; echo "Command failed -:$at" ;; *) ip -N -d -o $question ;; esac
+              done ;;
+              *) exec ip "$@" ;;
+            esac"""
+        }
+        script = put_before(render_check_script(config, wait=0), tools, tmp_path)
+        assert IPV6_FILE in script
+        path, state = tmp_path / "check.sh", tmp_path / "state"
+        path.write_text(only_awk(script.replace(IPV6_FILE, f"{tmp_path}/absent"), awk, tmp_path))
+        done = namespace.run("bash", str(path), RUNTIME_DIRECTORY=str(state))
+        found = json.loads((state / "route-overlap.json").read_text())
+        assert found["verdicts"] == {"ipv4": "overlap", "ipv6": "overlap" if devs else "no-default-route"}
+        assert [it["kind"] for it in found["findings"]] == ["overlap", "no-route"][: 1 + len(devs)]
+        assert ("NO-ROUTE: " if devs else no_default_line("no default route", wait=0, family=IPV6)) in done.stderr
+        assert done.returncode == 1
+
+    def test_a_kernel_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If `ip` fails on a host with IPv6, there is no verdict."""
+        tools = {"ip": '[[ $1 == -6 ]] || exec ip "$@"; echo "RTNETLINK answers: Operation not supported" >&2; exit 2'}
+        (tmp_path / "check.sh").write_text(put_before(render_check_script(check("fd16::/32"), wait=0), tools, tmp_path))
+        done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
+        told = "<3>check-route-overlap: ip failed: RTNETLINK answers: Operation not supported\n"
+        assert (done.returncode, done.stderr) == (1, told)
 
     def test_seconds_that_pass(self, namespace: Namespace, tmp_path: Path) -> None:
         """The seconds until a route expires are not a change of the tables: they are read twice, in each family."""

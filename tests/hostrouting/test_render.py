@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from ipaddress import IPv6Address, IPv6Network
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import hostrouting.render
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.layout import HostLayout
+from hostrouting.model import DEFAULT_METRIC
 from hostrouting.render import (
     SHELL,
     BootCondition,
@@ -43,6 +44,7 @@ from hostrouting.render import (
     render_snapshot_script,
     render_static_routes_script,
 )
+from hostrouting.reserved import RESERVED_RANGES
 from tests.strategies_config import configs
 
 ASSETS = Path(hostrouting.render.__file__).parent / "assets"
@@ -360,6 +362,21 @@ def test_assets_are_scripts_of_their_own() -> None:
         line.split()[1] for path in ASSETS.glob("*.sh") for line in path.read_text().splitlines() if "#include" in line
     }
     assert {path.name for path in ASSETS.iterdir()} == included | {f"{name}.sh" for name in SCRIPTS}
+
+
+def test_facts_that_other_files_own() -> None:
+    """The reserved ranges and the usual metrics are settings of the scripts that need them, and in no script's body."""
+    usual = {f"  'metric {family} {metric}'" for family, metric in DEFAULT_METRIC.items()}
+    block = block_of(SCRIPTS["check-route-overlap"])[0]
+    told = [line.strip(" '").split()[1:] for line in block if line.startswith("  'reserved ")]
+    assert [tuple(int(ip_address(end)) for end in ends) for ends in told] == [*RESERVED_RANGES[4], *RESERVED_RANGES[6]]
+    block, body = block_of(SCRIPTS["probe-rewrite"])
+    assert f"  'metric {DEFAULT_METRIC[6]}'" in block
+    assert "1024" not in "\n".join(body)
+    for name in ("static-routes", "check-route-overlap"):
+        block, body = block_of(SCRIPTS[name])
+        assert usual <= set(block)
+        assert not re.search(r"1024|\b(127|224)\.0|fe80|ff00", "\n".join(body))
 
 
 def test_assets_can_be_read_on_a_console() -> None:

@@ -254,9 +254,10 @@ def test_a_kernel_without_ipv6_and_next_hops(tmp_path: Path) -> None:
     assert {rule.family for rule in read_ip_document(done.stdout.encode()).rules} == {4}
 
 
-def test_seconds_that_pass(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sign", ["", "-"], ids=["before its end", "after it"])
+def test_seconds_that_pass(tmp_path: Path, sign: str) -> None:
     """A route that expires counts as the same route while its seconds pass."""
-    words = 'test "$1 $2" = "-6 route" && test "$3" = show && echo "fd00::/8 expires 1$(date +%N)sec"'
+    words = f'test "$1 $2" = "-6 route" && test "$3" = show && echo "fd00::/8 expires {sign}1$(date +%N)sec"'
     done = with_ip(f'{words}; exec $REAL "$@"', tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -77,7 +77,9 @@ FAMILIES = ((IPV4,), (IPV6,), (IPV4, IPV6))
 def both(namespace: Namespace) -> Snapshot:
     """The host, with its rules and routes of both families."""
     one, other = namespace.snapshot(IPV4), namespace.snapshot(IPV6)
-    return attrs.evolve(other, rules=(*one.rules, *other.rules), routes=(*one.routes, *other.routes))
+    # `ip` shows whole seconds: 0 in the last second before a route expires, and in the first one after.
+    routes = [attrs.evolve(it, expires=-1) if it.expires == 0 else it for it in (*one.routes, *other.routes)]
+    return attrs.evolve(other, rules=(*one.rules, *other.rules), routes=routes)
 
 
 def plan(wanted: Iterable[StaticRoute], snapshot: Snapshot) -> RoutePlan:
@@ -603,7 +605,6 @@ class TestBothFamilies:
     def test_which_router(self, namespace: Namespace, tmp_path: Path, batch: list[str], by: str) -> None:
         """Of several IPv6 default routes, the one that Linux uses: by metric, then by preference, if it has not expired."""
         namespace.batch([f"route append default {way}" for way in batch], family=IPV6)
-        time.sleep(1.1 * ("expires 0" in batch[0]))  # `ip` shows whole seconds
         planned = plan(PAIR, both(namespace))
         assert Ran(namespace, PAIR, tmp_path).lines == []
         (route,) = (it for it in namespace.routes(IPV6) if it.protocol == OURS)
@@ -648,6 +649,61 @@ class TestBothFamilies:
         assert ours(namespace, IPV6) == ["fd00:16::/64"]
         assert len(namespace.ip("-6", "route", "show", "fd00:16::/64").stdout.splitlines()) == 2
 
+    @each_awk
+    def test_a_gateway_of_another_link(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """A link-local address is this host's own only on the device that has it."""
+        namespace.batch(["route add default via fe80::1 dev eth0", "address add fe80::1/64 dev ib0 nodad"], family=IPV6)
+        wanted = [StaticRoute("fd00:16::/64"), StaticRoute("fd00:17::/64", "fe80::1", "eth0")]
+        assert Ran(namespace, wanted, tmp_path, awk=awk).lines == []
+        assert len(ours(namespace, IPV6)) == 2
+        (line,) = Ran(namespace, [*wanted, StaticRoute("fd00:18::/64", "fe80::1", "ib0")], tmp_path, awk=awk).lines
+        own = "waiting for fe80::1 to be a router next to this host (it is this host's own address) (given up"
+        assert own in line
+        (line,) = Ran(namespace, [*wanted, StaticRoute("fd00:18::/64", "fd00:99::4", "ib0")], tmp_path, awk=awk).lines
+        assert own.replace("fe80::1", "fd00:99::4") in line
+
+    @each_awk
+    def test_a_default_gateway_that_is_none(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """The host's own address is not a gateway either if the default route has it, as for the engine."""
+        legs = "nexthop via fe80::1 dev eth0 nexthop via fe80::1 dev ib0"
+        batch = [f"route add default {legs}", "address add fe80::1/64 dev ib0 nodad"]
+        namespace.batch(batch, family=IPV6)
+        namespace.batch(["route replace default via 10.0.0.4 dev eth0"], family=IPV4)
+        planned = plan(PAIR, both(namespace))
+        ran = Ran(namespace, PAIR, tmp_path, awk=awk)
+        assert {line.partition(": ")[2].partition(" (given up")[0] for line in ran.lines} == set(
+            map(str, planned.pending)
+        )
+        assert (ran.status, len(ran.lines)) == (1, 2)
+
+    @each_awk
+    def test_a_better_metric(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """In IPv6 a route with metric 1 takes precedence over one with the usual metric; longer prefixes are the last way."""
+        held = {
+            ("fd00:16::1/128", 0): (["1024"], "metric 1"),
+            ("fd00:16::2/128", 0): (["1024", "2"], "metric 1"),
+            ("fd00:16::3/128", 2): (["1024", "2"], "metric 1"),
+            ("fd00:17::/64", 0): (["1024"], "metric 1"),
+            ("fd00:18::/64", 2000): (["2000"], "metric 1024"),
+            ("fd00:19::/64", 2000): (["2000", "900"], "metric 1"),
+            ("fd00:20::/64", 2000): (["2000", "1"], "halves"),
+            ("fd00:21::/64", 1): (["1"], "halves"),
+            ("fd00:22::1/128", 0): (["1024", "1"], "deleted"),
+            # Linux does not use a route for all sources if another program has one for some.
+            ("fd00:23::/64", 2000): (["2000", "3000 from fd00::/8"], "halves"),
+            ("fd00:24::/64", 0): (["1024", "1024 from fd00::/8 table 100"], "metric 1"),
+        }
+        ways = {
+            "halves": "instead, configure its two halves (each a /65), which take precedence",
+            "deleted": "it has to be deleted first: no prefix can be longer, and no metric better",
+        }
+        routes = [f"route add {it[0]} dev ib0 metric {metric}" for it, (others, _) in held.items() for metric in others]
+        namespace.batch([ROUTER, "route add fd00:17::/64 dev ib0 metric 1 proto 213", *routes], family=IPV6)
+        ran = Ran(namespace, [StaticRoute(to, metric=metric) for to, metric in held], tmp_path, awk=awk)
+        told = {line.split()[1].rstrip(":"): line.rpartition("; ")[2] for line in ran.lines}
+        instead = "instead, configure one with {}, which takes precedence"
+        assert told == {it[0]: ways.get(way, instead.format(way)) for it, (_, way) in held.items()}
+
     def test_a_kernel_without_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
         """It is not asked about IPv6; an IPv6 route is awaited. If `ip` fails on a host with IPv6, the script fails."""
         tools = {"ip": '[[ $1 == -6 ]] || exec ip "$@"; echo "RTNETLINK answers: Operation not supported" >&2; exit 2'}
@@ -680,6 +736,7 @@ def test_the_way_out(chance: Random, awk: str, tmp_path_factory: pytest.TempPath
     with fabric_host() as namespace:
         batch = [f"route add {it.destination} dev wg0 metric {it.metric}" for it in wanted]
         batch += [f"route add {it} dev wg0" for it in free if chance.random() < 0.3]
+        batch += [f"route add {it} from fd00::/8 dev ib0" for it in free if ":" in it and chance.random() < 0.2]
         namespace.batch(["route add ::/0 via fe80::1 dev eth0", *batch], force=True)
         ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk)
         planned = plan(wanted, both(namespace))

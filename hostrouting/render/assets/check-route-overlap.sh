@@ -100,14 +100,11 @@ function block(limit) {
 BEGIN {
   selectors = split("fwmark iif oif uidrange ipproto sport dport tos dsfield dscp tun_id flowlabel from", selector, " ")
   DIGITS = "0123456789abcdef"; ZEROS = "00000000000000000000000000000000"; ONES = ZEROS; gsub(0, "f", ONES)
-  ANY[4] = "0.0.0.0"; ANY[6] = "::"; METRIC[4] = 0; METRIC[6] = 1024 # of a route that is added without one
-  reserved = split("0.0.0.0/8 127.0.0.0/8 224.0.0.0/3 ::/127 ::ffff:0:0/96 fe80::/10 ff00::/8", word, " ")
-  for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
-  for (i = 1; i <= reserved; i++) { prefix(word[i]); reserved_first[i] = first; reserved_last[i] = last }
+  ANY[4] = "0.0.0.0"; ANY[6] = "::"; for (i = 1; i < 128; i++) CONTROLS = CONTROLS sprintf("%c", i)
   means["Network is unreachable"] = "no-route"; means["No route to host"] = "unreachable"
   means["Invalid argument"] = "blackhole"; means["Permission denied"] = "prohibit"
-  phrase["prohibit"] = "is refused"; phrase["blackhole"] = "is dropped by a blackhole"
-  phrase["unreachable"] = "is unreachable"
+  phrase["blackhole"] = "is dropped by a blackhole"; means["Operation not supported"] = "no-route" # without IPv6
+  phrase["prohibit"] = "is refused"; phrase["unreachable"] = "is unreachable"
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
   table_name[255] = "local"; table_name[254] = "main"; table_name[253] = "default"; MAIN = 254
   split("table proto scope metric tos src mtu advmss via dev weight nhid realm realms window rtt rttvar" \
@@ -144,8 +141,10 @@ $1 == "setting" && $2 == "cidr" {
   cidr[++cidrs] = $3; cidr_first[cidrs] = first; cidr_last[cidrs] = last; rank[cidrs] = first sprintf("%03d", bits)
 }
 $1 == "setting" && $2 == "protocols" { for (i = 3; i <= NF; i++) { split($i, it, "="); protocol_name[it[1]] = it[2] } }
-# Refusing routes of this type and protocol, of this prefix length or longer, are those of a CNI if it has this device.
-$1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; cni_bits[cnis] = $5; cni_dev[cnis] = glob($6) }
+$1 == "setting" && $2 == "metric" { usual[$3] = $4 } # of a route that is added without one
+$1 == "setting" && $2 == "reserved" { reserved_first[++reserved] = hex($3); reserved_last[reserved] = hex($4) }
+# Refusing routes of this type and protocol are those of a CNI if it has this device: any, or those to single addresses.
+$1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; is_single[cnis] = $5 == "single"; cni_dev[cnis] = glob($6) }
 $1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
 section == "places" { place[++places] = $1; at[$1] = places; next }
 section == "answers" { read_answer(); next }
@@ -196,14 +195,12 @@ function read_rule(   priority, number, i, selected, others) {
   if ("goto" in has) skip_to = has["goto"]
   else if (!("lookup" in has)) { if ("6" in has || "7" in has || "8" in has) skip_to = 4294967295 }
   else if (!("suppress_prefixlength" in has || "suppress_ifgroup" in has)) {
-    table_order[family, ++tables[family]] = has["lookup"]
-    if (has["lookup"] == MAIN) main_is_seen = 1
+    table_order[family, ++tables[family]] = has["lookup"]; if (has["lookup"] == MAIN) main_is_seen = 1
   }
 }
 # Skips routes outside the expected CIDRs, and tables that no rule looks up: they can have 100,000 routes.
 function read_route(   at) {
-  prefix($2)
-  if (bits && !is_judged(first, last)) return
+  prefix($2); if (bits && !is_judged(first, last)) return
   read_words($0, 3)
   if (bits && !((family, has["table"]) in rules_of) && has["table"] != MAIN) return
   if (part == "places") { mark(first); mark(beside(last, 1)); return }
@@ -211,7 +208,7 @@ function read_route(   at) {
   # sources hides it.
   at = "from" in has ? 0 : has["metric"] + 0
   if (has["table"] == MAIN && !("tos" in has) && held[first, bits] < 2)
-    if ("from" in has || at < METRIC[family] || (at == METRIC[family] && has["proto"] != setting["protocol"]))
+    if ("from" in has || at < usual[family] || (at == usual[family] && has["proto"] != setting["protocol"]))
       held[first, bits] = at < 2 ? 2 : 1
   if ("from" in has && (family, has["table"]) in rules_of && !met[has["from"]]++) sources = joined(sources, has["from"])
   if (legs > 1 && "pref" in has) listed[route_key()] = $0
@@ -264,8 +261,7 @@ function read_legs(line, listed_too,   part, n, i, legs_text, kept, leg) {
 }
 # Whether every next hop is on an allowed device.
 function is_welcome(line,   i) {
-  read_legs(line, 1)
-  for (i = 1; i <= legs; i++) if (!is_allowed(leg_dev[i])) return 0
+  read_legs(line, 1); for (i = 1; i <= legs; i++) if (!is_allowed(leg_dev[i])) return 0
   return legs
 }
 # All default routes that Linux alternates with this one, in IPv4: same table and metric, each with one gateway.
@@ -314,7 +310,7 @@ function is_pod_block(table, proto,   c, i, dev) {
   for (c = 1; c <= cidrs; c++)
     if (cidr_first[c] <= first && last <= cidr_last[c] && cidr_first[c] cidr_last[c] != first last) break
   if (c > cidrs) return 0
-  for (i = 1; i <= cnis; i++) if (cni[i] == $1 " " proto && bits >= cni_bits[i])
+  for (i = 1; i <= cnis; i++) if (cni[i] == $1 " " proto && (!is_single[i] || bits == width(first)))
     for (dev in link) if (dev ~ cni_dev[i]) return 1
   for (i = 1; i <= pods; i++)
     if (pod_table[i] == table && pod_bits[i] >= bits && first <= pod[i] && pod[i] <= last)
@@ -353,8 +349,7 @@ function unpack(f,   part) {
   rule = rules_of[family, table] == 1 ? rule_of[family, table] : "" # of several rules, it is not known which one
   if (!route) { holder = "a rule"; return }
   prefix(route); route = spelled(first) "/" bits
-  holder = (type == 1 ? "" : type_name[type] " ") (route ~ /\/0$/ ? "default" : route)
-  holder = holder " proto " known(protocol_name, proto)
+  holder = (type == 1 ? "" : type_name[type] " ") (bits ? route : "default") " proto " known(protocol_name, proto)
   if (table && table != MAIN) holder = holder " table " known(table_name, table) (rule ? ", rule " rule : "")
   if (part[8]) holder = holder " linkdown"
 }
@@ -401,8 +396,7 @@ function repair(f,   hopeless) {
   else if (!uplink_dev) hopeless = unsafe(f_first[f], f_last[f], "no-way", \
     "cannot be repaired: this needs a default route via " names[family] " with an IPv" family " gateway")
   else cost(f)
-  prefixes = ""
-  for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
+  prefixes = ""; for (first = f_first[f]; first != "" && first <= f_last[f]; first = beside(last, 1)) {
     block(f_last[f]); prefixes = joined(prefixes, quoted(spelled(first) "/" bits))
     if (!hopeless) add(first, bits)
   }
@@ -411,8 +405,7 @@ function repair(f,   hopeless) {
 function add(from, length_,   to, i) {
   to = fill(from, length_, 1)
   for (i = 1; i <= reserved && (from < reserved_first[i] || to > reserved_last[i]); i++) ;
-  if (i <= reserved)
-    unsafe(from, to, "reserved", "is reserved: no static route there is allowed")
+  if (i <= reserved) unsafe(from, to, "reserved", "is reserved: no static route there is allowed")
   else if (length_ && held[from, length_] < 2) {
     if (added[from, length_]++) return
     repairs++; routes = joined(routes, "{" entry("destination", quoted(spelled(from) "/" length_)) ", " \
@@ -540,6 +533,7 @@ look() {
   local family
   for family in "${families[@]}"; do
     echo "family $family"
+    [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
     printf '%s\n' 'rule show' 'route show table all' 'netconf show' | ip -"$family" -N -d -o -batch - 2>&1 || return
   done
   ip -N -o link show 2>&1 || return # without -d: the timers of a bridge would differ in every look

@@ -27,6 +27,7 @@ for line in "${configuration[@]}"; do
     'interface '*) interfaces+=("${line#* }") ;;
     'route '*) route=${line#* } ;;         # yes, or no: the replies use another route
     'protocol '*) protocol=${line#* } ;;   # the number that marks our routes
+    'metric '*) METRIC=${line#* } ;;       # of the route that is added
     'condition '*) condition=${line#* } ;; # always, never, or local-ipv6: if an interface has an IPv6 address
     'wait '*) wait=${line#* } ;;           # how many seconds to wait for a device or an address
     'state '*) directory=${line#* } ;;

@@ -1,7 +1,5 @@
 # --- The route for the replies, for probe-rewrite.sh.
 
-readonly METRIC=1024 # the kernel's default for an IPv6 route
-
 # Reads the routes to the global address, which are listed in the order in which the kernel prefers them. Sets
 # `is_there`; `holder`, another program's route with our metric; and `stale`, our routes that are not as wanted.
 # A route that expires is not as wanted, whichever program added it: when it expires, the replies would be lost.

@@ -50,7 +50,7 @@ state() {
   {
     ip link; ip -brief address; ip nexthop
     for family in 4 6; do ip "-$family" netconf; ip "-$family" rule; ip "-$family" route show table all; done
-  } 2>/dev/null | sed 's/expires [0-9]*sec//'
+  } 2>/dev/null | sed 's/expires -*[0-9]*sec//'
 }
 
 for tool in od tr sed head; do

@@ -104,12 +104,12 @@ complain() { printf '<3>static-routes: %s\n' "$1" >&2; }
 program='
 BEGIN {
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type_name, " ")
-  width[4] = 32; everything[4] = "0.0.0.0/0"; usual[4] = 0 # the metric of a route that none is configured for
-  width[6] = 128; everything[6] = "::/0"; usual[6] = 1024
+  width[4] = 32; everything[4] = "0.0.0.0/0"; width[6] = 128; everything[6] = "::/0"
 }
 $1 == "setting" {
   if ($2 == "protocol") ours = $3
   if ($2 == "name") name[$3] = $4
+  if ($2 == "metric") usual[$3] = $4 # of a route that is added without one
   if ($2 == "spare") spare[$3] = 1
   if ($2 == "route") { wanted[$3] = 1; sub(/^setting route /, ""); wish[++wishes] = $0 }
   next
@@ -156,11 +156,12 @@ function read_route(   at, to, is_first, words, f) {
   f = like[r] = first[words]
   prefix[r] = to; leads[r] = is_first
   if (to in spare) stays[r] = 1
-  if (type[f] == "local ") own[$2] = 1
+  if (type[f] == "local ") own[$2 (to ~ /^fe[89ab]/ ? " " dev[f, 1] : "")] = 1 # a link-local address is of one device
+  if (hides[f]) least[to] = 0
   if (is_partial[f]) return
   if (table_of[f] == 254) {
     holder[to " " metric[f], ++holders[to " " metric[f]]] = r
-    if (!is_ours[f] && metric[f] + 0 <= usual[family]) is_taken[to] = 1
+    if (!is_ours[f] && (!(to in least) || metric[f] + 0 < least[to])) least[to] = metric[f] + 0
   }
   if (to == everything[family]) default_at[family, table_of[f], ++defaults[family, table_of[f]]] = f
 }
@@ -174,7 +175,7 @@ function read_words(at,   i, n, word, has) {
     if (word == "nexthop" || (!n && (word == "via" || word == "dev"))) n++
     if (word == "via" && $(i + 1) == "inet6") word = word " " $(++i)
     if (word == "dev") dev[r, n] = $(i + 1)
-    if (word == "expires") { is_over[r] = $(i + 1) + 0 < 0; $(i + 1) = is_over[r] ? 0 : $(i + 1) + 0 }
+    if (word == "expires") { is_over[r] = $(i + 1) + 0 <= 0; $(i + 1) = is_over[r] ? 0 : $(i + 1) + 0 }
     if (word == "nexthop" || word == "onlink") leg[r, n] = leg[r, n] " " word
     else if (word ~ /^(via|via inet6|dev|weight)$/) leg[r, n] = leg[r, n] " " word " " $(++i)
     else if (word == "dead") dead[r, n] = 1
@@ -189,6 +190,8 @@ function read_words(at,   i, n, word, has) {
   is_partial[r] = has["tos"] != "0" || has["more"] ~ / from / # only for some packets
   preference[r] = has["more"] ~ / pref high/ ? 3 : has["more"] ~ / pref low/ ? 1 : 2
   is_ours[r] = has["proto"] == ours
+  # If an IPv6 route is for some sources, no other route with its prefix is used, whatever its metric.
+  hides[r] = has["more"] ~ / from / && has["table"] == 254 && !is_ours[r]
   shape[r] = " scope " has["scope"] has["more"]
   # A refusing route may list a device, a route with a nexthop object lists what that contains: neither is configured.
   if ((at == 1 || $1 < 6) && has["more"] !~ / nhid /) shape[r] = shape[r] way(r, "", "", 1)
@@ -225,13 +228,16 @@ function default_route(by,   t, i, n, r, lowest, is_used, rank, best, found) {
 }
 
 # The next hop to use, which begins with a blank; or what is missing. The kernel checks if a gateway can be reached.
-function resolve(gateway, by,   d, found) {
+function resolve(gateway, by,   d, found, word, n) {
   if (by != "" && !(by in up)) return "the device " by
   d = default_route(by)
-  if ((d || by != "") && gateway in own)
-    return gateway " to be a router next to this host (it is this host\047s own address)"
   found = way(d, by, gateway, 0) # if the configured gateway is the default one, onlink as there
-  if (found == "" && gateway != "" && (d || by != "")) return " via " gateway " dev " (by == "" ? dev[d, 1] : by)
+  if (found == "" && gateway != "" && (d || by != "")) found = " via " gateway " dev " (by == "" ? dev[d, 1] : by)
+  for (n = split(found, word, " "); n > 3; n--) { # "via", an address, "dev", a name
+    gateway = word[n - 2]
+    if (word[n - 3] == "via" && (gateway in own || (gateway " " word[n]) in own))
+      return gateway " to be a router next to this host (it is this host\047s own address)"
+  }
   return found != "" ? found : "an IPv" family " default route" (by == "" ? "" : " on " by)
 }
 
@@ -259,7 +265,7 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
   }
   if (is_said) { stays[stands] = 1; return }
   if (other) {
-    remedy = way_out(word[1], given["metric"])
+    remedy = way_out(word[1])
     line = head[other] shown[like[other]]
     conflict[++conflicts] = wish ": another route has the same destination and metric: [" line \
       "], which is not ours; " remedy
@@ -270,11 +276,10 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
   change("add" new, "del" new)
 }
 
-# The routes that take precedence over one that is not ours and has this metric.
-function way_out(to, held,   metric, part, longer) {
-  metric = usual[family]
-  if (held > metric && !(to in is_taken))
-    return "instead, configure one with metric " metric ", which takes precedence"
+# The routes that take precedence over those that are not ours. In IPv6 the lowest metric is 1.
+function way_out(to,   metric, part, longer) {
+  metric = least[to] > usual[family] ? usual[family] : 1
+  if (metric < least[to]) return "instead, configure one with metric " metric ", which takes precedence"
   split(to, part, "/")
   if (part[2] == width[family]) return "it has to be deleted first: no prefix can be longer, and no metric better"
   longer = part[2] + 1
