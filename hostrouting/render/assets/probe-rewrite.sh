@@ -18,6 +18,7 @@ umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
 table='' priority='' link_local='' global='' route='' protocol='' condition='' wait=30 directory='' interfaces=()
+# shellcheck disable=SC2034 # reply-route.sh uses METRIC
 for line in "${configuration[@]}"; do
   case $line in
     'table '*) table=${line#* } ;;
