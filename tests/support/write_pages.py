@@ -88,10 +88,10 @@ def _messages() -> Iterator[str]:
     yield "## Lines of a check"
     yield ""
     yield "These lines appear in logs, in the journal and in `/run/aks-flex-node/route-overlap.detected`. Scripts can rely"
-    yield "on how they begin."
+    yield "on the words in the first column: on how a line begins or, after …, on what it contains."
     yield ""
     yield "<!-- messages -->"
-    yield "| the line begins | it means | what to do |"
+    yield "| the line begins, or … contains | it means | what to do |"
     yield "|---|---|---|"
     for line in notes()["line"]:
         yield f"| {line['begins']} | {line['means']} | {line['do']} |"
