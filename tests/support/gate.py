@@ -179,7 +179,11 @@ def has_started(system: System, name: str = "kube1", *, seconds: float = 30) -> 
 
 def pid(system: System, name: str = "kube1") -> int:
     """The process id of the running machine; 0 if it is not running."""
-    return int(system.show(f"systemd-nspawn@{name}.service", "MainPID"))
+    unit = f"systemd-nspawn@{name}.service"
+    number = int(system.show(unit, "MainPID"))
+    if not number:
+        sys.stdout.write(system.journal(unit))  # shown if a test expected it to run
+    return number
 
 
 def end(system: System) -> None:

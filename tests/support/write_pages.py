@@ -87,7 +87,7 @@ def _messages() -> Iterator[str]:
     yield ""
     yield "## Lines of a check"
     yield ""
-    yield "These lines appear in logs, in the journal and in `/run/aks-flex-node/route-overlap.detected`. Scripts can rely"
+    yield "These lines appear in logs and in the journal. Scripts can rely"
     yield "on the words in the first column: on how a line begins or, after …, on what it contains."
     yield ""
     yield "<!-- messages -->"

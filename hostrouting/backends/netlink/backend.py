@@ -35,10 +35,11 @@ class NetlinkBackend:
     Works in any thread, in a forked child, and inside a running event loop (which it blocks during a call).
     """
 
-    def __init__(self, *, netns: str | os.PathLike[str] | None = None, timeout: float = 5.0) -> None:
+    def __init__(self, *, netns: str | os.PathLike[str] | None = None, timeout: float = 30.0) -> None:
         """Connect to the kernel in this network namespace: an existing one, by its path or its `ip netns` name.
 
-        Without `netns` it is the namespace of the calling thread; a thread in another namespace cannot use the backend.
+        A call that takes longer than `timeout` seconds raises BackendTimeout: while many containers come and go, Linux
+        lets each request wait for others. Without `netns` it is the namespace of the calling thread; a thread in another namespace cannot use the backend.
         Raises NetlinkUnavailable if netlink or the namespace does not exist, NotPermitted if the process may not enter
         it.
         """
