@@ -39,9 +39,9 @@ class NetlinkBackend:
         """Connect to the kernel in this network namespace: an existing one, by its path or its `ip netns` name.
 
         A call that takes longer than `timeout` seconds raises BackendTimeout: while many containers come and go, Linux
-        lets each request wait for others. Without `netns` it is the namespace of the calling thread; a thread in another namespace cannot use the backend.
-        Raises NetlinkUnavailable if netlink or the namespace does not exist, NotPermitted if the process may not enter
-        it.
+        lets each request wait for others. Without `netns` it is the namespace of the calling thread; a thread in
+        another namespace cannot use the backend. Raises NetlinkUnavailable if netlink or the namespace does not exist,
+        NotPermitted if the process may not enter it.
         """
         self._closed = False
         self._namespace = None if netns is None else open_namespace(netns)
