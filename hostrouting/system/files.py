@@ -410,7 +410,7 @@ def _content(path: str) -> bytes:
     finally:
         os.close(descriptor)
     if size > _LIMIT:
-        raise OSError(errno.EFBIG, f"it is larger than {_LIMIT >> 20} MiB, so hostrouting did not write it")
+        raise OSError(errno.EFBIG, f"it is larger than {_LIMIT >> 20} MiB, so it is not a file that hostrouting wrote")
     return b"".join(chunks)
 
 
