@@ -183,7 +183,7 @@ def repair_sentence(found: Examination, *, where: str) -> str:
 def note_line(note: Note) -> str:
     """A sentence: which packets the verdict does not hold for, and where they go."""
     where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)})"
-    return f"{where}: {packets_line(note.cases)} {_fate(note)}; the verdict is about all others"
+    return f"{where}: {packets_line(note.cases)} {_fate(note)}; these packets are not among the findings"
 
 
 def kept_line(kept: Kept) -> str:

@@ -121,7 +121,7 @@ def test_note_line() -> None:
     assert note_line(note) == (
         "expected CIDR 172.16.0.0/16 (172.16.4.0–172.16.4.255): packets with fwmark 0x1/0x1, "  # noqa: RUF001  as printed
         "of users 0-99 (rule 100) leave by wg0 [172.16.4.0/24 proto boot table 77, rule 100]; "
-        "the verdict is about all others"
+        "these packets are not among the findings"
     )
 
 
@@ -199,7 +199,7 @@ def noted(*rules: Rule, routes: tuple[Route, ...] = ()) -> list[str]:
     """What the notes of a check on 172.16.0.0/16 say, from the packets on."""
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, *routes], rules=[LOCAL, *rules, MAIN])
     report = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")])
-    return [line.partition("): ")[2].partition("; the verdict")[0] for line in map(note_line, report.notes)]
+    return [line.partition("): ")[2].partition("; these packets")[0] for line in map(note_line, report.notes)]
 
 
 def from_source(number: int, **does: object) -> Rule:
@@ -247,7 +247,7 @@ def test_note_of_packets_that_do_not_leave(rule: Rule, words: str) -> None:
     beyond = Rule(family=4, priority=40000, table=99)
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[LOCAL, rule, MAIN, beyond])
     (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
-    assert f"packets from 10.0.0.0 (rule 100) {words}; the verdict is about all others" in note_line(note)
+    assert f"packets from 10.0.0.0 (rule 100) {words}; these packets are not among the findings" in note_line(note)
 
 
 def test_note_of_packets_that_fare_well() -> None:
