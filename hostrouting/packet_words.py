@@ -17,15 +17,15 @@ def packets_line(cases: Cases) -> str:
     """A phrase to put before a verb: the first few kinds of packets, and how many more kinds there are."""
     said = [_case(case) for case in cases[:_ALTERNATIVES]]
     more = len(cases) - len(said)
-    return (
-        "packets " + ", or ".join(said) + (f", or of {more} more {'kind' if more == 1 else 'kinds'}," if more else "")
-    )
+    kinds = ", or ".join(said)
+    return f"packets {kinds}, or of {more} more {'kind' if more == 1 else 'kinds'}," if more else f"packets {kinds}"
 
 
 def _case(case: tuple[Condition, ...]) -> str:
     said = [_condition(condition) for condition in case[:_CONDITIONS]]
     more = len(case) - len(said)
-    return " and ".join(said) + (f" and {more} more {'condition' if more == 1 else 'conditions'}" if more else "")
+    conditions = " and ".join(said)
+    return f"{conditions} and {more} more {'condition' if more == 1 else 'conditions'}" if more else conditions
 
 
 def _condition(condition: Condition) -> str:

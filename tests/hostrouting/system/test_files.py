@@ -322,7 +322,8 @@ class TestLocalFiles:
         with path.open("wb") as stream:
             stream.truncate(1 << 40)
         with pytest.raises(
-            FileError, match=r"cannot read .*/file: it is larger than 256 MiB, so it is not a file that hostrouting wrote"
+            FileError,
+            match=r"cannot read .*/file: it is larger than 256 MiB, so it is not a file that hostrouting wrote",
         ):
             LocalFiles().read(str(path))
         assert not LocalFiles().holds(str(path), "text")
