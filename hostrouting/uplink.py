@@ -122,10 +122,11 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
     if route is None:
         return ()
     entries = tuple(fib.defaults(family))
-    in_turn = next((it.in_turn for it in entries if it.route is route), ())
+    # Of such a route, IPv4 uses the first next hop.
+    in_turn = [leg for it in entries if it.route is route for other in it.in_turn for leg in other.legs[:1]]
     if family == IPV6 and fib.snapshot.ipv6_forwarding is not True and all(leg.gateway for leg in route.legs):
-        in_turn = tuple(it.route for it in entries if _rank(it.route) == _rank(route))
-    return tuple(dict.fromkeys([*route.devs, *(dev for it in in_turn for dev in it.devs)]))
+        in_turn = [leg for it in entries if _rank(it.route) == _rank(route) for leg in it.route.legs]
+    return tuple(dict.fromkeys([*route.devs, *(leg.dev for leg in in_turn if leg.dev is not None)]))
 
 
 def _rank(route: Route) -> tuple[int, int, str]:

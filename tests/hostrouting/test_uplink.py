@@ -109,6 +109,12 @@ class TestDefaultRoute:
         fib = Fib(Snapshot(rules=default_rules(6) + default_rules(4), routes=[six, DEFAULT]))
         assert (outbound_devs(fib, family=6), outbound_devs(fib)) == (("eth1",), ("eth0",))
 
+    def test_in_turn_with_a_multipath_route(self) -> None:
+        """Of a multipath route that Linux uses in turn with another one, it uses the first next hop."""
+        legs = (NextHop("eth1", gateway=as_ip("10.1.0.1")), NextHop("ib0", gateway=as_ip("10.2.0.1")))
+        fib = Fib(host(INTERFACES, [DEFAULT, Route(ANYWHERE, legs, metric=DEFAULT.metric)]))
+        assert outbound_devs(fib) == ("eth0", "eth1")
+
     @pytest.mark.parametrize(("forwarding", "devs"), [(False, ("eth0", "eth1")), (True, ("eth0",))])
     def test_two_ipv6_routers(self, *, forwarding: bool, devs: tuple[str, ...]) -> None:
         """A host that does not forward goes on to the next router of the same rank if the first does not answer."""
