@@ -313,6 +313,14 @@ class TestOneHost:
             "<3>static-routes: 10.1.0.0/16 dev gone: waiting for the device gone (given up after 1 s)",
         ]
 
+    def test_two_next_hops_with_one_gateway(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If the configured gateway is that of several next hops of the default route, the first of these is used."""
+        way = "nexthop via 10.0.0.1 dev eth0 onlink"
+        namespace.batch([f"route replace default {way} {way}"])
+        ran = Ran(namespace, [StaticRoute("10.9.0.0/16", "10.0.0.1")], tmp_path)
+        assert ran.status == 0, ran.lines
+        assert "10.9.0.0/16 via 10.0.0.1 dev eth0 proto 213 onlink" in namespace.run("ip", "-N", "route").stdout
+
     def test_a_gateway_that_is_none(self, namespace: Namespace, tmp_path: Path) -> None:
         """The host's own address, which the kernel would take, is not a gateway."""
         (line,) = Ran(namespace, [StaticRoute("10.1.0.0/16", "10.0.0.4", "eth0")], tmp_path).lines

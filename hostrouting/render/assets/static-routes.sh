@@ -198,11 +198,12 @@ function read_words(at,   i, n, word, has) {
   key_words[r] = " table " has["table"] " proto " has["proto"] " metric " has["metric"] " tos " has["tos"]
 }
 
-# The next hops of a route in the words of `ip`: all; or those with this device and gateway, if given, and a device up.
+# The next hops of a route in the words of `ip`: all; or those whose device is up, with this device, if given; of those
+# with this gateway, if given, the first.
 function way(r, by, gateway, all,   n, count, words) {
   for (n = 1; n <= legs[r]; n++) {
     if (!all && !(up[dev[r, n]] && (by == "" || by == dev[r, n]))) continue
-    if (gateway != "" && !index(leg[r, n], " via " gateway " ")) continue
+    if (gateway != "" && (count || !index(leg[r, n], " via " gateway " "))) continue
     count++
     words = words leg[r, n]
   }
