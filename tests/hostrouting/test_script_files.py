@@ -62,6 +62,17 @@ def test_cut_short(which: str, host: Namespace, tmp_path: Path, place: float, aw
 
 
 @each_script
+def test_without_its_settings(which: str, host: Namespace, tmp_path: Path) -> None:
+    """A script whose settings are gone fails, instead of finding that nothing is to be done."""
+    head, rest = RENDERERS[which](CONFIG, wait=0).split("configuration=(\n", 1)
+    script = tmp_path / "script.sh"
+    script.write_text(f"{head}configuration=(\n)\n{rest.split(')', 1)[1]}")
+    done = run(host, script)
+    assert done.returncode, done.stderr
+    assert "ok" not in {path.suffix for path in tmp_path.glob("state/*")}
+
+
+@each_script
 def test_replaced_while_it_runs(which: str, tmp_path: Path) -> None:
     """A script that is waiting when another takes its place goes on with what it was."""
     script, other = tmp_path / "script.sh", tmp_path / "other.sh"
