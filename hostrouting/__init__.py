@@ -20,6 +20,8 @@ host without the tasks, 5. You can try all of it on a host in memory::
     RewriteProbeSource      makes load-balancer probes over IPv6 reach the pods
     Preflight               finds what would make a bootstrap, the next machine or a reboot fail; changes nothing
     Remove                  removes everything that hostrouting installed, and nothing else
+    Guard                   keeps right what they installed, until it is told to stop
+    Orders                  tells a running Guard to read its configuration again, or to look
     CleanStaleAzureVnet     deletes what azure-vnet left behind for pods of another CNI; runs only if you call it
     UndoAzureVnetCleanup    restores what that deleted
     RoutesResult            what ConfigureStaticRoutes did
@@ -122,6 +124,7 @@ if sys.version_info < (3, 10):  # noqa: UP036  whatever Python imports this is t
     )
 
 from hostrouting import own_phases
+from hostrouting.release import __version__
 
 TYPE_CHECKING = False  # loading `typing` would take a third of the time of a command that only prints its usage
 if TYPE_CHECKING:
@@ -181,6 +184,8 @@ if TYPE_CHECKING:
         CleanupResult,
         Configure,
         ConfigureStaticRoutes,
+        Guard,
+        Orders,
         Preflight,
         PreflightResult,
         ProbeResult,
@@ -193,8 +198,6 @@ if TYPE_CHECKING:
     )
     from hostrouting.uplink import DesiredRoute, Pending, resolve_route
 
-__version__ = "0.1.0"
-
 __all__ = [
     # for the pipeline of an agent
     "CheckResult",
@@ -206,6 +209,8 @@ __all__ = [
     "ConfigureStaticRoutes",
     "Host",
     "HostLayout",
+    "Guard",
+    "Orders",
     "Preflight",
     "PreflightFinding",
     "PreflightResult",
@@ -353,6 +358,8 @@ _HOMES = {
         "CleanupResult",
         "Configure",
         "ConfigureStaticRoutes",
+        "Guard",
+        "Orders",
         "Preflight",
         "PreflightResult",
         "ProbeResult",

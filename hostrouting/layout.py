@@ -206,6 +206,16 @@ class HostLayout:
         return self.at(f"{self.state_directory}/route-overlap.json")
 
     @property
+    def guard_path(self) -> str:
+        """The path of what the guard knows, as JSON."""
+        return self.at(f"{self.state_directory}/guard.json")
+
+    @property
+    def figures_path(self) -> str:
+        """The path of the guard's figures for a Prometheus collector."""
+        return self.at(f"{self.state_directory}/hostrouting.prom")
+
+    @property
     def unfinished_path(self) -> str:
         """The path of the temporary file for these; if the boot check is killed while writing, the file remains."""
         return self.at(f"{self.state_directory}/route-overlap.new")

@@ -73,6 +73,10 @@ class RoutePlan:
         """The steps that exist as objects; they include all that do not keep a route."""
         return self.steps.others if isinstance(self.steps, Steps) else self.steps
 
+    def only(self, keys: Collection[object]) -> "Self":
+        """The changes of these keys (as in `Route.key`), without what is in conflict or not there yet."""
+        return type(self)(tuple(step for step in self.changes if step.route.key in keys))
+
     def inverse(self) -> "Self":
         """The plan that undoes this one.
 

@@ -75,7 +75,7 @@ COMMAND_LINES = {
     "render": (f"{CONFIGURED} --root {{folder}}/image", 0),
     "snapshot": ("--script", 0),
 }
-ABOUT_THIS_HOST = {"apply", "clean", "preflight", "remove", "status"}
+ABOUT_THIS_HOST = {"apply", "clean", "guard", "preflight", "remove", "status"}
 """These ask or change this host, so they are not run."""
 
 

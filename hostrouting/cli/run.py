@@ -29,7 +29,7 @@ from hostrouting.wording import foreseen_line, repair_document
 from phases.python310 import BaseExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from typing_extensions import Self
 
@@ -204,9 +204,14 @@ class Done:
         return self.check is not None and self.check.found.verdict != "ok"
 
 
-def run_task(task: phases.AnyTask, host: Host, *, quietly: bool = False) -> Run:
-    """Run the task on this host to its end; if it is stopped, it undoes what it has begun."""
-    with _hangup_stops():
+def run_task(
+    task: phases.AnyTask, host: Host, *, quietly: bool = False, on_hangup: Callable[[], object] | None = None
+) -> Run:
+    """Run the task on this host to its end; if it is stopped, it undoes what it has begun.
+
+    SIGHUP stops it like SIGTERM, so that closing the terminal stops the run cleanly, or calls `on_hangup`.
+    """
+    with _hangup(on_hangup or (lambda: signal.raise_signal(signal.SIGTERM))):
         report = phases.run(task, observers=[] if quietly else None)
     effects = sum((effects_of(it) for node in report.walk() for it in (node.result, node.error)), Effects())
     layout = host.layout
@@ -216,12 +221,12 @@ def run_task(task: phases.AnyTask, host: Host, *, quietly: bool = False) -> Run:
 
 
 @contextmanager
-def _hangup_stops() -> Iterator[None]:
-    """Treat SIGHUP as SIGTERM, so that closing the terminal stops the run cleanly; ignored under nohup."""
+def _hangup(act: Callable[[], object]) -> Iterator[None]:
+    """Call this for each SIGHUP; ignored under nohup."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    signal.signal(signal.SIGHUP, lambda *_: act())
     try:
         yield
     finally:

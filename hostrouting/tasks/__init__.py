@@ -7,6 +7,7 @@ static_routes   ConfigureStaticRoutes
 overlap_check   CheckRouteOverlap
 probe_rewrite   RewriteProbeSource
 preflight       Preflight, which finds beforehand what would fail
+guard           Guard, which keeps right what the others have installed
 azure_cleanup   CleanStaleAzureVnet and UndoAzureVnetCleanup; Configure runs neither
 results         what the tasks and their plans return
 boot            their base class: the lock, the gate, and the run of the units
@@ -18,6 +19,7 @@ require_own_phases()
 
 from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup  # noqa: E402  the check above comes first
 from hostrouting.tasks.configure import Configure, Remove  # noqa: E402  the check above comes first
+from hostrouting.tasks.guard import Guard, Orders  # noqa: E402  the check above comes first
 from hostrouting.tasks.overlap_check import CheckRouteOverlap  # noqa: E402  the check above comes first
 from hostrouting.tasks.preflight import Preflight  # noqa: E402  the check above comes first
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource  # noqa: E402  the check above comes first
@@ -45,6 +47,8 @@ __all__ = [
     "CleanupResult",
     "Configure",
     "ConfigureStaticRoutes",
+    "Guard",
+    "Orders",
     "Preflight",
     "PreflightResult",
     "Preview",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import attrs
 
@@ -16,20 +16,25 @@ from hostrouting.config import needs_config
 from hostrouting.effects import effects_of, having_changed, tell_effects
 from hostrouting.errors import FileError, HostRoutingError, UnitFailed
 from hostrouting.gate import Gate, paths_of
+from hostrouting.guard import Look
 from hostrouting.host import Host, needs_host
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.results import Preview
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from typing_extensions import Self
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.gate import Part
+    from hostrouting.guard import Repair
     from hostrouting.tasks.results import Standing
 
-__all__ = ["HostTask", "locked", "preview", "run_once", "valid_wait"]
+__all__ = ["HostTask", "MayRepair", "locked", "preview", "run_once", "valid_wait"]
+
+MayRepair: TypeAlias = "Callable[[Repair], bool]"
+"""Whether this repair may be made now; another program may keep undoing it."""
 
 _A_DAY = 86_400
 _GRACE = 90.0  # seconds that a unit may take in addition to its own timeout
@@ -106,6 +111,13 @@ class HostTask(Generic[ResultT]):
     def standing(self) -> Standing | None:
         """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""
         return None
+
+    def keep(self, ctx: phases.Context, may_repair: MayRepair) -> Look:  # noqa: ARG002  not every task has something to keep
+        """Look at what the task installed, and repair what can be repaired now; wait for nothing.
+
+        The host is locked. `may_repair` is asked before each repair.
+        """
+        return Look()
 
     def require_rights(self, *, up: bool) -> None:
         """Raise NotPermitted if `install` (or, if not `up`, `remove`) would have to change the kernel, and may not.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hostrouting.gate import Changed
     from hostrouting.tasks.results import Preview
 
-__all__ = ["Configure", "Remove"]
+__all__ = ["TASKS", "Configure", "Remove"]
 
 
 TASKS: tuple[type[HostTask[Any]], ...] = (ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource)

@@ -12,6 +12,7 @@ from hostrouting.errors import FileError, RouteOverlapError
 from hostrouting.examination import Examination, examine
 from hostrouting.fileset import File, FileSet, unit_file
 from hostrouting.gate import Part
+from hostrouting.guard import Look
 from hostrouting.render import MOST_WAIT, GateStep, render_check_script, render_check_unit
 from hostrouting.tasks.boot import HostTask
 from hostrouting.tasks.results import CheckResult, Preview
@@ -26,8 +27,11 @@ from hostrouting.wording import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import phases
     from hostrouting.backends.base import RouteBackend
+    from hostrouting.tasks.boot import MayRepair
 
 __all__ = ["CheckRouteOverlap"]
 
@@ -85,6 +89,36 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         self._forget()  # markers of a machine's start since `prepare`; what cannot be removed was logged there
         with self.host.backend() as backend:
             return CheckResult(self._examine(ctx, backend), changed)
+
+    def keep(self, ctx: phases.Context, may_repair: MayRepair) -> Look:  # noqa: ARG002  there is nothing to repair
+        """Check, and write the markers if the answer is not the one that they have."""
+        if self.host.backend is None or not self.is_wanted:
+            return Look()
+        with self.host.backend() as backend:
+            found = examine(ctx, backend, self.config, wait=0)
+        account = _Account.of(found, wait=0)
+        document = check_document(found, mode=self.config.route_overlap.mode)
+        if not self._says(document, found.verdict):
+            self._forget()
+            self._mark(found, account, {**document, "since": _stamp(ctx.clock.utc())})
+        counts = {str(cidr): 0 for it in found.families for cidr in it.report.cidrs}
+        for it in found.findings:
+            counts[str(it.cidr)] += 1
+        return Look(problems=account.wrong, verdict=found.verdict, escapes=counts)
+
+    def _says(self, document: dict[str, Any], verdict: str) -> bool:
+        """Whether report and marker on the host have this answer already."""
+        import json  # noqa: PLC0415  as above
+
+        files, layout = self.host.files, self.host.layout
+        bad = verdict in {"overlap", "no-default-route"}
+        if files.is_there(layout.ok_path) is bad or files.is_there(layout.detected_path) is not bad:
+            return False
+        try:
+            known = json.loads(files.read(layout.report_path) or "{}")
+        except ValueError:
+            return False
+        return all(known.get(key) == document[key] for key in document if key != "notes")
 
     def remove(self, _ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
         """Nothing is left to undo: the task's files were removed with the gate."""
@@ -164,6 +198,10 @@ class _Account:
         action = repair_line(found)
         remedy = (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(found.unsafe)))
         return cls(tuple(wrong), remedy, tuple(notes_lines(found)))
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _warn(ctx: phases.Context, lines: tuple[str, ...]) -> None:

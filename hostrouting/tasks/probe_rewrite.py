@@ -26,6 +26,7 @@ from hostrouting.errors import (
 from hostrouting.examination import await_found
 from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
+from hostrouting.guard import Look, Repair
 from hostrouting.model import IPV6, Prefix, Snapshot
 from hostrouting.render import (
     MOST_WAIT,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from hostrouting.nftables import Nftables, Table
     from hostrouting.probe_rewrite import OwnAddress, Record, RewritePlan, Surroundings
     from hostrouting.render import BootCondition
+    from hostrouting.tasks.boot import MayRepair
 
 __all__ = ["RewriteProbeSource"]
 
@@ -170,6 +172,24 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                 for line in standing.notes:
                     ctx.log.info("%s", line)
             return ProbeResult(standing, changed, operations, started)
+
+    def keep(self, ctx: phases.Context, may_repair: MayRepair) -> Look:
+        """Load the table and add the route again if they are not as they were installed."""
+        open_nft, open_backend = self.host.nftables, self.host.backend
+        if open_nft is None or open_backend is None or not self.is_wanted:
+            return Look()
+        nft = open_nft()
+        with open_backend() as backend:
+            snapshot = self._read(backend)
+            up = self._is_met(snapshot)
+            plan = self._plan(nft, snapshot, up=up)
+            repairs = tuple(Repair(it.object, f"{it.verb} it", it.reason) for it in plan.operations)
+            allowed = [may_repair(it) for it in repairs]
+            if plan.conflicts or not all(allowed):
+                return Look(problems=plan.conflicts)
+            begun = ctx.clock.now()
+            self._change(ctx, nft, backend, snapshot, up=up)
+            return Look(repairs=repairs, repair_seconds=ctx.clock.now() - begun)
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
         """Delete table and route, whatever the configuration says; last the file that records them."""

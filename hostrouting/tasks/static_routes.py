@@ -15,7 +15,8 @@ from hostrouting.errors import ConfigError
 from hostrouting.examination import await_plan, is_any_route_ours, read
 from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
-from hostrouting.model import Prefix, Route, Snapshot
+from hostrouting.guard import Look, Repair
+from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import (
     MOST_WAIT,
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config import StaticRoutesConfig
     from hostrouting.layout import HostLayout
+    from hostrouting.plan import Step
     from hostrouting.system import Files
+    from hostrouting.tasks.boot import MayRepair
 
 __all__ = ["ConfigureStaticRoutes", "plan_static_routes", "reply_destinations", "wanted_routes"]
 
@@ -149,6 +152,38 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                 self._route(ctx, self._wanted, former)
             return RoutesResult(applied, (*changed, *self._name.install(self.host.files)), started)
 
+    def keep(self, ctx: phases.Context, may_repair: MayRepair) -> Look:
+        """Add, replace and delete routes as far as that is possible now; each key on its own."""
+        if self.host.backend is None or not self.is_wanted:
+            return Look()
+        with self.host.backend() as backend:
+            before, _ = read(backend)
+            plan = self._plan_routes(self._wanted, before)
+            found = {step.route.key: _repair_of(step) for step in reversed(plan.changes)}
+            chosen = plan.only({key for key, it in found.items() if may_repair(it)})
+            begun = ctx.clock.now()
+            with ctx.shielded():
+                done = apply_plan(chosen, backend, before=before, protocol=self.config.protocol, former=self._former)
+            return self._look(before, plan, done, seconds=ctx.clock.now() - begun)
+
+    def _look(self, before: Snapshot, plan: RoutePlan, done: Applied, *, seconds: float) -> Look:
+        """What was found and done; the numbers are those after the repairs."""
+        repaired = {step.route.key: _repair_of(step) for step in reversed(done.plan.changes)}
+        wanted = len(self._wanted)
+        coming = {step.route.key for step in plan.changes if step.action != "delete"} - repaired.keys()
+        ours = sum(it.protocol == self.config.protocol and it.prefix not in self._spared for it in before.routes)
+        verbs = [step.action for step in done.plan.changes]
+        return Look(
+            repairs=tuple(repaired.values()),
+            problems=(*(f"{step.route.prefix}: {step.why}" for step in plan.conflicts), *map(str, plan.pending)),
+            routes=(
+                wanted,
+                wanted - len(plan.conflicts) - len(plan.pending) - len(coming),
+                ours + verbs.count("add") - verbs.count("delete"),
+            ),
+            repair_seconds=seconds,
+        )
+
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """Delete our routes, whatever the configuration says; last the files that say which routes are ours."""
         applied, before = self._route(ctx, (), self._former)
@@ -215,6 +250,16 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             with ctx.shielded():
                 applied = apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
             return applied, before
+
+
+def _repair_of(step: Step) -> Repair:
+    """The step as a repair: what programs can fight about is a destination with a metric."""
+    route = step.route
+    usual = DEFAULT_METRIC[route.prefix.family]
+    key = str(route.prefix) + (f" metric {route.metric}" if route.metric != usual else "")
+    if step.action == "delete":
+        return Repair(key, "no route", f"[{route}]")
+    return Repair(key, f"[{route}]", "no route" if step.held is None else f"[{step.held}]")
 
 
 def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | None:

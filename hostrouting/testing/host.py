@@ -21,6 +21,7 @@ from hostrouting.ingress import Programs
 from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.neighbours import MemoryLinkLayer
 from hostrouting.nftables import MemoryNftables
+from hostrouting.nftables.events import Hearing  # noqa: TC001  as above
 from hostrouting.system import Rights, UnitState
 from hostrouting.testing.topologies import plain_vm
 from hostrouting.testing.units import UNIT_FOLDERS, shown, texts_of
@@ -337,6 +338,9 @@ class FakeHost(Host):
     tables: MemoryNftables = attrs.field(factory=MemoryNftables)
     nftables: Callable[[], Nftables] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True), validator=makes_edge
+    )
+    nft_events: Hearing | None = attrs.field(
+        default=attrs.Factory(lambda self: self.tables.hearing, takes_self=True), validator=makes_edge
     )
     bridge_rules: MemoryEbtables = attrs.field(factory=MemoryEbtables)
     ebtables: Callable[[], Ebtables] | None = attrs.field(

@@ -27,6 +27,8 @@ def test_where_everything_is() -> None:
         "protocol_name_path": "/etc/iproute2/rt_protos.d/hostrouting.conf",
         "detected_path": "/run/aks-flex-node/route-overlap.detected",
         "ok_path": "/run/aks-flex-node/route-overlap.ok",
+        "guard_path": "/run/aks-flex-node/guard.json",
+        "figures_path": "/run/aks-flex-node/hostrouting.prom",
         "report_path": "/run/aks-flex-node/route-overlap.json",
         "unfinished_path": "/run/aks-flex-node/route-overlap.new",
         "probe_applied_path": "/run/aks-flex-node/probe-rewrite.applied",

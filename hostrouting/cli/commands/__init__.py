@@ -9,6 +9,7 @@ from hostrouting.cli.commands import (
     check,
     clean,
     explain,
+    guard,
     plan,
     preflight,
     remove,
@@ -30,6 +31,7 @@ COMMANDS = (
     snapshot.COMMAND,
     apply.COMMAND,
     remove.COMMAND,
+    guard.COMMAND,
     clean.COMMAND,
     render.COMMAND,
 )

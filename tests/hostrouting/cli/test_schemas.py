@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -13,6 +14,7 @@ from hostrouting.backends.base import Change
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import FileError, NetlinkUnavailable
+from hostrouting.guard import Fights, Look, Repair, State
 from hostrouting.model import Prefix, Route, Rule
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, vpn_node
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
@@ -59,6 +61,18 @@ def leftover() -> MemoryBackend:
     kernel = h200()
     kernel.change([Change("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
     return kernel
+
+
+def guarded() -> dict[str, Any]:
+    """What a guard writes, after a repair that it has to leave to another program."""
+    fights, repair, begun = (
+        Fights(),
+        Repair("172.16.0.0/17", "[172.16.0.0/17 dev eth0]", "no route"),
+        datetime.now(timezone.utc),
+    )
+    for _ in range(4):
+        fights, _ = fights.meet(repair, 0)
+    return State(since=begun).after(Look(problems=("it is gone",), verdict="ok"), fights, begun).to_mapping()
 
 
 def overwritten() -> MemoryBackend:
@@ -129,6 +143,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         return document
 
     return [
+        guarded(),
         told("check", CIDR, kernel=refusing()),
         told("check", CIDR, kernel=MemoryBackend()),
         told("explain", "8.8.8.8", kernel=vpn_node()),

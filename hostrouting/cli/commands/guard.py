@@ -1,0 +1,86 @@
+"""`guard`: keep the routing right until it is told to stop, as a service or in the foreground."""
+
+from __future__ import annotations
+
+from hostrouting.cli.command import Command, Reply, config_option
+
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from typing import Any
+
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.host import Host
+
+__all__ = ["COMMAND"]
+
+
+def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    import os
+
+    from hostrouting.cli.run import run_task
+    from hostrouting.system import SystemdService
+    from hostrouting.tasks import Guard, Orders
+
+    here, orders = host(), Orders()
+
+    def read() -> HostRoutingConfig:
+        return _config(arguments, here)
+
+    service = SystemdService.of(os.environ)
+    follows = arguments.config is None
+    guard = Guard(read(), host=here, again=read, follows=follows, orders=orders, service=service)
+    run = run_task(guard, here, on_hangup=orders.reload)
+    return Reply(run.code, lambda: _document(here), lambda _style: (), failed=run.failed)
+
+
+def _config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
+    """The named configuration, or the one that is installed on this host."""
+    from hostrouting.cli.source import config_of, installed_config
+    from hostrouting.config import HostRoutingConfig
+
+    if arguments.config is not None:
+        return config_of(arguments)
+    return installed_config(host) or HostRoutingConfig()
+
+
+def _document(host: Host) -> dict[str, Any]:
+    """What the guard wrote last."""
+    import json
+
+    found: dict[str, Any] = json.loads(host.files.read(host.layout.guard_path) or "{}")
+    return found
+
+
+COMMAND = Command(
+    "guard",
+    "keep the routing right until it is told to stop",
+    answer=_answer,
+    options=config_option,
+    more="""\
+Without --config it keeps what is installed on this host, also after an apply or a remove. It looks at the host after
+every change of links, addresses, routes, rules and nftables, and once a minute. It adds missing routes of hostrouting
+again, loads its nftables table again, and writes the verdict of the check when it changes. It never changes another
+program's route and never touches a machine. SIGHUP makes it read the configuration again; SIGTERM and Ctrl-C end it,
+and change nothing. What it does is logged to standard error or, as a service of systemd, to the journal.
+""",
+    failing="it could not begin, or ended by an error",
+    changes=True,
+    tells_progress=True,
+    keys={
+        "since": "when it began",
+        "looks": "how often it has looked at the host",
+        "lastLook": "when it last did",
+        "verdict": "the verdict of the check: ok, overlap, undecided or no-default-route; null without a check",
+        "verdictSince": "since when it is the same, as far as the guard knows",
+        "repairs": "how often it has repaired something",
+        "lastRepair": "when it last did; null if never",
+        "problems[]": "what is wrong and could not be repaired; each a sentence",
+        "failure": "why the last look or repair failed; null if it did not",
+        "fights[].key": "what another program keeps undoing: a destination, or a table of nftables",
+        "fights[].ours": "what belongs there",
+        "fights[].found": "what was there instead",
+        "fights[].rounds": "how often it was repaired",
+    },
+)

@@ -1,0 +1,283 @@
+"""Guard keeps the routing of a host right until it is told to stop.
+
+Here: the loop, which waits, looks, repairs through the tasks, and reports what has changed. Not here: when to look and
+what may be repaired (`hostrouting.guard`), and how something is repaired (the tasks themselves).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import attrs
+
+from hostrouting.config import needs_config
+from hostrouting.errors import FileError, HostBusy, HostRoutingError
+from hostrouting.guard import Fights, Look, Pace, State, figures
+from hostrouting.host import Host, needs_host
+from hostrouting.release import __version__
+from hostrouting.system import Line, NoService, Service
+from hostrouting.tasks.configure import TASKS
+from phases.python310 import ExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import phases
+    from hostrouting.backends.base import Watch
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.guard import Fight, Repair
+
+__all__ = ["Guard", "Orders"]
+
+_REPAIRED = "6d1f2c0a5f0b4f5a9a1d7b0f4c7e2a11"
+_VERDICT = "9b3d7c54e2a84d0f8c6f1e5a0d924b72"
+_PROBLEM = "c07a4e8b1d6249d3b5f2a9e603c81f73"
+_FIGHT = "e58b0f6d93c14a7db2c6d4179a5f0e74"
+"""The MESSAGE_ID of each kind of line: journalctl MESSAGE_ID=… finds them."""
+
+_BUSY = 1.0  # seconds until the next attempt if another run holds the host
+_LONGEST = 30.0  # seconds of one wait: after a suspension, the clock that waits has stood still
+_JUMP = 5.0  # seconds by which the two clocks may differ after a wait
+
+
+class Orders:
+    """What reaches a running guard from outside: its configuration is to be read again, or something has changed."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._lock = threading.RLock()  # a signal handler may interrupt the thread that holds it
+        self._given: set[str] = set()
+        self._wake: Callable[[], object] = lambda: None
+
+    def reload(self) -> None:
+        """Read the configuration again before the next look. May be called in a signal handler."""
+        self._give("reload")
+
+    def look(self) -> None:
+        """Something has changed on the host."""
+        self._give("look")
+
+    def taken(self, order: Literal["reload", "look"]) -> bool:
+        """Whether this order was given; it is then done with."""
+        with self._lock:
+            found = order in self._given
+            self._given.discard(order)
+        return found
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Call `wake` after each order, while the block runs."""
+        self._wake = wake
+        try:
+            yield
+        finally:
+            self._wake = lambda: None
+
+    def _give(self, order: str) -> None:
+        with self._lock:
+            self._given.add(order)
+        self._wake()
+
+
+@attrs.frozen
+class Guard:
+    """Look at the host after every event and once a minute, repair what has changed, and keep the verdict true.
+
+    It runs until it is cancelled; its end changes nothing. A machine is never started or stopped. It watches what is
+    configured: the static routes, the expected CIDRs, the probe rewrite.
+    """
+
+    name: ClassVar[str] = "guard"
+    config: HostRoutingConfig = attrs.field(validator=needs_config)
+    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
+    again: Callable[[], HostRoutingConfig] | None = attrs.field(default=None, kw_only=True)
+    """Reads the configuration again when that is ordered."""
+    follows: bool = attrs.field(default=False, kw_only=True)
+    """Whether the configuration is also read before each look: that of the host, which another run may change."""
+    orders: Orders = attrs.field(factory=Orders, kw_only=True, eq=False, repr=False)
+    service: Service = attrs.field(factory=NoService, kw_only=True, eq=False, repr=False)
+    chance: Callable[[], float] = attrs.field(default=random.random, kw_only=True, eq=False, repr=False)
+    """Returns a random number from 0 to 1, so that a thousand nodes do not look at the same moment."""
+
+    def do(self, ctx: phases.Context) -> None:
+        """See the class."""
+        if self.host.backend is not None:
+            self.host.rights().require_network()
+        watching = _Watching(self, ctx)
+        with watching.listening():
+            self.service.notify("READY=1")
+            try:
+                watching.run()
+            finally:
+                self.service.notify("STOPPING=1")
+
+
+class _Watching:
+    """One run of a guard."""
+
+    def __init__(self, guard: Guard, ctx: phases.Context) -> None:
+        self._guard, self._ctx, self._clock, self._service = guard, ctx, ctx.clock, guard.service
+        self._orders = guard.orders
+        # If another run holds the host, the guard comes again instead of waiting for the lock.
+        self._host = attrs.evolve(guard.host, lock_wait=0.0)
+        self._config = guard.config
+        self._pace = Pace.begin(self._clock.now())
+        self._fights = Fights()
+        self._denied: list[str] = []  # the keys whose repair has to wait
+        self._state = State(since=self._clock.utc())
+        self._watch: Watch | None = None
+        self._unread = ""
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen before the first look, so that no change is missed."""
+        with ExitStack() as stack:
+            if self._host.backend is not None:
+                backend = stack.enter_context(self._host.backend())
+                self._watch = watch = stack.enter_context(backend.watch())
+                stack.enter_context(self._ctx.on_cancel(watch.wake))
+                stack.enter_context(self._orders.waking(watch.wake))
+                if self._host.nft_events is not None and self._config.probe_rewrite.enabled:
+                    stack.enter_context(self._host.nft_events(self._orders.look))
+            yield
+
+    def run(self) -> None:
+        """Wait and look, until the run is cancelled."""
+        while True:
+            self._ctx.check()
+            if self._orders.taken("reload"):
+                self._reload()
+            seconds = self._pace.wait(self._clock.now())
+            if seconds <= 0:
+                self._look()
+            else:
+                self._wait(seconds)
+            self._service.notify("WATCHDOG=1")
+
+    def _wait(self, seconds: float) -> None:
+        limit = _LONGEST if self._service.watchdog is None else min(_LONGEST, self._service.watchdog / 3)
+        seconds = min(seconds, limit)
+        begun, at = self._clock.now(), self._clock.utc()
+        if self._pace.event is not None or self._watch is None:
+            self._ctx.sleep(seconds)  # an event was heard: what comes with it is not counted
+        elif self._watch.wait(seconds, clock=self._clock) or self._orders.taken("look"):
+            self._pace = self._pace.heard(self._clock.now())
+        passed = self._clock.now() - begun
+        if abs((self._clock.utc() - at).total_seconds() - passed) > _JUMP:
+            self._pace = self._pace.heard(self._clock.now())  # the machine was suspended, or its time was set
+
+    def _look(self) -> None:
+        begun = self._clock.now()
+        self._hear_nothing()
+        self._denied.clear()
+        try:
+            look = self._looked()
+        except HostBusy:
+            self._pace = self._pace.postponed(self._clock.now() + _BUSY)
+            return
+        ended = self._clock.now()
+        look = attrs.evolve(look, seconds=ended - begun)
+        self._fights = self._fights.later(ended)
+        failed = bool(look.failure)
+        self._pace = self._pace.looked(begun, ended, failed=failed, chance=self._guard.chance())
+        if self._denied:
+            self._pace = self._pace.sooner(ended + min(self._fights.wait(key, ended) for key in self._denied))
+        before, self._state = self._state, self._state.after(look, self._fights, self._clock.utc())
+        self._tell(before)
+        self._write()
+
+    def _hear_nothing(self) -> None:
+        """What was heard before a look is done with."""
+        self._orders.taken("look")
+        if self._watch is not None and self._pace.event is not None:
+            self._watch.wait(0)
+
+    def _looked(self) -> Look:
+        """Look while no other run can change the host, or the configuration that is installed on it."""
+        found = Look()
+        with self._host.locked(self._ctx) as host:
+            if self._guard.follows:
+                self._read_again()
+            for make in TASKS:
+                task = make(self._config, host=host, wait=0)
+                try:
+                    found += task.keep(self._ctx, self._may_repair)
+                except (HostRoutingError, ExceptionGroup) as error:
+                    found += Look(failure=f"{task.name}: {error}")
+        return found
+
+    def _may_repair(self, repair: Repair) -> bool:
+        self._fights, may = self._fights.meet(repair, self._clock.now())
+        if not may:
+            self._denied.append(repair.key)
+        return may
+
+    def _reload(self) -> None:
+        """Read the configuration again because that was ordered, and look at once."""
+        self._service.notify("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.now() * 1e6)}")
+        self._read_again()
+        self._pace = self._pace.sooner(self._clock.now())
+        self._service.notify("READY=1")
+
+    def _read_again(self) -> None:
+        """Use the configuration as it is now: all of it, or, if it cannot be read, the former one."""
+        if self._guard.again is None:
+            return
+        problem = ""
+        try:
+            found = self._guard.again()
+        except HostRoutingError as error:
+            problem = f"the configuration stays as it was: {error}"
+        else:
+            if found != self._config:
+                self._line("the configuration has changed; the new one is used from now on", 6)
+            self._config = found
+        if problem and problem != self._unread:
+            self._line(problem, 3)
+        self._unread = problem
+
+    def _tell(self, before: State) -> None:
+        """One line for each change; none if nothing has changed."""
+        now, then = self._state.look, before.look
+        for it in now.repairs:
+            self._line(f"repaired {it.key}: there was {it.found}, now {it.ours}", 5, id=_REPAIRED, PREFIX=it.key)
+        if now.verdict and now.verdict != then.verdict:
+            told = f" (it was {then.verdict})" if then.verdict else ""
+            level = 6 if now.verdict == "ok" else 4
+            self._line(f"the verdict is {now.verdict}{told}", level, id=_VERDICT, VERDICT=now.verdict)
+        for text in (it for it in now.problems if it not in then.problems):
+            self._line(text, 4, id=_PROBLEM)
+        for text in (it for it in then.problems if it not in now.problems):
+            self._line(f"no longer: {text}", 6, id=_PROBLEM)
+        if now.failure and now.failure != then.failure:
+            self._line(now.failure, 3, id=_PROBLEM)
+        known = {it.last.key for it in before.fights}
+        for fight in (it for it in self._state.fights if it.last.key not in known):
+            self._line(_fight_line(fight), 4, id=_FIGHT, PREFIX=fight.last.key)
+
+    def _line(self, text: str, level: int, *, id: str = "", **fields: str) -> None:  # noqa: A002  the name in the journal
+        named = {f"HOSTROUTING_{name}": value for name, value in fields.items()}
+        if not self._service.tell(Line(text, level, {**({"MESSAGE_ID": id} if id else {}), **named})):
+            (self._ctx.log.info if level > 4 else self._ctx.log.warning)("%s", text)
+
+    def _write(self) -> None:
+        """Write what status and a collector read; if that fails, it is said once."""
+        files, layout = self._host.files, self._host.layout
+        try:
+            files.write(layout.guard_path, json.dumps(self._state.to_mapping()) + "\n")
+            files.write(layout.figures_path, figures(self._state, version=__version__))
+        except FileError as error:
+            if self._state.looks == 1:
+                self._line(str(error), 4, id=_PROBLEM)
+
+
+def _fight_line(fight: Fight) -> str:
+    it = fight.last
+    return (
+        f"another program keeps changing {it.key}: after {fight.rounds} repairs there is again {it.found} instead of "
+        f"{it.ours}; from now on it is repaired once a minute"
+    )

@@ -1,0 +1,115 @@
+"""`guard` as a process on a real kernel: what another program undoes comes back, and its end changes nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting import HostRoutingConfig
+from tests.support.machine import H200, Machine, private_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
+]
+
+CONFIG = HostRoutingConfig(
+    {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+    {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+)
+STATE = "/run/aks-flex-node"
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    """An H200 node on which the repair is installed."""
+    with private_machine() as machine:
+        machine.batch(H200)
+        machine.shell(f"mkdir -p /etc/node && cat > /etc/node/agent.json <<'END'\n{CONFIG.to_json()}\nEND")
+        done = machine.hostrouting("apply", "--config", "/etc/node/agent.json", "--wait", "0")
+        assert done.returncode == 0, done.stderr
+        yield machine
+
+
+def until(what: str, holds: Callable[[], object]) -> None:
+    """Wait until it holds, for as long as a busy machine may need."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def state(machine: Machine) -> dict[str, object]:
+    """What the guard has written; empty before its first look."""
+    text = machine.shell(f"cat {STATE}/guard.json 2>/dev/null || echo '{{}}'")
+    found: dict[str, object] = json.loads(text)
+    return found
+
+
+def test_it_stays_right(machine: Machine) -> None:
+    """Deleted routes, routes that Linux dropped without an event, and a late overlap; then the end."""
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    with subprocess.Popen(
+        machine.command("guard"), stderr=subprocess.PIPE, text=True, env=environment, cwd="/"
+    ) as guard:
+        until("the first look", lambda: state(machine).get("looks"))
+        machine.batch(["route del 172.16.0.0/17"])
+        until("the deleted route", lambda: "172.16.0.0/17 via" in machine.ip("route").stdout)
+        machine.batch(["link set eth0 down", "link set eth0 up", "route add default via 10.0.0.1 dev eth0 proto dhcp"])
+        until("both routes", lambda: machine.ip("route").stdout.count("/17 via") == 2)
+        machine.batch(["route add 172.16.9.0/24 dev ib3"])
+        until("the overlap", lambda: state(machine).get("verdict") == "overlap")
+        assert "172.16.9.0/24" in machine.shell(f"cat {STATE}/route-overlap.detected")
+        machine.batch(["route del 172.16.9.0/24"])
+        until("the end of the overlap", lambda: state(machine).get("verdict") == "ok")
+        machine.shell(f"test -e {STATE}/route-overlap.ok && test ! -e {STATE}/route-overlap.detected")
+        figures = machine.shell(f"cat {STATE}/hostrouting.prom")
+        guard.send_signal(signal.SIGHUP)
+        guard.send_signal(signal.SIGTERM)
+        said = guard.communicate(timeout=60)[1]
+    assert guard.returncode == 128 + signal.SIGTERM
+    assert "repaired 172.16.0.0/17: there was no route" in said
+    assert "hostrouting_routes_present 2\n" in figures
+    assert machine.ip("route").stdout.count("/17 via") == 2
+
+
+def test_its_figures_are_well_formed(machine: Machine) -> None:
+    """Each figure has one HELP and one TYPE before it, and a number after it."""
+    with subprocess.Popen(machine.command("guard"), stderr=subprocess.DEVNULL, cwd="/") as guard:
+        until("the first look", lambda: state(machine).get("looks"))
+        guard.terminate()
+    lines = machine.shell(f"cat {STATE}/hostrouting.prom").splitlines()
+    known: set[str] = set()
+    for before, it in itertools.pairwise(lines):
+        if it.startswith("# TYPE "):
+            name = it.split()[2]
+            assert before.startswith(f"# HELP {name} ")
+            assert name not in known
+            known.add(name)
+        elif not it.startswith("#"):
+            assert it.split("{")[0].split()[0] in known
+            float(it.split()[-1])
+
+
+def test_without_root() -> None:
+    """It requires root, and says so."""
+    done = subprocess.run(
+        ["unshare", "--user", "--net", sys.executable, "-m", "hostrouting", "guard"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 3
+    assert "this process may not change routes or rules; run it as root" in done.stderr + done.stdout

@@ -1,0 +1,297 @@
+"""Guard, on hosts in memory and with a clock that never waits: what it repairs, when it looks, and what it tells."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+import phases
+from hostrouting import Configure, Remove
+from hostrouting.backends.base import Change
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import BackendTimeout, ConfigError
+from hostrouting.model import Route
+from hostrouting.tasks.guard import Guard, Orders
+from hostrouting.testing import FakeHost, MemoryBackend, h200
+from phases.testing import FakeClock
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.system import Line
+
+
+@attrs.define
+class FakeService:
+    """A service that records what it was told."""
+
+    watchdog: float | None = None
+    lines: list[Line] = attrs.field(factory=list)
+    notified: list[str] = attrs.field(factory=list)
+
+    def notify(self, *assignments: str) -> None:
+        """Record it."""
+        self.notified += assignments
+
+    def tell(self, line: Line) -> bool:
+        """Record it."""
+        self.lines.append(line)
+        return True
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the lines."""
+        return [it.text for it in self.lines]
+
+
+class Play:
+    """A guard on this host, and what happens to the host while it runs: each after so many seconds."""
+
+    def __init__(self, kernel: MemoryBackend, settings: HostRoutingConfig) -> None:
+        """Install the configuration."""
+        self.kernel, self.settings = kernel, settings
+        self.host = FakeHost(kernel=kernel)
+        run(Configure(settings, host=self.host))
+        self.service, self.orders = FakeService(), Orders()
+        self.clock = FakeClock()
+        self.looks: list[float] = []
+        self.again: Callable[[], HostRoutingConfig] | None = None
+        self.follows = False
+
+    def perform(self, *scenes: tuple[float, Callable[[], object]], until: float) -> phases.Report:
+        """Run the guard until this moment; each scene happens at its own."""
+
+        @phases.task("play")
+        def play(ctx: phases.Context) -> None:
+            for at, scene in (*scenes, (until, lambda: ctx.cancel("the play is over"))):
+                ctx.sleep(max(0.0, at - self.clock.now()))
+                scene()
+
+        guard = Guard(
+            self.settings,
+            host=self.host,
+            service=self.service,
+            orders=self.orders,
+            again=self.again,
+            follows=self.follows,
+            chance=lambda: 0.5,
+        )
+        return phases.run(phases.parallel(guard, play), clock=self.clock, observers=[])
+
+    def route(self, prefix: str) -> list[str]:
+        """The routes to this prefix, as text."""
+        return [str(it) for it in self.kernel.snapshot().routes if str(it.prefix) == prefix]
+
+    def delete(self, prefix: str = "172.16.0.0/17") -> None:
+        """Delete the route to this prefix, as another program would."""
+        [route] = [it for it in self.kernel.snapshot().routes if str(it.prefix) == prefix]
+        [done] = self.kernel.change([Change("delete", route)])
+        assert done.ok
+
+    def state(self) -> dict[str, object]:
+        """What the guard has written."""
+        found: dict[str, object] = json.loads(self.host.files.texts[LAYOUT.guard_path])
+        return found
+
+
+@pytest.fixture
+def play() -> Play:
+    """An H200 node with the repair in place."""
+    return Play(h200(), config(*REPAIR, cidrs=(CIDR,)))
+
+
+def test_a_deleted_route(play: Play) -> None:
+    """It is back 150 ms after it was deleted, and one line says so."""
+    seen: list[list[str]] = []
+    scenes = [(10.0, play.delete), (10.1, lambda: seen.append(play.route("172.16.0.0/17")))]
+    scenes += [(10.2, lambda: seen.append(play.route("172.16.0.0/17")))]
+    play.perform(*scenes, until=20)
+    assert [len(it) for it in seen] == [0, 1]
+    assert play.service.texts == [
+        "the verdict is ok",
+        "repaired 172.16.0.0/17: there was no route, now [172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting]",
+    ]
+    assert play.state()["repairs"] == 1
+
+
+def test_without_events(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no event arrives, the next regular look finds it: every 60 s, 10 % more or less."""
+    monkeypatch.setattr("hostrouting.backends.memory.watch.MemoryWatch.hear", lambda _: None)
+    seen: list[int] = []
+    play.perform((70.0, play.delete), (119.0, lambda: seen.append(len(play.route("172.16.0.0/17")))),
+                 (121.0, lambda: seen.append(len(play.route("172.16.0.0/17")))), until=130)  # fmt: skip
+    assert seen == [0, 1]
+
+
+def test_another_programs_route_is_never_touched(play: Play) -> None:
+    """If another program takes the destination, that is named once, and once more when it is over; its route stays."""
+
+    def take() -> None:
+        play.delete()
+        [done] = play.kernel.change([Change("add", theirs)])
+        assert done.ok
+
+    theirs = Route.to("172.16.0.0/17", dev="ib0", protocol=4)
+    seen: list[list[str]] = []
+    play.perform(
+        (10.0, take),
+        (300.0, lambda: seen.append(play.route("172.16.0.0/17"))),
+        (310.0, lambda: play.kernel.change([Change("delete", theirs)])),
+        (311.0, lambda: seen.append(play.route("172.16.0.0/17"))),
+        until=400,
+    )
+    assert seen == [[str(theirs)], ["172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"]]
+    [told] = [it for it in play.service.texts if it.startswith("172.16.0.0/17: another route")]
+    assert play.service.texts.count(f"no longer: {told}") == 1
+    assert [it for it in play.service.texts if it.startswith("the verdict")] == [
+        "the verdict is ok",
+        "the verdict is overlap (it was ok)",
+        "the verdict is ok (it was overlap)",
+    ]
+
+
+def test_a_fight(play: Play) -> None:
+    """What is undone again and again is repaired three times, then once a minute; it is named once, with both sides."""
+    kept = [0.0]
+
+    def undo() -> None:
+        if play.route("172.16.0.0/17"):
+            kept.append(play.clock.now())
+            play.delete()
+
+    play.perform(*((at, undo) for at in range(10, 250)), until=1000)
+    undone = kept[1:]
+    assert undone[:3] == [10, 11, 12]
+    assert all(55 <= after - before <= 65 for before, after in itertools.pairwise(undone[3:]))
+    [named] = [it for it in play.service.texts if "keeps changing" in it]
+    assert named == (
+        "another program keeps changing 172.16.0.0/17: after 3 repairs there is again no route instead of "
+        "[172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting]; from now on it is repaired once a minute"
+    )
+    assert play.state()["fights"] == [], "it has ended, because the other program stopped"
+    assert play.route("172.16.0.0/17")
+
+
+def test_failures(play: Play) -> None:
+    """While looks fail, they come less and less often, at last every minute; the reason is told once."""
+    for nth in range(1, 30):
+        play.kernel.faults.fail("snapshot", BackendTimeout("the kernel does not answer"), nth=nth)
+    play.perform(until=600)
+    state = play.state()
+    assert state["failure"] is None
+    told = [it for it in play.service.texts if "does not answer" in it]
+    assert told[0].startswith("configure-static-routes: ")
+    assert len(told) <= 2
+    assert state["verdict"] == "ok"
+
+
+def test_markers_follow_the_answer(play: Play) -> None:
+    """Marker and report change when the verdict does, once, with since when; a running machine is not touched."""
+    play.kernel.add_link("ib9")
+    files = play.host.files
+    seen: list[tuple[bool, bool, object]] = []
+
+    def see() -> None:
+        document = json.loads(files.texts[LAYOUT.report_path])
+        seen.append((LAYOUT.ok_path in files.texts, LAYOUT.detected_path in files.texts, document.get("since")))
+
+    appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
+    play.perform(
+        (10.0, lambda: play.kernel.change([Change("add", appears)])),
+        (11.0, see),
+        (500.0, see),
+        (510.0, lambda: play.kernel.change([Change("delete", appears)])),
+        (511.0, see),
+        until=520,
+    )
+    since = "2026-01-01T00:00:10Z"
+    assert seen == [(False, True, since), (False, True, since), (True, False, "2026-01-01T00:08:30Z")]
+    writes = [it for it in files.writes if it == LAYOUT.report_path]
+    assert len(writes) == 5, "written by the installation, and removed and written once for each change"
+    assert play.host.manager is not None
+    assert LAYOUT.gate_unit not in play.host.manager.calls
+
+
+def test_reload(play: Play) -> None:
+    """The configuration is read again when that is ordered, whole or not at all."""
+    answers = [config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,))]
+
+    def again() -> HostRoutingConfig:
+        if answers:
+            return answers.pop()
+        raise ConfigError([], source="agent.json")
+
+    play.again = again
+    seen: list[int] = []
+    play.perform(
+        (10.0, play.orders.reload),
+        (11.0, lambda: seen.append(len(play.route("10.9.0.0/16")))),
+        (20.0, play.orders.reload),
+        (21.0, lambda: seen.append(len(play.route("10.9.0.0/16")))),
+        until=30,
+    )
+    assert seen == [1, 1]
+    assert "the configuration has changed; the new one is used from now on" in play.service.texts
+    assert [it for it in play.service.texts if it.startswith("the configuration stays as it was: ")]
+    assert play.service.notified.count("READY=1") == 3
+
+
+def test_a_storm(play: Play) -> None:
+    """Thousands of events do not make it look thousands of times, and it still repairs what was changed."""
+    dummy = Route.to("10.99.0.0/16", dev="eth0", protocol=4)
+
+    def churn() -> None:
+        play.kernel.change([Change("add", dummy), Change("delete", dummy)])
+
+    seen: list[int] = []
+    scenes = [(10 + at / 100, churn) for at in range(1000)]
+    scenes.insert(500, (14.995, play.delete))
+    scenes.append((20.3, lambda: seen.append(len(play.route("172.16.0.0/17")))))
+    play.perform(*scenes, until=30)
+    assert seen == [1]
+    looks = play.state()["looks"]
+    assert isinstance(looks, int)
+    assert 20 < looks < 100
+
+
+def test_another_run_holds_the_host(play: Play) -> None:
+    """While another run changes the host, nothing is repaired; afterwards it is, soon."""
+    files, seen = play.host.files, list[int]()
+
+    def see() -> None:
+        seen.append(len(play.route("172.16.0.0/17")))
+
+    play.perform(
+        (10.0, lambda: files.locked.add(LAYOUT.lock_path)),
+        (11.0, play.delete),
+        (40.0, see),
+        (40.1, lambda: files.locked.discard(LAYOUT.lock_path)),
+        (42.0, see),
+        until=50,
+    )
+    assert seen == [0, 1]
+    assert play.state()["failure"] is None
+
+
+def test_a_flushed_table() -> None:
+    """The table of the probe rewrite is loaded again 150 ms after another program has flushed nftables."""
+    kernel = h200(dual_stack=True)
+    settings = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"], "condition": "always"})
+    play = Play(kernel, settings)
+    [name] = play.host.tables.tables
+    seen: list[bool] = []
+    play.perform((10.0, play.host.tables.flush), (10.2, lambda: seen.append(name in play.host.tables.tables)), until=20)
+    assert seen == [True]
+    assert [it for it in play.service.texts if it.startswith(f"repaired nftables table ip6 {name}")]
+
+
+def test_what_is_removed_stays_removed(play: Play) -> None:
+    """A guard of what is installed notices that it was removed, and does not bring it back."""
+    play.again, play.follows = (HostRoutingConfig), True
+    play.perform((10.0, lambda: run(Remove(play.settings, host=play.host))), until=200)
+    assert not play.route("172.16.0.0/17")
