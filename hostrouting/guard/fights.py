@@ -55,20 +55,20 @@ class Fights:
 
     _known: Mapping[str, Fight] = attrs.field(factory=dict)
 
-    def meet(self, repair: Repair, now: float) -> tuple[Fights, bool]:
-        """After this repair was found to be needed; and whether it may be made now."""
-        fight = self._known.get(repair.key)
-        if fight is None:
-            fight = Fight(repair, now, 0, Bucket(ROUNDS, 1 / PAUSE, at=now))
-        may = fight.bucket.now(now) >= 1
-        fight = attrs.evolve(
-            fight,
-            last=repair,
-            rounds=fight.rounds + may,
-            bucket=fight.bucket.take(1, now) if may else fight.bucket,
-            is_named=fight.is_named or not may,
-        )
-        return Fights({**self._known, repair.key: fight}), may
+    def may_repair(self, key: str, now: float) -> bool:
+        """Whether the key may be repaired now."""
+        return not self.wait(key, now)
+
+    def denied(self, repair: Repair) -> Fights:
+        """After this repair was found to be needed, but has to wait: another program undoes the earlier ones."""
+        return Fights({**self._known, repair.key: attrs.evolve(self._known[repair.key], last=repair, is_named=True)})
+
+    def made(self, repair: Repair, now: float) -> Fights:
+        """After this repair was made. A repair that the kernel refuses does not count."""
+        first = Fight(repair, now, 0, Bucket(ROUNDS, 1 / PAUSE, at=now))
+        fight = self._known.get(repair.key, first)
+        fight = attrs.evolve(fight, last=repair, rounds=fight.rounds + 1, bucket=fight.bucket.take(1, now))
+        return Fights({**self._known, repair.key: fight})
 
     def later(self, now: float) -> Fights:
         """Without the keys that have been left alone for long enough."""

@@ -67,10 +67,7 @@ class Pace:
 
     def wait(self, now: float) -> float:
         """The seconds until the next look; 0 if it is due."""
-        due = self.due
-        # After a failure, an event does not hasten the next attempt: the events may be those of the failed change.
-        if self.event is not None and not self.failures:
-            due = min(due, self.event + SETTLE)
+        due = self.due if self.event is None else min(self.due, self.event + SETTLE)
         return max(0.0, due - now, self.time.wait_for(0, now))
 
 

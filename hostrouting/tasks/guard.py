@@ -182,6 +182,8 @@ class _Watching:
         ended = self._clock.now()
         look = attrs.evolve(look, seconds=ended - begun)
         self._fights = self._fights.later(ended)
+        for it in look.repairs:
+            self._fights = self._fights.made(it, ended)
         failed = bool(look.failure)
         self._pace = self._pace.looked(begun, ended, failed=failed, chance=self._guard.chance())
         if self._denied:
@@ -211,10 +213,11 @@ class _Watching:
         return found
 
     def _may_repair(self, repair: Repair) -> bool:
-        self._fights, may = self._fights.meet(repair, self._clock.now())
-        if not may:
-            self._denied.append(repair.key)
-        return may
+        if self._fights.may_repair(repair.key, self._clock.now()):
+            return True
+        self._fights = self._fights.denied(repair)
+        self._denied.append(repair.key)
+        return False
 
     def _reload(self) -> None:
         """Read the configuration again because that was ordered, and look at once."""

@@ -11,7 +11,7 @@ import attrs
 from hostrouting.apply import Applied, apply_plan
 from hostrouting.config import HostRoutingConfig
 from hostrouting.effects import having_changed
-from hostrouting.errors import ConfigError
+from hostrouting.errors import ApplyError, ConfigError
 from hostrouting.examination import await_plan, is_any_route_ours, read
 from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
@@ -34,12 +34,14 @@ from hostrouting.uplink import DesiredRoute
 from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from ipaddress import IPv6Address
 
     import phases
+    from hostrouting.backends.base import RouteBackend
     from hostrouting.config import StaticRoutesConfig
     from hostrouting.layout import HostLayout
+    from hostrouting.model import RouteKey
     from hostrouting.plan import Step
     from hostrouting.system import Files
     from hostrouting.tasks.boot import MayRepair
@@ -153,36 +155,49 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return RoutesResult(applied, (*changed, *self._name.install(self.host.files)), started)
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair) -> Look:
-        """Add, replace and delete routes as far as that is possible now; each key on its own."""
+        """Add, replace and delete routes as far as that is possible now: what is refused does not hinder the rest."""
         if self.host.backend is None or not self.is_wanted:
             return Look()
         with self.host.backend() as backend:
             before, _ = read(backend)
             plan = self._plan_routes(self._wanted, before)
-            found = {step.route.key: _repair_of(step) for step in reversed(plan.changes)}
-            chosen = plan.only({key for key, it in found.items() if may_repair(it)})
+            needed = {step.route.key: _repair_of(step) for step in reversed(plan.changes)}
             begun = ctx.clock.now()
             with ctx.shielded():
-                done = apply_plan(chosen, backend, before=before, protocol=self.config.protocol, former=self._former)
-            return self._look(before, plan, done, seconds=ctx.clock.now() - begun)
-
-    def _look(self, before: Snapshot, plan: RoutePlan, done: Applied, *, seconds: float) -> Look:
-        """What was found and done; the numbers are those after the repairs."""
-        repaired = {step.route.key: _repair_of(step) for step in reversed(done.plan.changes)}
-        wanted = len(self._wanted)
-        coming = {step.route.key for step in plan.changes if step.action != "delete"} - repaired.keys()
+                done, refused = self._apply_each(
+                    plan, before, backend, [key for key, it in needed.items() if may_repair(it)]
+                )
+            seconds = ctx.clock.now() - begun
+        coming = {step.route.key for step in plan.changes if step.action != "delete"}
         ours = sum(it.protocol == self.config.protocol and it.prefix not in self._spared for it in before.routes)
-        verbs = [step.action for step in done.plan.changes]
+        verbs = [step.action for step in plan.only(done).changes]
+        wanted = len(self._wanted)
         return Look(
-            repairs=tuple(repaired.values()),
+            repairs=tuple(needed[key] for key in done),
             problems=(*(f"{step.route.prefix}: {step.why}" for step in plan.conflicts), *map(str, plan.pending)),
+            failure="; ".join(refused),
             routes=(
                 wanted,
-                wanted - len(plan.conflicts) - len(plan.pending) - len(coming),
+                wanted - len(plan.conflicts) - len(plan.pending) - len(coming.difference(done)),
                 ours + verbs.count("add") - verbs.count("delete"),
             ),
             repair_seconds=seconds,
         )
+
+    def _apply_each(
+        self, plan: RoutePlan, before: Snapshot, backend: RouteBackend, keys: Sequence[RouteKey]
+    ) -> tuple[tuple[RouteKey, ...], tuple[str, ...]]:
+        """The keys whose changes were made, and why the others were not: those are found by trying halves."""
+        try:
+            apply_plan(plan.only(keys), backend, before=before, protocol=self.config.protocol, former=self._former)
+        except ApplyError as error:
+            if len(keys) == 1:
+                return (), (f"{self.name}: {error}",)
+            middle = len(keys) // 2
+            first = self._apply_each(plan, before, backend, keys[:middle])
+            second = self._apply_each(plan, before, backend, keys[middle:])
+            return (*first[0], *second[0]), (*first[1], *second[1])
+        return tuple(keys), ()
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """Delete our routes, whatever the configuration says; last the files that say which routes are ours."""

@@ -70,8 +70,9 @@ def guarded() -> dict[str, Any]:
         Repair("172.16.0.0/17", "[172.16.0.0/17 dev eth0]", "no route"),
         datetime.now(timezone.utc),
     )
-    for _ in range(4):
-        fights, _ = fights.meet(repair, 0)
+    for _ in range(3):
+        fights = fights.made(repair, 0)
+    fights = fights.denied(repair)
     return State(since=begun).after(Look(problems=("it is gone",), verdict="ok"), fights, begun).to_mapping()
 
 
