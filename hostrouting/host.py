@@ -221,7 +221,8 @@ class Host:
                 since = now
                 holder = files.holder(path)
                 text = "another run of hostrouting is working on this host; waiting up to %g s for it (%s)"
-                ctx.log.info(text, self.lock_wait, holder)
+                if self.lock_wait:
+                    ctx.log.info(text, self.lock_wait, holder)
             if now - since >= self.lock_wait:
                 holder = files.holder(path)
                 text = f"another run has not finished on this host within {self.lock_wait:g} s: {holder}"
