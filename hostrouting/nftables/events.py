@@ -40,7 +40,7 @@ def open_events() -> socket.socket:
     found = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
     try:
         found.bind((0, 1 << _GROUP_NFTABLES - 1))
-    except BaseException:
+    except OSError:
         found.close()
         raise
     return found

@@ -6,14 +6,14 @@ what may be repaired (`hostrouting.guard`), and how something is repaired (the t
 
 from __future__ import annotations
 
-import json
-import random
+import os
 import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import attrs
 
+import phases
 from hostrouting.config import needs_config
 from hostrouting.errors import FileError, HostBusy, HostRoutingError
 from hostrouting.guard import Fights, Look, Pace, State, figures
@@ -26,7 +26,6 @@ from phases.python310 import ExceptionGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import phases
     from hostrouting.backends.base import Watch
     from hostrouting.config import HostRoutingConfig
     from hostrouting.guard import Fight, Repair
@@ -39,9 +38,15 @@ _PROBLEM = "c07a4e8b1d6249d3b5f2a9e603c81f73"
 _FIGHT = "e58b0f6d93c14a7db2c6d4179a5f0e74"
 """The MESSAGE_ID of each kind of line: journalctl MESSAGE_ID=… finds them."""
 
+_NO_KERNEL = "an image does not have a running kernel, so there is nothing to guard"
 _BUSY = 1.0  # seconds until the next attempt if another run holds the host
 _LONGEST = 30.0  # seconds of one wait: after a suspension, the clock that waits has stood still
 _JUMP = 5.0  # seconds by which the two clocks may differ after a wait
+
+
+def _by_chance() -> float:
+    """A random number from 0 to 1; to import `random` takes longer."""
+    return int.from_bytes(os.urandom(4), "big") / (1 << 32)
 
 
 class Orders:
@@ -100,50 +105,52 @@ class Guard:
     """Whether the configuration is also read before each look: that of the host, which another run may change."""
     orders: Orders = attrs.field(factory=Orders, kw_only=True, eq=False, repr=False)
     service: Service = attrs.field(factory=NoService, kw_only=True, eq=False, repr=False)
-    chance: Callable[[], float] = attrs.field(default=random.random, kw_only=True, eq=False, repr=False)
+    chance: Callable[[], float] = attrs.field(default=_by_chance, kw_only=True, eq=False, repr=False)
     """Returns a random number from 0 to 1, so that a thousand nodes do not look at the same moment."""
 
-    def do(self, ctx: phases.Context) -> None:
+    def do(self, ctx: phases.Context) -> phases.Skip | None:
         """See the class."""
-        if self.host.backend is not None:
-            self.host.rights().require_network()
-        watching = _Watching(self, ctx)
-        with watching.listening():
+        if self.host.backend is None:
+            return phases.Skip(_NO_KERNEL)
+        self.host.rights().require_network()
+        with (
+            self.host.backend() as backend,
+            backend.watch() as watch,
+            ctx.on_cancel(watch.wake),
+            self.orders.waking(watch.wake),
+            ExitStack() as ears,
+        ):
+            watching = _Watching(self, ctx, watch, ears)
             self.service.notify("READY=1")
             try:
                 watching.run()
             finally:
                 self.service.notify("STOPPING=1")
+        return None
 
 
 class _Watching:
     """One run of a guard."""
 
-    def __init__(self, guard: Guard, ctx: phases.Context) -> None:
+    def __init__(self, guard: Guard, ctx: phases.Context, watch: Watch, ears: ExitStack) -> None:
+        """Listen before the first look, so that no change is missed. `ears` is closed at the end."""
         self._guard, self._ctx, self._clock, self._service = guard, ctx, ctx.clock, guard.service
-        self._orders = guard.orders
+        self._orders, self._watch, self._ears = guard.orders, watch, ears
         # If another run holds the host, the guard comes again instead of waiting for the lock.
         self._host = attrs.evolve(guard.host, lock_wait=0.0)
-        self._config = guard.config
         self._pace = Pace.begin(self._clock.now())
         self._fights = Fights()
         self._denied: list[str] = []  # the keys whose repair has to wait
         self._state = State(since=self._clock.utc())
-        self._watch: Watch | None = None
-        self._unread = ""
+        self._said: dict[str, str] = {}  # what is wrong with reading or writing, so that it is said once
+        self._use(guard.config)
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Listen before the first look, so that no change is missed."""
-        with ExitStack() as stack:
-            if self._host.backend is not None:
-                backend = stack.enter_context(self._host.backend())
-                self._watch = watch = stack.enter_context(backend.watch())
-                stack.enter_context(self._ctx.on_cancel(watch.wake))
-                stack.enter_context(self._orders.waking(watch.wake))
-                if self._host.nft_events is not None and self._config.probe_rewrite.enabled:
-                    stack.enter_context(self._host.nft_events(self._orders.look))
-            yield
+    def _use(self, config: HostRoutingConfig) -> None:
+        """Use this configuration from now on; nftables is listened to only if it is about nftables."""
+        self._config = config
+        self._ears.close()
+        if self._host.nft_events is not None and config.probe_rewrite.enabled:
+            self._ears.enter_context(self._host.nft_events(self._orders.look))
 
     def run(self) -> None:
         """Wait and look, until the run is cancelled."""
@@ -162,7 +169,7 @@ class _Watching:
         limit = _LONGEST if self._service.watchdog is None else min(_LONGEST, self._service.watchdog / 3)
         seconds = min(seconds, limit)
         begun, at = self._clock.now(), self._clock.utc()
-        if self._pace.event is not None or self._watch is None:
+        if self._pace.event is not None:
             self._ctx.sleep(seconds)  # an event was heard: what comes with it is not counted
         elif self._watch.wait(seconds, clock=self._clock) or self._orders.taken("look"):
             self._pace = self._pace.heard(self._clock.now())
@@ -195,7 +202,7 @@ class _Watching:
     def _hear_nothing(self) -> None:
         """What was heard before a look is done with."""
         self._orders.taken("look")
-        if self._watch is not None and self._pace.event is not None:
+        if self._pace.event is not None:
             self._watch.wait(0)
 
     def _looked(self) -> Look:
@@ -230,52 +237,58 @@ class _Watching:
         """Use the configuration as it is now: all of it, or, if it cannot be read, the former one."""
         if self._guard.again is None:
             return
-        problem = ""
         try:
             found = self._guard.again()
         except HostRoutingError as error:
-            problem = f"the configuration stays as it was: {error}"
-        else:
-            if found != self._config:
-                self._line("the configuration has changed; the new one is used from now on", 6)
-            self._config = found
-        if problem and problem != self._unread:
-            self._line(problem, 3)
-        self._unread = problem
+            self._say_once("read", f"the configuration stays as it was: {error}", 3)
+            return
+        self._said.pop("read", None)
+        if found != self._config:
+            self._line("the configuration has changed; the new one is used from now on", 6)
+            self._use(found)
+
+    def _say_once(self, about: str, text: str, level: int) -> None:
+        if self._said.get(about) != text:
+            self._line(text, level, _PROBLEM)
+        self._said[about] = text
 
     def _tell(self, before: State) -> None:
         """One line for each change; none if nothing has changed."""
         now, then = self._state.look, before.look
         for it in now.repairs:
-            self._line(f"repaired {it.key}: there was {it.found}, now {it.ours}", 5, id=_REPAIRED, PREFIX=it.key)
+            self._line(f"repaired {it.key}: there was {it.found}, now {it.ours}", 5, _REPAIRED, PREFIX=it.key)
         if now.verdict and now.verdict != then.verdict:
             told = f" (it was {then.verdict})" if then.verdict else ""
             level = 6 if now.verdict == "ok" else 4
-            self._line(f"the verdict is {now.verdict}{told}", level, id=_VERDICT, VERDICT=now.verdict)
+            self._line(f"the verdict is {now.verdict}{told}", level, _VERDICT, VERDICT=now.verdict)
         for text in (it for it in now.problems if it not in then.problems):
-            self._line(text, 4, id=_PROBLEM)
+            self._line(text, 4, _PROBLEM)
         for text in (it for it in then.problems if it not in now.problems):
-            self._line(f"no longer: {text}", 6, id=_PROBLEM)
+            self._line(f"no longer: {text}", 6, _PROBLEM)
         if now.failure and now.failure != then.failure:
-            self._line(now.failure, 3, id=_PROBLEM)
+            self._line(now.failure, 3, _PROBLEM)
         known = {it.last.key for it in before.fights}
         for fight in (it for it in self._state.fights if it.last.key not in known):
-            self._line(_fight_line(fight), 4, id=_FIGHT, PREFIX=fight.last.key)
+            self._line(_fight_line(fight), 4, _FIGHT, PREFIX=fight.last.key)
 
-    def _line(self, text: str, level: int, *, id: str = "", **fields: str) -> None:  # noqa: A002  the name in the journal
+    def _line(self, text: str, level: int, kind: str = "", **fields: str) -> None:
+        """Write one line to the journal, or, if there is none, to the log of the run; `kind` is its MESSAGE_ID."""
         named = {f"HOSTROUTING_{name}": value for name, value in fields.items()}
-        if not self._service.tell(Line(text, level, {**({"MESSAGE_ID": id} if id else {}), **named})):
+        if not self._service.tell(Line(text, level, {**({"MESSAGE_ID": kind} if kind else {}), **named})):
             (self._ctx.log.info if level > 4 else self._ctx.log.warning)("%s", text)
 
     def _write(self) -> None:
         """Write what status and a collector read; if that fails, it is said once."""
+        import json  # noqa: PLC0415  other tasks do not need it
+
         files, layout = self._host.files, self._host.layout
         try:
             files.write(layout.guard_path, json.dumps(self._state.to_mapping()) + "\n")
             files.write(layout.figures_path, figures(self._state, version=__version__))
         except FileError as error:
-            if self._state.looks == 1:
-                self._line(str(error), 4, id=_PROBLEM)
+            self._say_once("write", str(error), 4)
+        else:
+            self._said.pop("write", None)
 
 
 def _fight_line(fight: Fight) -> str:

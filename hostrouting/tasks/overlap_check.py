@@ -104,7 +104,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         counts = {str(cidr): 0 for it in found.families for cidr in it.report.cidrs}
         for it in found.findings:
             counts[str(it.cidr)] += 1
-        return Look(problems=account.wrong, verdict=found.verdict, escapes=counts)
+        return Look(problems=_first(account.wrong), verdict=found.verdict, escapes=counts)
 
     def _says(self, document: dict[str, Any], verdict: str) -> bool:
         """Whether report and marker on the host have this answer already."""
