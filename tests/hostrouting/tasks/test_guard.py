@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 from typing import TYPE_CHECKING
@@ -11,9 +12,10 @@ import pytest
 
 import phases
 from hostrouting import Configure, Remove
-from hostrouting.backends.base import Change
+from hostrouting.backends.base import Change, Outcome
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import BackendTimeout, ConfigError
+from hostrouting.errors import BackendTimeout, ConfigError, RouteRefused
+from hostrouting.host import Host
 from hostrouting.model import Route
 from hostrouting.tasks.guard import Guard, Orders
 from hostrouting.testing import FakeHost, MemoryBackend, h200
@@ -21,7 +23,8 @@ from phases.testing import FakeClock
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from hostrouting.system import Line
 
@@ -295,3 +298,65 @@ def test_what_is_removed_stays_removed(play: Play) -> None:
     play.again, play.follows = (HostRoutingConfig), True
     play.perform((10.0, lambda: run(Remove(play.settings, host=play.host))), until=200)
     assert not play.route("172.16.0.0/17")
+
+
+def test_what_the_kernel_refuses_is_no_fight(play: Play) -> None:
+    """A repair that the kernel refuses is a failure, not another program's doing; the other routes are repaired."""
+    refused = RouteRefused("the kernel refuses it", route="10.9.0.0/16", errno=errno.EINVAL)
+    real = play.kernel.change
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        asked = list(changes)
+        if any(str(it.route.prefix) == "10.9.0.0/16" for it in asked):
+            return tuple(Outcome(it, refused) for it in asked)
+        return real(asked)
+
+    play.settings = config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,))
+    play.kernel.change = change  # type: ignore[method-assign]
+    seen: list[int] = []
+    play.perform((50.0, play.delete), (50.3, lambda: seen.append(len(play.route("172.16.0.0/17")))), until=300)
+    assert seen == [1]
+    assert play.state()["fights"] == []
+    assert "the kernel refuses it" in str(play.state()["failure"])
+
+
+def test_a_rewrite_that_comes_later() -> None:
+    """If a new configuration enables the probe rewrite, the events of nftables are heard from then on."""
+    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    play = Play(h200(dual_stack=True), config("10.9.0.0/16"))
+    play.again = lambda: HostRoutingConfig(probe_rewrite=rewrite)
+    tables, seen = play.host.tables, list[int]()
+    scenes = [(10.0, play.orders.reload), (20.0, tables.flush), (20.2, lambda: seen.append(len(tables.tables)))]
+    play.perform(*scenes, until=30)
+    assert seen == [1]
+
+
+def test_files_that_cannot_be_written(play: Play) -> None:
+    """That its own files cannot be written is said once, whenever that begins."""
+    broken = play.host.files.broken
+    play.perform((10.0, lambda: broken.update({LAYOUT.guard_path: "No space left on device"})), until=400)
+    assert len([it for it in play.service.texts if "No space left on device" in it]) == 1
+
+
+def test_waiting_for_another_run_is_not_said_each_second(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    """While another run holds the host, the guard says nothing."""
+    with caplog.at_level("INFO"):
+        play.perform((10.0, lambda: play.host.files.locked.add(LAYOUT.lock_path)), until=100)
+    assert "another run" not in caplog.text
+
+
+def test_of_an_image(tmp_path: Path) -> None:
+    """An image has no kernel, so there is nothing to guard."""
+    report = phases.run(Guard(config(*REPAIR), host=Host.offline(str(tmp_path))), observers=[])
+    assert "an image does not have a running kernel" in str(report)
+
+
+def test_remove_takes_its_files(play: Play) -> None:
+    """What a guard has written is removed with the rest, and listed before."""
+    play.perform(until=10)
+    files = {LAYOUT.guard_path, LAYOUT.figures_path}
+    assert files <= set(play.host.files.texts)
+    remove = Remove(play.settings, host=play.host)
+    assert files <= set(remove.plan(phases.Context(observers=[])).files.removes)
+    run(remove)
+    assert not files & set(play.host.files.texts)
