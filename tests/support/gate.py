@@ -71,6 +71,7 @@ address add 172.16.1.5/16 dev ib0
 END
 sleep {late}
 ip route add default via 10.0.0.1 dev eth0
+{then}
 """
 _NETWORK_UNIT = """\
 [Unit]
@@ -95,13 +96,17 @@ def host(
     *,
     wait: int = 0,
     late: int = 0,
+    then: str = "",
     more: Mapping[str, str] | None = None,
     scripts: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
     tree: Path = THIS_HOST,
     suspended: int = 0,
 ) -> Iterator[System]:
-    """A booted host whose image the tasks have prepared. Its default route is added `late` seconds later than its devices."""
+    """A booted host whose image the tasks have prepared. Its default route is added `late` seconds later than its devices.
+
+    `then` are the commands that follow it.
+    """
     network = "/etc/systemd/system/test-network.service"
 
     def furnish(root: str) -> None:
@@ -110,7 +115,7 @@ def host(
 
     with booted(
         {network: _NETWORK_UNIT.format(type="exec" if late else "oneshot"), **(more or {})},
-        scripts={"/etc/test-network.sh": _NETWORK.format(late=late), **(scripts or {})},
+        scripts={"/etc/test-network.sh": _NETWORK.format(late=late, then=then), **(scripts or {})},
         links={"/etc/systemd/system/sysinit.target.wants/test-network.service": network},
         machines=machines,
         furnish=furnish,

@@ -9,24 +9,10 @@ from tests.support.gate import KUBE1, LAYOUT, configure, gate_tests, host, marke
 pytestmark = gate_tests
 
 CIDRS = ["172.16.0.0/16", "fd16::/48"]
-# The IPv6 default route comes late, as from a router that advertises itself now and then.
-NETWORK = """\
-#!/bin/sh
-set -e
-ip -batch - <<END
-link add eth0 type veth peer name peer-eth0
-link add ib0 type veth peer name peer-ib0
-link set eth0 up
-link set ib0 up
-link set peer-eth0 up
-link set peer-ib0 up
-address add 10.0.0.4/24 dev eth0
-address add 172.16.1.5/16 dev ib0
-address add 2001:db8::4/64 dev eth0 nodad
-address add fd16::5/48 dev ib0 nodad
-route add default via 10.0.0.1 dev eth0
-END
-sleep {late}
+# The IPv6 default route, as from a router that advertises itself.
+IPV6 = """\
+ip address add 2001:db8::4/64 dev eth0 nodad
+ip address add fd16::5/48 dev ib0 nodad
 ip -6 route add default via fe80::1 dev eth0 proto ra metric 1024 expires 1800
 """
 
@@ -40,7 +26,7 @@ def wanted(*routes: dict[str, object]) -> HostRoutingConfig:
 
 def test_both_families_block_and_both_are_repaired() -> None:
     """STRICT: the overlap of each family is named; with the proposed routes of both, the machine starts."""
-    with host(scripts={"/etc/test-network.sh": NETWORK.format(late=0)}) as system:
+    with host(then=IPV6) as system:
         assert run_task(system, "Configure", wanted()).returncode == 1
         assert start(system) == 1
         assert not pid(system)
@@ -65,7 +51,7 @@ def test_a_late_default_route_of_ipv6_is_awaited_at_boot() -> None:
         {"destination": "fd16::/48", "metric": 1},
     ]
     enabled = "/etc/systemd/system/machines.target.wants/" + KUBE1
-    with host(wanted(*routes), scripts={"/etc/test-network.sh": NETWORK.format(late=3)}, late=3, wait=60) as system:
+    with host(wanted(*routes), late=3, then=IPV6, wait=60) as system:
         system.link(enabled, "/lib/systemd/system/systemd-nspawn@.service")
         system.must("systemctl", "enable", "machines.target")
         system.reboot()
