@@ -19,6 +19,9 @@ rm -rf "$root"/etc/systemd/system/{systemd-nspawn@.service,service}.d "$root/etc
 ln -sf /dev/null "$root/etc/systemd/system/systemd-modules-load.service"
 # They make units of what the tree's disks and kernel command line are: at each reload a dozen processes for nothing.
 rm -rf "$root"/{usr,}/lib/systemd/system{,-environment}-generators
+# A machine that is told to stop before its own systemd listens never hears it; the default is to wait 90 s for it.
+mkdir -p "$root/etc/systemd/system.conf.d"
+printf '%s\n' '[Manager]' DefaultTimeoutStopSec=5s >"$root/etc/systemd/system.conf.d/test.conf"
 : >"$root/etc/machine-id"
 mount -t tmpfs tmpfs /run/systemd
 

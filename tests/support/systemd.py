@@ -175,7 +175,11 @@ class System:
             self._leader = leader
             return self.run("systemctl", "is-system-running").stdout.strip() not in {"", "offline", "unknown"}
 
-        wait_for("systemd to answer", found, seconds=30)
+        try:
+            wait_for("systemd to answer", found, seconds=120)
+        except TimeoutError as error:
+            console = Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/console")
+            raise TimeoutError(f"{error}; its console:\n{console.read_text(errors='replace')[-4000:]}") from None
 
 
 @contextmanager
