@@ -14,10 +14,11 @@ host without the tasks, 5. You can try all of it on a host in memory::
 
 1. For the pipeline of an agent: tasks for `phases`, each made from a configuration and a host
 
-    Configure               the next three, in order
+    Configure               the next four, in order
     ConfigureStaticRoutes   adds the static routes, now and at every boot; never touches a route that is not ours
     CheckRouteOverlap       checks that every expected address leaves by an expected device, now and before each machine
     RewriteProbeSource      makes load-balancer probes over IPv6 reach the pods
+    InstallGuard            installs the service that runs Guard, if the configuration enables it
     Preflight               finds what would make a bootstrap, the next machine or a reboot fail; changes nothing
     Remove                  removes everything that hostrouting installed, and nothing else
     Guard                   keeps right what they installed, until it is told to stop
@@ -29,6 +30,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     PreflightResult         what Preflight found
     PreflightFinding        one thing that it found: its name, severity, message and target
     ProbeResult, Standing   what RewriteProbeSource did, and its state on the host
+    GuardResult             what InstallGuard did
     CleanupResult           what CleanStaleAzureVnet found and did
     CleanupPlan             what it would do: what is stale, what is kept, each with its reason
     UndoResult              what UndoAzureVnetCleanup restored
@@ -46,6 +48,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     ProbeCondition          on which hosts this is done: always, local-ipv6 or imds
     ImdsConfig              how the instance metadata service is asked about it
     OnUnknown               what happens if it gives no usable answer: fail, apply or skip
+    GuardConfig             whether the guard runs as a service
     AzureVnetCleanupConfig  what another CNI manages now, and how careful the clean-up after azure-vnet is
     CleanupScope            what the clean-up covers: ebtables rules, neighbours, routes
     IfAzureVnetActive       what happens if azure-vnet is still active: fail, warn or ignore
@@ -136,6 +139,7 @@ if TYPE_CHECKING:
         AzureVnetCleanupConfig,
         CleanupScope,
         EbtablesChoice,
+        GuardConfig,
         HostRoutingConfig,
         IfAzureVnetActive,
         ImdsConfig,
@@ -185,6 +189,8 @@ if TYPE_CHECKING:
         Configure,
         ConfigureStaticRoutes,
         Guard,
+        GuardResult,
+        InstallGuard,
         Orders,
         Preflight,
         PreflightResult,
@@ -210,6 +216,8 @@ __all__ = [
     "Host",
     "HostLayout",
     "Guard",
+    "GuardResult",
+    "InstallGuard",
     "Orders",
     "Preflight",
     "PreflightFinding",
@@ -225,6 +233,7 @@ __all__ = [
     "AzureVnetCleanupConfig",
     "CleanupScope",
     "EbtablesChoice",
+    "GuardConfig",
     "HostRoutingConfig",
     "IfAzureVnetActive",
     "ImdsConfig",
@@ -310,6 +319,7 @@ _HOMES = {
         "AzureVnetCleanupConfig",
         "CleanupScope",
         "EbtablesChoice",
+        "GuardConfig",
         "HostRoutingConfig",
         "IfAzureVnetActive",
         "ImdsConfig",
@@ -359,6 +369,8 @@ _HOMES = {
         "Configure",
         "ConfigureStaticRoutes",
         "Guard",
+        "GuardResult",
+        "InstallGuard",
         "Orders",
         "Preflight",
         "PreflightResult",

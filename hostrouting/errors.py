@@ -6,7 +6,7 @@
     ├── ForeignPhases        installation: the imported `phases` belongs to another project
     ├── RouteConflict        host: a route that is not ours has the destination and metric of a wanted one
     ├── ApplyError           host: routes could not be applied; says what is true now
-    ├── RouteOverlapError    host: expected CIDRs do not leave by the expected devices, and the mode is STRICT
+    ├── RouteOverlapError    host: the mode is STRICT, and the verdict is overlap or no-default-route
     ├── CleanupRefused       host: it is not safe to delete what azure-vnet left behind
     ├── CleanupIncomplete    host: not everything could be deleted, or restored; says what is true now
     ├── UndoFileError        input: the file is not an undo file
@@ -243,7 +243,7 @@ _SHOWN = 10  # reasons in one message
 
 
 class RouteOverlapError(HostRoutingError):
-    """Expected CIDRs do not leave by the expected devices, and the mode is STRICT.
+    """The mode is STRICT, and expected CIDRs do not leave by the expected devices, or there is no default route.
 
     `report` is the whole report, and `check` the same as the JSON value `hostrouting/check/1`.
     """
@@ -258,7 +258,7 @@ class RouteOverlapError(HostRoutingError):
 
 
 class PreflightFailed(HostRoutingError):  # noqa: N818  reads as what happened
-    """A preflight found errors: a bootstrap would fail, or the node would be stranded later. Nothing was changed.
+    """The task `Preflight` found errors: a bootstrap would fail, or strand the node later. Nothing was changed.
 
     `findings` has all of them, and the warnings.
     """
@@ -404,11 +404,11 @@ class NftTimeout(NftablesError):  # noqa: N818  reads as what happened
 
 
 class TableOwned(NftablesError):  # noqa: N818  reads as what is wrong
-    """A table is not ours: another process owns it, or another program created it. Nothing was changed."""
+    """An nftables table is not ours: another process owns it, or another program created it. Nothing was changed."""
 
 
 class TableNotInForce(NftablesError):  # noqa: N818  reads as what is wrong
-    """The table was loaded but is not in force: another program changed or deleted it at the same time."""
+    """The nftables table was loaded but is not in force: another program changed or deleted it at the same time."""
 
     can_retry = True
 

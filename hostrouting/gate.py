@@ -57,23 +57,24 @@ def paths_of(changed: Changed) -> tuple[str, ...]:
 
 @attrs.frozen
 class Part:
-    """What one task installs on a host: a step of the gate, and the files of that step."""
+    """What one task installs on a host: its files, and the step of the gate that they belong to."""
 
-    step: GateStep
+    step: GateStep | None
+    """None if machines do not wait for the task."""
     files: FileSet
     unit: str
-    """The unit that runs the step's script independently of machines."""
+    """The unit that does the task's work independently of machines."""
     program: FileSet = attrs.field(factory=FileSet)
     """Files that are installed with the others; the task itself removes them after it has undone its other work."""
     remains: tuple[str, ...] = ()
-    """Files that the step's runs create; they are removed with the step."""
+    """Files that the unit's or the step's runs create; they are removed with the others."""
     tools: tuple[str, ...] = ()
     """The programs that the step's script runs."""
 
     @property
     def name(self) -> str:
-        """The name of the step."""
-        return self.step.name
+        """The name of the unit and of the step."""
+        return self.unit.removesuffix(".service")
 
     @property
     def all_files(self) -> FileSet:
@@ -143,8 +144,8 @@ class Gate:
     def changes(self, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changes:
         """What `change` would change; only reads."""
         files, steps = self.files, self._steps_after(up, down)
-        found = Changes() if steps else Changes(removes=self.present())
-        if steps:
+        found = Changes() if steps or up else Changes(removes=self.present())
+        if steps or up:
             found += Changes(removes=self.former.present(files)) + self.drop_in.differences(files)
             is_listed = files.holds(self.layout.gate_steps_path, render_gate_steps(steps))
             found += Changes(() if is_listed else (self.layout.gate_steps_path,)) + self.rest.differences(files)
@@ -185,7 +186,8 @@ class Gate:
         foreign = {part.name for part in parts if part.files.foreign(self.files)}
         change = _Change(self, ctx, foreign)
         try:
-            if steps := self._steps_after(up, down):
+            steps = self._steps_after(up, down)
+            if steps or up:
                 change.put_up(up, down, steps)
             else:
                 change.take_away(down)
@@ -203,7 +205,7 @@ class Gate:
         steps = {step.name: step for step in self.steps}
         for part in down:
             steps.pop(part.name, None)
-        steps |= {part.name: part.step for part in up}
+        steps |= {part.name: part.step for part in up if part.step is not None}
         return tuple(sorted(steps.values(), key=lambda step: (step.rank, step.name)))
 
 

@@ -23,6 +23,7 @@ from hostrouting.system import (
     Rights,
     SystemdManager,
     find_program,
+    own_program,
     own_rights,
     version_of,
 )
@@ -139,6 +140,8 @@ class Host:
     """Returns the BPF programs that process packets arriving on a device before nftables."""
     find_program: Callable[[str], str | None] = find_program
     """Returns the path of a program, looked for where the boot scripts look; None if it is not installed."""
+    own_program: Callable[[], str | None] = own_program
+    """Returns the path of the program `hostrouting` that belongs to this run; None if there is none."""
     version_of: Callable[[str], str] | None = attrs.field(default=version_of, validator=makes_edge)
     """Returns what the program at a path answers to -V; None for an image, whose programs are not run."""
     rights: Callable[[], Rights] = own_rights
@@ -175,7 +178,15 @@ class Host:
             paths = (layout.at(f"{folder}/{name}") for folder in BOOT_PATH)
             return next(filter(files.is_there, paths), None)
 
-        return cls(backend=None, files=files, manager=None, layout=layout, find_program=find, version_of=None)
+        return cls(
+            backend=None,
+            files=files,
+            manager=None,
+            layout=layout,
+            find_program=find,
+            own_program=lambda: None,
+            version_of=None,
+        )
 
     @classmethod
     def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:

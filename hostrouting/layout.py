@@ -38,6 +38,7 @@ class HostLayout:
     check_unit = "check-route-overlap.service"
     probe_unit = "probe-rewrite.service"
     gate_unit = "host-routing-gate.service"
+    guard_unit = "hostrouting-guard.service"
     machine_unit = "systemd-nspawn@.service"
     """The template unit of the machines that the gate controls."""
 
@@ -209,6 +210,26 @@ class HostLayout:
     def guard_path(self) -> str:
         """The path of what the guard knows, as JSON."""
         return self.at(f"{self.state_directory}/guard.json")
+
+    @property
+    def guard_lock_path(self) -> str:
+        """The path of the lock file that a running guard holds."""
+        return self.at(f"{self.state_directory}/guard.lock")
+
+    @property
+    def guard_unit_path(self) -> str:
+        """The path of the unit that runs the guard."""
+        return self.at(f"{self.unit_directory}/{self.guard_unit}")
+
+    @property
+    def guard_enabled_path(self) -> str:
+        """The path of the link that enables the unit that runs the guard."""
+        return self.at(f"{self.unit_directory}/multi-user.target.wants/{self.guard_unit}")
+
+    @property
+    def guard_preset_path(self) -> str:
+        """The path of the preset file that keeps that unit enabled after `systemctl preset-all`."""
+        return self.at("/etc/systemd/system-preset/50-hostrouting-guard.preset")
 
     @property
     def figures_path(self) -> str:

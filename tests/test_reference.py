@@ -22,6 +22,7 @@ RIGHT: dict[str, Any] = {
     "routeOverlap": {},
     "probeRewrite": {"imds": {}},
     "azureVnetCleanup": {"managed": ["10.240.0.0/16"], "what": {}},
+    "guard": {},
 }
 
 

@@ -15,14 +15,20 @@ import phases
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.cli.page import SHOWN, spoken
 from hostrouting.cli.reading import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
-from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
+from hostrouting.config import GuardConfig, HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
 from hostrouting.config.jsontext import SIZE_LIMIT
 from hostrouting.config.objects import Faulty, Spot
 from hostrouting.config.values import gateway
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
 from hostrouting.model import IPV4, IPV6, Snapshot
 from hostrouting.nearest import nearest
-from hostrouting.render import DEFAULT_WAIT, parse_check_script, parse_probe_script, parse_static_routes_script
+from hostrouting.render import (
+    DEFAULT_WAIT,
+    parse_check_script,
+    parse_guard_unit,
+    parse_probe_script,
+    parse_static_routes_script,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -95,6 +101,7 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
     check = _script(host, host.layout.check_script_path, parse_check_script)
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
+    program = _script(host, host.layout.guard_unit_path, parse_guard_unit)
     found = routes or check or probe
     if found is None:
         return None
@@ -103,6 +110,7 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
         None if check is None else check.config,
         found.protocol,
         probe_rewrite=None if probe is None else _rewrite_of(probe),
+        guard=None if program is None else GuardConfig(enabled=True, program=program),
     )
 
 

@@ -3,6 +3,7 @@
 settings         the frozen classes, and reading and writing them: JSON, mapping, file
 probe_rewrite    the section probeRewrite: classes and rules
 azure_vnet       the section azureVnetCleanup: classes and rules
+guard            the section guard: its class and rules
 values           the rule for each single value
 addresses        addresses and networks as text, of both families
 objects          JSON objects and lists in general: paths, keys, faults; nothing about routing
@@ -15,6 +16,7 @@ from hostrouting.config.azure_vnet import (
     EbtablesChoice,
     IfAzureVnetActive,
 )
+from hostrouting.config.guard import GuardConfig
 from hostrouting.config.probe_rewrite import ImdsConfig, OnUnknown, ProbeCondition, ProbeRewriteConfig
 from hostrouting.config.settings import (
     HostRoutingConfig,
@@ -30,6 +32,7 @@ __all__ = [
     "CleanupScope",
     "DEFAULT_ALLOWED_DEVS",
     "EbtablesChoice",
+    "GuardConfig",
     "HostRoutingConfig",
     "IfAzureVnetActive",
     "ImdsConfig",

@@ -16,6 +16,7 @@ import attrs
 from hostrouting.config import jsontext, values
 from hostrouting.config.addresses import Address, Network  # noqa: TC001  attrs.resolve_types needs them at run time
 from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
+from hostrouting.config.guard import GUARD, GuardConfig
 from hostrouting.config.objects import Faulty, Keys, Spot, items
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.reserved import LINK_LOCAL
@@ -124,6 +125,7 @@ class HostRoutingConfig:
     probe_rewrite: ProbeRewriteConfig
     azure_vnet_cleanup: AzureVnetCleanupConfig | None
     """None if the section is missing: then nothing is cleaned up."""
+    guard: GuardConfig
 
     def __init__(
         self,
@@ -132,6 +134,8 @@ class HostRoutingConfig:
         protocol: int = OURS,
         probe_rewrite: ProbeRewriteConfig | Mapping[str, object] | None = None,
         azure_vnet_cleanup: AzureVnetCleanupConfig | Mapping[str, object] | None = None,
+        *,
+        guard: GuardConfig | Mapping[str, object] | None = None,
     ) -> None:
         cleanup = {} if azure_vnet_cleanup is None else {"azure_vnet_cleanup": azure_vnet_cleanup}
         given = _HOST_ROUTING.check(
@@ -139,6 +143,7 @@ class HostRoutingConfig:
             route_overlap={} if route_overlap is None else route_overlap,
             protocol=protocol,
             probe_rewrite={} if probe_rewrite is None else probe_rewrite,
+            guard={} if guard is None else guard,
             **cleanup,
         )
         self.__attrs_init__(**given)
@@ -291,6 +296,7 @@ _HOST_ROUTING = Keys(
         "protocol": values.protocol,
         "probe_rewrite": PROBE_REWRITE.reader(ProbeRewriteConfig),
         "azure_vnet_cleanup": AZURE_VNET_CLEANUP.reader(AzureVnetCleanupConfig),
+        "guard": GUARD.reader(GuardConfig),
     },
     absent={"azure_vnet_cleanup": None},
 )

@@ -6,6 +6,7 @@ scripts     the boot scripts of the IPv4 tasks: a static body, and the settings 
 units       the units that run one script each, and the name of our route protocol
 probe       the boot script that rewrites the source of probes, and its unit
 snapshot    the script that takes a snapshot with `ip`, on a node without this library; no boot needs it
+guard       the unit of the guard
 gate        the drop-in, unit, script and list of steps that keep machines from starting too early
 assets/     the bodies: plain shell and awk, without placeholders
 """
@@ -19,6 +20,7 @@ from hostrouting.render.gate import (
     render_gate_steps,
     render_gate_unit,
 )
+from hostrouting.render.guard import parse_guard_unit, render_guard_unit
 from hostrouting.render.probe import (
     BootCondition,
     ProbeScript,
@@ -65,6 +67,8 @@ __all__ = [
     "render_check_unit",
     "render_probe_unit",
     "render_preset",
+    "render_guard_unit",
+    "parse_guard_unit",
     "SHELL",
     # the gate
     "render_gate_drop_in",

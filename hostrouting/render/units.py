@@ -12,6 +12,7 @@ __all__ = [
     "FLUSHERS",
     "GRACE",
     "HEADER",
+    "SANDBOX",
     "SHELL",
     "parse_protocol_name",
     "render_check_unit",
@@ -38,7 +39,7 @@ FLUSHERS = "nftables-flush.service nftables.service"
 # sockets of the refused families. Every mount costs the start of a machine a millisecond: mounting /proc and /sys as a
 # whole takes 10 ms less than the many mounts of ProtectKernelTunables=. ProtectHostname= is not set: systemd 247 cannot
 # combine it with a read-only /proc, and without CAP_SYS_ADMIN the script cannot change the host name.
-_SANDBOX = """\
+SANDBOX = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
 AmbientCapabilities=
@@ -108,7 +109,7 @@ def render_oneshot(
     ]
     if state_directory:
         lines += [f"RuntimeDirectory={state_directory.removeprefix('/run/')}", "RuntimeDirectoryPreserve=yes"]
-    text = "\n".join(lines) + "\n" + _SANDBOX.format(capabilities=capabilities)
+    text = "\n".join(lines) + "\n" + SANDBOX.format(capabilities=capabilities)
     return HEADER + text + (f"\n[Install]\nWantedBy={wanted_by}\n" if wanted_by else "")
 
 

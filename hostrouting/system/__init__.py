@@ -11,7 +11,7 @@ service     what a service tells the manager that started it, and its lines in t
 from hostrouting.system.files import Files, LocalFiles, Lock
 from hostrouting.system.image import ImageFiles
 from hostrouting.system.manager import Manager, SystemdManager, UnitState
-from hostrouting.system.programs import BOOT_PATH, find_program, version_of
+from hostrouting.system.programs import BOOT_PATH, find_program, own_program, version_of
 from hostrouting.system.rights import Rights, own_rights
 from hostrouting.system.service import Line, NoService, Service, SystemdService
 
@@ -30,6 +30,7 @@ __all__ = [
     "SystemdService",
     "UnitState",
     "find_program",
+    "own_program",
     "own_rights",
     "version_of",
 ]

@@ -67,8 +67,8 @@ class ImageFiles:
         """See Files."""
         return self._files.is_frozen(self._place(path))
 
-    def try_lock(self, path: str) -> Lock | None:  # noqa: ARG002  an image is locked as a whole
-        """See Files. The lock is a file in the root of the image; it is removed when the lock is released.
+    def try_lock(self, path: str) -> Lock | None:
+        """See Files. The lock is a hidden file in the root of the image; it is removed when the lock is released.
 
         The root folder itself is not locked: to hold its flock requires only opening it, which any user may do, and
         could then block all others. A lock that requires write permission (fcntl) does not work on folders. Only its
@@ -78,23 +78,22 @@ class ImageFiles:
             raise FileError(
                 f"cannot lock {self._root}: No such file or directory; mount the image there first", path=self._root
             )
-        return lock_file(self._lock_path, passing=True)
+        return lock_file(self._lock_path(path), passing=True)
 
-    def holder(self, path: str) -> str:  # noqa: ARG002  as above
+    def holder(self, path: str) -> str:
         """See Files."""
-        return holder_of(self._lock_path)
+        return holder_of(self._lock_path(path))
 
-    def holders(self, path: str) -> tuple[str, ...]:  # noqa: ARG002  as above
+    def holders(self, path: str) -> tuple[str, ...]:
         """See Files."""
-        return holders_of(self._lock_path)
+        return holders_of(self._lock_path(path))
 
     def require_writable(self, folder: str) -> None:
         """See Files."""
         self._files.require_writable(self._followed(folder))
 
-    @property
-    def _lock_path(self) -> str:
-        return f"{self._root}/.hostrouting.lock"
+    def _lock_path(self, path: str) -> str:
+        return f"{self._root}/.{os.path.basename(path)}"
 
     def _place(self, path: str) -> str:
         """The path of the file on this host; links in its folder are resolved, but not the file itself."""

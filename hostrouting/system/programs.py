@@ -16,7 +16,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BOOT_PATH", "Ended", "Run", "find_program", "run_program", "version_of"]
+__all__ = ["BOOT_PATH", "Ended", "Run", "find_program", "own_program", "run_program", "version_of"]
 
 BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where the boot scripts look for programs."""
@@ -62,6 +62,14 @@ def find_program(name: str) -> str | None:
     """The path of a program that the boot scripts would run; None if there is none."""
     paths = (f"{folder}/{name}" for folder in BOOT_PATH)
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+
+
+def own_program() -> str | None:
+    """The path of the program `hostrouting` that was installed with this Python; None if there is none."""
+    import sysconfig  # noqa: PLC0415  only needed to install the guard
+
+    path = os.path.join(sysconfig.get_path("scripts"), "hostrouting")
+    return path if os.access(path, os.X_OK) else None
 
 
 def version_of(path: str) -> str:

@@ -7,6 +7,7 @@ static_routes   ConfigureStaticRoutes
 overlap_check   CheckRouteOverlap
 probe_rewrite   RewriteProbeSource
 preflight       Preflight, which finds beforehand what would fail
+guard_service   InstallGuard, which installs the service that runs Guard
 guard           Guard, which keeps right what the others have installed
 azure_cleanup   CleanStaleAzureVnet and UndoAzureVnetCleanup; Configure runs neither
 results         what the tasks and their plans return
@@ -20,12 +21,14 @@ require_own_phases()
 from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup  # noqa: E402  the check above comes first
 from hostrouting.tasks.configure import Configure, Remove  # noqa: E402  the check above comes first
 from hostrouting.tasks.guard import Guard, Orders  # noqa: E402  the check above comes first
+from hostrouting.tasks.guard_service import InstallGuard  # noqa: E402  the check above comes first
 from hostrouting.tasks.overlap_check import CheckRouteOverlap  # noqa: E402  the check above comes first
 from hostrouting.tasks.preflight import Preflight  # noqa: E402  the check above comes first
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource  # noqa: E402  the check above comes first
 from hostrouting.tasks.results import (  # noqa: E402  the check above comes first
     CheckResult,
     CleanupResult,
+    GuardResult,
     PreflightResult,
     Preview,
     ProbeResult,
@@ -48,6 +51,8 @@ __all__ = [
     "Configure",
     "ConfigureStaticRoutes",
     "Guard",
+    "GuardResult",
+    "InstallGuard",
     "Orders",
     "Preflight",
     "PreflightResult",

@@ -11,14 +11,13 @@ import phases
 from hostrouting.config import needs_config
 from hostrouting.effects import having_changed
 from hostrouting.errors import HostRoutingError
-from hostrouting.fileset import Changes, FileSet
 from hostrouting.gate import Gate, paths_of
 from hostrouting.host import Host, needs_host
 from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.boot import HostTask, locked, preview, valid_wait
+from hostrouting.tasks.guard_service import InstallGuard
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.tasks.results import Preview
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from phases.python310 import ExceptionGroup
 
@@ -27,17 +26,23 @@ if TYPE_CHECKING:
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.gate import Changed
+    from hostrouting.tasks.results import Preview
 
 __all__ = ["TASKS", "Configure", "Remove"]
 
 
-TASKS: tuple[type[HostTask[Any]], ...] = (ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource)
-"""The tasks that have a part in the gate, in the order in which they run."""
+TASKS: tuple[type[HostTask[Any]], ...] = (
+    ConfigureStaticRoutes,
+    CheckRouteOverlap,
+    RewriteProbeSource,
+    InstallGuard,
+)
+"""The tasks that install something on the host, in the order in which they run."""
 
 
 @attrs.frozen
 class Configure:
-    """Run the tasks in order: the static routes, the check that they have the desired effect, and the probe rewrite.
+    """Run the tasks in order: the static routes, the check of their effect, the probe rewrite, and the guard.
 
     The gate is changed once, before the first task does its work. If a task fails, the gate still matches the
     configuration.
@@ -125,21 +130,13 @@ class Remove:
                 if not task.part.present(host.files):
                     with _collected(failures):
                         gone += task.remove(ctx, changed.get(task.part.name, ())).files
-            with _collected(failures):
-                gone += self._of_the_guard.remove(host.files)
         if failures:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)
         return tuple(gone)
 
     def plan(self, _ctx: phases.Context) -> Preview:
         """The routes and files that would be deleted; changes nothing."""
-        found = preview(self.host, Configure(self.config, host=self.host).subtasks[::-1], up=False)
-        return found + Preview(files=Changes(removes=self._of_the_guard.present(self.host.files)))
-
-    @property
-    def _of_the_guard(self) -> FileSet:
-        """What a guard has written; a guard that still runs writes it again."""
-        return FileSet(obsolete=(self.host.layout.guard_path, self.host.layout.figures_path))
+        return preview(self.host, Configure(self.config, host=self.host).subtasks[::-1], up=False)
 
 
 @contextmanager

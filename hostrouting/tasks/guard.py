@@ -114,6 +114,7 @@ class Guard:
             return phases.Skip(_NO_KERNEL)
         self.host.rights().require_network()
         with (
+            self._alone(),
             self.host.backend() as backend,
             backend.watch() as watch,
             ctx.on_cancel(watch.wake),
@@ -127,6 +128,18 @@ class Guard:
             finally:
                 self.service.notify("STOPPING=1")
         return None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lock of the guard: two on one host would count each other's repairs as another program's doing."""
+        files, path = self.host.files, self.host.layout.guard_lock_path
+        lock = files.try_lock(path)
+        if lock is None:
+            raise HostBusy(f"a guard already runs on this host: {files.holder(path)}; stop it first")
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 class _Watching:

@@ -254,7 +254,7 @@ def _subject(task: HostTask[Any]) -> Name:
 
 
 def _of_standing(task: HostTask[Any]) -> Iterator[PreflightFinding]:
-    """What would keep the work of the task from having an effect."""
-    standing = task.standing() if task.is_wanted else None
+    """What would keep the probe rewrite from having an effect."""
+    standing = task.standing() if task.is_wanted and isinstance(task, RewriteProbeSource) else None
     if standing is not None:
         yield from task_findings("probes", hindrances=standing.hindrances, notes=standing.notes)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckResult",
     "CleanupResult",
+    "GuardResult",
     "PreflightResult",
     "Preview",
     "ProbeResult",
@@ -228,6 +229,23 @@ class ProbeResult:
             "files": list(self.files),
             "started": self.started,
         }
+
+
+@attrs.frozen
+class GuardResult:
+    """What InstallGuard did."""
+
+    files: tuple[str, ...] = ()
+    started: bool = False
+
+    def log_fields(self) -> dict[str, object]:
+        """The number of changed files, and whether the service was started."""
+        files: dict[str, object] = {"files": len(self.files)} if self.files else {}
+        return {**files, "started": True} if self.started else files
+
+    def to_mapping(self) -> dict[str, object]:
+        """What was done, as plain values."""
+        return {"files": list(self.files), "started": self.started}
 
 
 @attrs.frozen

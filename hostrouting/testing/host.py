@@ -226,11 +226,14 @@ class FakeManager:
         if unit in self.failing:
             self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
             raise UnitFailed(unit, result="exit-code", status=1, words=self.failing[unit])
-        self.states[unit] = UnitState("loaded", "inactive")
+        stays = shown(unit, self.read).get("Type") == "notify"
+        self.states[unit] = UnitState("loaded", "active" if stays else "inactive")
 
     def stop(self, unit: str) -> None:
         """See Manager."""
         self.calls.append(f"stop {unit}")
+        if (known := self.states.get(unit)) is not None and known.active == "active":
+            self.states[unit] = attrs.evolve(known, active="inactive")
 
     def state(self, unit: str) -> UnitState:
         """See Manager."""
@@ -354,6 +357,8 @@ class FakeHost(Host):
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
     find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
     """Returns the path of a program. By default every program is installed."""
+    own_program: Callable[[], str | None] = attrs.field(default=lambda: "/usr/bin/hostrouting")
+    """Returns the path of the program `hostrouting`."""
     version_of: Callable[[str], str] | None = attrs.field(default=_is_iproute2, validator=makes_edge)
     """Returns what a program answers to -V. By default that is the answer of iproute2."""
     rights: Callable[[], Rights] = attrs.field(default=Rights)

@@ -17,6 +17,7 @@ from hostrouting.config import (
     AzureVnetCleanupConfig,
     CleanupScope,
     EbtablesChoice,
+    GuardConfig,
     HostRoutingConfig,
     IfAzureVnetActive,
     ImdsConfig,
@@ -36,6 +37,7 @@ WHOLE = HostRoutingConfig(
     protocol=214,
     probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=["eth0"]),
     azure_vnet_cleanup=AzureVnetCleanupConfig(["10.240.0.0/16"]),
+    guard=GuardConfig(enabled=True, program="/opt/agent/bin/hostrouting"),
 )
 
 # A different value for every field of every class: a test below fails if a field is added and not listed here.
@@ -50,8 +52,9 @@ OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
     (
         WHOLE,
         {"static_routes": StaticRoutesConfig(), "route_overlap": RouteOverlapConfig(), "protocol": 213}
-        | {"probe_rewrite": ProbeRewriteConfig(), "azure_vnet_cleanup": None},
+        | {"probe_rewrite": ProbeRewriteConfig(), "azure_vnet_cleanup": None, "guard": GuardConfig()},
     ),
+    (GuardConfig(), {"enabled": True, "program": "/usr/bin/hostrouting"}),
     (CleanupScope(), {"ebtables": False, "neigh": False, "routes": False}),
     (
         AzureVnetCleanupConfig(["10.240.0.0/16"]),
@@ -299,7 +302,7 @@ def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
 )
 def test_unknown_key_like_no_other(key: str, path: str) -> None:
     """For any other unknown key the fault shows it escaped and lists the known keys."""
-    known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, hostRouting"
+    known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, hostRouting"
     assert faults({"protocol": 213, key: 1}) == [f"{path}: unknown key; the known keys are {known}"]
 
 
@@ -308,7 +311,7 @@ def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
     """A file without our keys has one fault, which says where to put our settings."""
     assert faults(document) == [
         (
-            "configuration: has none of the keys staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup; "
+            "configuration: has none of the keys staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard; "
             "in an agent's larger file, put them in an object under the key hostRouting"
         )
     ]
@@ -317,7 +320,7 @@ def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
 
 def test_unknown_keys_below() -> None:
     """Keys are checked at every depth, and `hostRouting` inside itself is unknown."""
-    known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup"
+    known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard"
     assert faults({"hostRouting": {"hostRouting": {}, "routeOverlap": {"Mode": ""}}}) == [
         f"hostRouting.hostRouting: unknown key; the known keys are {known}",
         "hostRouting.routeOverlap.Mode: unknown key; did you mean mode?",
@@ -474,6 +477,8 @@ def _read_back(settings: Any) -> Any:
             return _read_back(HostRoutingConfig(probe_rewrite=settings)).probe_rewrite
         case AzureVnetCleanupConfig():
             return _read_back(HostRoutingConfig(azure_vnet_cleanup=settings)).azure_vnet_cleanup
+        case GuardConfig():
+            return _read_back(HostRoutingConfig(guard=settings)).guard
         case CleanupScope():
             return _read_back(AzureVnetCleanupConfig(["10.0.0.0/8"], what=settings)).what
         case ImdsConfig():
@@ -525,6 +530,7 @@ def test_to_json_spells_everything_out() -> None:
             "ebtables": "auto",
             "maxDeletions": 1000,
         },
+        "guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"},
     }
 
 

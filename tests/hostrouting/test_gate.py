@@ -283,7 +283,7 @@ class TestOthers:
         host = FakeHost(kernel=h200())
         theirs = GateStep.parse(f"55 {kind} something-else")
         host.files.write(STEPS, render_gate_steps([theirs]))
-        [routes], [check, _] = parts(CONFIGS["one route"])
+        [routes], [check, *_] = parts(CONFIGS["one route"])
         gate = Gate(host)
         gate.change(context(), (routes,))
         assert listed(host) == (routes.step, theirs)

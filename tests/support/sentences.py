@@ -31,6 +31,7 @@ SILENT = {
     "hostrouting/overlap.py": "how values print",
     "hostrouting/render/units.py": "the text of units",
     "hostrouting/render/gate.py": "the text of units",
+    "hostrouting/render/guard.py": "the text of units",
     "hostrouting/render/probe.py": "settings of a script",
     "hostrouting/render/scripts.py": "settings of a script",
     "hostrouting/testing/": "for tests",

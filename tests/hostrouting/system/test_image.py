@@ -134,7 +134,7 @@ class TestImage:
         path = tmp_path / "folder" / "file"
         assert ImageFiles("/").write(str(path), "text")
         assert path.read_text(encoding="utf-8") == "text"
-        lock = ImageFiles("/").try_lock("/run/lock")
+        lock = ImageFiles("/").try_lock("/run/host-routing.lock")
         assert lock
         lock.release()
 
@@ -153,8 +153,8 @@ class TestImage:
 
     def test_what_a_killed_run_left(self, tmp_path: Path) -> None:
         """The file of a lock whose run was killed is in nobody's way, and goes with the next."""
-        (tmp_path / ".hostrouting.lock").touch()
-        lock = ImageFiles(str(tmp_path)).try_lock("/run/lock")
+        (tmp_path / ".host-routing.lock").touch()
+        lock = ImageFiles(str(tmp_path)).try_lock("/run/host-routing.lock")
         assert lock
         lock.release()
         assert list(tmp_path.iterdir()) == []
@@ -162,7 +162,7 @@ class TestImage:
     def test_a_lock_that_was_released_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whoever has opened the file of a lock before it was removed does not hold the lock of the next one."""
         files = ImageFiles(str(tmp_path))
-        first = files.try_lock("/run/lock")
+        first = files.try_lock("/run/host-routing.lock")
         assert first
         opened = os.open
 
@@ -173,8 +173,8 @@ class TestImage:
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", late)
-            assert files.try_lock("/run/lock") is None
-        again = files.try_lock("/run/lock")
+            assert files.try_lock("/run/host-routing.lock") is None
+        again = files.try_lock("/run/host-routing.lock")
         assert again
         again.release()
 
@@ -192,14 +192,14 @@ class TestImage:
             assert (root / "etc/aks-flex-node/check-route-overlap.sh").exists()
             with (
                 host.locked(phases.Context()),
-                as_nobody(f"exec flock -n {root}/.hostrouting.lock true 2>&1") as (_, out),
+                as_nobody(f"exec flock -n {root}/.host-routing.lock true 2>&1") as (_, out),
             ):
                 assert "Permission denied" in out.read()
 
     @pytest.mark.processes
     def test_who_has_locked_it(self, tmp_path: Path) -> None:
         """An image that another process works on is an error after a while, with that process and the file."""
-        lock = tmp_path / ".hostrouting.lock"
+        lock = tmp_path / ".host-routing.lock"
         with running("flock", str(lock), "sh", "-c", "echo $PPID; sleep 60") as (_, stdout):
             pid = stdout.readline().strip()
             host = attrs.evolve(Host.offline(str(tmp_path)), lock_wait=0.2)
@@ -215,13 +215,13 @@ class TestImage:
         code = f"""if True:
             from hostrouting.system import ImageFiles
             files = ImageFiles({str(tmp_path)!r})
-            lock = files.try_lock("/run/lock")
+            lock = files.try_lock("/run/host-routing.lock")
             assert lock
-            assert (files.try_lock("/run/lock") is None) == {there}
+            assert (files.try_lock("/run/host-routing.lock") is None) == {there}
             lock.release()
-            assert files.is_frozen({str(tmp_path / ".hostrouting.lock")!r}) == {there}
+            assert files.is_frozen({str(tmp_path / ".host-routing.lock")!r}) == {there}
         """
-        mount = f"mount -t tmpfs none {tmp_path} && {'touch' if there else ': '} {tmp_path}/.hostrouting.lock"
+        mount = f"mount -t tmpfs none {tmp_path} && {'touch' if there else ': '} {tmp_path}/.host-routing.lock"
         script = f'{mount} && mount -o remount,ro {tmp_path} && exec "$@"'
         done = subprocess.run(
             ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code],

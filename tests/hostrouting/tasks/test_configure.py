@@ -53,7 +53,7 @@ class TestReport:
         """It says as data what was done and found, each once, and no Python repr is in it."""
         report = phases.run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
         document = json.loads(report.to_json())
-        routes, check, _ = document["children"]
+        routes, check, *_ = document["children"]
         assert document["result"] is None
         assert routes["result"]["changes"] == [
             f"add {prefix} via 10.0.0.1 dev eth0 proto hostrouting" for prefix in REPAIR
@@ -154,6 +154,7 @@ class TestConfigure:
             "configure-static-routes",
             "check-route-overlap",
             "rewrite-probe-source",
+            "install-guard",
         ]
         report = phases.run(task, observers=[seen])
         assert report.ok, str(report)

@@ -449,7 +449,11 @@ class TestOthers:
         host.manager.boot()
         run(Remove(HostRoutingConfig(), host=host))
         assert (host.files.texts, host.files.links) == before
-        assert host.manager.calls == ["reload", f"stop {LAYOUT.probe_unit}"]  # there is none of that name
+        assert host.manager.calls == [
+            "reload",
+            f"stop {LAYOUT.guard_unit}",
+            f"stop {LAYOUT.probe_unit}",
+        ]  # there are none of these names
 
     @pytest.mark.parametrize("path", MARKED)
     @pytest.mark.parametrize("as_link", [True, False])
@@ -536,4 +540,5 @@ def test_a_running_machine_is_never_touched() -> None:
         run(Configure(CONFIGS[one], host=host))
         run(Configure(CONFIGS[other], host=host))
         touched = {event.partition(" ")[2] for event in (*only(mishaps, "start"), *only(mishaps, "stop"))}
-        assert touched <= {LAYOUT.gate_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit}
+        ours = {LAYOUT.gate_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit, LAYOUT.guard_unit}
+        assert touched <= ours

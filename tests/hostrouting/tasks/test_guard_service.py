@@ -1,0 +1,213 @@
+"""InstallGuard: the service comes with the configuration, is started when it has to be, and goes with it."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import pytest
+
+import phases
+from hostrouting import Configure, GuardConfig, Host, HostRoutingConfig, Remove
+from hostrouting.layout import HostLayout
+from hostrouting.render import parse_guard_unit
+from hostrouting.system import UnitState
+from hostrouting.tasks import Guard, InstallGuard
+from hostrouting.testing import FakeHost, h200
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
+
+GUARDED = attrs.evolve(config(*REPAIR, cidrs=(CIDR,)), guard=GuardConfig(enabled=True))
+UNIT = LAYOUT.guard_unit
+
+
+@pytest.fixture
+def host() -> FakeHost:
+    """An H200 node without anything of ours."""
+    return FakeHost(kernel=h200())
+
+
+def started(host: FakeHost) -> int:
+    """How often the service was started."""
+    assert host.manager is not None
+    return host.manager.calls.count(f"start {UNIT}")
+
+
+def standing(host: Host) -> dict[str, object]:
+    """What `status` says of the guard."""
+    found = InstallGuard(GUARDED, host=host).standing()
+    assert found is not None
+    return {name: list(value) for name, value in attrs.asdict(found).items() if name in {"faults", "notes", "facts"}}
+
+
+def test_it_is_installed_and_started(host: FakeHost) -> None:
+    """The unit runs the program of this installation, is enabled, and is started once."""
+    run(Configure(GUARDED, host=host))
+    assert parse_guard_unit(host.files.texts[LAYOUT.guard_unit_path]) == "/usr/bin/hostrouting"
+    assert host.files.links[LAYOUT.guard_enabled_path] == f"/etc/systemd/system/{UNIT}"
+    assert f"enable {UNIT}\n" in host.files.texts[LAYOUT.guard_preset_path]
+    assert started(host) == 1
+    run(Configure(GUARDED, host=host))
+    assert started(host) == 1
+    assert Configure(GUARDED, host=host).preview().is_empty
+
+
+def test_no_machine_waits_for_it(host: FakeHost) -> None:
+    """It has no step in the gate."""
+    run(Configure(GUARDED, host=host))
+    assert "guard" not in host.files.texts[LAYOUT.gate_steps_path]
+
+
+def test_a_guard_that_does_not_run_is_started(host: FakeHost) -> None:
+    """The plan says so before."""
+    run(Configure(GUARDED, host=host))
+    assert host.manager is not None
+    host.manager.states[UNIT] = UnitState("loaded", "failed", "exit-code", 1)
+    assert str(InstallGuard(GUARDED, host=host).look(up=True)) == f"start {UNIT}    # it is not running"
+    run(Configure(GUARDED, host=host))
+    assert started(host) == 2
+
+
+def test_another_program_means_another_start(host: FakeHost) -> None:
+    """If its unit changes, the running guard is stopped, and started again."""
+    run(Configure(GUARDED, host=host))
+    other = attrs.evolve(GUARDED, guard=GuardConfig(enabled=True, program="/opt/agent/bin/hostrouting"))
+    run(Configure(other, host=host))
+    assert host.manager is not None
+    assert host.manager.calls[-2:] == [f"stop {UNIT}", f"start {UNIT}"]
+    assert parse_guard_unit(host.files.texts[LAYOUT.guard_unit_path]) == "/opt/agent/bin/hostrouting"
+
+
+def test_another_configuration_does_not_restart_it(host: FakeHost) -> None:
+    """A running guard reads what is installed before each look."""
+    run(Configure(GUARDED, host=host))
+    run(Configure(attrs.evolve(GUARDED, static_routes=config(*REPAIR, "10.9.0.0/16").static_routes), host=host))
+    assert started(host) == 1
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param(attrs.evolve(GUARDED, guard=GuardConfig()), id="disabled"),
+        pytest.param(HostRoutingConfig(guard=GuardConfig(enabled=True)), id="nothing left to guard"),
+    ],
+)
+def test_it_goes_with_the_configuration(host: FakeHost, later: HostRoutingConfig) -> None:
+    """It is stopped, and its files go, with those that it has written."""
+    run(Configure(GUARDED, host=host))
+    host.files.texts |= dict.fromkeys((LAYOUT.guard_path, LAYOUT.figures_path, LAYOUT.guard_lock_path), "written")
+    run(Configure(later, host=host))
+    assert host.manager is not None
+    assert f"stop {UNIT}" in host.manager.calls
+    assert not [path for path in (*host.files.texts, *host.files.links) if "guard" in path or ".prom" in path]
+
+
+def test_remove(host: FakeHost) -> None:
+    """It goes with everything else, and the plan of the removal lists it."""
+    run(Configure(GUARDED, host=host))
+    assert LAYOUT.guard_unit_path in str(phases.plan(Remove(HostRoutingConfig(), host=host)))
+    run(Remove(HostRoutingConfig(), host=host))
+    assert host.files.texts == {}
+    assert host.files.links == {}
+
+
+def test_not_without_something_to_guard(host: FakeHost) -> None:
+    """With nothing else configured, nothing is installed."""
+    report = phases.run(Configure(HostRoutingConfig(guard=GuardConfig(enabled=True)), host=host), observers=[])
+    assert "no guard is wanted, and none is installed" in str(report)
+    assert host.files.writes == []
+
+
+def test_alone(host: FakeHost) -> None:
+    """As a task of its own it installs the service even if none of the others was run."""
+    assert run(InstallGuard(GUARDED, host=host))
+    assert started(host) == 1
+    run(Remove(HostRoutingConfig(), host=host))
+    assert host.files.texts == {}
+
+
+def test_it_cannot_be_started(host: FakeHost) -> None:
+    """The run fails with what the service has logged; routes and gate are installed."""
+    assert host.manager is not None
+    host.manager.failing[UNIT] = ("no module named hostrouting",)
+    with pytest.raises(phases.TaskFailed, match="no module named hostrouting"):
+        run(Configure(GUARDED, host=host))
+    assert len([it for it in host.kernel.snapshot().routes if it.protocol == GUARDED.protocol]) == 2
+    assert LAYOUT.gate_drop_in_path in host.files.texts
+
+
+@pytest.mark.parametrize(
+    ("program", "rule"),
+    [
+        pytest.param("", "is needed here: the program hostrouting was not found", id="none"),
+        pytest.param("/tmp/a/bin/hostrouting", "is in a directory for temporary files", id="temporary"),  # noqa: S108
+    ],
+)
+def test_no_program_to_run(program: str, rule: str) -> None:
+    """The task says so before it changes anything."""
+    host = attrs.evolve(FakeHost(kernel=h200()), own_program=lambda: program or None, find_program=lambda _: None)
+    with pytest.raises(phases.TaskFailed, match=f"hostRouting.guard.program.*{rule}"):
+        run(Configure(GUARDED, host=host))
+    assert not [path for path in host.files.writes if path != LAYOUT.lock_path]
+
+
+def test_in_an_image(tmp_path: object) -> None:
+    """The image's own program is run; if it has none, the path has to be configured."""
+    image = attrs.evolve(Host.offline(str(tmp_path)), find_program=lambda name: f"/usr/sbin/{name}")
+    run(Configure(GUARDED, host=image))
+    unit = image.files.read(HostLayout(root=str(tmp_path)).guard_unit_path) or ""
+    assert parse_guard_unit(unit) == "/usr/sbin/hostrouting"
+    with pytest.raises(phases.TaskFailed, match="the program hostrouting was not found"):
+        run(Configure(GUARDED, host=Host.offline(str(tmp_path))))
+
+
+def test_status(host: FakeHost) -> None:
+    """Without a guard nothing is said; if it is installed, whether it runs, and what it has done."""
+    assert InstallGuard(GUARDED, host=host).standing() is None
+    run(Configure(GUARDED, host=host))
+    assert standing(host) == {
+        "faults": [f"it does not run; see: systemctl status {UNIT}"],
+        "notes": [],
+        "facts": [],
+    }
+    host.files.locked.add(LAYOUT.guard_lock_path)
+    assert standing(host) == {"faults": [], "notes": [], "facts": []}
+    host.files.texts[LAYOUT.guard_path] = json.dumps(
+        {
+            "schema": "hostrouting/guard/1",
+            "since": "2026-01-01T00:00:00Z",
+            "lastLook": "2026-01-02T00:00:00Z",
+            "repairs": 3,
+            "lastRepair": "2026-01-01T12:00:00Z",
+            "failure": "the netlink socket is closed",
+            "fights": [{"key": "10.9.0.0/16", "ours": "[a]", "found": "no route", "rounds": 4}],
+        }
+    )
+    assert standing(host) == {
+        "faults": [],
+        "notes": [
+            "another program keeps changing 10.9.0.0/16: there is no route instead of [a]",
+            "the netlink socket is closed",
+        ],
+        "facts": [
+            "running since 2026-01-01T00:00:00Z; last look: 2026-01-02T00:00:00Z",
+            "repairs: 3, the last at 2026-01-01T12:00:00Z",
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"schema": "other/1"}', '{"schema": "hostrouting/guard/1", "fights": 5}']
+)
+def test_a_damaged_state(host: FakeHost, text: str) -> None:
+    """What cannot be read is left out."""
+    run(Configure(GUARDED, host=host))
+    host.files.locked.add(LAYOUT.guard_lock_path)
+    host.files.texts[LAYOUT.guard_path] = text
+    assert standing(host)["faults"] == []
+
+
+def test_two_guards(host: FakeHost) -> None:
+    """A second guard on the same host is refused, and the message names the first."""
+    host.files.locked.add(LAYOUT.guard_lock_path)
+    with pytest.raises(phases.TaskFailed, match=r"a guard already runs on this host: process 4711 .* stop it first"):
+        run(Guard(GUARDED, host=host))
