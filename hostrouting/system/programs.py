@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -66,10 +67,9 @@ def find_program(name: str) -> str | None:
 
 def own_program() -> str | None:
     """The path of the program `hostrouting` that was installed with this Python; None if there is none."""
-    import sysconfig  # noqa: PLC0415  only needed to install the guard
-
-    path = os.path.join(sysconfig.get_path("scripts"), "hostrouting")
-    return path if os.access(path, os.X_OK) else None
+    folders = (os.path.dirname(sys.executable), "/usr/local/bin")  # Debian's pip installs into the second
+    paths = (f"{folder}/hostrouting" for folder in folders if folder.startswith("/"))
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
 def version_of(path: str) -> str:

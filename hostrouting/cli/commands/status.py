@@ -230,6 +230,8 @@ def _told(it: HostStatus) -> Painted:
 
 
 def _state(state: UnitState) -> Painted:
+    if state.active == "active":
+        return Painted(state.active, "good")
     if state.ok:
         return Painted(f"{state.active}, its last run succeeded" if state.invocation else state.active, "good")
     return Painted(f"{state.active}, its last run failed with {state.result} (exit status {state.status})", "bad")

@@ -1,0 +1,109 @@
+"""hostrouting-guard.service under a real systemd: started, watched, restarted, stopped, and what it keeps."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+
+from hostrouting.config import GuardConfig, HostRoutingConfig, Mode
+from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, markers, ours, run_task
+from tests.support.systemd import System, wait_for
+
+pytestmark = gate_tests
+
+UNIT = LAYOUT.guard_unit
+STUB = "/opt/agent/bin/hostrouting"
+# It says that it is ready and then waits, as the guard does. A tree of another distribution has no suitable Python.
+STUB_TEXT = """\
+#!/usr/bin/perl
+use Socket;
+socket(S, PF_UNIX, SOCK_DGRAM, 0); send(S, "READY=1", 0, sockaddr_un($ENV{NOTIFY_SOCKET}));
+sleep;
+"""
+
+
+def guarded(program: str) -> HostRoutingConfig:
+    """The repair, the check, and a guard that runs this program."""
+    return attrs.evolve(config(*HALVES, mode=Mode.STRICT), guard=GuardConfig(enabled=True, program=program))
+
+
+def leader(system: System) -> int:
+    """The process of the guard; 0 if there is none."""
+    return int(system.show(UNIT, "MainPID"))
+
+
+def test_the_unit() -> None:
+    """It is sandboxed, starts at every boot, is restarted if it is killed, and goes with Remove; systemd finds no fault."""
+    with host(scripts={STUB: STUB_TEXT}) as system:
+        configure(system, guarded(STUB))
+        assert system.show(UNIT, "ActiveState") == "active"
+        first = leader(system)
+        configure(system, guarded(STUB))
+        assert leader(system) == first
+        said = system.must("systemd-analyze", "security", "--no-pager", UNIT)
+        (level,) = re.findall(r"exposure level for \S+: ([0-9.]+)", said)
+        assert float(level) <= 2.0
+        said = system.run("systemd-analyze", "verify", UNIT).stderr
+        assert not [line for line in said.splitlines() if UNIT in line and "PrivateIPC" not in line]
+        system.must("systemctl", "kill", "--signal=KILL", UNIT)
+        wait_for("the guard to be restarted", lambda: leader(system) not in {0, first})
+        system.must("systemctl", "enable", "multi-user.target")
+        system.reboot()
+        system.settled()
+        wait_for("the guard to run", lambda: system.show(UNIT, "ActiveState") == "active")
+        assert run_task(system, "Remove", config()).returncode == 0
+        assert system.run("systemctl", "cat", UNIT).returncode
+        assert not leader(system)
+
+
+@pytest.fixture
+def program() -> str:
+    """The program of this installation."""
+    return str(Path(sys.executable).parent / "hostrouting")
+
+
+def log(system: System) -> list[str]:
+    """What the guard has logged."""
+    return system.journal(UNIT).splitlines()
+
+
+def test_it_keeps_the_host_right(program: str) -> None:
+    """What is undone comes back, a change of the verdict is logged once, a new configuration is kept, an end undoes nothing."""
+    with host(tree=Path("/")) as system:
+        settings = guarded(program)
+        configure(system, settings)
+        wait_for("its first look", lambda: "the verdict is ok" in "\n".join(log(system)))
+        system.must("ip", "route", "del", "172.16.0.0/17")
+        wait_for("the route", lambda: len(ours(system)) == 2)
+        system.must("ip", "link", "set", "eth0", "down")
+        system.must("ip", "link", "set", "eth0", "up")
+        system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
+        wait_for("the routes", lambda: len(ours(system)) == 2)
+        wait_for("the verdict", lambda: markers(system) == {LAYOUT.ok_path})
+        system.must("ip", "route", "add", "172.16.7.0/24", "dev", "ib0")
+        wait_for("the verdict", lambda: markers(system) == {LAYOUT.detected_path})
+        system.must("ip", "route", "del", "172.16.7.0/24", "dev", "ib0")
+        wait_for("the verdict", lambda: markers(system) == {LAYOUT.ok_path})
+        told = [line for line in log(system) if "the verdict is overlap" in line]
+        assert len(told) == 1
+        found = system.run(program, "status")
+        assert found.returncode == 0, found.stdout
+        assert "IN FORCE: the guard" in found.stdout
+        assert "repairs: " in found.stdout
+        system.must("systemctl", "reload", UNIT)
+        first = leader(system)
+        configure(system, attrs.evolve(settings, static_routes={"enabled": True, "routes": [
+            *({"destination": str(it.destination)} for it in HALVES), {"destination": "10.99.0.0/16"}]}))  # fmt: skip
+        assert leader(system) == first
+        system.must("ip", "route", "del", "10.99.0.0/16")
+        wait_for("the new route", lambda: len(ours(system)) == 3)
+        system.must("systemctl", "stop", UNIT)
+        assert system.show(UNIT, "Result") == "success"
+        assert len(ours(system)) == 3
+        found = system.run(program, "status")
+        assert found.returncode == 1
+        assert "NOT IN FORCE: the guard" in found.stdout
