@@ -10,6 +10,6 @@ figures     the same for a Prometheus collector
 from hostrouting.guard.fights import Fight, Fights, Repair
 from hostrouting.guard.figures import figures
 from hostrouting.guard.pace import Pace
-from hostrouting.guard.state import GUARD_SCHEMA, Look, State
+from hostrouting.guard.state import GUARD_SCHEMA, Look, Problem, State
 
-__all__ = ["GUARD_SCHEMA", "Fight", "Fights", "Look", "Pace", "Repair", "State", "figures"]
+__all__ = ["GUARD_SCHEMA", "Fight", "Fights", "Look", "Pace", "Problem", "Repair", "State", "figures"]

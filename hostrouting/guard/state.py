@@ -15,9 +15,17 @@ if TYPE_CHECKING:
 
     from hostrouting.guard.fights import Fight, Fights, Repair
 
-__all__ = ["GUARD_SCHEMA", "Look", "State"]
+__all__ = ["GUARD_SCHEMA", "Look", "Problem", "State"]
 
 GUARD_SCHEMA = "hostrouting/guard/1"
+
+
+@attrs.frozen
+class Problem:
+    """Something that is wrong and could not be repaired: a sentence, and the names by which a journal finds it."""
+
+    text: str
+    fields: tuple[tuple[str, str], ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -26,8 +34,8 @@ class Look:
 
     repairs: tuple[Repair, ...] = ()
     """What was repaired."""
-    problems: tuple[str, ...] = ()
-    """What is wrong and could not be repaired, each as a sentence."""
+    problems: tuple[Problem, ...] = ()
+    """What is wrong and could not be repaired."""
     failure: str = ""
     """Why the look, or a repair, failed; empty if it did not."""
     routes: tuple[int, int, int] | None = None
@@ -105,7 +113,7 @@ class State:
             "verdictSince": _stamp(self.verdict_since),
             "repairs": self.repairs,
             "lastRepair": _stamp(self.repaired),
-            "problems": list(self.look.problems),
+            "problems": [it.text for it in self.look.problems],
             "failure": self.look.failure or None,
             "fights": [
                 {"key": it.last.key, "ours": it.last.ours, "found": it.last.found, "rounds": it.rounds}

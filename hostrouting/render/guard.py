@@ -34,6 +34,7 @@ def render_guard_unit(program: str, *, layout: HostLayout | None = None) -> str:
         "Description=Keep the routing of this host right",
         "Wants=network-online.target",
         f"After=network-online.target {where.routes_unit} {where.probe_unit} {FLUSHERS}",
+        "StartLimitIntervalSec=0",
         "",
         "[Service]",
         "Type=notify",
@@ -58,5 +59,5 @@ def parse_guard_unit(text: str) -> str:
     """The path of the program in a unit that was rendered; ValueError if the text is not such a unit."""
     found = [line for line in text.splitlines() if line.startswith(_EXEC) and line.endswith(_COMMAND)]
     if not text.startswith(HEADER) or len(found) != 1:
-        raise ValueError("the text is not a unit of the guard")
+        raise ValueError("the text does not name the program of a guard")
     return found[0].removeprefix(_EXEC).removesuffix(_COMMAND)

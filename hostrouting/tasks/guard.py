@@ -268,16 +268,17 @@ class _Watching:
     def _tell(self, before: State) -> None:
         """One line for each change; none if nothing has changed."""
         now, then = self._state.look, before.look
-        for it in now.repairs:
-            self._line(f"repaired {it.key}: there was {it.found}, now {it.ours}", 5, _REPAIRED, PREFIX=it.key)
+        for repair in now.repairs:
+            told = f"repaired {repair.key}: there was {repair.found}, now {repair.ours}"
+            self._line(told, 5, _REPAIRED, PREFIX=repair.key)
         if now.verdict and now.verdict != then.verdict:
             told = f" (it was {then.verdict})" if then.verdict else ""
             level = 6 if now.verdict == "ok" else 4
             self._line(f"the verdict is {now.verdict}{told}", level, _VERDICT, VERDICT=now.verdict)
-        for text in (it for it in now.problems if it not in then.problems):
-            self._line(text, 4, _PROBLEM)
-        for text in (it for it in then.problems if it not in now.problems):
-            self._line(f"no longer: {text}", 6, _PROBLEM)
+        for it in (it for it in now.problems if it not in then.problems):
+            self._line(it.text, 4, _PROBLEM, **dict(it.fields))
+        for it in (it for it in then.problems if it not in now.problems):
+            self._line(f"no longer: {it.text}", 6, _PROBLEM, **dict(it.fields))
         if now.failure and now.failure != then.failure:
             self._line(now.failure, 3, _PROBLEM)
         known = {it.last.key for it in before.fights}

@@ -12,7 +12,7 @@ from hostrouting.errors import FileError, RouteOverlapError
 from hostrouting.examination import Examination, examine
 from hostrouting.fileset import File, FileSet, unit_file
 from hostrouting.gate import Part
-from hostrouting.guard import Look
+from hostrouting.guard import Look, Problem
 from hostrouting.render import MOST_WAIT, GateStep, render_check_script, render_check_unit
 from hostrouting.tasks.boot import HostTask
 from hostrouting.tasks.results import CheckResult, Preview
@@ -104,7 +104,13 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         counts = {str(cidr): 0 for it in found.families for cidr in it.report.cidrs}
         for it in found.findings:
             counts[str(it.cidr)] += 1
-        return Look(problems=_first(account.wrong), verdict=found.verdict, escapes=counts)
+        names = {
+            finding_line(it, family.report.expected_devs): (("CIDR", str(it.cidr)), ("DEV", " ".join(it.devs)))
+            for family in found.families
+            for it in family.report.findings
+        }
+        problems = tuple(Problem(line, names.get(line, ())) for line in _first(account.wrong))
+        return Look(problems=problems, verdict=found.verdict, escapes=counts)
 
     def _says(self, document: dict[str, Any], verdict: str) -> bool:
         """Whether report and marker on the host have this answer already."""

@@ -26,7 +26,7 @@ from hostrouting.errors import (
 from hostrouting.examination import await_found
 from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
-from hostrouting.guard import Look, Repair
+from hostrouting.guard import Look, Problem, Repair
 from hostrouting.model import IPV6, Prefix, Snapshot
 from hostrouting.render import (
     MOST_WAIT,
@@ -186,7 +186,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             repairs = tuple(Repair(it.object, f"{it.verb} it", it.reason) for it in plan.operations)
             allowed = [may_repair(it) for it in repairs]
             if plan.conflicts or not all(allowed):
-                return Look(problems=plan.conflicts)
+                return Look(problems=tuple(map(Problem, plan.conflicts)))
             begun = ctx.clock.now()
             self._change(ctx, nft, backend, snapshot, up=up)
             return Look(repairs=repairs, repair_seconds=ctx.clock.now() - begun)

@@ -15,7 +15,7 @@ from hostrouting.errors import ApplyError, ConfigError
 from hostrouting.examination import await_plan, is_any_route_ours, read
 from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
-from hostrouting.guard import Look, Repair
+from hostrouting.guard import Look, Problem, Repair
 from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.render import (
@@ -174,7 +174,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         wanted = len(self._wanted)
         return Look(
             repairs=tuple(needed[key] for key in done),
-            problems=(*(f"{step.route.prefix}: {step.why}" for step in plan.conflicts), *map(str, plan.pending)),
+            problems=(*map(_problem_of, plan.conflicts), *(Problem(str(it)) for it in plan.pending)),
             failure="; ".join(refused),
             routes=(
                 wanted,
@@ -275,6 +275,11 @@ def _repair_of(step: Step) -> Repair:
     if step.action == "delete":
         return Repair(key, "no route", f"[{route}]")
     return Repair(key, f"[{route}]", "no route" if step.held is None else f"[{step.held}]")
+
+
+def _problem_of(step: Step) -> Problem:
+    prefix = str(step.route.prefix)
+    return Problem(f"{prefix}: {step.why}", (("PREFIX", prefix),))
 
 
 def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | None:

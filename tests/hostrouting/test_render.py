@@ -27,6 +27,7 @@ from hostrouting.render import (
     StepKind,
     parse_check_script,
     parse_gate_steps,
+    parse_guard_unit,
     parse_probe_script,
     parse_protocol_name,
     parse_static_routes_script,
@@ -36,6 +37,7 @@ from hostrouting.render import (
     render_gate_script,
     render_gate_steps,
     render_gate_unit,
+    render_guard_unit,
     render_preset,
     render_probe_script,
     render_probe_unit,
@@ -68,6 +70,7 @@ UNITS = {
     HostLayout.routes_unit: render_routes_unit(),
     HostLayout.check_unit: render_check_unit(),
     HostLayout.probe_unit: render_probe_unit(),
+    HostLayout.guard_unit: render_guard_unit("/opt/agent/bin/hostrouting"),
     HostLayout.gate_unit: render_gate_unit(),
 }
 
@@ -189,6 +192,13 @@ class TestWhatIsRenderedIsReadBack:
         with pytest.raises(ValueError, match=r"is not a step|is not a name"):
             parse_gate_steps(f"{line}\nend\n")
 
+    def test_the_guards_program(self) -> None:
+        """The path of the program is read back; a unit that another program wrote has none."""
+        text = render_guard_unit("/opt/agent-2.0/bin/hostrouting")
+        assert parse_guard_unit(text) == "/opt/agent-2.0/bin/hostrouting"
+        with pytest.raises(ValueError, match="does not name"):
+            parse_guard_unit(text.partition("\n")[2])
+
     @pytest.mark.parametrize("name", ["", "a b", "../a", "A", "a\n", "$(a)"])
     def test_a_step_whose_name_is_more_than_a_name(self, name: str) -> None:
         """A step whose name could mean anything else in a path or in the list is refused."""
@@ -196,7 +206,8 @@ class TestWhatIsRenderedIsReadBack:
             GateStep(50, "wants", name)
 
     @pytest.mark.parametrize(
-        "parse", [parse_static_routes_script, parse_check_script, parse_probe_script, parse_protocol_name]
+        "parse",
+        [parse_static_routes_script, parse_check_script, parse_probe_script, parse_protocol_name, parse_guard_unit],
     )
     @pytest.mark.parametrize("text", ["", "configuration=(\n", "configuration=(\n  nonsense\n)\n", "# 7 hostrouting\n"])
     def test_anything_else_is_refused(self, parse: Callable[[str], object], text: str) -> None:
@@ -299,8 +310,8 @@ class TestTexts:
 
     def test_no_start_is_left_out(self) -> None:
         """A unit of ours does its work anew at every start, however often it is started."""
-        for text in UNITS.values():
-            assert "Type=oneshot\n" in text
+        for name, text in UNITS.items():
+            assert f"Type={'notify' if name == HostLayout.guard_unit else 'oneshot'}\n" in text
             assert "StartLimitIntervalSec=0\n" in text
 
     def test_another_layout(self) -> None:
@@ -313,6 +324,9 @@ class TestTexts:
         assert f"ExecStart={SHELL} /etc/other/host-routing-gate.sh\n" in render_gate_unit(layout)
         assert "RuntimeDirectory=other/place\n" in render_gate_unit(layout)
         assert f"ExecStartPre={SHELL} /etc/other/host-routing-gate.sh ask\n" in render_gate_drop_in(layout)
+        guard = render_guard_unit("/usr/bin/hostrouting", layout=layout)
+        assert "RuntimeDirectory=other/place\n" in guard
+        assert "ReadWritePaths=/run/other/place\n" in guard
         block = block_of(render_gate_script(layout))[0]
         assert "  'steps /etc/other/host-routing-gate.conf'" in block
         assert "  'lock /run/other/place/host-routing.lock'" in block

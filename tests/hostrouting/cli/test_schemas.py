@@ -14,7 +14,7 @@ from hostrouting.backends.base import Change
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import FileError, NetlinkUnavailable
-from hostrouting.guard import Fights, Look, Repair, State
+from hostrouting.guard import Fights, Look, Problem, Repair, State
 from hostrouting.model import Prefix, Route, Rule
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, vpn_node
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
@@ -73,7 +73,7 @@ def guarded() -> dict[str, Any]:
     for _ in range(3):
         fights = fights.made(repair, 0)
     fights = fights.denied(repair)
-    return State(since=begun).after(Look(problems=("it is gone",), verdict="ok"), fights, begun).to_mapping()
+    return State(since=begun).after(Look(problems=(Problem("it is gone"),), verdict="ok"), fights, begun).to_mapping()
 
 
 def overwritten() -> MemoryBackend:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from hostrouting.system.programs import Ended, find_program, run_program
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from hostrouting.system.programs import Ended, find_program, own_program, run_program
 
 # A program with a child that would hold its output open for long after it.
 WITH_A_CHILD = "/bin/sleep 60 & echo $$ $! >$OUT.new; mv $OUT.new $OUT; wait"
@@ -106,6 +104,15 @@ class TestRunProgram:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         assert all_end(wait_for(out))
+
+
+def test_the_program_of_this_installation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is beside the Python that runs; without one, and without one of Debian's pip, there is none."""
+    assert own_program() == str(Path(sys.executable).parent / "hostrouting")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert own_program() in {None, "/usr/local/bin/hostrouting"}
+    monkeypatch.setattr(sys, "executable", "")
+    assert own_program() in {None, "/usr/local/bin/hostrouting"}
 
 
 def test_where_a_program_is() -> None:

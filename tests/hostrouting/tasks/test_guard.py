@@ -150,6 +150,10 @@ def test_another_programs_route_is_never_touched(play: Play) -> None:
     )
     assert seen == [[str(theirs)], ["172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"]]
     [told] = [it for it in play.service.texts if it.startswith("172.16.0.0/17: another route")]
+    fields = {it.text: it.fields for it in play.service.lines}
+    assert fields[told]["HOSTROUTING_PREFIX"] == "172.16.0.0/17"
+    [escaped] = [it for it in play.service.texts if it.startswith("OVERLAP")]
+    assert (fields[escaped]["HOSTROUTING_CIDR"], fields[escaped]["HOSTROUTING_DEV"]) == (CIDR, "ib0")
     assert play.service.texts.count(f"no longer: {told}") == 1
     assert [it for it in play.service.texts if it.startswith("the verdict")] == [
         "the verdict is ok",
