@@ -4,7 +4,11 @@ Here: the routes inside a range of addresses, and those around an address. Not h
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import islice
+from operator import le
 
 from hostrouting.model import Column, Prefix
 
@@ -21,26 +25,35 @@ def pack(networks: Iterable[int], lengths: Iterable[int]) -> list[int]:
 class Ordered:
     """A column in order; equal networks keep the order of the column.
 
-    Only the networks are put into order, because a check reads few of the lengths and positions.
+    Only the networks are put into order, because a check reads few of the lengths and positions. They are sorted when
+    that is first needed: with a default route, most checks of many routes do not need it.
     """
 
-    __slots__ = ("_everywhere", "_hosts", "_order", "_there", "_width", "column", "networks")
-
     def __init__(self, column: Column, width: int) -> None:
-        """Sort the networks unless they are sorted; `width` is the number of address bits.
-
-        In a list of IPv4 routes they are. Linux lists an IPv6 prefix after the prefixes inside it.
-        """
-        networks = list(column.networks)
-        self.column, self.networks, self._width = column, sorted(networks), width
-        # The places in the column, in the order of the networks.
-        self._order: Sequence[int] = range(len(networks))
-        if self.networks != networks:
-            self._order = sorted(self._order, key=networks.__getitem__)
+        """Sort nothing yet; `width` is the number of address bits."""
+        self.column, self._width = column, width
         self._there = frozenset(column.lengths)
         self._hosts = [width - length for length in sorted(self._there)]
-        # Whether one of them is a default route.
-        self._everywhere = 0 in self._there
+        # The places of the default routes.
+        self._defaults = list(_places_of(0, column.lengths)) if 0 in self._there else []
+
+    @cached_property
+    def networks(self) -> list[int]:
+        """The networks in order."""
+        networks = self.column.networks
+        return [networks[place] for place in self._order]
+
+    @cached_property
+    def _order(self) -> Sequence[int]:
+        """The places in the column, in the order of the networks.
+
+        In a list of IPv4 routes that is their own order. Linux lists an IPv6 prefix after the prefixes inside it.
+        """
+        networks = self.column.networks
+        places = range(len(networks))
+        if all(map(le, networks, islice(networks, 1, None))):
+            return places
+        return sorted(places, key=networks.__getitem__)
 
     def between(self, low: int, high: int) -> tuple[int, int]:
         """The index of the first network from `low` on, and that of the first network after `high`."""
@@ -62,6 +75,8 @@ class Ordered:
         """The positions of the routes of exactly this prefix, in the order of the column."""
         if length not in self._there:
             return []
+        if length == 0:
+            return [self.column.positions[place] for place in self._defaults]
         begin, end = self.between(network, network)
         _, _, positions, _, lengths = self.column
         return [positions[place] for place in self._order[begin:end] if lengths[place] == length]
@@ -88,6 +103,17 @@ class Ordered:
 
     def covers(self, low: int, high: int) -> bool:
         """Whether one prefix contains all of low … high."""
+        if self._defaults:
+            return True
         begin, end = self.between(low, low)
         places = (self._order[at] for at in (*self.around(low), *range(begin, end)))
-        return self._everywhere or any(self.span(place)[1] >= high for place in places)
+        return any(self.span(place)[1] >= high for place in places)
+
+
+def _places_of(length: int, lengths: Sequence[int]) -> Iterator[int]:
+    """Where this length is."""
+    place = -1
+    with suppress(ValueError):
+        while True:
+            place = lengths.index(length, place + 1)
+            yield place
