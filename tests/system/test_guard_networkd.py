@@ -1,0 +1,98 @@
+"""The guard beside systemd-networkd and DHCP: routes that networkd deletes come back, by the gateway of the present lease."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from hostrouting.config import GuardConfig, Mode
+from tests.support.gate import HALVES, config, configure, gate_tests, ours
+from tests.support.systemd import System, booted, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = gate_tests
+
+PROGRAM = str(Path(sys.executable).parent / "hostrouting")
+SETTINGS = attrs.evolve(config(*HALVES, mode=Mode.STRICT), guard=GuardConfig(enabled=True, program=PROGRAM))
+
+# The router is a network namespace of its own, with two addresses; its DHCP server names one of them.
+NETWORK = """\
+#!/bin/sh
+set -e
+ip netns add router
+ip link add eth0 type veth peer name r0 netns router
+ip link add ib0 type veth peer name peer-ib0
+ip link set ib0 up
+ip link set peer-ib0 up
+ip address add 172.16.1.5/16 dev ib0
+ip -n router address add 10.0.0.1/24 dev r0
+ip -n router address add 10.0.0.2/24 dev r0
+ip -n router link set r0 up
+"""
+SERVER = """\
+#!/bin/sh
+printf '%s\\n' 'start 10.0.0.100' 'end 10.0.0.100' 'interface r0' 'lease_file /run/leases' 'pidfile /run/udhcpd.pid' \
+  'option subnet 255.255.255.0' "option router $1" 'option lease 600' >/run/udhcpd.conf
+: >>/run/leases
+[ ! -e /run/udhcpd.pid ] || kill "$(cat /run/udhcpd.pid)" || :
+ip netns exec router busybox udhcpd /run/udhcpd.conf
+"""
+UNIT = """\
+[Unit]
+DefaultDependencies=no
+Before=network-pre.target systemd-networkd.service
+Wants=network-pre.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/etc/test-network.sh
+ExecStart=/etc/test-dhcp.sh 10.0.0.1
+KillMode=none
+"""
+LINK = "[Match]\nName=eth0\n[Network]\nDHCP=ipv4\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n"
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    """A host whose uplink systemd-networkd configures by DHCP, with the guard running."""
+    wants, unit = "/etc/systemd/system/sysinit.target.wants", "/etc/systemd/system/test-network.service"
+    with booted(
+        {unit: UNIT, "/etc/systemd/network/10-eth0.network": LINK},
+        scripts={"/etc/test-network.sh": NETWORK, "/etc/test-dhcp.sh": SERVER},
+        links={
+            f"{wants}/test-network.service": unit,
+            f"{wants}/systemd-networkd.service": "/lib/systemd/system/systemd-networkd.service",
+        },
+        tree=Path("/"),
+    ) as found:
+        found.settled()
+        wait_for("a lease", lambda: "default via 10.0.0.1" in found.must("ip", "route"))
+        configure(found, SETTINGS)
+        yield found
+
+
+def by(system: System, gateway: str) -> bool:
+    """Whether both routes use this gateway."""
+    return [f"via {gateway} dev eth0" in system.must("ip", "route", "show", it) for it in ours(system)] == [True, True]
+
+
+def test_networkctl_reconfigure(system: System) -> None:
+    """systemd-networkd deletes routes that it does not know; the guard adds them again."""
+    assert by(system, "10.0.0.1")
+    for _ in range(3):
+        system.must("networkctl", "reconfigure", "eth0")
+        wait_for("the routes", lambda: by(system, "10.0.0.1"))
+
+
+def test_another_gateway(system: System) -> None:
+    """If a renewed lease names another gateway, the routes whose gateway is not configured use it."""
+    system.must("/etc/test-dhcp.sh", "10.0.0.2")
+    system.must("networkctl", "renew", "eth0")
+    wait_for("the new default route", lambda: "default via 10.0.0.2" in system.must("ip", "route"))
+    wait_for("the routes", lambda: by(system, "10.0.0.2"))
