@@ -1,0 +1,62 @@
+"""hostrouting.guard.state and figures: what is counted, since when a verdict holds, and the text for a collector."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from hostrouting.guard import Fights, Look, Problem, Repair, State, figures
+
+BEGUN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+REPAIR = Repair("172.16.0.0/17", "[a]", "no route")
+
+
+def after(*looks: Look) -> State:
+    """The state after these looks, one in each minute."""
+    state = State(since=BEGUN)
+    for number, look in enumerate(looks, 1):
+        state = state.after(look, Fights(), BEGUN + timedelta(minutes=number))
+    return state
+
+
+def test_counts() -> None:
+    """Looks, repairs and failures are counted; the last repair keeps its time and its length."""
+    state = after(Look(repairs=(REPAIR, REPAIR), repair_seconds=0.5), Look(failure="it broke"), Look())
+    assert (state.looks, state.repairs, state.failures) == (3, 2, 1)
+    assert state.repaired == BEGUN + timedelta(minutes=1)
+    assert state.repair_seconds == pytest.approx(0.5)
+
+
+def test_since_when_the_verdict_holds() -> None:
+    """Since the first look that had it; no check has no verdict."""
+    ok, overlap = Look(verdict="ok"), Look(verdict="overlap")
+    assert after(ok, ok, overlap, overlap).verdict_since == BEGUN + timedelta(minutes=3)
+    assert after(ok, ok).verdict_since == BEGUN + timedelta(minutes=1)
+    assert after(ok, Look()).verdict_since is None
+
+
+def test_looks_are_added() -> None:
+    """The looks of all tasks are one look."""
+    one = Look(repairs=(REPAIR,), problems=(Problem("a"),), failure="x", routes=(1, 1, 1), seconds=1)
+    other = Look(problems=(Problem("b"),), failure="y", verdict="ok", escapes={"10.0.0.0/8": 0}, repair_seconds=2)
+    both = Look() + one + other
+    assert (both.repairs, both.problems, both.failure) == ((REPAIR,), (Problem("a"), Problem("b")), "x; y")
+    assert (both.routes, both.verdict, both.escapes) == ((1, 1, 1), "ok", {"10.0.0.0/8": 0})
+    assert (both.seconds, both.repair_seconds) == (1, 2)
+
+
+def test_figures() -> None:
+    """Each has its help and its type; labels are quoted; what is not known is left out."""
+    text = figures(after(Look(verdict="overlap", escapes={"172.16.0.0/16": 3}, routes=(4, 3, 5))), version='1 "x"\n')
+    lines = text.splitlines()
+    assert 'hostrouting_build_info{version="1 \\"x\\"\\n"} 1' in lines
+    assert 'hostrouting_escapes{cidr="172.16.0.0/16"} 3' in lines
+    assert [line for line in lines if line.startswith("hostrouting_verdict")] == [
+        'hostrouting_verdict{verdict="ok"} 0',
+        'hostrouting_verdict{verdict="overlap"} 1',
+        'hostrouting_verdict{verdict="undecided"} 0',
+        'hostrouting_verdict{verdict="no-default-route"} 0',
+    ]
+    assert "hostrouting_routes_present 3" in lines
+    assert "hostrouting_guard_start_time_seconds 1767225600.0" in lines
+    assert "hostrouting_verdict" not in figures(State(since=BEGUN), version="1")
+    assert "hostrouting_guard_last_look_time_seconds" not in figures(State(since=BEGUN), version="1")
