@@ -144,8 +144,8 @@ class Gate:
     def changes(self, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changes:
         """What `change` would change; only reads."""
         files, steps = self.files, self._steps_after(up, down)
-        found = Changes() if steps or up else Changes(removes=self.present())
-        if steps or up:
+        found = Changes() if steps else Changes(removes=self.present())
+        if steps:
             found += Changes(removes=self.former.present(files)) + self.drop_in.differences(files)
             is_listed = files.holds(self.layout.gate_steps_path, render_gate_steps(steps))
             found += Changes(() if is_listed else (self.layout.gate_steps_path,)) + self.rest.differences(files)
@@ -186,18 +186,18 @@ class Gate:
         foreign = {part.name for part in parts if part.files.foreign(self.files)}
         change = _Change(self, ctx, foreign)
         try:
-            steps = self._steps_after(up, down)
-            if steps or up:
+            if steps := self._steps_after(up, down):
                 change.put_up(up, down, steps)
             else:
                 change.take_away(down)
+                change.put_beside(up)
         except BaseException as error:
             tell_effects(error, files=paths_of(change.done(parts)))
             raise
         return change.done(parts)
 
     def _sets(self, up: Sequence[Part]) -> tuple[FileSet, ...]:
-        own = (self.drop_in, self.rest) if up else ()
+        own = (self.drop_in, self.rest) if any(part.step for part in up) else ()
         return (*own, *(part.all_files for part in up))
 
     def _steps_after(self, up: Iterable[Part], down: Iterable[Part]) -> tuple[GateStep, ...]:
@@ -261,6 +261,13 @@ class _Change:
         self._forget(leaving)
         self._list(steps)
         self._retire_former()
+
+    def put_beside(self, up: Sequence[Part]) -> None:
+        """Install parts without steps where there is no gate."""
+        for part in up:
+            self._note(part.name, part.all_files.install(self._files))
+        self._reload(up)
+        self._stop([part for part in up if part.name in self._changed])
 
     def take_away(self, down: Sequence[Part]) -> None:
         """Empty the list, so that machines start; then remove the gate and the parts, as far as possible."""

@@ -96,6 +96,22 @@ def _with_devs(config: HostRoutingConfig, arguments: argparse.Namespace) -> Host
         raise ConfigError(attrs.evolve(fault, path="--dev") for fault in error.faults) from error
 
 
+def kept_config(host: Host) -> HostRoutingConfig:
+    """The installed configuration, or an empty one. Raises ConfigError if a script is not as hostrouting wrote it."""
+    layout = host.layout
+    found = installed_config(host) or HostRoutingConfig()
+    has = {
+        layout.routes_script_path: bool(found.static_routes.routes),
+        layout.check_script_path: bool(found.route_overlap.expected_cidrs),
+        layout.probe_script_path: found.probe_rewrite.enabled,
+    }
+    rule, remedy = "is not as hostrouting wrote it", "write it again with: hostrouting apply"
+    faults = [Fault(path, "", rule, remedy) for path, read in has.items() if not read and host.files.is_there(path)]
+    if faults:
+        raise ConfigError(faults)
+    return found
+
+
 def installed_config(host: Host) -> HostRoutingConfig | None:
     """The configuration in the boot scripts of this host; None if it has none of our scripts."""
     routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)

@@ -6,6 +6,8 @@ import attrs
 
 __all__ = ["Bucket"]
 
+_ROUNDING = 1e-9  # after exactly the seconds that were named, the amount may be this much smaller
+
 
 @attrs.frozen
 class Bucket:
@@ -28,7 +30,8 @@ class Bucket:
 
     def wait_for(self, amount: float, now: float) -> float:
         """The seconds until this amount is there; 0 if it is there now."""
-        return max(0.0, (amount - self.now(now)) / self.rate)
+        missing = amount - self.now(now)
+        return missing / self.rate if missing > _ROUNDING else 0.0
 
     def is_full(self, now: float) -> bool:
         """Whether nothing was withdrawn that has not come back."""

@@ -1,4 +1,4 @@
-"""Fights: another program keeps undoing what the guard repairs. Each key is repaired three times, then once a minute.
+"""Fights: something keeps undoing what the guard repairs. Each key is repaired ten times, then once a minute.
 
 Here: how often each key was repaired, and by what it was undone. Not here: repairing, and telling.
 """
@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Fight", "Fights", "Repair"]
 
-ROUNDS = 3
-"""How many repairs of a key may come at once."""
+ROUNDS = 10
+"""How many repairs of a key may come at once. A link that flaps a few times must not leave its routes away."""
 PAUSE = 60.0
-"""The seconds between the repairs in a fight. It ends when there was no repair for three times as long."""
+"""The seconds between the repairs after that."""
+NAMED, WITHIN = 3, 3600.0
+"""After so many repairs within so many seconds, one more repair is a fight."""
+OVER = 600.0
+"""A fight is over when no repair was needed for so many seconds."""
 
 
 @attrs.frozen
@@ -27,7 +31,7 @@ class Repair:
     """One repair: what was repaired, what belongs there, and what was there instead."""
 
     key: str
-    """What programs can fight about, such as `172.16.0.0/17` or `nftables table ip6 hostrouting_slb`."""
+    """What can be undone, such as `172.16.0.0/17` or `nftables table ip6 hostrouting_slb`."""
     ours: str
     found: str
     """What was there, such as `no route`."""
@@ -39,14 +43,19 @@ class Fight:
 
     last: Repair
     """The last repair that was needed: both sides are in it."""
-    since: float
-    """When the first one was."""
     rounds: int
     """How often it was repaired."""
     bucket: Bucket
     """How many repairs it may still have."""
-    is_named: bool = False
-    """Whether a repair had to wait because of the earlier ones: another program undoes them."""
+    times: tuple[float, ...]
+    """When the last repairs were, at most one more than a fight needs."""
+    needed: float
+    """When a repair was last needed."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it was repaired so often that something else keeps undoing it."""
+        return len(self.times) > NAMED and self.times[-1] - self.times[0] <= WITHIN
 
 
 @attrs.frozen
@@ -59,28 +68,27 @@ class Fights:
         """Whether the key may be repaired now."""
         return not self.wait(key, now)
 
-    def denied(self, repair: Repair) -> Fights:
-        """After this repair was found to be needed, but has to wait: another program undoes the earlier ones."""
-        return Fights({**self._known, repair.key: attrs.evolve(self._known[repair.key], last=repair, is_named=True)})
+    def denied(self, repair: Repair, now: float) -> Fights:
+        """After this repair was found to be needed, but has to wait: earlier ones were undone too fast."""
+        return Fights({**self._known, repair.key: attrs.evolve(self._known[repair.key], last=repair, needed=now)})
 
     def made(self, repair: Repair, now: float) -> Fights:
-        """After this repair was made. A repair that the kernel refuses does not count."""
-        first = Fight(repair, now, 0, Bucket(ROUNDS, 1 / PAUSE, at=now))
-        fight = self._known.get(repair.key, first)
-        fight = attrs.evolve(fight, last=repair, rounds=fight.rounds + 1, bucket=fight.bucket.take(1, now))
+        """After this repair was made, even if it was undone at once. One that the kernel refuses does not count."""
+        fight = self._known.get(repair.key) or Fight(repair, 0, Bucket(ROUNDS, 1 / PAUSE, at=now), (), now)
+        times = (*fight.times, now)[-NAMED - 1 :]
+        fight = Fight(repair, fight.rounds + 1, fight.bucket.take(1, now), times, now)
         return Fights({**self._known, repair.key: fight})
 
     def later(self, now: float) -> Fights:
-        """Without the keys that have been left alone for long enough."""
-        return Fights({key: it for key, it in self._known.items() if not it.bucket.is_full(now)})
+        """Without the keys that no longer matter."""
+        return Fights({key: it for key, it in self._known.items() if now - it.needed < WITHIN})
 
     def wait(self, key: str, now: float) -> float:
         """The seconds until the key may be repaired."""
         fight = self._known.get(key)
         return 0.0 if fight is None else fight.bucket.wait_for(1, now)
 
-    @property
-    def named(self) -> tuple[Fight, ...]:
-        """The fights, the oldest first."""
-        found = (it for it in self._known.values() if it.is_named)
-        return tuple(sorted(found, key=lambda it: (it.since, it.last.key)))
+    def named(self, now: float) -> tuple[Fight, ...]:
+        """The fights at this moment, by their keys."""
+        found = (it for it in self._known.values() if it.is_named and now - it.needed < OVER)
+        return tuple(sorted(found, key=lambda it: it.last.key))

@@ -38,7 +38,7 @@ def _lines(state: State, version: str) -> Iterator[str]:
     if state.repaired is not None:
         told = "How long the last repair took."
         yield from _metric("guard_repair_seconds", "gauge", told, {}, state.repair_seconds)
-    told = "What another program keeps undoing."
+    told = "What does not stay, although it was repaired."
     yield from _metric("guard_fights", "gauge", told, {}, len(state.fights))
     if look.routes is not None:
         kinds = {
@@ -49,8 +49,12 @@ def _lines(state: State, version: str) -> Iterator[str]:
         for (name, text), count in zip(kinds.items(), look.routes, strict=True):
             yield from _metric(f"routes_{name}", "gauge", text, {}, count)
     if look.verdict:
-        rows = [({"verdict": it}, int(it == look.verdict)) for it in _VERDICTS]
-        yield from _metrics("verdict", "gauge", "The verdict on all expected CIDRs: 1 for the present one.", rows)
+        rows = [
+            ({"cidr": cidr, "verdict": it}, int(it == verdict))
+            for cidr, verdict in sorted(look.verdicts.items())
+            for it in _VERDICTS
+        ]
+        yield from _metrics("verdict", "gauge", "The verdict on an expected CIDR: 1 for the present one.", rows)
         counts = [({"cidr": cidr}, count) for cidr, count in sorted(look.escapes.items())]
         yield from _metrics("escapes", "gauge", "Ranges of an expected CIDR that escape.", counts)
 

@@ -20,7 +20,7 @@ SETTLE = 0.15
 FIRST_RETRY, LAST_RETRY = 0.1, 60.0
 """The seconds after the first failure, and after many. They double with each."""
 SHARE, RESERVE = 0.1, 2.0
-"""The part of the time that looks may take, and the seconds of looks that may come at once."""
+"""The part of the processor's time that looks after events may take, and the seconds that they may take at once."""
 
 
 @attrs.frozen
@@ -37,7 +37,10 @@ class Pace:
     failures: int = 0
     """The number of looks that have failed in a row."""
     time: Bucket = attrs.field(factory=lambda: Bucket(RESERVE, SHARE))
-    """The seconds that looks may still take: a host whose tables never rest must not be kept busy by the guard."""
+    """The seconds that looks may still take: a host whose tables never rest must not be kept busy by the guard.
+
+    It postpones looks after events, but never beyond the next regular one.
+    """
 
     @classmethod
     def begin(cls, now: float) -> Pace:
@@ -48,13 +51,13 @@ class Pace:
         """After an event."""
         return self if self.event is not None else attrs.evolve(self, event=now)
 
-    def looked(self, begun: float, ended: float, *, failed: bool, chance: float) -> Pace:
-        """After a look: events that came before it began are done with."""
+    def looked(self, ended: float, *, spent: float, failed: bool, chance: float) -> Pace:
+        """After a look that took so many seconds of processor time: events that came before it are done with."""
         failures = self.failures + 1 if failed else 0
         return Pace(
             due=ended + (_retry(failures, chance) if failed else EVERY * (1 + SPREAD * (2 * chance - 1))),
             failures=failures,
-            time=self.time.take(ended - begun, ended),
+            time=self.time.take(spent, ended),
         )
 
     def postponed(self, until: float) -> Pace:
@@ -67,8 +70,10 @@ class Pace:
 
     def wait(self, now: float) -> float:
         """The seconds until the next look; 0 if it is due."""
-        due = self.due if self.event is None else min(self.due, self.event + SETTLE)
-        return max(0.0, due - now, self.time.wait_for(0, now))
+        due = self.due
+        if self.event is not None:
+            due = min(due, max(self.event + SETTLE, now + self.time.wait_for(0, now)))
+        return max(0.0, due - now)
 
 
 def _retry(failures: int, chance: float) -> float:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from hostrouting.guard.fights import Fight, Fights, Repair
+    from hostrouting.guard.fights import Fight, Repair
 
 __all__ = ["GUARD_SCHEMA", "Look", "Problem", "State"]
 
@@ -24,8 +24,10 @@ GUARD_SCHEMA = "hostrouting/guard/1"
 class Problem:
     """Something that is wrong and could not be repaired: a sentence, and the names by which a journal finds it."""
 
-    text: str
+    text: str = attrs.field(eq=False)
     fields: tuple[tuple[str, str], ...] = ()
+    key: str = attrs.field(default=attrs.Factory(lambda self: self.text, takes_self=True))
+    """What stays the same while the problem does; the text may have a lifetime in it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -34,6 +36,8 @@ class Look:
 
     repairs: tuple[Repair, ...] = ()
     """What was repaired."""
+    lost: tuple[Repair, ...] = ()
+    """What was repaired too, but was undone before it could be read back."""
     problems: tuple[Problem, ...] = ()
     """What is wrong and could not be repaired."""
     failure: str = ""
@@ -42,6 +46,8 @@ class Look:
     """The number of routes that are wanted, that are there as wanted, and that are ours."""
     verdict: str = ""
     """The verdict of the check; empty if nothing is checked."""
+    verdicts: Mapping[str, str] = attrs.field(factory=dict)
+    """The verdict on each expected CIDR."""
     escapes: Mapping[str, int] = attrs.field(factory=dict)
     """For each expected CIDR, the number of ranges that escape."""
     seconds: float = 0.0
@@ -53,10 +59,12 @@ class Look:
         """Both as one look."""
         return Look(
             repairs=(*self.repairs, *other.repairs),
+            lost=(*self.lost, *other.lost),
             problems=(*self.problems, *other.problems),
             failure="; ".join(filter(None, (self.failure, other.failure))),
             routes=self.routes or other.routes,
             verdict=self.verdict or other.verdict,
+            verdicts={**self.verdicts, **other.verdicts},
             escapes={**self.escapes, **other.escapes},
             seconds=self.seconds + other.seconds,
             repair_seconds=self.repair_seconds + other.repair_seconds,
@@ -86,7 +94,7 @@ class State:
     """Since when the verdict is the same, as far as the guard knows."""
     fights: tuple[Fight, ...] = ()
 
-    def after(self, look: Look, fights: Fights, now: datetime) -> State:
+    def after(self, look: Look, fights: tuple[Fight, ...], now: datetime) -> State:
         """After one more look."""
         same = self.verdict_since is not None and look.verdict == self.look.verdict
         return attrs.evolve(
@@ -99,7 +107,7 @@ class State:
             repair_seconds=look.repair_seconds if look.repairs else self.repair_seconds,
             failures=self.failures + bool(look.failure),
             verdict_since=(self.verdict_since if same else now) if look.verdict else None,
-            fights=fights.named,
+            fights=fights,
         )
 
     def to_mapping(self) -> dict[str, Any]:

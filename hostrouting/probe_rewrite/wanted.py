@@ -180,6 +180,15 @@ class RewritePlan:
         return (*([self.conflict] if self.conflict else []), *routes)
 
     @property
+    def apart(self) -> tuple[RewritePlan, RewritePlan]:
+        """The changes to tables and those to routes, each as a plan of its own."""
+        on_routes = self.operations[len(self.on_tables) :]
+        return (
+            attrs.evolve(self, routes=RoutePlan(), operations=self.on_tables),
+            RewritePlan(routes=self.routes, operations=on_routes),
+        )
+
+    @property
     def coming_routes(self) -> tuple[Route, ...]:
         """The routes that are to be added or replaced."""
         return tuple(step.route for step in self.routes.steps if step.action in {"add", "replace"})

@@ -16,7 +16,7 @@ _COMMAND = " guard"
 
 # Beyond the sandbox of the oneshots: the socket of the journal and of the notifications, the directory of the markers,
 # and the settings under /proc/sys, which are read. It ends nft if that hangs, and systemctl reload sends it SIGHUP. Its
-# program and the Python may be in a home directory.
+# program and the Python may be below /root, but not in a home directory that is closed to root without capabilities.
 _MORE = """\
 RestrictAddressFamilies=AF_UNIX
 ReadWritePaths={state}
@@ -43,7 +43,7 @@ def render_guard_unit(program: str, *, layout: HostLayout | None = None) -> str:
         f"Environment=HOSTROUTING_VERSION={__version__}",
         "UnsetEnvironment=PYTHONPATH PYTHONHOME PYTHONSTARTUP LD_PRELOAD LD_LIBRARY_PATH",
         "Restart=on-failure",
-        "RestartSec=5",
+        "RestartSec=20",
         "WatchdogSec=180",
         "TimeoutStartSec=90",
         "TimeoutStopSec=20",

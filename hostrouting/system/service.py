@@ -76,7 +76,9 @@ class SystemdService:
         if environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
             with suppress(KeyError, ValueError):
                 seconds = int(environment["WATCHDOG_USEC"]) / 1e6
-        return cls(environment.get("NOTIFY_SOCKET", ""), seconds, "JOURNAL_STREAM" in environment)
+        return cls(
+            environment.get("NOTIFY_SOCKET", ""), seconds, environment.get("JOURNAL_STREAM") == _standard_error()
+        )
 
     def notify(self, *assignments: str) -> None:
         """See Service."""
@@ -90,6 +92,15 @@ class SystemdService:
             return False
         fields = {"MESSAGE": line.text, "PRIORITY": str(line.level), "SYSLOG_IDENTIFIER": "hostrouting", **line.fields}
         return _send(_JOURNAL, b"".join(_field(name, text) for name, text in fields.items()))
+
+
+def _standard_error() -> str:
+    """Standard error, as JOURNAL_STREAM names it. Processes whose output goes elsewhere may inherit that variable."""
+    try:
+        found = os.fstat(2)
+    except OSError:
+        return ""
+    return f"{found.st_dev}:{found.st_ino}"
 
 
 def _field(name: str, text: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -75,10 +75,16 @@ class Configure:
             for task in chosen:
                 if task.is_wanted:
                     task.prepare(ctx)
-            changed = Gate(host).change(ctx, up, down) if chosen else {}
-            behind = [_BehindGate(task, changed.get(task.part.name, ())) for task in tasks]
-            with having_changed(files=paths_of(changed)):
-                return phases.serial(*behind, name=self.name).do(ctx)
+            try:
+                changed = Gate(host).change(ctx, up, down) if chosen else {}
+                behind = [_BehindGate(task, changed.get(task.part.name, ())) for task in tasks]
+                with having_changed(files=paths_of(changed)):
+                    return phases.serial(*behind, name=self.name).do(ctx)
+            except BaseException:
+                for task in tasks:
+                    with suppress(HostRoutingError, phases.Cancelled):
+                        task.resume(ctx)
+                raise
 
     def undo(self, ctx: phases.Context) -> object:
         """Remove everything of hostrouting, whatever the configuration says; the same as Remove."""

@@ -6,16 +6,18 @@ what may be repaired (`hostrouting.guard`), and how something is repaired (the t
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import attrs
 
 import phases
 from hostrouting.config import needs_config
-from hostrouting.errors import FileError, HostBusy, HostRoutingError
+from hostrouting.errors import FileError, HostBusy, HostRoutingError, Unsettled
 from hostrouting.guard import Fights, Look, Pace, State, figures
 from hostrouting.host import Host, needs_host
 from hostrouting.release import __version__
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import Watch
     from hostrouting.config import HostRoutingConfig
     from hostrouting.guard import Fight, Repair
+    from hostrouting.tasks.boot import HostTask
 
 __all__ = ["Guard", "Orders"]
 
@@ -42,6 +45,8 @@ _NO_KERNEL = "an image does not have a running kernel, so there is nothing to gu
 _BUSY = 1.0  # seconds until the next attempt if another run holds the host
 _LONGEST = 30.0  # seconds of one wait: after a suspension, the clock that waits has stood still
 _JUMP = 5.0  # seconds by which the two clocks may differ after a wait
+_SETTLING = 1.0  # seconds of one sleep between an event and its look, so that orders do not wait longer
+_RESTLESS = 120.0  # seconds of a former answer while the tables change too fast to be read
 
 
 def _by_chance() -> float:
@@ -107,6 +112,8 @@ class Guard:
     service: Service = attrs.field(factory=NoService, kw_only=True, eq=False, repr=False)
     chance: Callable[[], float] = attrs.field(default=_by_chance, kw_only=True, eq=False, repr=False)
     """Returns a random number from 0 to 1, so that a thousand nodes do not look at the same moment."""
+    spent: Callable[[], float] = attrs.field(default=time.thread_time, kw_only=True, eq=False, repr=False)
+    """Returns the seconds of processor time that this thread has used."""
 
     def do(self, ctx: phases.Context) -> phases.Skip | None:
         """See the class."""
@@ -154,6 +161,8 @@ class _Watching:
         self._pace = Pace.begin(self._clock.now())
         self._fights = Fights()
         self._denied: list[str] = []  # the keys whose repair has to wait
+        self._looks: dict[str, Look] = {}  # the last answer of each task
+        self._restless: dict[str, float] = {}  # the tasks that could not read the tables, and since when
         self._state = State(since=self._clock.utc())
         self._said: dict[str, str] = {}  # what is wrong with reading or writing, so that it is said once
         self._use(guard.config)
@@ -183,7 +192,7 @@ class _Watching:
         seconds = min(seconds, limit)
         begun, at = self._clock.now(), self._clock.utc()
         if self._pace.event is not None:
-            self._ctx.sleep(seconds)  # an event was heard: what comes with it is not counted
+            self._ctx.sleep(min(seconds, _SETTLING))  # an event was heard: what comes with it is not counted
         elif self._watch.wait(seconds, clock=self._clock) or self._orders.taken("look"):
             self._pace = self._pace.heard(self._clock.now())
         passed = self._clock.now() - begun
@@ -191,7 +200,7 @@ class _Watching:
             self._pace = self._pace.heard(self._clock.now())  # the machine was suspended, or its time was set
 
     def _look(self) -> None:
-        begun = self._clock.now()
+        begun, spent = self._clock.now(), self._guard.spent()
         self._hear_nothing()
         self._denied.clear()
         try:
@@ -202,13 +211,16 @@ class _Watching:
         ended = self._clock.now()
         look = attrs.evolve(look, seconds=ended - begun)
         self._fights = self._fights.later(ended)
-        for it in look.repairs:
+        for it in (*look.repairs, *look.lost):
             self._fights = self._fights.made(it, ended)
-        failed = bool(look.failure)
-        self._pace = self._pace.looked(begun, ended, failed=failed, chance=self._guard.chance())
+        spent = self._guard.spent() - spent
+        self._pace = self._pace.looked(ended, spent=spent, failed=bool(look.failure), chance=self._guard.chance())
+        if self._restless:
+            self._pace = self._pace.sooner(ended + _BUSY)
         if self._denied:
             self._pace = self._pace.sooner(ended + min(self._fights.wait(key, ended) for key in self._denied))
-        before, self._state = self._state, self._state.after(look, self._fights, self._clock.utc())
+        named = self._fights.named(ended)
+        before, self._state = self._state, self._state.after(look, named, self._clock.utc())
         self._tell(before)
         self._write()
 
@@ -225,17 +237,29 @@ class _Watching:
             if self._guard.follows:
                 self._read_again()
             for make in TASKS:
-                task = make(self._config, host=host, wait=0)
-                try:
-                    found += task.keep(self._ctx, self._may_repair)
-                except (HostRoutingError, ExceptionGroup) as error:
-                    found += Look(failure=f"{task.name}: {error}")
+                self._service.notify("WATCHDOG=1")
+                found += self._kept(make(self._config, host=host, wait=0))
+        return found
+
+    def _kept(self, task: HostTask[Any]) -> Look:
+        """The answer of one task. If there is none now, the former one still holds."""
+        former = attrs.evolve(self._looks.get(task.name, Look()), repairs=(), lost=(), failure="")
+        try:
+            found = task.keep(self._ctx, self._may_repair)
+        except Unsettled as error:
+            now = self._clock.now()
+            since = self._restless.setdefault(task.name, now)
+            return former if now - since < _RESTLESS else attrs.evolve(former, failure=f"{task.name}: {error}")
+        except (HostRoutingError, ExceptionGroup) as error:
+            return attrs.evolve(former, failure=f"{task.name}: {error}")
+        self._restless.pop(task.name, None)
+        self._looks[task.name] = found
         return found
 
     def _may_repair(self, repair: Repair) -> bool:
         if self._fights.may_repair(repair.key, self._clock.now()):
             return True
-        self._fights = self._fights.denied(repair)
+        self._fights = self._fights.denied(repair, self._clock.now())
         self._denied.append(repair.key)
         return False
 
@@ -269,8 +293,8 @@ class _Watching:
         """One line for each change; none if nothing has changed."""
         now, then = self._state.look, before.look
         for repair in now.repairs:
-            told = f"repaired {repair.key}: there was {repair.found}, now {repair.ours}"
-            self._line(told, 5, _REPAIRED, PREFIX=repair.key)
+            told = f"repaired {repair.key}: there was {repair.found}, now there is {repair.ours}"
+            self._line(told, 5, _REPAIRED, **_names(repair))
         if now.verdict and now.verdict != then.verdict:
             told = f" (it was {then.verdict})" if then.verdict else ""
             level = 6 if now.verdict == "ok" else 4
@@ -279,11 +303,12 @@ class _Watching:
             self._line(it.text, 4, _PROBLEM, **dict(it.fields))
         for it in (it for it in then.problems if it not in now.problems):
             self._line(f"no longer: {it.text}", 6, _PROBLEM, **dict(it.fields))
-        if now.failure and now.failure != then.failure:
-            self._line(now.failure, 3, _PROBLEM)
+        if now.failure != then.failure:
+            text = now.failure or f"no longer: {then.failure}"
+            self._line(text, 3 if now.failure else 6, _PROBLEM)
         known = {it.last.key for it in before.fights}
         for fight in (it for it in self._state.fights if it.last.key not in known):
-            self._line(_fight_line(fight), 4, _FIGHT, PREFIX=fight.last.key)
+            self._line(_fight_line(fight), 4, _FIGHT, **_names(fight.last))
 
     def _line(self, text: str, level: int, kind: str = "", **fields: str) -> None:
         """Write one line to the journal, or, if there is none, to the log of the run; `kind` is its MESSAGE_ID."""
@@ -301,13 +326,21 @@ class _Watching:
             files.write(layout.figures_path, figures(self._state, version=__version__))
         except FileError as error:
             self._say_once("write", str(error), 4)
+            if error.errno == errno.EROFS and self._service.watchdog is not None:
+                raise  # the directory was deleted and made again: only a new start of the service may write into it
         else:
             self._said.pop("write", None)
+
+
+def _names(repair: Repair) -> dict[str, str]:
+    """The fields by which the journal finds the line: the prefix of a route, and the key."""
+    prefix = repair.key.partition(" metric ")[0]
+    return {"KEY": repair.key, **({} if " " in prefix else {"PREFIX": prefix})}
 
 
 def _fight_line(fight: Fight) -> str:
     it = fight.last
     return (
-        f"another program keeps changing {it.key}: after {fight.rounds} repairs there is again {it.found} instead of "
-        f"{it.ours}; from now on it is repaired once a minute"
+        f"{it.key} does not stay: it was repaired {fight.rounds} times, and the last time there was {it.found} instead "
+        f"of {it.ours}; to see what changes it, run: {'nft monitor' if it.key.startswith('nftables') else 'ip monitor'}"
     )

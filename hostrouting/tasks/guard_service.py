@@ -63,7 +63,8 @@ class InstallGuard(HostTask[GuardResult]):
             ),
             links=((layout.guard_enabled_path, f"{layout.unit_directory}/{layout.guard_unit}"),),
         )
-        remains = (layout.guard_path, layout.figures_path, layout.guard_lock_path)
+        # The lock file stays: a guard that runs by itself may hold it.
+        remains = (layout.guard_path, layout.figures_path)
         return Part(None, files, layout.guard_unit, remains=remains)
 
     @property
@@ -94,16 +95,25 @@ class InstallGuard(HostTask[GuardResult]):
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> GuardResult:
         """Start the service if its unit is new or it does not run."""
+        return GuardResult(changed, self._start(ctx, is_new=bool(changed)))
+
+    def resume(self, ctx: phases.Context) -> None:
+        """Start the service again if the gate has stopped it: it is needed most when another task fails."""
+        if self.is_wanted and self.has_files:
+            self._start(ctx, is_new=False)
+
+    def _start(self, ctx: phases.Context, *, is_new: bool) -> bool:
+        """Start the service if it is new or does not run; whether it was started."""
         manager, unit = self._manager, self.host.layout.guard_unit
-        started = manager is not None and (bool(changed) or not self._is_running(manager))
-        if started and manager is not None:
-            try:
-                with ctx.on_cancel(lambda: manager.stop(unit)):
-                    manager.start(unit, timeout=_TO_START)
-            except UnitFailed:
-                ctx.check()  # a unit that we stopped because the run was cancelled has not failed
-                raise
-        return GuardResult(changed, started)
+        if manager is None or not (is_new or not self._is_running(manager)):
+            return False
+        try:
+            with ctx.on_cancel(lambda: manager.stop(unit)):
+                manager.start(unit, timeout=_TO_START)
+        except UnitFailed:
+            ctx.check()  # a unit that we stopped because the run was cancelled has not failed
+            raise
+        return True
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> GuardResult:  # noqa: ARG002  the gate has done it
         """The gate has stopped the service and removed its files."""
@@ -154,6 +164,6 @@ def _notes(written: dict[str, Any]) -> Iterator[str]:
     fights = written.get("fights")
     for fight in (it for it in (fights if isinstance(fights, list) else ()) if isinstance(it, dict)):
         ours, found = fight.get("ours"), fight.get("found")
-        yield f"another program keeps changing {fight.get('key')}: there is {found} instead of {ours}"
+        yield f"{fight.get('key')} does not stay: the last time there was {found} instead of {ours}"
     if written.get("failure"):
         yield str(written["failure"])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from hostrouting.config import Mode
-from hostrouting.errors import FileError, RouteOverlapError
-from hostrouting.examination import Examination, examine
+from hostrouting.errors import FileError, RouteOverlapError, Unsettled
+from hostrouting.examination import Examination, FamilyExamination, examine
 from hostrouting.fileset import File, FileSet, unit_file
 from hostrouting.gate import Part
 from hostrouting.guard import Look, Problem
@@ -27,6 +27,7 @@ from hostrouting.wording import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     import phases
@@ -96,11 +97,10 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             return Look()
         with self.host.backend() as backend:
             found = examine(ctx, backend, self.config, wait=0)
+        if found.verdict == "undecided" and any(it.restless for it in found.families):
+            raise Unsettled("the route tables keep changing; the verdict is the one before that")
         account = _Account.of(found, wait=0)
-        document = check_document(found, mode=self.config.route_overlap.mode)
-        if not self._says(document, found.verdict):
-            self._forget()
-            self._mark(found, account, {**document, "since": _stamp(ctx.clock.utc())})
+        unwritten = self._written_anew(ctx, found, account)
         counts = {str(cidr): 0 for it in found.families for cidr in it.report.cidrs}
         for it in found.findings:
             counts[str(it.cidr)] += 1
@@ -110,7 +110,19 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             for it in family.report.findings
         }
         problems = tuple(Problem(line, names.get(line, ())) for line in _first(account.wrong))
-        return Look(problems=problems, verdict=found.verdict, escapes=counts)
+        verdicts = {str(cidr): _verdict_on(str(cidr), it, counts) for it in found.families for cidr in it.report.cidrs}
+        return Look(problems=(*problems, *unwritten), verdict=found.verdict, verdicts=verdicts, escapes=counts)
+
+    def _written_anew(self, ctx: phases.Context, found: Examination, account: _Account) -> tuple[Problem, ...]:
+        """Write the markers if they do not have this answer; the problem if that fails. Only the routes decide."""
+        document = check_document(found, mode=self.config.route_overlap.mode)
+        try:
+            if not self._says(document, found.verdict):
+                self._forget()
+                self._mark(found, account, {**document, "since": _stamp(ctx.clock.utc())})
+        except FileError as error:
+            return (Problem(str(error)),)
+        return ()
 
     def _says(self, document: dict[str, Any], verdict: str) -> bool:
         """Whether report and marker on the host have this answer already."""
@@ -122,9 +134,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             return False
         try:
             known = json.loads(files.read(layout.report_path) or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
-        return all(known.get(key) == document[key] for key in document if key != "notes")
+        return isinstance(known, dict) and all(known.get(key) == document[key] for key in document if key != "notes")
 
     def remove(self, _ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
         """Nothing is left to undo: the task's files were removed with the gate."""
@@ -204,6 +216,14 @@ class _Account:
         action = repair_line(found)
         remedy = (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(found.unsafe)))
         return cls(tuple(wrong), remedy, tuple(notes_lines(found)))
+
+
+def _verdict_on(cidr: str, found: FamilyExamination, escapes: Mapping[str, int]) -> str:
+    """The verdict on one CIDR: others of its family may escape."""
+    if found.verdict == "no-default-route":
+        return found.verdict
+    doubtful = any(note.escapes and str(note.cidr) == cidr for note in found.report.notes)
+    return "overlap" if escapes[cidr] else "undecided" if doubtful else "ok"
 
 
 def _stamp(moment: datetime) -> str:

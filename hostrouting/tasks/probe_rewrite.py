@@ -183,13 +183,16 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             snapshot = self._read(backend)
             up = self._is_met(snapshot)
             plan = self._plan(nft, snapshot, up=up)
-            repairs = tuple(Repair(it.object, f"{it.verb} it", it.reason) for it in plan.operations)
-            allowed = [may_repair(it) for it in repairs]
-            if plan.conflicts or not all(allowed):
-                return Look(problems=tuple(map(Problem, plan.conflicts)))
-            begun = ctx.clock.now()
-            self._change(ctx, nft, backend, snapshot, up=up)
-            return Look(repairs=repairs, repair_seconds=ctx.clock.now() - begun)
+            tables, routes = plan.apart
+            begun, repairs = ctx.clock.now(), list[Repair]()
+            for part in (tables, routes):
+                needed = [_repair_of(it) for it in part.operations]
+                # All are asked, so that each is known to be needed.
+                if part.operations and not part.conflicts and len(needed) == sum(map(may_repair, needed)):
+                    repairs += needed
+                    self._carry(ctx, nft, backend, snapshot, part)
+            problems = tuple(map(Problem, plan.conflicts))
+            return Look(repairs=tuple(repairs), problems=problems, repair_seconds=ctx.clock.now() - begun)
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
         """Delete table and route, whatever the configuration says; last the file that records them."""
@@ -363,8 +366,14 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             raise TableOwned(plan.conflict)
         if plan.routes.conflicts:
             raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in plan.routes.conflicts])
-        if plan.is_empty:
-            return ()
+        if not plan.is_empty:
+            self._carry(ctx, nft, backend, snapshot, plan)
+        return plan.operations
+
+    def _carry(
+        self, ctx: phases.Context, nft: Nftables, backend: RouteBackend, snapshot: Snapshot, plan: RewritePlan
+    ) -> None:
+        """Carry out a plan without conflicts."""
         ctx.check()
         with ctx.shielded():  # Ctrl-C must not interrupt between the table and the route
             self._note(ctx, plan)
@@ -374,7 +383,6 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                 nft.remove(*plan.delete)
             with having_changed(operations=plan.on_tables):
                 apply_plan(plan.routes, backend, before=snapshot, protocol=self.config.protocol)
-        return plan.operations
 
     def _plan(self, nft: Nftables, snapshot: Snapshot, *, up: bool) -> RewritePlan:
         record, protocol = self._record, self.config.protocol
@@ -461,6 +469,13 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         """The destinations to which this configuration adds a route, or an earlier one may have added one."""
         known = (self._settings.global_address, *(it.address for it in self._record.routes))
         return {Prefix.of(IPv6Network(it)) for it in known}
+
+
+def _repair_of(it: Operation) -> Repair:
+    """The operation as a repair, with both sides as nouns."""
+    if it.verb == "delete":
+        return Repair(it.object, "none", it.object)
+    return Repair(it.object, "the one that was installed", "none" if it.verb in {"create", "add"} else "a changed one")
 
 
 def _missing_devices(route: Route | None, snapshot: Snapshot) -> Iterator[str]:

@@ -11,7 +11,7 @@ import attrs
 from hostrouting.apply import Applied, apply_plan
 from hostrouting.config import HostRoutingConfig
 from hostrouting.effects import having_changed
-from hostrouting.errors import ApplyError, ConfigError
+from hostrouting.errors import ApplyError, ConfigError, RouteRefused
 from hostrouting.examination import await_plan, is_any_route_ours, read
 from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
@@ -163,10 +163,9 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             plan = self._plan_routes(self._wanted, before)
             needed = {step.route.key: _repair_of(step) for step in reversed(plan.changes)}
             begun = ctx.clock.now()
-            with ctx.shielded():
-                done, refused = self._apply_each(
-                    plan, before, backend, [key for key, it in needed.items() if may_repair(it)]
-                )
+            done, lost, refused = self._apply_each(
+                ctx, plan, before, backend, [key for key, it in needed.items() if may_repair(it)]
+            )
             seconds = ctx.clock.now() - begun
         coming = {step.route.key for step in plan.changes if step.action != "delete"}
         ours = sum(it.protocol == self.config.protocol and it.prefix not in self._spared for it in before.routes)
@@ -174,6 +173,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         wanted = len(self._wanted)
         return Look(
             repairs=tuple(needed[key] for key in done),
+            lost=tuple(needed[key] for key in lost),
             problems=(*map(_problem_of, plan.conflicts), *(Problem(str(it)) for it in plan.pending)),
             failure="; ".join(refused),
             routes=(
@@ -185,19 +185,26 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         )
 
     def _apply_each(
-        self, plan: RoutePlan, before: Snapshot, backend: RouteBackend, keys: Sequence[RouteKey]
-    ) -> tuple[tuple[RouteKey, ...], tuple[str, ...]]:
-        """The keys whose changes were made, and why the others were not: those are found by trying halves."""
+        self, ctx: phases.Context, plan: RoutePlan, before: Snapshot, backend: RouteBackend, keys: Sequence[RouteKey]
+    ) -> tuple[tuple[RouteKey, ...], tuple[RouteKey, ...], tuple[str, ...]]:
+        """The keys whose changes were made, those whose changes were undone at once, and why the others were not made.
+
+        If one change is refused, none of its transaction is made; the halves of it are then tried.
+        """
+        ctx.check()
         try:
-            apply_plan(plan.only(keys), backend, before=before, protocol=self.config.protocol, former=self._former)
+            with ctx.shielded():
+                apply_plan(plan.only(keys), backend, before=before, protocol=self.config.protocol, former=self._former)
         except ApplyError as error:
-            if len(keys) == 1:
-                return (), (f"{self.name}: {error}",)
-            middle = len(keys) // 2
-            first = self._apply_each(plan, before, backend, keys[:middle])
-            second = self._apply_each(plan, before, backend, keys[middle:])
-            return (*first[0], *second[0]), (*first[1], *second[1])
-        return tuple(keys), ()
+            cause = error.__cause__
+            is_refused = cause is None or isinstance(cause, RouteRefused)
+            if len(keys) > 1 and is_refused:
+                middle = len(keys) // 2
+                first = self._apply_each(ctx, plan, before, backend, keys[:middle])
+                second = self._apply_each(ctx, plan, before, backend, keys[middle:])
+                return (*first[0], *second[0]), (*first[1], *second[1]), (*first[2], *second[2])
+            return (), tuple(keys) if cause is None else (), (f"{self.name}: {error}",)
+        return tuple(keys), (), ()
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """Delete our routes, whatever the configuration says; last the files that say which routes are ours."""
@@ -278,8 +285,10 @@ def _repair_of(step: Step) -> Repair:
 
 
 def _problem_of(step: Step) -> Problem:
-    prefix = str(step.route.prefix)
-    return Problem(f"{prefix}: {step.why}", (("PREFIX", prefix),))
+    prefix, held = str(step.route.prefix), step.held
+    # A lifetime changes with each look.
+    holder = None if held is None else attrs.evolve(held, expires=None)
+    return Problem(f"{prefix}: {step.why}", (("PREFIX", prefix),), f"{prefix} {step.route.metric} {holder}")
 
 
 def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | None:

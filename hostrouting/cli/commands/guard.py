@@ -37,12 +37,9 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     """The named configuration, or the one that is installed on this host."""
-    from hostrouting.cli.source import config_of, installed_config
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.cli.source import config_of, kept_config
 
-    if arguments.config is not None:
-        return config_of(arguments)
-    return installed_config(host) or HostRoutingConfig()
+    return kept_config(host) if arguments.config is None else config_of(arguments)
 
 
 def _document(host: Host) -> dict[str, Any]:
@@ -59,11 +56,12 @@ COMMAND = Command(
     answer=_answer,
     options=config_option,
     more="""\
-Without --config it keeps what is installed on this host, also after an apply or a remove. It looks at the host after
-every change of links, addresses, routes, rules and nftables, and once a minute. It adds missing routes of hostrouting
-again, loads its nftables table again, and writes the verdict of the check when it changes. It never changes another
-program's route and never touches a machine. SIGHUP makes it read the configuration again; SIGTERM and Ctrl-C end it,
-and change nothing. What it does is logged to standard error or, as a service of systemd, to the journal.
+Without --config it uses what is installed on this host, also after an apply or a remove. With --config it uses only
+that configuration, and undoes what an apply of another one does. It looks at the host after every change of links,
+addresses, routes, rules and nftables, and once a minute. It adds missing routes of hostrouting again, loads its
+nftables table again, and writes the verdict of the check when it changes. It never changes another program's route
+and never touches a machine. SIGHUP makes it read the configuration again; SIGTERM and Ctrl-C end it, and change
+nothing. What it does is logged to standard error or, as a service of systemd, to the journal.
 """,
     failing="it could not begin, or ended by an error",
     changes=True,
@@ -78,9 +76,9 @@ and change nothing. What it does is logged to standard error or, as a service of
         "lastRepair": "when it last did; null if never",
         "problems[]": "what is wrong and could not be repaired; each a sentence",
         "failure": "why the last look or repair failed; null if it did not",
-        "fights[].key": "what another program keeps undoing: a destination, or a table of nftables",
+        "fights[].key": "what does not stay although it was repaired: a destination, or a table of nftables",
         "fights[].ours": "what belongs there",
-        "fights[].found": "what was there instead",
+        "fights[].found": "what was there instead the last time",
         "fights[].rounds": "how often it was repaired",
     },
 )

@@ -70,10 +70,10 @@ def guarded() -> dict[str, Any]:
         Repair("172.16.0.0/17", "[172.16.0.0/17 dev eth0]", "no route"),
         datetime.now(timezone.utc),
     )
-    for _ in range(3):
+    for _ in range(4):
         fights = fights.made(repair, 0)
-    fights = fights.denied(repair)
-    return State(since=begun).after(Look(problems=(Problem("it is gone"),), verdict="ok"), fights, begun).to_mapping()
+    look = Look(problems=(Problem("it is gone"),), verdict="ok")
+    return State(since=begun).after(look, fights.named(0), begun).to_mapping()
 
 
 def overwritten() -> MemoryBackend:

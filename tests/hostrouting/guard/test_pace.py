@@ -12,7 +12,7 @@ CHANCES = st.floats(0, 1)
 
 def test_an_event() -> None:
     """The look comes 150 ms after the first event; further events do not postpone it."""
-    pace = Pace.begin(0).looked(0, 0.01, failed=False, chance=0.5).heard(10)
+    pace = Pace.begin(0).looked(0, spent=0.01, failed=False, chance=0.5).heard(10)
     assert pace.wait(10) == pytest.approx(0.15)
     assert pace.heard(10.1).wait(10.1) == pytest.approx(0.05)
 
@@ -20,7 +20,7 @@ def test_an_event() -> None:
 @given(CHANCES)
 def test_without_an_event(chance: float) -> None:
     """The look comes after 60 s, 10 % more or less."""
-    assert 54 <= Pace.begin(0).looked(0, 0, failed=False, chance=chance).wait(0) <= 66
+    assert 54 <= Pace.begin(0).looked(0, spent=0, failed=False, chance=chance).wait(0) <= 66
 
 
 @given(st.lists(CHANCES, min_size=1, max_size=40))
@@ -28,28 +28,39 @@ def test_failures(chances: list[float]) -> None:
     """The attempts come later after each failure, at most 60 s later; a success ends that."""
     pace, waits = Pace.begin(0), []
     for chance in chances:
-        pace = pace.looked(0, 0, failed=True, chance=chance)
+        pace = pace.looked(0, spent=0, failed=True, chance=chance)
         waits.append(pace.wait(0))
     assert all(0.05 * 2**number <= wait <= 0.1 * 2**number for number, wait in enumerate(waits[:9]))
     assert all(30 <= wait <= 60 for wait in waits[10:])
-    assert pace.looked(0, 0, failed=False, chance=0).looked(0, 0, failed=True, chance=1).wait(0) == pytest.approx(0.1)
+    assert pace.looked(0, spent=0, failed=False, chance=0).looked(0, spent=0, failed=True, chance=1).wait(
+        0
+    ) == pytest.approx(0.1)
 
 
-@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 3)), min_size=1, max_size=60))
-def test_the_share_of_the_time(looks: list[tuple[float, float]]) -> None:
-    """Whatever comes: the looks take at most a tenth of the time, 2 s and the last look."""
-    pace, now, spent = Pace.begin(0), 0.0, 0.0
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 3)), min_size=1, max_size=60), CHANCES)
+def test_the_share_of_the_time(looks: list[tuple[float, float]], chance: float) -> None:
+    """Looks after events take at most a tenth of the time, 2 s and the last look; a regular look never comes later."""
+    pace, now, spent, last = Pace.begin(0), 0.0, 0.0, 0.0
     for gap, seconds in looks:
         pace = pace.heard(now)
         now += max(gap, pace.wait(now))
-        assert spent <= 0.1 * now + 2 + 1e-6
-        pace = pace.looked(now, now + seconds, failed=False, chance=0.5)
-        now, spent = now + seconds, spent + seconds
+        assert spent <= 0.1 * now + 2 + 1e-6 or now >= last + 54
+        assert pace.wait(last + 66) == 0
+        pace = pace.looked(now, spent=seconds, failed=False, chance=chance)
+        last, spent = now, spent + seconds
+
+
+def test_long_looks() -> None:
+    """However long the looks take, the next one is at most 66 s later."""
+    pace = Pace.begin(0)
+    for _ in range(20):
+        pace = pace.looked(0, spent=30, failed=False, chance=1)
+    assert pace.heard(0).wait(0) <= 66
 
 
 def test_postponed_and_sooner() -> None:
     """A look that was not possible comes at the named moment; one that is wanted sooner comes sooner."""
-    pace = Pace.begin(0).looked(0, 0, failed=False, chance=0.5).heard(1).postponed(5)
+    pace = Pace.begin(0).looked(0, spent=0, failed=False, chance=0.5).heard(1).postponed(5)
     assert pace.wait(1) == pytest.approx(4)
     assert pace.sooner(3).wait(1) == pytest.approx(2)
     assert pace.sooner(9).wait(1) == pytest.approx(4)

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from hostrouting.guard import Fights, Look, Problem, Repair, State, figures
+from hostrouting.guard import Look, Problem, Repair, State, figures
 
 BEGUN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 REPAIR = Repair("172.16.0.0/17", "[a]", "no route")
@@ -14,7 +14,7 @@ def after(*looks: Look) -> State:
     """The state after these looks, one in each minute."""
     state = State(since=BEGUN)
     for number, look in enumerate(looks, 1):
-        state = state.after(look, Fights(), BEGUN + timedelta(minutes=number))
+        state = state.after(look, (), BEGUN + timedelta(minutes=number))
     return state
 
 
@@ -44,18 +44,25 @@ def test_looks_are_added() -> None:
     assert (both.seconds, both.repair_seconds) == (1, 2)
 
 
+def test_a_problem_whose_text_changes() -> None:
+    """A problem is the same as long as its key is; without a key, as long as its text is."""
+    assert Problem("it expires in 5 s", key="a") == Problem("it expires in 4 s", key="a")
+    assert Problem("a") != Problem("b")
+
+
 def test_figures() -> None:
     """Each has its help and its type; labels are quoted; what is not known is left out."""
-    text = figures(after(Look(verdict="overlap", escapes={"172.16.0.0/16": 3}, routes=(4, 3, 5))), version='1 "x"\n')
+    verdicts, escapes = {"172.16.0.0/16": "overlap", "fd00::/48": "ok"}, {"172.16.0.0/16": 3, "fd00::/48": 0}
+    look = Look(verdict="overlap", verdicts=verdicts, escapes=escapes, routes=(4, 3, 5))
+    text = figures(after(look), version='1 "x"\n')
     lines = text.splitlines()
     assert 'hostrouting_build_info{version="1 \\"x\\"\\n"} 1' in lines
     assert 'hostrouting_escapes{cidr="172.16.0.0/16"} 3' in lines
-    assert [line for line in lines if line.startswith("hostrouting_verdict")] == [
-        'hostrouting_verdict{verdict="ok"} 0',
-        'hostrouting_verdict{verdict="overlap"} 1',
-        'hostrouting_verdict{verdict="undecided"} 0',
-        'hostrouting_verdict{verdict="no-default-route"} 0',
+    assert [line for line in lines if line.startswith("hostrouting_verdict") and line.endswith(" 1")] == [
+        'hostrouting_verdict{cidr="172.16.0.0/16",verdict="overlap"} 1',
+        'hostrouting_verdict{cidr="fd00::/48",verdict="ok"} 1',
     ]
+    assert len([line for line in lines if line.startswith("hostrouting_verdict")]) == 8
     assert "hostrouting_routes_present 3" in lines
     assert "hostrouting_guard_start_time_seconds 1767225600.0" in lines
     assert "hostrouting_verdict" not in figures(State(since=BEGUN), version="1")

@@ -63,7 +63,8 @@ def test_watchdog(environment: dict[str, str], seconds: float | None) -> None:
 def test_lines(manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line has its level and its fields; a text of two lines is preceded by its length. Without a journal it is refused."""
     monkeypatch.setattr("hostrouting.system.service._JOURNAL", str(tmp_path / "notify"))
-    service = SystemdService.of({"JOURNAL_STREAM": "8:1"})
+    found = os.fstat(2)
+    service = SystemdService.of({"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})
     assert service.tell(Line("it was repaired", 5, {"MESSAGE_ID": "0" * 32}))
     assert manager.recv(1 << 16).splitlines() == [
         b"MESSAGE=it was repaired",
@@ -74,5 +75,7 @@ def test_lines(manager: socket.socket, tmp_path: Path, monkeypatch: pytest.Monke
     assert service.tell(Line("one\ntwo"))
     assert manager.recv(1 << 16).startswith(b"MESSAGE\n\x07\0\0\0\0\0\0\0one\ntwo\nPRIORITY=6\n")
     assert not SystemdService.of({}).tell(Line("it was repaired"))
+    inherited = SystemdService.of({"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino + 1}"})
+    assert not inherited.tell(Line("it was repaired")), "standard error is not the journal"
     monkeypatch.setattr("hostrouting.system.service._JOURNAL", str(tmp_path / "absent"))
     assert not service.tell(Line("it was repaired"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import itertools
 import json
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -15,6 +16,7 @@ from hostrouting import Configure, Remove
 from hostrouting.backends.base import Change, Outcome
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendTimeout, ConfigError, RouteRefused
+from hostrouting.examination import Examination, examine
 from hostrouting.host import Host
 from hostrouting.model import Route
 from hostrouting.tasks.guard import Guard, Orders
@@ -83,6 +85,7 @@ class Play:
             again=self.again,
             follows=self.follows,
             chance=lambda: 0.5,
+            spent=self.clock.now,
         )
         return phases.run(phases.parallel(guard, play), clock=self.clock, observers=[])
 
@@ -117,7 +120,7 @@ def test_a_deleted_route(play: Play) -> None:
     assert [len(it) for it in seen] == [0, 1]
     assert play.service.texts == [
         "the verdict is ok",
-        "repaired 172.16.0.0/17: there was no route, now [172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting]",
+        "repaired 172.16.0.0/17: there was no route, now there is [172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting]",
     ]
     assert play.state()["repairs"] == 1
 
@@ -163,7 +166,7 @@ def test_another_programs_route_is_never_touched(play: Play) -> None:
 
 
 def test_a_fight(play: Play) -> None:
-    """What is undone again and again is repaired three times, then once a minute; it is named once, with both sides."""
+    """What is undone again and again is repaired ten times, then once a minute; it is named once, with both sides."""
     kept = [0.0]
 
     def undo() -> None:
@@ -173,14 +176,47 @@ def test_a_fight(play: Play) -> None:
 
     play.perform(*((at, undo) for at in range(10, 250)), until=1000)
     undone = kept[1:]
-    assert undone[:3] == [10, 11, 12]
-    assert all(55 <= after - before <= 65 for before, after in itertools.pairwise(undone[3:]))
-    [named] = [it for it in play.service.texts if "keeps changing" in it]
+    assert undone[:10] == list(range(10, 20))
+    assert all(50 <= after - before <= 65 for before, after in itertools.pairwise(undone[10:]))
+    [named] = [it for it in play.service.texts if "does not stay" in it]
     assert named == (
-        "another program keeps changing 172.16.0.0/17: after 3 repairs there is again no route instead of "
-        "[172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting]; from now on it is repaired once a minute"
+        "172.16.0.0/17 does not stay: it was repaired 4 times, and the last time there was no route instead of "
+        "[172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting]; to see what changes it, run: ip monitor"
     )
     assert play.state()["fights"] == [], "it has ended, because the other program stopped"
+    assert play.route("172.16.0.0/17")
+
+
+def test_a_flapping_link(play: Play) -> None:
+    """If a link takes the routes with it eight times in a row, they are back at once each time."""
+    seen: list[int] = []
+
+    def see() -> None:
+        seen.append(len(play.route("172.16.0.0/17")))
+
+    play.perform(
+        *((at + late, scene) for at in range(10, 90, 10) for late, scene in ((0, play.delete), (0.2, see))), until=100
+    )
+    assert seen == [1] * 8
+
+
+def test_an_opponent_that_is_faster(play: Play) -> None:
+    """If a route is gone again before it can be read back, that is a fight as well, and it is slowed down."""
+    real, adds = play.kernel.change, list[float]()
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        asked = list(changes)
+        outcomes = real(asked)
+        mine = [it for it in asked if it.verb == "add" and str(it.route.prefix) == "172.16.0.0/17"]
+        if mine and play.clock.now() < 300:
+            adds.append(play.clock.now())
+            real([Change("delete", it.route) for it in mine])
+        return outcomes
+
+    play.kernel.change = change  # type: ignore[method-assign]
+    play.perform((10.0, play.delete), until=1000)
+    assert 5 < len(adds) < 40
+    assert [it for it in play.service.texts if "172.16.0.0/17 does not stay" in it]
     assert play.route("172.16.0.0/17")
 
 
@@ -193,8 +229,135 @@ def test_failures(play: Play) -> None:
     assert state["failure"] is None
     told = [it for it in play.service.texts if "does not answer" in it]
     assert told[0].startswith("configure-static-routes: ")
-    assert len(told) <= 2
+    assert told[-1].startswith("no longer: ")
+    assert len(told) <= 4
     assert state["verdict"] == "ok"
+
+
+def test_a_failed_look_changes_no_answer(play: Play) -> None:
+    """What was wrong before a look that failed is still wrong: nothing is said to be over, and the verdict stays."""
+    play.kernel.add_link("ib9")
+    appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
+    states: list[dict[str, object]] = []
+
+    def fail() -> None:
+        for nth in range(1, 3):
+            play.kernel.faults.fail("snapshot", BackendTimeout("the kernel does not answer"), nth=nth)
+        play.orders.look()
+
+    play.perform(
+        (10.0, lambda: play.kernel.change([Change("add", appears)])),
+        (100.03, fail),
+        (100.19, lambda: states.append(play.state())),
+        (110.0, lambda: states.append(play.state())),
+        until=120,
+    )
+    assert [it["failure"] is None for it in states] == [False, True]
+    assert [(it["verdict"], it["verdictSince"]) for it in states] == [("overlap", "2026-01-01T00:00:10Z")] * 2
+    assert [it for it in play.service.texts if it.startswith("the verdict")] == [
+        "the verdict is ok",
+        "the verdict is overlap (it was ok)",
+    ]
+    assert not [it for it in play.service.texts if it.startswith("no longer: OVERLAP")]
+
+
+def test_a_kernel_that_does_not_answer(play: Play) -> None:
+    """A change that times out is tried once in a look, not for each half of the changes."""
+    asked: list[int] = []
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        asked.append(len(list(changes)))
+        raise BackendTimeout("the kernel does not answer")
+
+    play.settings = config(*(f"10.{number}.0.0/16" for number in range(100, 140)))
+    play.kernel.change = change  # type: ignore[method-assign]
+    play.perform(until=0.05)
+    assert len(asked) <= 3, "one attempt, and the attempts to take it back"
+
+
+def test_tables_that_keep_changing(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the tables cannot be read at one moment, the former verdict holds; if that lasts, it is a failure."""
+    real = examine
+
+    def restless(*given: Any, **named: Any) -> Examination:
+        found = real(*given, **named)
+        if not 10 < play.clock.now() < until:
+            return found
+        return attrs.evolve(found, families=tuple(attrs.evolve(it, restless=True) for it in found.families))
+
+    monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", restless)
+    until = 40.0
+    states: list[dict[str, object]] = []
+
+    def go_on() -> None:
+        nonlocal until
+        states.append(play.state())
+        until = 1000.0
+        play.delete()
+
+    play.perform((12.0, play.delete), (100.3, go_on), (400.7, lambda: states.append(play.state())), until=410)
+    assert [it["failure"] for it in states[:1]] == [None]
+    assert "keep changing" in str(states[1]["failure"])
+    assert [it["verdict"] for it in states] == ["ok", "ok"]
+    assert [it for it in play.service.texts if it.startswith("the verdict")] == ["the verdict is ok"]
+
+
+def test_a_route_with_a_lifetime() -> None:
+    """A problem whose text changes with each look is told once."""
+    play = Play(h200(dual_stack=True), config("fd00:9::/32"))
+
+    def take() -> None:
+        play.delete("fd00:9::/32")
+        held = Route.to("fd00:9::/32", dev="ib0", protocol=9, metric=1024)
+        play.kernel.change([Change("add", attrs.evolve(held, expires=1800))])
+
+    play.perform((10.0, take), until=400)
+    [told] = [it for it in play.service.texts if "fd00:9::/32: another route" in it]
+    assert "expires" in told
+
+
+@pytest.mark.parametrize("report", ["[]", "{", "5", "null"])
+def test_a_damaged_report(play: Play, report: str) -> None:
+    """The report is written again."""
+    play.host.files.texts[LAYOUT.report_path] = report
+    play.perform(until=10)
+    assert json.loads(play.host.files.texts[LAYOUT.report_path])["verdict"] == "ok"
+
+
+def test_markers_that_cannot_be_written(play: Play) -> None:
+    """The verdict and the overlap are told all the same, and so is the file."""
+    play.kernel.add_link("ib9")
+    play.host.files.broken[LAYOUT.report_path] = "No space left on device"
+    appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
+    play.perform((10.0, lambda: play.kernel.change([Change("add", appears)])), until=20)
+    assert play.state()["verdict"] == "overlap"
+    assert [it for it in play.service.texts if it.startswith("OVERLAP: expected CIDR 172.16.0.0/16")]
+    assert [it for it in play.service.texts if f"cannot write {LAYOUT.report_path}" in it]
+
+
+def test_a_suspended_machine(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a suspension, in which the clock that waits stood still, it looks at once."""
+    slept = timedelta()
+    real = play.clock.utc
+    monkeypatch.setattr(play.clock, "utc", lambda: real() + slept)
+    monkeypatch.setattr("hostrouting.backends.memory.watch.MemoryWatch.hear", lambda _: None)
+
+    def suspend() -> None:
+        nonlocal slept
+        slept = timedelta(hours=8)
+        play.delete()
+
+    seen: list[int] = []
+    play.perform((65.0, suspend), (100.0, lambda: seen.append(len(play.route("172.16.0.0/17")))), until=101)
+    assert seen == [1]
+
+
+def test_the_watchdog(play: Play) -> None:
+    """It is fed between looks at least three times within its time, and before each task of a look."""
+    play.service.watchdog = 9.0
+    play.perform(until=90)
+    fed = play.service.notified.count("WATCHDOG=1")
+    assert 30 <= fed <= 60
 
 
 def test_markers_follow_the_answer(play: Play) -> None:
@@ -295,7 +458,11 @@ def test_a_flushed_table() -> None:
     seen: list[bool] = []
     play.perform((10.0, play.host.tables.flush), (10.2, lambda: seen.append(name in play.host.tables.tables)), until=20)
     assert seen == [True]
-    assert [it for it in play.service.texts if it.startswith(f"repaired nftables table ip6 {name}")]
+    [line] = [it for it in play.service.lines if it.text.startswith("repaired nftables")]
+    table = f"nftables table ip6 {name}"
+    assert line.text == f"repaired {table}: there was none, now there is the one that was installed"
+    assert line.fields["HOSTROUTING_KEY"] == table
+    assert "HOSTROUTING_PREFIX" not in line.fields
 
 
 def test_what_is_removed_stays_removed(play: Play) -> None:

@@ -94,7 +94,7 @@ def test_another_configuration_does_not_restart_it(host: FakeHost) -> None:
 def test_it_goes_with_the_configuration(host: FakeHost, later: HostRoutingConfig) -> None:
     """It is stopped, and its files go, with those that it has written."""
     run(Configure(GUARDED, host=host))
-    host.files.texts |= dict.fromkeys((LAYOUT.guard_path, LAYOUT.figures_path, LAYOUT.guard_lock_path), "written")
+    host.files.texts |= dict.fromkeys((LAYOUT.guard_path, LAYOUT.figures_path), "written")
     run(Configure(later, host=host))
     assert host.manager is not None
     assert f"stop {UNIT}" in host.manager.calls
@@ -118,11 +118,28 @@ def test_not_without_something_to_guard(host: FakeHost) -> None:
 
 
 def test_alone(host: FakeHost) -> None:
-    """As a task of its own it installs the service even if none of the others was run."""
-    assert run(InstallGuard(GUARDED, host=host))
+    """As a task of its own it installs the service without a gate, even if none of the others was run."""
+    run(InstallGuard(GUARDED, host=host))
     assert started(host) == 1
+    assert LAYOUT.gate_drop_in_path not in host.files.texts
+    assert InstallGuard(GUARDED, host=host).plan(phases.Context(observers=[])).is_empty
     run(Remove(HostRoutingConfig(), host=host))
     assert host.files.texts == {}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_another_task_fails(host: FakeHost, *, first: bool) -> None:
+    """If the check refuses the host, the guard runs all the same: also if its unit was changed in this run."""
+    escaping = attrs.evolve(
+        config(cidrs=(CIDR,)), guard=GuardConfig(enabled=True, program="/opt/agent/bin/hostrouting")
+    )
+    if not first:
+        run(Configure(GUARDED, host=host))
+    with pytest.raises(phases.TaskFailed, match="OVERLAP"):
+        run(Configure(escaping, host=host))
+    assert host.manager is not None
+    assert host.manager.state(UNIT).active == "active"
+    assert host.manager.calls[-1] == f"start {UNIT}"
 
 
 def test_it_cannot_be_started(host: FakeHost) -> None:
@@ -185,7 +202,7 @@ def test_status(host: FakeHost) -> None:
     assert standing(host) == {
         "faults": [],
         "notes": [
-            "another program keeps changing 10.9.0.0/16: there is no route instead of [a]",
+            "10.9.0.0/16 does not stay: the last time there was no route instead of [a]",
             "the netlink socket is closed",
         ],
         "facts": [
