@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
-from hostrouting import HostRoutingConfig
+from hostrouting import Configure, GuardConfig, HostRoutingConfig
 from hostrouting.backends.base import Change
+from hostrouting.cli.source import kept_config
+from hostrouting.errors import ConfigError
 from hostrouting.model import Route
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.cli.conftest import HALVES
 from tests.support.cli import say
+from tests.support.tasks import LAYOUT, REPAIR, config, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,8 +201,30 @@ def test_status_leads_to_it(written: Callable[..., str]) -> None:
     host = installed(written())
     [first, *_] = say("check", host=host).lines
     assert say("status", host=host).lines[0] == first
-    for config in ((), ("--config", written(cidrs=(CIDR, OTHER)))):
-        [told] = [text for text in say("status", *config, host=host).lines if "hostrouting repair" in text]
+    for named in ((), ("--config", written(cidrs=(CIDR, OTHER)))):
+        [told] = [text for text in say("status", *named, host=host).lines if "hostrouting repair" in text]
         ways = [part.partition("hostrouting ")[2].split() for part in told.split(";")]
-        assert ways == [["repair", *config], ["check", *config]]
+        assert ways == [["repair", *named], ["check", *named]]
         assert [say(*words, host=host).code for words in ways] == [0, 1]
+
+
+def test_what_a_guard_keeps() -> None:
+    """It is what is installed, with the guard itself; without anything installed it is empty."""
+    host = FakeHost(kernel=h200())
+    assert kept_config(host) == HostRoutingConfig()
+    wanted = attrs.evolve(config(*REPAIR, cidrs=(CIDR,)), guard=GuardConfig(enabled=True))
+    run(Configure(wanted, host=host))
+    program = GuardConfig(enabled=True, program="/usr/bin/hostrouting")
+    assert kept_config(host) == attrs.evolve(wanted, guard=program)
+
+
+@pytest.mark.parametrize("path", [LAYOUT.routes_script_path, LAYOUT.check_script_path])
+def test_a_script_that_was_edited_is_not_nothing(path: str) -> None:
+    """A guard must not take it for an empty configuration, and leave off keeping the routes."""
+    host = FakeHost(kernel=h200())
+    run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+    host.files.texts[path] = "#!/bin/bash\nexit 0\n"
+    with pytest.raises(
+        ConfigError, match=f"{path}: is not as hostrouting wrote it; write it again with: hostrouting apply"
+    ):
+        kept_config(host)
