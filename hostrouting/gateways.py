@@ -10,7 +10,6 @@ In IPv6 it first looks only into table main, then with the policy rules. One of 
 without a gateway. A link-local gateway is not looked up.
 """
 
-from collections.abc import Iterable
 
 import attrs
 
@@ -59,11 +58,12 @@ def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
     return None if _is_beside(decision, dev) else decision
 
 
-def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> Iterable[Route]:
-    """The routes that match the gateway."""
+def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> list[Route]:
+    """The routes that match the gateway, of one table or of all."""
     family = gateway.version
     around = [Prefix.around(family, int(gateway), length) for length in range(width_of(family) + 1)]
-    return fib.snapshot.routes.only(family=family, table=table, prefixes=around)
+    # By the prefixes alone, so that only these routes are created.
+    return [route for route in fib.snapshot.routes.only(prefixes=around) if table in {None, route.table}]
 
 
 def _with_carriers(snapshot: Snapshot) -> Snapshot:
