@@ -257,7 +257,8 @@ class _Change:
                 raise
         if failure is not None:
             raise failure
-        self._stop(stale)
+        # A service without a step runs on until its task restarts it: if the run ends before that, it is not missing.
+        self._stop([part for part in stale if part.step is not None])
         self._forget(leaving)
         self._list(steps)
         self._retire_former()
@@ -267,7 +268,6 @@ class _Change:
         for part in up:
             self._note(part.name, part.all_files.install(self._files))
         self._reload(up)
-        self._stop([part for part in up if part.name in self._changed])
 
     def take_away(self, down: Sequence[Part]) -> None:
         """Empty the list, so that machines start; then remove the gate and the parts, as far as possible."""

@@ -10,7 +10,6 @@ In IPv6 it first looks only into table main, then with the policy rules. One of 
 without a gateway. A link-local gateway is not looked up.
 """
 
-
 import attrs
 
 from hostrouting.fib import PLAIN, Decision, Fib

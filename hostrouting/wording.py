@@ -73,10 +73,9 @@ _PASTED = 20  # the number of routes that are printed as JSON; a line in the jou
 
 def no_default_line(instead: str, *, wait: float, family: int = IPV4) -> str:
     """The line for a missing default route: how long the check waited for it, and what there was instead."""
-    return (
-        f"NO-DEFAULT-ROUTE: the expected devices are those of the IPv{family} default route, and none appeared within"
-        f" {wait:g} s; last seen: {instead}"
-    )
+    lack = f"none appeared within {wait:g} s" if wait else "there is none"
+    expected = f"the expected devices are those of the IPv{family} default route"
+    return f"NO-DEFAULT-ROUTE: {expected}, and {lack}; last seen: {instead}"
 
 
 def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:

@@ -42,11 +42,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "address_of",
+    "config_again",
     "config_of",
     "expected_of",
     "gateway_of",
     "installed_config",
     "installed_wait",
+    "kept_config",
     "known_devices",
     "looked_at",
     "quiet_context",
@@ -65,6 +67,13 @@ def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
     if not hasattr(arguments, "loaded"):  # a pipe can be read only once
         arguments.loaded = _loaded(arguments)
     return _with_devs(arguments.loaded, arguments)
+
+
+def config_again(arguments: argparse.Namespace) -> HostRoutingConfig:
+    """The configuration from --config as it is now; that of a pipe, which can be read only once, stays as it was."""
+    if not hasattr(arguments, "piped"):
+        vars(arguments).pop("loaded", None)
+    return config_of(arguments)
 
 
 def _loaded(arguments: argparse.Namespace) -> HostRoutingConfig:

@@ -12,7 +12,7 @@ import attrs
 from hostrouting.guard.bucket import Bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["Fight", "Fights", "Repair"]
 
@@ -31,7 +31,7 @@ class Repair:
     """One repair: what was repaired, what belongs there, and what was there instead."""
 
     key: str
-    """What can be undone, such as `172.16.0.0/17` or `nftables table ip6 hostrouting_slb`."""
+    """What the repair is about, such as `172.16.0.0/17` or `nftables table ip6 hostrouting_slb`."""
     ours: str
     found: str
     """What was there, such as `no route`."""
@@ -64,24 +64,35 @@ class Fights:
 
     _known: Mapping[str, Fight] = attrs.field(factory=dict)
 
-    def may_repair(self, key: str, now: float) -> bool:
-        """Whether the key may be repaired now."""
-        return not self.wait(key, now)
+    def may_repair(self, repair: Repair, now: float) -> bool:
+        """Whether this repair may be made now."""
+        return repair.ours != self._ours(repair.key) or not self.wait(repair.key, now)
 
     def denied(self, repair: Repair, now: float) -> Fights:
         """After this repair was found to be needed, but has to wait: earlier ones were undone too fast."""
         return Fights({**self._known, repair.key: attrs.evolve(self._known[repair.key], last=repair, needed=now)})
 
-    def made(self, repair: Repair, now: float) -> Fights:
-        """After this repair was made, even if it was undone at once. One that the kernel refuses does not count."""
-        fight = self._known.get(repair.key) or Fight(repair, 0, Bucket(ROUNDS, 1 / PAUSE, at=now), (), now)
-        times = (*fight.times, now)[-NAMED - 1 :]
-        fight = Fight(repair, fight.rounds + 1, fight.bucket.take(1, now), times, now)
-        return Fights({**self._known, repair.key: fight})
+    def made(self, repairs: Iterable[Repair], now: float) -> Fights:
+        """After these repairs were made, even if they were undone at once. One that the kernel refuses does not count.
+
+        If something else belongs there now, the count begins again: that is no fight, but a new intention.
+        """
+        known = dict(self._known)
+        for it in repairs:
+            fight = known.get(it.key)
+            if fight is None or fight.last.ours != it.ours:
+                fight = Fight(it, 0, Bucket(ROUNDS, 1 / PAUSE, at=now), (), now)
+            times = (*fight.times, now)[-NAMED - 1 :]
+            known[it.key] = Fight(it, fight.rounds + 1, fight.bucket.take(1, now), times, now)
+        return Fights(known)
 
     def later(self, now: float) -> Fights:
         """Without the keys that no longer matter."""
         return Fights({key: it for key, it in self._known.items() if now - it.needed < WITHIN})
+
+    def _ours(self, key: str) -> str | None:
+        fight = self._known.get(key)
+        return None if fight is None else fight.last.ours
 
     def wait(self, key: str, now: float) -> float:
         """The seconds until the key may be repaired."""

@@ -68,6 +68,10 @@ class Pace:
         """With a look at this moment, unless one comes before it."""
         return attrs.evolve(self, due=min(self.due, moment))
 
+    def again(self, now: float, seconds: float) -> Pace:
+        """With another look in so many seconds, or when looks may take time again."""
+        return self.sooner(now + max(seconds, self.time.wait_for(0, now)))
+
     def wait(self, now: float) -> float:
         """The seconds until the next look; 0 if it is due."""
         due = self.due

@@ -40,8 +40,8 @@ class Look:
     """What was repaired too, but was undone before it could be read back."""
     problems: tuple[Problem, ...] = ()
     """What is wrong and could not be repaired."""
-    failure: str = ""
-    """Why the look, or a repair, failed; empty if it did not."""
+    failures: Mapping[str, str] = attrs.field(factory=dict)
+    """By the name of the task: why its look, or a repair, failed."""
     routes: tuple[int, int, int] | None = None
     """The number of routes that are wanted, that are there as wanted, and that are ours."""
     verdict: str = ""
@@ -55,13 +55,18 @@ class Look:
     repair_seconds: float = 0.0
     """How long the repairs took."""
 
+    @property
+    def failure(self) -> str:
+        """All failures as one text; empty if there are none."""
+        return "; ".join(f"{name}: {text}" for name, text in self.failures.items())
+
     def __add__(self, other: Look) -> Look:
         """Both as one look."""
         return Look(
             repairs=(*self.repairs, *other.repairs),
             lost=(*self.lost, *other.lost),
             problems=(*self.problems, *other.problems),
-            failure="; ".join(filter(None, (self.failure, other.failure))),
+            failures={**self.failures, **other.failures},
             routes=self.routes or other.routes,
             verdict=self.verdict or other.verdict,
             verdicts={**self.verdicts, **other.verdicts},
@@ -105,7 +110,7 @@ class State:
             repairs=self.repairs + len(look.repairs),
             repaired=now if look.repairs else self.repaired,
             repair_seconds=look.repair_seconds if look.repairs else self.repair_seconds,
-            failures=self.failures + bool(look.failure),
+            failures=self.failures + bool(look.failures),
             verdict_since=(self.verdict_since if same else now) if look.verdict else None,
             fights=fights,
         )

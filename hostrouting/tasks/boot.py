@@ -139,8 +139,8 @@ class HostTask(Generic[ResultT]):
         """Undo the work. The task's part of the gate is removed; `changed` are the paths removed for it."""
         raise NotImplementedError
 
-    def resume(self, ctx: phases.Context) -> None:
-        """Called if another task failed after the gate was changed: start again what the gate has stopped."""
+    def despite_failure(self, ctx: phases.Context, changed: tuple[str, ...]) -> None:
+        """Do what must be done even though an earlier task has failed; `changed` as in `install`. For most, nothing."""
 
     def look(self, *, up: bool) -> Preview:
         """What `install` (if `up`) or `remove` would do; changes nothing."""

@@ -75,16 +75,18 @@ class Configure:
             for task in chosen:
                 if task.is_wanted:
                     task.prepare(ctx)
-            try:
-                changed = Gate(host).change(ctx, up, down) if chosen else {}
-                behind = [_BehindGate(task, changed.get(task.part.name, ())) for task in tasks]
-                with having_changed(files=paths_of(changed)):
+            changed = Gate(host).change(ctx, up, down) if chosen else {}
+            begun = set(left_out)
+            behind = [_BehindGate(task, changed.get(task.part.name, ()), begun) for task in tasks]
+            with having_changed(files=paths_of(changed)):
+                try:
                     return phases.serial(*behind, name=self.name).do(ctx)
-            except BaseException:
-                for task in tasks:
-                    with suppress(HostRoutingError, phases.Cancelled):
-                        task.resume(ctx)
-                raise
+                except BaseException:
+                    for it in behind:
+                        if it.name not in begun and not ctx.cancelled:
+                            with suppress(HostRoutingError, phases.Cancelled):
+                                it.task.despite_failure(ctx, it.changed)
+                    raise
 
     def undo(self, ctx: phases.Context) -> object:
         """Remove everything of hostrouting, whatever the configuration says; the same as Remove."""
@@ -102,12 +104,15 @@ class _BehindGate:
 
     task: HostTask[Any]
     changed: tuple[str, ...]
+    begun: set[str]
+    """The names of the tasks that have begun, or are left out."""
 
     @property
     def name(self) -> str:
         return self.task.name
 
     def do(self, ctx: phases.Context) -> object:
+        self.begun.add(self.name)
         return self.task.behind_gate(ctx, self.changed)
 
 

@@ -26,11 +26,11 @@ from hostrouting.tasks.configure import TASKS
 from phases.python310 import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from hostrouting.backends.base import Watch
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.guard import Fight, Repair
+    from hostrouting.guard import Fight, Problem, Repair
     from hostrouting.tasks.boot import HostTask
 
 __all__ = ["Guard", "Orders"]
@@ -46,7 +46,13 @@ _BUSY = 1.0  # seconds until the next attempt if another run holds the host
 _LONGEST = 30.0  # seconds of one wait: after a suspension, the clock that waits has stood still
 _JUMP = 5.0  # seconds by which the two clocks may differ after a wait
 _SETTLING = 1.0  # seconds of one sleep between an event and its look, so that orders do not wait longer
+_LINES = 20  # lines about problems that begin or end with one look
 _RESTLESS = 120.0  # seconds of a former answer while the tables change too fast to be read
+
+
+def _spent() -> float:
+    """The processor time of this thread and of the programs that it has run."""
+    return time.thread_time() + sum(os.times()[2:4])
 
 
 def _by_chance() -> float:
@@ -112,8 +118,8 @@ class Guard:
     service: Service = attrs.field(factory=NoService, kw_only=True, eq=False, repr=False)
     chance: Callable[[], float] = attrs.field(default=_by_chance, kw_only=True, eq=False, repr=False)
     """Returns a random number from 0 to 1, so that a thousand nodes do not look at the same moment."""
-    spent: Callable[[], float] = attrs.field(default=time.thread_time, kw_only=True, eq=False, repr=False)
-    """Returns the seconds of processor time that this thread has used."""
+    spent: Callable[[], float] = attrs.field(default=_spent, kw_only=True, eq=False, repr=False)
+    """Returns the seconds of processor time that were used so far."""
 
     def do(self, ctx: phases.Context) -> phases.Skip | None:
         """See the class."""
@@ -170,6 +176,8 @@ class _Watching:
     def _use(self, config: HostRoutingConfig) -> None:
         """Use this configuration from now on; nftables is listened to only if it is about nftables."""
         self._config = config
+        self._looks.clear()
+        self._restless.clear()
         self._ears.close()
         if self._host.nft_events is not None and config.probe_rewrite.enabled:
             self._ears.enter_context(self._host.nft_events(self._orders.look))
@@ -211,18 +219,17 @@ class _Watching:
         ended = self._clock.now()
         look = attrs.evolve(look, seconds=ended - begun)
         self._fights = self._fights.later(ended)
-        for it in (*look.repairs, *look.lost):
-            self._fights = self._fights.made(it, ended)
-        spent = self._guard.spent() - spent
-        self._pace = self._pace.looked(ended, spent=spent, failed=bool(look.failure), chance=self._guard.chance())
-        if self._restless:
-            self._pace = self._pace.sooner(ended + _BUSY)
-        if self._denied:
-            self._pace = self._pace.sooner(ended + min(self._fights.wait(key, ended) for key in self._denied))
+        self._fights = self._fights.made((*look.repairs, *look.lost), ended)
         named = self._fights.named(ended)
         before, self._state = self._state, self._state.after(look, named, self._clock.utc())
         self._tell(before)
         self._write()
+        spent = self._guard.spent() - spent
+        self._pace = self._pace.looked(ended, spent=spent, failed=bool(look.failures), chance=self._guard.chance())
+        if any(ended - since < _RESTLESS for since in self._restless.values()):
+            self._pace = self._pace.again(ended, _BUSY)
+        if self._denied:
+            self._pace = self._pace.sooner(ended + min(self._fights.wait(key, ended) for key in self._denied))
 
     def _hear_nothing(self) -> None:
         """What was heard before a look is done with."""
@@ -243,21 +250,25 @@ class _Watching:
 
     def _kept(self, task: HostTask[Any]) -> Look:
         """The answer of one task. If there is none now, the former one still holds."""
-        former = attrs.evolve(self._looks.get(task.name, Look()), repairs=(), lost=(), failure="")
+        former = attrs.evolve(self._looks.get(task.name, Look()), repairs=(), lost=())
         try:
             found = task.keep(self._ctx, self._may_repair)
         except Unsettled as error:
             now = self._clock.now()
             since = self._restless.setdefault(task.name, now)
-            return former if now - since < _RESTLESS else attrs.evolve(former, failure=f"{task.name}: {error}")
+            if now - since < _RESTLESS:
+                return former
+            found = attrs.evolve(former, failures={task.name: str(error)})
         except (HostRoutingError, ExceptionGroup) as error:
-            return attrs.evolve(former, failure=f"{task.name}: {error}")
-        self._restless.pop(task.name, None)
+            self._restless.pop(task.name, None)
+            found = attrs.evolve(former, failures={task.name: str(error)})
+        else:
+            self._restless.pop(task.name, None)
         self._looks[task.name] = found
         return found
 
     def _may_repair(self, repair: Repair) -> bool:
-        if self._fights.may_repair(repair.key, self._clock.now()):
+        if self._fights.may_repair(repair, self._clock.now()):
             return True
         self._fights = self._fights.denied(repair, self._clock.now())
         self._denied.append(repair.key)
@@ -292,23 +303,33 @@ class _Watching:
     def _tell(self, before: State) -> None:
         """One line for each change; none if nothing has changed."""
         now, then = self._state.look, before.look
-        for repair in now.repairs:
+        for repair in now.repairs[:_LINES]:
             told = f"repaired {repair.key}: there was {repair.found}, now there is {repair.ours}"
             self._line(told, 5, _REPAIRED, **_names(repair))
+        if len(now.repairs) > _LINES:
+            self._line(f"repaired {len(now.repairs) - _LINES:,} more like these", 5, _REPAIRED)
         if now.verdict and now.verdict != then.verdict:
             told = f" (it was {then.verdict})" if then.verdict else ""
             level = 6 if now.verdict == "ok" else 4
             self._line(f"the verdict is {now.verdict}{told}", level, _VERDICT, VERDICT=now.verdict)
-        for it in (it for it in now.problems if it not in then.problems):
-            self._line(it.text, 4, _PROBLEM, **dict(it.fields))
-        for it in (it for it in then.problems if it not in now.problems):
-            self._line(f"no longer: {it.text}", 6, _PROBLEM, **dict(it.fields))
-        if now.failure != then.failure:
-            text = now.failure or f"no longer: {then.failure}"
-            self._line(text, 3 if now.failure else 6, _PROBLEM)
+        self._tell_problems("", now.problems, set(then.problems), 4)
+        self._tell_problems("no longer: ", then.problems, set(now.problems), 6)
+        for name in {**then.failures, **now.failures}:
+            text = now.failures.get(name)
+            if text != then.failures.get(name):
+                told = f"{name}: {text}" if text else f"no longer: {name}: {then.failures[name]}"
+                self._line(told, 3 if text else 6, _PROBLEM)
         known = {it.last.key for it in before.fights}
         for fight in (it for it in self._state.fights if it.last.key not in known):
             self._line(_fight_line(fight), 4, _FIGHT, **_names(fight.last))
+
+    def _tell_problems(self, words: str, problems: Iterable[Problem], known: Collection[Problem], level: int) -> None:
+        """One line for each problem that is not known, but not thousands."""
+        new = [it for it in problems if it not in known]
+        for it in new[:_LINES]:
+            self._line(f"{words}{it.text}", level, _PROBLEM, **dict(it.fields))
+        if more := len(new) - _LINES if len(new) > _LINES else 0:
+            self._line(f"{words}{more:,} more problems like these", level, _PROBLEM)
 
     def _line(self, text: str, level: int, kind: str = "", **fields: str) -> None:
         """Write one line to the journal, or, if there is none, to the log of the run; `kind` is its MESSAGE_ID."""

@@ -97,10 +97,10 @@ class InstallGuard(HostTask[GuardResult]):
         """Start the service if its unit is new or it does not run."""
         return GuardResult(changed, self._start(ctx, is_new=bool(changed)))
 
-    def resume(self, ctx: phases.Context) -> None:
-        """Start the service again if the gate has stopped it: it is needed most when another task fails."""
-        if self.is_wanted and self.has_files:
-            self._start(ctx, is_new=False)
+    def despite_failure(self, ctx: phases.Context, changed: tuple[str, ...]) -> None:
+        """Start the service all the same: it is needed most when another task fails."""
+        if self.is_wanted:
+            self._start(ctx, is_new=bool(changed))
 
     def _start(self, ctx: phases.Context, *, is_new: bool) -> bool:
         """Start the service if it is new or does not run; whether it was started."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -28,7 +29,6 @@ from hostrouting.wording import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     import phases
     from hostrouting.backends.base import RouteBackend
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckRouteOverlap"]
 
+_ANSWER = {"schema", "verdict", "mode", "expectedDevs", "findings"}
+"""The keys of a report that say what the answer is."""
 _AT_MOST = 20  # lines of one kind in a log or an error
 
 
@@ -114,29 +116,44 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return Look(problems=(*problems, *unwritten), verdict=found.verdict, verdicts=verdicts, escapes=counts)
 
     def _written_anew(self, ctx: phases.Context, found: Examination, account: _Account) -> tuple[Problem, ...]:
-        """Write the markers if they do not have this answer; the problem if that fails. Only the routes decide."""
+        """Write the markers if they do not have this answer; the problems with that. Only the routes decide."""
         document = check_document(found, mode=self.config.route_overlap.mode)
+        errors: list[FileError] = []
         try:
-            if not self._says(document, found.verdict):
-                self._forget()
+            since = self._since(document, found.verdict)
+            if since is None:
+                errors += self._forget()
                 self._mark(found, account, {**document, "since": _stamp(ctx.clock.utc())})
+            elif since == "":
+                self._mark(found, account, {**document, "since": self._written_at() or _stamp(ctx.clock.utc())})
         except FileError as error:
-            return (Problem(str(error)),)
-        return ()
+            errors.append(error)
+        return tuple(Problem(str(error)) for error in errors)
 
-    def _says(self, document: dict[str, Any], verdict: str) -> bool:
-        """Whether report and marker on the host have this answer already."""
+    def _written_at(self) -> str:
+        """When the report was written; empty if that is not known."""
+        seconds = self.host.files.modified(self.host.layout.report_path)
+        return "" if seconds is None else _stamp(datetime.fromtimestamp(seconds, timezone.utc))
+
+    def _since(self, document: dict[str, Any], verdict: str) -> str | None:
+        """Since when report and marker on the host have this answer; None if they do not have it.
+
+        It is empty if they do not say it: the boot script does not. It also words some details differently.
+        """
         import json  # noqa: PLC0415  as above
 
         files, layout = self.host.files, self.host.layout
         bad = verdict in {"overlap", "no-default-route"}
         if files.is_there(layout.ok_path) is bad or files.is_there(layout.detected_path) is not bad:
-            return False
+            return None
         try:
             known = json.loads(files.read(layout.report_path) or "{}")
         except (ValueError, RecursionError):
-            return False
-        return isinstance(known, dict) and all(known.get(key) == document[key] for key in document if key != "notes")
+            return None
+        if not isinstance(known, dict) or any(known.get(key) != document[key] for key in document if key in _ANSWER):
+            return None
+        since = known.get("since")
+        return since if isinstance(since, str) else ""
 
     def remove(self, _ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
         """Nothing is left to undo: the task's files were removed with the gate."""

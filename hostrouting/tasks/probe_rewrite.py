@@ -14,9 +14,11 @@ from hostrouting.apply import apply_plan
 from hostrouting.config import OnUnknown, ProbeCondition
 from hostrouting.effects import Operation, having_changed
 from hostrouting.errors import (
+    ApplyError,
     ConfigError,
     Fault,
     FileError,
+    HostRoutingError,
     MetadataError,
     NftMissing,
     RouteConflict,
@@ -39,6 +41,7 @@ from hostrouting.render import (
 )
 from hostrouting.tasks.boot import HostTask, run_once
 from hostrouting.tasks.results import Preview, ProbeResult, Standing
+from hostrouting.tasks.static_routes import repair_of
 from hostrouting.uplink import missing_device
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
     from hostrouting.config import ProbeRewriteConfig
     from hostrouting.metadata import Answer
     from hostrouting.model import Route
-    from hostrouting.nftables import Nftables, Table
+    from hostrouting.nftables import Nftables
     from hostrouting.probe_rewrite import OwnAddress, Record, RewritePlan, Surroundings
     from hostrouting.render import BootCondition
     from hostrouting.tasks.boot import MayRepair
@@ -184,15 +187,22 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             up = self._is_met(snapshot)
             plan = self._plan(nft, snapshot, up=up)
             tables, routes = plan.apart
-            begun, repairs = ctx.clock.now(), list[Repair]()
-            for part in (tables, routes):
-                needed = [_repair_of(it) for it in part.operations]
+            begun, look = ctx.clock.now(), Look(problems=tuple(map(Problem, plan.conflicts)))
+            for part, needed in (
+                (tables, tuple(map(_repair_of, tables.operations))),
+                (routes, tuple(map(repair_of, routes.routes.changes))),
+            ):
                 # All are asked, so that each is known to be needed.
-                if part.operations and not part.conflicts and len(needed) == sum(map(may_repair, needed)):
-                    repairs += needed
+                if not needed or part.conflicts or sum(map(may_repair, needed)) < len(needed):
+                    continue
+                try:
                     self._carry(ctx, nft, backend, snapshot, part)
-            problems = tuple(map(Problem, plan.conflicts))
-            return Look(repairs=tuple(repairs), problems=problems, repair_seconds=ctx.clock.now() - begun)
+                    look += Look(repairs=needed)
+                except HostRoutingError as error:  # the other part is repaired in any case
+                    is_lost = isinstance(error, ApplyError) and error.__cause__ is None
+                    failures = {f"{self.name}, {needed[0].key}": str(error)}
+                    look += Look(lost=needed if is_lost else (), failures=failures)
+            return attrs.evolve(look, repair_seconds=ctx.clock.now() - begun)
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
         """Delete table and route, whatever the configuration says; last the file that records them."""
@@ -386,7 +396,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     def _plan(self, nft: Nftables, snapshot: Snapshot, *, up: bool) -> RewritePlan:
         record, protocol = self._record, self.config.protocol
-        tables: dict[str, Table | None] = {name: nft.table(name) for name in (self._settings.table, *record.tables)}
+        names = dict.fromkeys((self._settings.table, *record.tables))
+        tables = {name: nft.table(name) for name in names}
         return rewrite.plan_rewrite(
             rewrite.wanted_table(self._settings) if up else None,
             self._route if up else None,
@@ -475,7 +486,8 @@ def _repair_of(it: Operation) -> Repair:
     """The operation as a repair, with both sides as nouns."""
     if it.verb == "delete":
         return Repair(it.object, "none", it.object)
-    return Repair(it.object, "the one that was installed", "none" if it.verb in {"create", "add"} else "a changed one")
+    found = "none" if it.verb == "create" else f"a changed one ({it.reason})"
+    return Repair(it.object, "the one that was installed", found)
 
 
 def _missing_devices(route: Route | None, snapshot: Snapshot) -> Iterator[str]:

@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from hostrouting.system import Files
     from hostrouting.tasks.boot import MayRepair
 
-__all__ = ["ConfigureStaticRoutes", "plan_static_routes", "reply_destinations", "wanted_routes"]
+_MOST_REFUSED = 20  # failures after which the guard leaves the other routes to its next look
+
+__all__ = ["ConfigureStaticRoutes", "plan_static_routes", "repair_of", "reply_destinations", "wanted_routes"]
 
 
 def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
@@ -161,21 +163,20 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         with self.host.backend() as backend:
             before, _ = read(backend)
             plan = self._plan_routes(self._wanted, before)
-            needed = {step.route.key: _repair_of(step) for step in reversed(plan.changes)}
+            needed = {step.route.key: repair_of(step) for step in reversed(plan.changes)}
             begun = ctx.clock.now()
-            done, lost, refused = self._apply_each(
-                ctx, plan, before, backend, [key for key, it in needed.items() if may_repair(it)]
-            )
+            allowed = [key for key, it in needed.items() if may_repair(it)]
+            done, lost, refused = self._apply_each(ctx, plan, before, backend, allowed)
             seconds = ctx.clock.now() - begun
         coming = {step.route.key for step in plan.changes if step.action != "delete"}
         ours = sum(it.protocol == self.config.protocol and it.prefix not in self._spared for it in before.routes)
-        verbs = [step.action for step in plan.only(done).changes]
+        verbs = [step.action for step in plan.only(set(done)).changes]
         wanted = len(self._wanted)
         return Look(
             repairs=tuple(needed[key] for key in done),
             lost=tuple(needed[key] for key in lost),
             problems=(*map(_problem_of, plan.conflicts), *(Problem(str(it)) for it in plan.pending)),
-            failure="; ".join(refused),
+            failures={self.name: "; ".join(refused)} if refused else {},
             routes=(
                 wanted,
                 wanted - len(plan.conflicts) - len(plan.pending) - len(coming.difference(done)),
@@ -186,25 +187,32 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     def _apply_each(
         self, ctx: phases.Context, plan: RoutePlan, before: Snapshot, backend: RouteBackend, keys: Sequence[RouteKey]
-    ) -> tuple[tuple[RouteKey, ...], tuple[RouteKey, ...], tuple[str, ...]]:
+    ) -> tuple[list[RouteKey], list[RouteKey], list[str]]:
         """The keys whose changes were made, those whose changes were undone at once, and why the others were not made.
 
         If one change is refused, none of its transaction is made; the halves of it are then tried.
         """
-        ctx.check()
-        try:
-            with ctx.shielded():
-                apply_plan(plan.only(keys), backend, before=before, protocol=self.config.protocol, former=self._former)
-        except ApplyError as error:
-            cause = error.__cause__
-            is_refused = cause is None or isinstance(cause, RouteRefused)
-            if len(keys) > 1 and is_refused:
-                middle = len(keys) // 2
-                first = self._apply_each(ctx, plan, before, backend, keys[:middle])
-                second = self._apply_each(ctx, plan, before, backend, keys[middle:])
-                return (*first[0], *second[0]), (*first[1], *second[1]), (*first[2], *second[2])
-            return (), tuple(keys) if cause is None else (), (f"{self.name}: {error}",)
-        return tuple(keys), (), ()
+        done: list[RouteKey] = []
+        lost: list[RouteKey] = []
+        refused: list[str] = []
+        rest = [keys] if keys else []
+        while rest and len(refused) < _MOST_REFUSED:
+            ctx.check()
+            keys = rest.pop()
+            try:
+                with ctx.shielded():
+                    part = plan.only(set(keys))
+                    apply_plan(part, backend, before=before, protocol=self.config.protocol, former=self._former)
+            except ApplyError as error:
+                cause, middle = error.__cause__, len(keys) // 2
+                if middle and (cause is None or isinstance(cause, RouteRefused)):
+                    rest += [keys[middle:], keys[:middle]]
+                    continue
+                lost += keys if cause is None else []
+                refused.append(str(error))
+            else:
+                done += keys
+        return done, lost, refused
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """Delete our routes, whatever the configuration says; last the files that say which routes are ours."""
@@ -274,7 +282,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return applied, before
 
 
-def _repair_of(step: Step) -> Repair:
+def repair_of(step: Step) -> Repair:
     """The step as a repair: what programs can fight about is a destination with a metric."""
     route = step.route
     usual = DEFAULT_METRIC[route.prefix.family]

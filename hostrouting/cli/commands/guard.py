@@ -37,9 +37,9 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     """The named configuration, or the one that is installed on this host."""
-    from hostrouting.cli.source import config_of, kept_config
+    from hostrouting.cli.source import config_again, kept_config
 
-    return kept_config(host) if arguments.config is None else config_of(arguments)
+    return kept_config(host) if arguments.config is None else config_again(arguments)
 
 
 def _document(host: Host) -> dict[str, Any]:
@@ -57,11 +57,12 @@ COMMAND = Command(
     options=config_option,
     more="""\
 Without --config it uses what is installed on this host, also after an apply or a remove. With --config it uses only
-that configuration, and undoes what an apply of another one does. It looks at the host after every change of links,
-addresses, routes, rules and nftables, and once a minute. It adds missing routes of hostrouting again, loads its
-nftables table again, and writes the verdict of the check when it changes. It never changes another program's route
-and never touches a machine. SIGHUP makes it read the configuration again; SIGTERM and Ctrl-C end it, and change
-nothing. What it does is logged to standard error or, as a service of systemd, to the journal.
+that configuration, also after an apply of another one, and then replaces and deletes the static routes of that one. It
+looks at the host after every change of links, addresses, routes, rules and nftables, and once a minute. It adds
+hostrouting's missing routes again, loads its nftables table again, and writes the verdict of the check when it changes.
+It never changes another program's route and never touches a machine. SIGHUP makes it read the configuration again;
+SIGTERM and Ctrl-C end it, and change nothing. What it does is logged to standard error or, as a service of systemd, to
+the journal.
 """,
     failing="it could not begin, or ended by an error",
     changes=True,

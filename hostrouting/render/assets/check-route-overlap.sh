@@ -470,7 +470,7 @@ function examine(   c, i, f, ready, verdict) {
   verdict = !expecteds[family] ? "no-default-route" : f < findings ? "overlap" : "ok"
   if (!final && !ready && verdict != "ok") { print "not yet"; exit } # what is missing may still appear
   if (!expecteds[family]) wrong[++wrongs] = "NO-DEFAULT-ROUTE: the expected devices are those of the IPv" family \
-    " default route, and none appeared within " waited " s; last seen: " \
+    " default route, and " (waited + 0 ? "none appeared within " waited " s" : "there is none") "; last seen: " \
     (seen[family] ? seen[family] : "no default route")
   while (f++ < findings) {
     unpack(f); repair(f); wrong[++wrongs] = finding_line(f); findings_json = joined(findings_json, finding_json(f))

@@ -71,7 +71,7 @@ def guarded() -> dict[str, Any]:
         datetime.now(timezone.utc),
     )
     for _ in range(4):
-        fights = fights.made(repair, 0)
+        fights = fights.made([repair], 0)
     look = Look(problems=(Problem("it is gone"),), verdict="ok")
     return State(since=begun).after(look, fights.named(0), begun).to_mapping()
 

@@ -16,7 +16,7 @@ def repair(key: str, found: str = "no route") -> Repair:
 
 def needed(fights: Fights, key: str, now: float) -> Fights:
     """After a repair was needed: it is made if it may be."""
-    return fights.made(repair(key), now) if fights.may_repair(key, now) else fights.denied(repair(key), now)
+    return fights.made([repair(key)], now) if fights.may_repair(repair(key), now) else fights.denied(repair(key), now)
 
 
 @given(NEEDS)
@@ -26,8 +26,8 @@ def test_how_often(needs: list[tuple[float, str]]) -> None:
     alone = {key: Fights() for _, key in needs}
     for gap, key in needs:
         now += gap
-        allowed = fights.may_repair(key, now)
-        assert allowed == alone[key].may_repair(key, now)
+        allowed = fights.may_repair(repair(key), now)
+        assert allowed == alone[key].may_repair(repair(key), now)
         fights, alone[key] = needed(fights, key, now), needed(alone[key], key, now)
         made += [(now, key)] if allowed else []
     for begun, key in made:
@@ -52,7 +52,7 @@ def test_named() -> None:
     for at in (1, 2, 3):
         fights = needed(needed(fights, "b", at), "a", at)
     assert fights.named(3) == ()
-    fights = needed(fights, "b", 4).made(repair("a", "theirs"), 4)
+    fights = needed(fights, "b", 4).made([repair("a", "theirs")], 4)
     assert [(it.last.key, it.last.found, it.rounds) for it in fights.named(4)] == [
         ("a", "theirs", 4),
         ("b", "no route", 4),
@@ -65,9 +65,9 @@ def test_a_slow_fight() -> None:
     """What is undone every ten minutes is named as well, and never slowed; what is undone once in half an hour is not."""
     fights, rare = Fights(), Fights()
     for number in range(6):
-        assert fights.may_repair("a", number * 590)
-        fights = fights.later(number * 590).made(repair("a"), number * 590)
-        rare = rare.later(number * 1800).made(repair("a"), number * 1800)
+        assert fights.may_repair(repair("a"), number * 590)
+        fights = fights.later(number * 590).made([repair("a")], number * 590)
+        rare = rare.later(number * 1800).made([repair("a")], number * 1800)
     assert [it.rounds for it in fights.named(5 * 590)] == [6]
     assert rare.named(5 * 1800) == ()
 
@@ -80,3 +80,13 @@ def test_how_long_it_waits() -> None:
     assert fights.wait("a", 1) == 60
     assert fights.wait("a", 31) == 30
     assert fights.wait("another", 1) == 0
+
+
+def test_another_intention() -> None:
+    """What was there and what belongs there may change places: each is counted from the beginning."""
+    fights, back = Fights(), Repair("a", "none", "[a dev eth0]")
+    for number in range(40):
+        one = repair("a") if number % 2 else back
+        assert fights.may_repair(one, number)
+        fights = fights.made([one], number)
+    assert fights.named(40) == ()

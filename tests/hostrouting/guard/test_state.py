@@ -20,7 +20,7 @@ def after(*looks: Look) -> State:
 
 def test_counts() -> None:
     """Looks, repairs and failures are counted; the last repair keeps its time and its length."""
-    state = after(Look(repairs=(REPAIR, REPAIR), repair_seconds=0.5), Look(failure="it broke"), Look())
+    state = after(Look(repairs=(REPAIR, REPAIR), repair_seconds=0.5), Look(failures={"check": "it broke"}), Look())
     assert (state.looks, state.repairs, state.failures) == (3, 2, 1)
     assert state.repaired == BEGUN + timedelta(minutes=1)
     assert state.repair_seconds == pytest.approx(0.5)
@@ -36,10 +36,12 @@ def test_since_when_the_verdict_holds() -> None:
 
 def test_looks_are_added() -> None:
     """The looks of all tasks are one look."""
-    one = Look(repairs=(REPAIR,), problems=(Problem("a"),), failure="x", routes=(1, 1, 1), seconds=1)
-    other = Look(problems=(Problem("b"),), failure="y", verdict="ok", escapes={"10.0.0.0/8": 0}, repair_seconds=2)
+    one = Look(repairs=(REPAIR,), problems=(Problem("a"),), failures={"a": "x"}, routes=(1, 1, 1), seconds=1)
+    other = Look(
+        problems=(Problem("b"),), failures={"b": "y"}, verdict="ok", escapes={"10.0.0.0/8": 0}, repair_seconds=2
+    )
     both = Look() + one + other
-    assert (both.repairs, both.problems, both.failure) == ((REPAIR,), (Problem("a"), Problem("b")), "x; y")
+    assert (both.repairs, both.problems, both.failure) == ((REPAIR,), (Problem("a"), Problem("b")), "a: x; b: y")
     assert (both.routes, both.verdict, both.escapes) == ((1, 1, 1), "ok", {"10.0.0.0/8": 0})
     assert (both.seconds, both.repair_seconds) == (1, 2)
 

@@ -15,8 +15,8 @@ import phases
 from hostrouting import Configure, Remove
 from hostrouting.backends.base import Change, Outcome
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import BackendTimeout, ConfigError, RouteRefused
-from hostrouting.examination import Examination, examine
+from hostrouting.errors import BackendTimeout, ConfigError, RouteRefused, Unsettled
+from hostrouting.examination import Examination, examine, read
 from hostrouting.host import Host
 from hostrouting.model import Route
 from hostrouting.tasks.guard import Guard, Orders
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from hostrouting.backends.base import RouteBackend
+    from hostrouting.model import Snapshot
     from hostrouting.system import Line
 
 
@@ -67,6 +69,7 @@ class Play:
         self.looks: list[float] = []
         self.again: Callable[[], HostRoutingConfig] | None = None
         self.follows = False
+        self.spent: Callable[[], float] = self.clock.now
 
     def perform(self, *scenes: tuple[float, Callable[[], object]], until: float) -> phases.Report:
         """Run the guard until this moment; each scene happens at its own."""
@@ -84,8 +87,8 @@ class Play:
             orders=self.orders,
             again=self.again,
             follows=self.follows,
-            chance=lambda: 0.5,
-            spent=self.clock.now,
+            chance=lambda: 0.5137,  # so that no regular look is at the moment of a scene: a backend is for one thread
+            spent=self.spent,
         )
         return phases.run(phases.parallel(guard, play), clock=self.clock, observers=[])
 
@@ -352,6 +355,106 @@ def test_a_suspended_machine(play: Play, monkeypatch: pytest.MonkeyPatch) -> Non
     assert seen == [1]
 
 
+def test_tables_that_keep_changing_take_their_share(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If each look takes half a second of processor time, the guard uses a tenth of the time, not more."""
+    used = [0.0]
+
+    def restless(*_given: Any, **_named: Any) -> Examination:
+        used[0] += 0.5
+        raise Unsettled("the tables keep changing")
+
+    monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", restless)
+    play.spent = lambda: used[0]
+    play.perform(until=100)
+    assert used[0] <= 0.1 * 100 + 2 + 1
+
+
+def test_a_new_configuration_begins_anew(play: Play) -> None:
+    """The verdict on a CIDR that is no longer checked is forgotten, even if the next look fails."""
+    play.again = lambda: config(*REPAIR, cidrs=("10.0.0.0/8",))
+
+    def change() -> None:
+        for nth in range(1, 3):
+            play.kernel.faults.fail("snapshot", BackendTimeout("the kernel does not answer"), nth=nth)
+        play.orders.reload()
+
+    states: list[dict[str, object]] = []
+    play.perform((10.0, change), (10.05, lambda: states.append(play.state())), until=20)
+    assert states[0]["verdict"] is None
+    assert "172.16.0.0/16" not in play.host.files.texts[LAYOUT.figures_path]
+
+
+def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two tasks that fail, the one that works again is told by itself."""
+    broken = {"routes", "check"}
+
+    def routes(backend: RouteBackend) -> tuple[Snapshot, bool]:
+        if "routes" in broken:
+            raise BackendTimeout("no answer for routes")
+        return read(backend)
+
+    def check(*given: Any, **named: Any) -> Examination:
+        if "check" in broken:
+            raise BackendTimeout("no answer for the check")
+        return examine(*given, **named)
+
+    monkeypatch.setattr("hostrouting.tasks.static_routes.read", routes)
+    monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", check)
+    play.perform((5.0, lambda: broken.discard("routes")), (100.0, lambda: broken.discard("check")), until=300)
+    told = [it for it in play.service.texts if "no answer" in it]
+    assert told == [
+        "configure-static-routes: no answer for routes",
+        "check-route-overlap: no answer for the check",
+        "no longer: configure-static-routes: no answer for routes",
+        "no longer: check-route-overlap: no answer for the check",
+    ]
+
+
+def test_thousands_of_problems(play: Play) -> None:
+    """If the device of thousands of routes is down, the log gets a few lines."""
+    play.settings = config(*(f"10.{number // 250}.{number % 250}.0/24" for number in range(2000)), dev="ib9")
+    play.perform(until=30)
+    assert len(play.service.texts) < 30
+    assert "1,980 more problems like these" in play.service.texts
+
+
+def test_the_time_of_the_boot_check_is_kept(play: Play) -> None:
+    """A report without a time, as the boot script writes it, gets the time at which it was written."""
+    files = play.host.files
+    document = json.loads(files.texts[LAYOUT.report_path])
+    document.pop("since", None)
+    files.texts[LAYOUT.report_path] = json.dumps(document)
+    files.times[LAYOUT.report_path] = 1_700_000_000.0
+    play.perform(until=10)
+    assert json.loads(files.texts[LAYOUT.report_path])["since"] == "2023-11-14T22:13:20Z"
+
+
+def test_the_table_and_the_route_of_the_rewrite(play: Play) -> None:
+    """If the route cannot be added, the table is loaded all the same, and each has its own line."""
+    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    play = Play(h200(dual_stack=True), HostRoutingConfig(probe_rewrite=rewrite))
+    real = play.kernel.change
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        asked = list(changes)
+        if play.clock.now() >= 10 and any(it.verb == "add" for it in asked):
+            refused = RouteRefused("the kernel refuses it", route="x", errno=errno.EINVAL)
+            return tuple(Outcome(it, refused) for it in asked)
+        return real(asked)
+
+    def undo() -> None:
+        [route] = [it for it in play.kernel.snapshot().routes if str(it.prefix).startswith("2603:")]
+        real([Change("delete", route)])
+        play.host.tables.flush()
+
+    play.kernel.change = change  # type: ignore[method-assign]
+    play.perform((10.0, undo), until=11)
+    assert [
+        it for it in play.service.texts if it.startswith("repaired nftables table ip6 hostrouting_slb: there was none")
+    ]
+    assert [it for it in play.service.texts if "the kernel refuses it" in it]
+
+
 def test_the_watchdog(play: Play) -> None:
     """It is fed between looks at least three times within its time, and before each task of a look."""
     play.service.watchdog = 9.0
@@ -382,7 +485,7 @@ def test_markers_follow_the_answer(play: Play) -> None:
     since = "2026-01-01T00:00:10Z"
     assert seen == [(False, True, since), (False, True, since), (True, False, "2026-01-01T00:08:30Z")]
     writes = [it for it in files.writes if it == LAYOUT.report_path]
-    assert len(writes) == 5, "written by the installation, and removed and written once for each change"
+    assert len(writes) == 6, "by the installation, then with the time, and removed and written once for each change"
     assert play.host.manager is not None
     assert LAYOUT.gate_unit not in play.host.manager.calls
 

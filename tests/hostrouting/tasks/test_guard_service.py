@@ -14,6 +14,7 @@ from hostrouting.render import parse_guard_unit
 from hostrouting.system import UnitState
 from hostrouting.tasks import Guard, InstallGuard
 from hostrouting.testing import FakeHost, h200
+from phases.testing import FakeClock
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 GUARDED = attrs.evolve(config(*REPAIR, cidrs=(CIDR,)), guard=GuardConfig(enabled=True))
@@ -68,12 +69,13 @@ def test_a_guard_that_does_not_run_is_started(host: FakeHost) -> None:
 
 
 def test_another_program_means_another_start(host: FakeHost) -> None:
-    """If its unit changes, the running guard is stopped, and started again."""
+    """If its unit changes, the running guard is restarted, and not stopped before that."""
     run(Configure(GUARDED, host=host))
     other = attrs.evolve(GUARDED, guard=GuardConfig(enabled=True, program="/opt/agent/bin/hostrouting"))
     run(Configure(other, host=host))
     assert host.manager is not None
-    assert host.manager.calls[-2:] == [f"stop {UNIT}", f"start {UNIT}"]
+    assert host.manager.calls[-1] == f"start {UNIT}"
+    assert f"stop {UNIT}" not in host.manager.calls
     assert parse_guard_unit(host.files.texts[LAYOUT.guard_unit_path]) == "/opt/agent/bin/hostrouting"
 
 
@@ -140,6 +142,26 @@ def test_another_task_fails(host: FakeHost, *, first: bool) -> None:
     assert host.manager is not None
     assert host.manager.state(UNIT).active == "active"
     assert host.manager.calls[-1] == f"start {UNIT}"
+
+
+def test_not_started_twice(host: FakeHost) -> None:
+    """If the guard itself cannot be started, or was left out, it is not tried once more."""
+    assert host.manager is not None
+    host.manager.failing[UNIT] = ("no module named hostrouting",)
+    with pytest.raises(phases.TaskFailed):
+        run(Configure(GUARDED, host=host))
+    assert started(host) == 1
+
+
+def test_cancelled(host: FakeHost) -> None:
+    """A run that is cancelled does not start it."""
+    ctx = phases.Context(clock=FakeClock(), observers=[])
+    assert host.manager is not None
+    host.manager.failing[LAYOUT.routes_unit] = ()
+    ctx.cancel("enough")
+    with pytest.raises(phases.Cancelled):
+        Configure(GUARDED, host=host).do(ctx)
+    assert started(host) == 0
 
 
 def test_it_cannot_be_started(host: FakeHost) -> None:

@@ -84,6 +84,29 @@ def test_it_stays_right(machine: Machine) -> None:
     assert machine.ip("route").stdout.count("/17 via") == 2
 
 
+def test_its_file_is_read_again(machine: Machine) -> None:
+    """With --config, SIGHUP makes it use the file as it is now; a file that cannot be read changes nothing."""
+    path = "/etc/node/agent.json"
+
+    def write(text: str) -> None:
+        machine.shell(f"cat > {path} <<'END'\n{text}\nEND")
+
+    words = machine.command("guard", "--config", path)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd="/") as guard:
+        until("the first look", lambda: state(machine).get("looks"))
+        write("{")
+        guard.send_signal(signal.SIGHUP)
+        until("the second look", lambda: state(machine).get("looks") != 1)
+        routes = [{"destination": it} for it in ("172.16.0.0/17", "172.16.128.0/17", "10.9.0.0/16")]
+        write(json.dumps({"staticRoutes": {"enabled": True, "routes": routes}}))
+        guard.send_signal(signal.SIGHUP)
+        until("the new route", lambda: "10.9.0.0/16 via" in machine.ip("route").stdout)
+        guard.terminate()
+        said = guard.communicate(timeout=60)[1]
+    assert "the configuration stays as it was: /etc/node/agent.json: " in said
+    assert machine.ip("route").stdout.count("/17 via") == 2
+
+
 def test_its_figures_are_well_formed(machine: Machine) -> None:
     """Each figure has one HELP and one TYPE before it, and a number after it."""
     with subprocess.Popen(machine.command("guard"), stderr=subprocess.DEVNULL, cwd="/") as guard:
