@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CI = bool(os.environ.get("CI"))
 hypothesis.settings.register_profile(
     "default",
-    max_examples=30,  # the suite has five minutes; the long profile looks for what is rare
+    max_examples=20,  # the suite has five minutes; the long profile looks for what is rare
     deadline=None,
     derandomize=CI,
     phases=[phase for phase in hypothesis.Phase if not (CI and phase is hypothesis.Phase.shrink)],
