@@ -32,8 +32,8 @@ STEPS = {
     "steps[].reason": "why",
 }
 OPERATIONS = {
-    "operations[].verb": "create, replace, add or delete",
-    "operations[].object": "an nftables table, ebtables rule or neighbour, or a route that is not a static route",
+    "operations[].verb": "create, replace, add, delete or start",
+    "operations[].object": "an nftables table, ebtables rule, neighbour or unit, or a route that is not a static route",
     "operations[].reason": "why",
 }
 STANDINGS = {

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.gate import Part
     from hostrouting.guard import Repair
+    from hostrouting.system import Manager
     from hostrouting.tasks.results import Standing
 
-__all__ = ["HostTask", "MayRepair", "locked", "preview", "run_once", "valid_wait"]
+__all__ = ["HostTask", "MayRepair", "locked", "preview", "run_once", "start_unit", "valid_wait"]
 
 MayRepair: TypeAlias = "Callable[[Repair], bool]"
 """Whether this repair may be made now; another program may keep undoing it."""
@@ -205,11 +206,15 @@ def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new:
     manager = host.manager if host.manager is not None and host.manager.is_running() else None
     if manager is None or not (is_new or not manager.state(unit).ok):
         return False
+    start_unit(ctx, manager, unit, timeout=wait + _GRACE)
+    return True
+
+
+def start_unit(ctx: phases.Context, manager: Manager, unit: str, *, timeout: float) -> None:
+    """Start the unit. If `ctx` is cancelled, the unit is stopped and the cancellation is raised."""
     try:
         with ctx.on_cancel(lambda: manager.stop(unit)):
-            manager.start(unit, timeout=wait + _GRACE)
-    except HostRoutingError as error:
-        if isinstance(error, UnitFailed):
-            ctx.check()  # a unit that we stopped because the run was cancelled has not failed
+            manager.start(unit, timeout=timeout)
+    except UnitFailed:
+        ctx.check()  # a unit that we stopped because the run was cancelled has not failed
         raise
-    return True

@@ -6,7 +6,6 @@ has no step in the gate.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,12 +13,12 @@ import attrs
 
 from hostrouting.config.objects import show
 from hostrouting.effects import Operation
-from hostrouting.errors import ConfigError, Fault, UnitFailed
+from hostrouting.errors import ConfigError, Fault
 from hostrouting.fileset import File, FileSet, unit_file
 from hostrouting.gate import Part
 from hostrouting.guard import GUARD_SCHEMA
 from hostrouting.render import render_guard_unit, render_preset
-from hostrouting.tasks.boot import HostTask
+from hostrouting.tasks.boot import HostTask, start_unit
 from hostrouting.tasks.results import GuardResult, Preview, Standing
 
 if TYPE_CHECKING:
@@ -104,15 +103,10 @@ class InstallGuard(HostTask[GuardResult]):
 
     def _start(self, ctx: phases.Context, *, is_new: bool) -> bool:
         """Start the service if it is new or does not run; whether it was started."""
-        manager, unit = self._manager, self.host.layout.guard_unit
+        manager = self._manager
         if manager is None or not (is_new or not self._is_running(manager)):
             return False
-        try:
-            with ctx.on_cancel(lambda: manager.stop(unit)):
-                manager.start(unit, timeout=_TO_START)
-        except UnitFailed:
-            ctx.check()  # a unit that we stopped because the run was cancelled has not failed
-            raise
+        start_unit(ctx, manager, self.host.layout.guard_unit, timeout=_TO_START)
         return True
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> GuardResult:  # noqa: ARG002  the gate has done it
@@ -123,7 +117,8 @@ class InstallGuard(HostTask[GuardResult]):
         """Whether the guard runs, what it has done, and what it cannot repair; None if there is no guard."""
         layout, files = self.host.layout, self.host.files
         runs = bool(files.holders(layout.guard_lock_path))
-        is_installed = files.is_there(layout.guard_unit_path)
+        # Without systemd, an installed unit starts at the next boot.
+        is_installed = self._manager is not None and files.is_there(layout.guard_unit_path)
         if self.host.backend is None or not (runs or is_installed):
             return None
         faults = () if runs else (f"it does not run; see: systemctl status {layout.guard_unit}",)
@@ -145,6 +140,8 @@ class InstallGuard(HostTask[GuardResult]):
 
 def _written(text: str | None) -> dict[str, Any]:
     """What the guard has written last; empty if that cannot be read."""
+    import json  # noqa: PLC0415  only `status` needs it
+
     with suppress(ValueError, RecursionError):
         found = json.loads(text or "{}")
         if isinstance(found, dict) and found.get("schema") == GUARD_SCHEMA:

@@ -44,6 +44,7 @@ from hostrouting.render import DEFAULT_WAIT
 from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet
 from hostrouting.tasks.boot import HostTask, valid_wait
 from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.guard_service import InstallGuard
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.results import PreflightResult, Preview
 
@@ -250,7 +251,7 @@ class Preflight:
 
 def _subject(task: HostTask[Any]) -> Name:
     """The name of the finding about what a task could not read."""
-    return "probes" if isinstance(task, RewriteProbeSource) else "kernel"
+    return "probes" if isinstance(task, RewriteProbeSource) else "units" if isinstance(task, InstallGuard) else "kernel"
 
 
 def _of_standing(task: HostTask[Any]) -> Iterator[PreflightFinding]:
