@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from hostrouting.system import Files
     from hostrouting.tasks.boot import MayRepair
 
-_MOST_REFUSED = 20  # failures after which the guard leaves the other routes to its next look
+_SHOWN = 10  # reasons in one line
+_MOST_REFUSED = 1000  # failures after which the guard leaves the other routes to its next look
 
 __all__ = ["ConfigureStaticRoutes", "plan_static_routes", "repair_of", "reply_destinations", "wanted_routes"]
 
@@ -176,7 +177,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             repairs=tuple(needed[key] for key in done),
             lost=tuple(needed[key] for key in lost),
             problems=(*map(_problem_of, plan.conflicts), *(Problem(str(it)) for it in plan.pending)),
-            failures={self.name: "; ".join(refused)} if refused else {},
+            failures={self.name: _in_short(refused)} if refused else {},
             routes=(
                 wanted,
                 wanted - len(plan.conflicts) - len(plan.pending) - len(coming.difference(done)),
@@ -196,9 +197,10 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         lost: list[RouteKey] = []
         refused: list[str] = []
         rest = [keys] if keys else []
+        # The larger parts first: what can be repaired is not left for what is refused.
         while rest and len(refused) < _MOST_REFUSED:
             ctx.check()
-            keys = rest.pop()
+            keys = rest.pop(0)
             try:
                 with ctx.shielded():
                     part = plan.only(set(keys))
@@ -206,7 +208,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             except ApplyError as error:
                 cause, middle = error.__cause__, len(keys) // 2
                 if middle and (cause is None or isinstance(cause, RouteRefused)):
-                    rest += [keys[middle:], keys[:middle]]
+                    rest += [keys[:middle], keys[middle:]]
                     continue
                 lost += keys if cause is None else []
                 refused.append(str(error))
@@ -290,6 +292,11 @@ def repair_of(step: Step) -> Repair:
     if step.action == "delete":
         return Repair(key, "no route", f"[{route}]")
     return Repair(key, f"[{route}]", "no route" if step.held is None else f"[{step.held}]")
+
+
+def _in_short(texts: Sequence[str]) -> str:
+    more = f"; and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
+    return "; ".join(texts[:_SHOWN]) + more
 
 
 def _problem_of(step: Step) -> Problem:
