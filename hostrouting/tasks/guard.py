@@ -216,6 +216,8 @@ class _Watching:
         except HostBusy:
             self._pace = self._pace.postponed(self._clock.now() + _BUSY)
             return
+        except HostRoutingError as error:  # the host cannot be locked
+            look = self._former(failures={"guard": str(error)})
         ended = self._clock.now()
         look = attrs.evolve(look, seconds=ended - begun)
         self._fights = self._fights.later(ended)
@@ -250,7 +252,7 @@ class _Watching:
 
     def _kept(self, task: HostTask[Any]) -> Look:
         """The answer of one task. If there is none now, the former one still holds."""
-        former = attrs.evolve(self._looks.get(task.name, Look()), repairs=(), lost=())
+        former = _known(self._looks.get(task.name, Look()))
         try:
             found = task.keep(self._ctx, self._may_repair)
         except Unsettled as error:
@@ -266,6 +268,13 @@ class _Watching:
             self._restless.pop(task.name, None)
         self._looks[task.name] = found
         return found
+
+    def _former(self, *, failures: dict[str, str]) -> Look:
+        """What all tasks have found, without a new look."""
+        found = Look()
+        for look in self._looks.values():
+            found += _known(look)
+        return found + Look(failures=failures)
 
     def _may_repair(self, repair: Repair) -> bool:
         if self._fights.may_repair(repair, self._clock.now()):
@@ -328,8 +337,8 @@ class _Watching:
         new = [it for it in problems if it not in known]
         for it in new[:_LINES]:
             self._line(f"{words}{it.text}", level, _PROBLEM, **dict(it.fields))
-        if more := len(new) - _LINES if len(new) > _LINES else 0:
-            self._line(f"{words}{more:,} more problems like these", level, _PROBLEM)
+        if len(new) > _LINES:
+            self._line(f"{words}{len(new) - _LINES:,} more problems like these", level, _PROBLEM)
 
     def _line(self, text: str, level: int, kind: str = "", **fields: str) -> None:
         """Write one line to the journal, or, if there is none, to the log of the run; `kind` is its MESSAGE_ID."""
@@ -351,6 +360,11 @@ class _Watching:
                 raise  # the directory was deleted and made again: only a new start of the service may write into it
         else:
             self._said.pop("write", None)
+
+
+def _known(look: Look) -> Look:
+    """What is still known after a look: its repairs were made once."""
+    return attrs.evolve(look, repairs=(), lost=())
 
 
 def _names(repair: Repair) -> dict[str, str]:

@@ -264,6 +264,46 @@ def test_a_failed_look_changes_no_answer(play: Play) -> None:
     assert not [it for it in play.service.texts if it.startswith("no longer: OVERLAP")]
 
 
+def test_what_is_refused_does_not_starve_the_rest(play: Play) -> None:
+    """However many routes the kernel refuses, the others are repaired in the same look."""
+    real = play.kernel.change
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        asked = list(changes)
+        refused = RouteRefused("the kernel refuses it", route="x", errno=errno.EINVAL)
+        if any(str(it.route.prefix).startswith("10.1") and it.verb == "add" for it in asked):
+            return tuple(Outcome(it, refused) for it in asked)
+        return real(asked)
+
+    prefixes = [f"10.{100 + number}.0.0/16" for number in range(40)] + [
+        f"10.{number}.0.0/16" for number in range(20, 60)
+    ]
+    play.settings = config(*prefixes)
+    play.kernel.change = change  # type: ignore[method-assign]
+    play.perform(until=0.01)
+    assert sum(bool(play.route(it)) for it in prefixes) == 40
+    assert "; and 30 more" in str(play.state()["failure"])
+
+
+def test_a_lock_that_cannot_be_taken(play: Play) -> None:
+    """It is a failure like another: what was known holds, and the guard goes on."""
+    files, seen = play.host.files, list[dict[str, object]]()
+
+    def mend() -> None:
+        seen.append(play.state())
+        files.strange.clear()
+
+    scenes = [
+        (10.0, lambda: files.strange.update({LAYOUT.lock_path: "a directory"})),
+        (10.1, play.delete),
+        (20.3, mend),
+    ]
+    play.perform(*scenes, until=150)
+    assert "a directory" in str(seen[0]["failure"])
+    assert seen[0]["verdict"] == "ok"
+    assert play.route("172.16.0.0/17")
+
+
 def test_a_kernel_that_does_not_answer(play: Play) -> None:
     """A change that times out is tried once in a look, not for each half of the changes."""
     asked: list[int] = []
@@ -458,9 +498,11 @@ def test_the_table_and_the_route_of_the_rewrite(play: Play) -> None:
 def test_the_watchdog(play: Play) -> None:
     """It is fed between looks at least three times within its time, and before each task of a look."""
     play.service.watchdog = 9.0
-    play.perform(until=90)
-    fed = play.service.notified.count("WATCHDOG=1")
-    assert 30 <= fed <= 60
+    play.perform(until=0.5)
+    first = play.service.notified.count("WATCHDOG=1")
+    assert first >= 5, "before each of four tasks, and after the look"
+    play.perform(until=play.clock.now() + 55)
+    assert play.service.notified.count("WATCHDOG=1") - 2 * first >= 55 / 3 - 1
 
 
 def test_markers_follow_the_answer(play: Play) -> None:
