@@ -25,11 +25,7 @@ class GuardConfig:
     program: str
     """The path of the program `hostrouting` on the host; empty means the one that installs the service."""
 
-    def __init__(
-        self,
-        enabled: bool = False,  # noqa: FBT001, FBT002  the order is that of the JSON
-        program: str = "",
-    ) -> None:
+    def __init__(self, *, enabled: bool = False, program: str = "") -> None:
         self.__attrs_init__(**GUARD.check(enabled=enabled, program=program))
 
     def to_mapping(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Configure:
             with having_changed(files=paths_of(changed)):
                 try:
                     return phases.serial(*behind, name=self.name).do(ctx)
-                except BaseException:
+                except phases.TaskFailed:
                     for it in behind:
                         if it.name not in begun and not ctx.cancelled:
                             with suppress(HostRoutingError, phases.Cancelled):
