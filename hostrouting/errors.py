@@ -243,7 +243,7 @@ _SHOWN = 10  # reasons in one message
 
 
 class RouteOverlapError(HostRoutingError):
-    """The mode is STRICT, and expected CIDRs do not leave by the expected devices, or there is no default route.
+    """In mode STRICT: expected CIDRs do not leave by the expected devices, or there is no default route.
 
     `report` is the whole report, and `check` the same as the JSON value `hostrouting/check/1`.
     """

@@ -264,7 +264,7 @@ class _Change:
         self._retire_former()
 
     def put_beside(self, up: Sequence[Part]) -> None:
-        """Install parts without steps where there is no gate."""
+        """Install the files of parts that have no step, on a host without a gate."""
         for part in up:
             self._note(part.name, part.all_files.install(self._files))
         self._reload(up)

@@ -75,7 +75,7 @@ class Fights:
     def made(self, repairs: Iterable[Repair], now: float) -> Fights:
         """After these repairs were made, even if they were undone at once. One that the kernel refuses does not count.
 
-        If something else belongs there now, the count begins again: that is no fight, but a new intention.
+        The count of a key begins again when something else belongs there: then the configuration has changed.
         """
         known = dict(self._known)
         for it in repairs:

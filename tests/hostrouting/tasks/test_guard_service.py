@@ -13,7 +13,7 @@ from hostrouting.layout import HostLayout
 from hostrouting.render import parse_guard_unit
 from hostrouting.system import UnitState
 from hostrouting.tasks import Guard, InstallGuard
-from hostrouting.testing import FakeHost, h200
+from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
@@ -153,14 +153,21 @@ def test_not_started_twice(host: FakeHost) -> None:
     assert started(host) == 1
 
 
-def test_cancelled(host: FakeHost) -> None:
-    """A run that is cancelled does not start it."""
+def test_cancelled() -> None:
+    """A run that is cancelled while an earlier task works does not start it."""
     ctx = phases.Context(clock=FakeClock(), observers=[])
-    assert host.manager is not None
-    host.manager.failing[LAYOUT.routes_unit] = ()
-    ctx.cancel("enough")
+
+    class Cancelling(FakeManager):
+        def start(self, unit: str, *, timeout: float) -> None:
+            super().start(unit, timeout=timeout)
+            ctx.cancel("enough")
+
+    host = FakeHost(kernel=h200(), manager=Cancelling())
     with pytest.raises(phases.Cancelled):
         Configure(GUARDED, host=host).do(ctx)
+    assert LAYOUT.guard_unit_path in host.files.texts
+    assert host.manager is not None
+    assert host.manager.calls[-1] != f"start {UNIT}"
     assert started(host) == 0
 
 
@@ -243,6 +250,13 @@ def test_a_damaged_state(host: FakeHost, text: str) -> None:
     host.files.locked.add(LAYOUT.guard_lock_path)
     host.files.texts[LAYOUT.guard_path] = text
     assert standing(host)["faults"] == []
+
+
+def test_status_without_systemd() -> None:
+    """Where systemd does not run, the guard starts at the next boot: that is not a fault."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
+    run(Configure(GUARDED, host=host))
+    assert InstallGuard(GUARDED, host=host).standing() is None
 
 
 def test_two_guards(host: FakeHost) -> None:
