@@ -248,10 +248,16 @@ class FakeManager:
         if not units:
             return ({name: self.version if name == "Version" else "" for name in names},)
         found, there = [], self._units()
+        read_all = there == self.read
         for unit in units:
             for it in fnmatch.filter(self.properties, unit) if "*" in unit else (unit,):
-                unread = "yes" if texts_of(it, there) != texts_of(it, self.read) else "no"
-                known = {"Id": it, "NeedDaemonReload": unread, **shown(it, self.read), **self.properties.get(it, {})}
+                unread = not read_all and texts_of(it, there) != texts_of(it, self.read)
+                known = {
+                    "Id": it,
+                    "NeedDaemonReload": "yes" if unread else "no",
+                    **shown(it, self.read),
+                    **self.properties.get(it, {}),
+                }
                 found.append({name: known.get(name, "") for name in names})
         return tuple(found)
 

@@ -6,6 +6,7 @@ syntax is not implemented.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -76,17 +77,24 @@ def texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
 
 def _files_of(unit: str, read: Mapping[str, str]) -> tuple[str, list[str]]:
     """The unit's own file, if it has one, and its drop-ins in order."""
-    places = (f"{folder}{name}" for name in (unit, _template(unit)) for folder in UNIT_FOLDERS)
+    places, folders = _places(unit)
     fragment = next((path for path in places if path in read), "")
-    drop_ins: dict[str, str] = {}
-    for folder in (*(f"{path}{name}.d/" for path in UNIT_FOLDERS for name in _names(unit)), *_OF_ALL):
-        for path in read:
-            if path.startswith(folder) and path.endswith(".conf"):
-                drop_ins.setdefault(path.removeprefix(folder), path)
-    return fragment, [path for _, path in sorted(drop_ins.items())]
+    drop_ins: dict[str, tuple[int, str]] = {}
+    for path in read:
+        folder, _, name = path.rpartition("/")
+        if folder in folders and name.endswith(".conf"):
+            found = folders[folder], path
+            drop_ins[name] = min(found, drop_ins.get(name, found))
+    return fragment, [path for _, (_, path) in sorted(drop_ins.items())]
 
 
-_OF_ALL = tuple(f"{folder}service.d/" for folder in UNIT_FOLDERS)
+@cache
+def _places(unit: str) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The paths of a unit's own file, in order of precedence, and the folders of its drop-ins, with their rank."""
+    own = tuple(f"{folder}{name}" for name in (unit, _template(unit)) for folder in UNIT_FOLDERS)
+    folders = [f"{folder}{name}.d" for folder in UNIT_FOLDERS for name in _names(unit)]
+    of_all = [f"{folder}service.d" for folder in UNIT_FOLDERS]
+    return own, {folder: place for place, folder in reversed([*enumerate((*folders, *of_all))])}
 
 
 def _is_nothing(text: str) -> bool:

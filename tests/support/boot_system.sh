@@ -16,7 +16,11 @@ root=$work/root
 # A test must not depend on what the tree itself starts, or on what hostrouting or an agent has written into it.
 rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/systemd/system/*.requires
 rm -rf "$root"/etc/systemd/system/{systemd-nspawn@.service,service}.d "$root/etc/aks-flex-node"
-ln -sf /dev/null "$root/etc/systemd/system/systemd-modules-load.service"
+# Nothing here has to do with modules, log-ins or new users: each of these would only make every boot longer.
+for unit in systemd-{modules-load,logind,sysusers,user-sessions,update-utmp,update-utmp-runlevel}.service \
+  modprobe@.service dev-hugepages.mount sys-kernel-{debug,tracing,config}.mount; do
+  ln -sf /dev/null "$root/etc/systemd/system/$unit"
+done
 # They make units of what the tree's disks and kernel command line are: at each reload a dozen processes for nothing.
 rm -rf "$root"/{usr,}/lib/systemd/system{,-environment}-generators
 # A machine that is told to stop before its own systemd listens never hears it; the default is to wait 90 s for it.
