@@ -96,8 +96,11 @@ class TableIPv6(Table):
 
     @cached_property
     def _has_sources(self) -> bool:
-        positions = (place for column in self._columns for place in column.positions)
-        return any(shape.source for shape in self.routes.shapes) and any(self.routes[at].source for at in positions)
+        """Whether any of its routes is only for some sources; no route is created to find out."""
+        outlines, numbers = self.routes.outlines, self.routes.shape_numbers
+        if not any(outline.has_source for outline in outlines):
+            return False
+        return any(outlines[numbers[at]].has_source for column in self._columns for at in column.positions)
 
     def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
         """The route of a plain packet, and whether its source or an unreachable gateway could make a difference."""

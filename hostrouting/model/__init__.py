@@ -38,7 +38,7 @@ from hostrouting.model.route import (
     protocol_name,
     table_name,
 )
-from hostrouting.model.route_table import Column, RouteEdits, RouteTable, Shapes, routes_like, shape_of
+from hostrouting.model.route_table import Column, Outline, RouteEdits, RouteTable, Shapes, routes_like, shape_of
 from hostrouting.model.rule import (
     SELECTORS,
     TO,
@@ -78,6 +78,7 @@ __all__ = [
     "Address",
     "Link",
     "NextHop",
+    "Outline",
     "Preference",
     "Prefix",
     "Route",

@@ -25,7 +25,7 @@ from hostrouting.model.route import Route, RouteKey
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Column", "RouteEdits", "RouteTable", "Shapes", "routes_like", "shape_of"]
+__all__ = ["Column", "Outline", "RouteEdits", "RouteTable", "Shapes", "routes_like", "shape_of"]
 
 _SAID = tuple(field.name for field in attrs.fields(Route) if field.name != "prefix")
 _says = attrgetter(*_SAID)
@@ -82,8 +82,18 @@ def shape_of(route: Route) -> tuple[object, ...]:
     return (route.prefix.family, *_says(route))
 
 
-def _home(shape: Route) -> tuple[int, int]:
-    return (shape.prefix.family, shape.table)
+class Outline(NamedTuple):
+    """What is known of a shape before it is created."""
+
+    family: int
+    table: int
+    has_source: bool
+    """Whether its routes are only for packets from one prefix of sources."""
+
+    @classmethod
+    def of(cls, shape: Route) -> "Outline":
+        """The outline of a shape that is there."""
+        return cls(shape.prefix.family, shape.table, shape.source is not None)
 
 
 def routes_like(shape: Route) -> Callable[[Prefix], Route]:
@@ -111,16 +121,16 @@ class RouteTable(Sequence[Route]):
         numbers: Sequence[int],
         shapes: Shapes,
         *,
-        homes: Sequence[tuple[int, int]] | None = None,
+        outlines: Sequence[Outline] | None = None,
     ) -> None:
         """Use these columns, all of one length, and these shapes; the caller must not change them afterwards.
 
-        `homes` are the families and tables of the shapes, for a caller that knows them without creating a shape.
+        `outlines` are those of the shapes, for a caller that knows them without creating a shape.
 
         Two shapes may be equal; then two routes with equal shapes have different numbers.
         """
         self.networks, self.lengths, self.shape_numbers, self.shapes = networks, lengths, numbers, shapes
-        self._homes = homes
+        self._outlines = outlines
         # Routes already created, by position: a check and a plan access some of them several times.
         self._made: dict[int, Route] = {}
         self._routes_likes: dict[int, Callable[[Prefix], Route]] = {}
@@ -179,21 +189,21 @@ class RouteTable(Sequence[Route]):
         networks, lengths, numbers = (
             [column[at] for at in places] for column in (self.networks, self.lengths, self.shape_numbers)
         )
-        return RouteTable(networks, lengths, numbers, self.shapes, homes=self._homes)
+        return RouteTable(networks, lengths, numbers, self.shapes, outlines=self._outlines)
 
     @property
-    def homes(self) -> Sequence[tuple[int, int]]:
-        """The family and table of each shape."""
-        if self._homes is None:
-            self._homes = list(map(_home, self.shapes))
-        return self._homes
+    def outlines(self) -> Sequence[Outline]:
+        """The outline of each shape."""
+        if self._outlines is None:
+            self._outlines = list(map(Outline.of, self.shapes))
+        return self._outlines
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """All routes, with one column for each family and table."""
         if not len(self):
             return ()
-        homes = self.homes
+        homes = [(outline.family, outline.table) for outline in self.outlines]
         if len(set(homes)) == 1:
             return (Column(*homes[0], range(len(self)), self.networks, self.lengths),)
         runs: dict[tuple[int, int], list[range]] = {}
@@ -211,7 +221,7 @@ class RouteTable(Sequence[Route]):
         return Column(family, table, places, [self.networks[at] for at in places], [self.lengths[at] for at in places])
 
     def _prefix(self, place: int) -> Prefix:
-        return Prefix(self.homes[self.shape_numbers[place]][0], self.networks[place], self.lengths[place])
+        return Prefix(self.outlines[self.shape_numbers[place]].family, self.networks[place], self.lengths[place])
 
     def _make(self, place: int) -> Route:
         number, network, length = self.shape_numbers[place], self.networks[place], self.lengths[place]
@@ -330,8 +340,8 @@ class RouteEdits:
         if before:
             columns = [[*new, *column] for new, column in zip(zip(*before, strict=True), columns, strict=True)]
         networks, lengths, numbers = columns
-        homes = [*base.homes, *map(_home, shapes[len(base.shapes) :])]
-        return RouteTable(networks, lengths, numbers, shapes, homes=homes)
+        outlines = [*base.outlines, *map(Outline.of, shapes[len(base.shapes) :])]
+        return RouteTable(networks, lengths, numbers, shapes, outlines=outlines)
 
     def _left(self, places: range) -> list[Route]:
         return [route for place in places if (route := self._at(place)) is not None]

@@ -19,7 +19,7 @@ from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.messages import ATTRIBUTE, HEADER
 from hostrouting.backends.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.backends.netlink.route_message import RTMSG
-from hostrouting.model import IPV4, IPV6, Prefix, RouteTable, Shapes, routes_like
+from hostrouting.model import IPV4, IPV6, Outline, Prefix, RouteTable, Shapes, routes_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RouteReader"]
 
-# The offsets of the family, of the destination's length, and of the other fields before the destination.
+# The offsets of the family, of the destination's length, and of the other fields before the destination; the first of
+# these is the length of the sources.
 _FAMILY, _LENGTH, _SAID = HEADER.size, HEADER.size + 1, HEADER.size + 2
 _HEADS = struct.Struct("=HHIHH")  # the table, and the header of the destination
 _DST = HEADER.size + RTMSG.size + _HEADS.size
@@ -65,7 +66,7 @@ class RouteReader:
     def __init__(self, read: Callable[[bytes], Route], *, read_now: Callable[[bytes], Route] | None = None) -> None:
         """`read` decodes a message at any later time; `read_now` at once, for one with a next hop object."""
         self._read, self._read_now, self._shapes = read, read_now or read, Shapes()
-        self._homes: list[tuple[int, int]] = []
+        self._outlines: list[Outline] = []
         self._makers: dict[int, Callable[[Prefix], Route]] = {}
         # By the bytes before and after the destination of a message with the usual layout: the number of its shape.
         self._known: dict[tuple[bytes, bytes], int] = {}
@@ -75,7 +76,7 @@ class RouteReader:
 
     def table(self) -> RouteTable:
         """The routes taken so far. Must be the last call, because the table uses these columns."""
-        return RouteTable(self._networks, bytes(self._lengths), self._numbers, self._shapes, homes=self._homes)
+        return RouteTable(self._networks, bytes(self._lengths), self._numbers, self._shapes, outlines=self._outlines)
 
     def route(self, message: bytes) -> Route:
         """The route of one message, which is not added to the table."""
@@ -150,11 +151,11 @@ class RouteReader:
                 self._known[said] = len(self._shapes)
                 named = _NEXTHOP in said[1]  # or a value that looks like one, which does no harm
                 self._shapes.add(self._read_now(message) if named else partial(self._read, message))
-                self._homes.append((FAMILY_OF[message[_FAMILY]], table))
+                self._outlines.append(Outline(FAMILY_OF[message[_FAMILY]], table, message[_SAID] != 0))
                 return True
         route = self._read_now(message)
         self._shapes.add(route)
-        self._homes.append((route.prefix.family, route.table))
+        self._outlines.append(Outline.of(route))
         return False
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hostrouting.backends.netlink import route_list
 from hostrouting.backends.netlink.route_list import RouteReader
 from hostrouting.backends.netlink.route_message import read_route
-from hostrouting.model import ROUTE_TYPES, NextHop, Prefix, Route, RouteTable, width_of
+from hostrouting.model import IPV6, ROUTE_TYPES, NextHop, Outline, Prefix, Route, RouteTable, width_of
 from tests.support.examples import scaled
 from tests.support.rawmessages import pack_attribute
 from tests.support.strategies import DEVICES, blocks, routes
@@ -28,6 +28,8 @@ def message_of(route: Route) -> bytes:
     attributes = pack_attribute(15, struct.pack("=I", route.table))
     if route.prefix.length:
         attributes += pack_attribute(1, route.prefix.network.to_bytes(length, "big"))
+    if route.source is not None:
+        attributes += pack_attribute(2, route.source.network.to_bytes(length, "big"))
     if route.metric:
         attributes += pack_attribute(6, struct.pack("=I", route.metric))
     if route.prefsrc is not None:
@@ -46,7 +48,14 @@ def message_of(route: Route) -> bytes:
     fixed = struct.pack(
         "=8BI",
         {4: 2, 6: 10}[family],
-        *(route.prefix.length, 0, route.tos, min(route.table, 252), route.protocol, route.scope),
+        *(
+            route.prefix.length,
+            route.source.length if route.source else 0,
+            route.tos,
+            min(route.table, 252),
+            route.protocol,
+            route.scope,
+        ),
         ROUTE_TYPES.index(route.type),
         flags,
     )
@@ -84,12 +93,16 @@ def listed(draw: st.DrawFn) -> list[list[Route]]:
     for _ in range(draw(st.integers(1, 4))):
         block = draw(blocks(draw(st.sampled_from([4, 4, 4, 6]))))
         route = draw(routes(block))
+        source = Prefix.parse("2001:db8::/32") if block.family == IPV6 and draw(st.booleans()) else None
         many = [
-            Route.to(
-                Prefix.around(block.family, block.first + at, width_of(block.family) - at % 2),
-                dev="eth0",
-                gateway=None,
-                table=route.table,
+            attrs.evolve(
+                Route.to(
+                    Prefix.around(block.family, block.first + at, width_of(block.family) - at % 2),
+                    dev="eth0",
+                    gateway=None,
+                    table=route.table,
+                ),
+                source=source,
             )
             for at in range(draw(st.integers(0, 20)))
         ]
@@ -106,6 +119,7 @@ class TestTable:
         """However many are read at once, the table has the routes in their order."""
         with patch.multiple(route_list, _FEW=sizes[0], _MOST=sizes[1]):
             table, _ = table_of(pieces)
+        assert table.outlines == [Outline.of(table.shapes[number]) for number in range(len(table.shapes))]
         assert table == tuple(route for piece in pieces for route in piece)
 
     def test_of_what_differs_in_the_destination_one_is_read(self) -> None:
