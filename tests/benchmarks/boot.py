@@ -147,7 +147,7 @@ def boot_contests() -> Iterator[Contest]:
 
 
 def _node(stack: ExitStack) -> Node:
-    namespace = stack.enter_context(private_namespace(seconds=600))
+    namespace = stack.enter_context(private_namespace())
     place = MEMORY if MEMORY.is_dir() else None
     return Node(namespace, Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place))))
 

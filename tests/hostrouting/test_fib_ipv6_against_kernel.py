@@ -162,7 +162,7 @@ def failed_in(kernel: Namespace) -> set[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Namespace]:
     """A namespace with two devices."""
-    with private_namespace(seconds=36_000) as namespace:  # the long profile takes hours
+    with private_namespace() as namespace:
         lines = ["link set lo up"]
         for dev in DEVS:
             lines += [f"link add {dev} type veth peer name peer-{dev}", f"link set {dev} addrgenmode none up"]

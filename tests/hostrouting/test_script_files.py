@@ -33,7 +33,7 @@ each_script = pytest.mark.parametrize("which", ["routes", "check"])
 @pytest.fixture(scope="module")
 def host() -> Iterator[Namespace]:
     """A host with a default route and a fabric."""
-    with private_namespace(seconds=600) as private:
+    with private_namespace() as private:
         furnish(private, LINKS, set())
         private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
         yield private

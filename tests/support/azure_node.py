@@ -158,7 +158,7 @@ class AzureNode:
         self.fabric.batch(f"neigh replace {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in ips)
 
     def _namespace(self) -> Namespace:
-        return self._stack.enter_context(private_namespace(seconds=300))
+        return self._stack.enter_context(private_namespace())
 
     # packets
 

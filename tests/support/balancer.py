@@ -97,7 +97,7 @@ class Lab:
 def laboratory() -> Iterator[Lab]:
     """The connected hosts, without nftables rules."""
     with ExitStack() as stack:
-        made = Lab(*(stack.enter_context(private_namespace(seconds=300)) for _ in range(3)))
+        made = Lab(*(stack.enter_context(private_namespace()) for _ in range(3)))
         far = f"type veth peer name eth0 address {HARDWARE.hex(':')} netns {made.balancer.path}"
         made.node.batch(
             [

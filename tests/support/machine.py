@@ -28,11 +28,12 @@ H200 = [
     *(f"address add 172.16.{number + 1}.10/16 dev ib{number}" for number in range(8)),
     "route add default via 10.0.0.1 dev eth0 proto dhcp",
 ]
+# If the process of the test is killed, its end of the pipe is closed, and cat ends.
 # The loader finds libraries with its cache; nothing else of /etc is needed. /run is empty, so no systemd is found.
 _SETUP = """
 mount --make-rprivate / && cache=$(mktemp) && { cp /etc/ld.so.cache "$cache" || true; } 2>/dev/null
 mount -t tmpfs -o size=1m tmpfs /etc && mount -t tmpfs -o size=1m tmpfs /run && cp "$cache" /etc/ld.so.cache
-rm -f "$cache"; echo ready; exec sleep 300
+rm -f "$cache"; echo ready; exec cat
 """
 
 
@@ -80,9 +81,13 @@ class Machine(Namespace):
 
 @contextmanager
 def private_machine() -> Iterator[Machine]:
-    """Create a machine, which ends with the block."""
+    """Create a machine, which ends with the block, and at the latest with this process."""
     holder = subprocess.Popen(
-        ["unshare", "--net", "--mount", "sh", "-c", _SETUP], stdout=subprocess.PIPE, text=True, start_new_session=True
+        ["unshare", "--net", "--mount", "sh", "-c", _SETUP],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         assert holder.stdout is not None

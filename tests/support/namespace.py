@@ -37,9 +37,10 @@ _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unre
 
 
 @contextmanager
-def private_namespace(*, seconds: int = 300) -> "Iterator[Namespace]":
-    """Create a namespace, which ends with the block, or after this many seconds at the latest."""
-    holder = subprocess.Popen(["unshare", "--net", "sleep", str(seconds)])
+def private_namespace() -> "Iterator[Namespace]":
+    """Create a namespace, which ends with the block, and at the latest with this process."""
+    # If this process is killed, its end of the pipe is closed, and cat ends.
+    holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)
     try:
         for _ in range(1000):
             if Path(f"/proc/{holder.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink():
@@ -50,7 +51,7 @@ def private_namespace(*, seconds: int = 300) -> "Iterator[Namespace]":
         yield Namespace(holder.pid)
     finally:
         holder.kill()
-        holder.wait()
+        holder.communicate()
 
 
 class Namespace:

@@ -33,7 +33,7 @@ _OPERATIONS = st.tuples(
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[Namespace]:
     """A namespace that is flushed before each example."""
-    with private_namespace(seconds=600) as namespace:
+    with private_namespace() as namespace:
         yield namespace
 
 

@@ -31,7 +31,7 @@ OPERATIONS = st.tuples(
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Namespace]:
     """A namespace for all examples; each begins by flushing it."""
-    with private_namespace(seconds=600) as namespace:
+    with private_namespace() as namespace:
         yield namespace
 
 

@@ -169,7 +169,7 @@ def test_a_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Namespace]:
     """A namespace for tests that begin by flushing it."""
-    with private_namespace(seconds=600) as namespace:
+    with private_namespace() as namespace:
         yield namespace
 
 
