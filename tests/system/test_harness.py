@@ -65,7 +65,7 @@ def test_every_tree(tree: Path) -> None:
             assert pid(system)
             end(system)
         system.reboot()
-        assert system.settled() == "running"
+        assert system.settled() == "running", system.must("journalctl", "--boot", "--no-pager", "--priority=warning")
         assert len(ours(system)) == 2
 
 
