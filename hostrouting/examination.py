@@ -13,8 +13,10 @@ import attrs
 from hostrouting.errors import BackendError, NotReady, Unsettled
 from hostrouting.fib import Decision, Fib
 from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
-from hostrouting.overlap import Finding, OverlapReport, Verdict, check_overlap, follow_kernel
+from hostrouting.overlap import Finding, Note, OverlapReport, Verdict, check_overlap, follow_kernel
 from hostrouting.plan import RoutePlan, plan_routes
+from hostrouting.pod_packets import find_pod_packets
+from hostrouting.pods import PodReport, check_pods, is_told_by
 from hostrouting.repair import Diversion, Repair, Unsafe, propose_repair
 from hostrouting.uplink import seen_instead
 
@@ -92,6 +94,8 @@ class FamilyExamination:
     repair: Repair
     fib: Fib = attrs.field(eq=False, repr=False)
     """The tables that were checked."""
+    pods: tuple[PodReport, ...] = ()
+    """The verdicts on what pods send, if any pod CIDRs are configured."""
     surprises: tuple[str, ...] = ()
     """The answers of the kernel that are not what its tables say, each as a sentence."""
     restless: bool = False
@@ -101,8 +105,20 @@ class FamilyExamination:
 
     @property
     def verdict(self) -> Verdict:
-        """The report's verdict, but never "ok" if the tables kept changing."""
-        return "undecided" if self.restless and self.report.verdict == "ok" else self.report.verdict
+        """The worst verdict, on the host's own packets and on those of pods; never "ok" if the tables kept changing."""
+        verdict = _worst([self.report.verdict, *(it.verdict for it in self.pods)])
+        return "undecided" if self.restless and verdict == "ok" else verdict
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The escapes of the host's own packets, and then those of pods."""
+        return (*self.report.findings, *(finding for it in self.pods for finding in it.findings))
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """The exceptions to the verdicts, in the same order, without those that the findings about pods tell, too."""
+        own = (it for it in self.report.notes if not is_told_by(it, self.pods))
+        return (*own, *(note for it in self.pods for note in it.notes))
 
 
 @attrs.frozen
@@ -115,13 +131,12 @@ class Examination:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of a family."""
-        verdicts = {it.verdict for it in self.families}
-        return next(it for it in _WORST_FIRST if it in verdicts)
+        return _worst([it.verdict for it in self.families])
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The escapes of both families."""
-        return tuple(finding for it in self.families for finding in it.report.findings)
+        return tuple(finding for it in self.families for finding in it.findings)
 
     @property
     def routes(self) -> tuple[DesiredRoute, ...]:
@@ -187,11 +202,7 @@ def examine(
 def examine_snapshot(snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Examination:
     """Check the expected CIDRs on a snapshot, without asking a kernel."""
     fib = Fib(snapshot)
-    found = []
-    for report in _reports(fib, config):
-        repair = propose_repair(fib, report, protocol=config.protocol, gateway=_of_family(gateway, report))
-        found.append(FamilyExamination(report, repair, fib))
-    return Examination(tuple(found))
+    return Examination(tuple(_with_pods(fib, report, config, gateway) for report in _reports(fib, config)))
 
 
 def _lacks_default(found: FamilyExamination) -> bool:
@@ -229,10 +240,28 @@ def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP 
             error.fib = fib
             raise
         followed = follow_kernel(report, fib, {place: it.decision for place, it in surprises.items()})
-        repair = propose_repair(fib, followed, protocol=config.protocol, gateway=_of_family(gateway, report))
         told = (*(() if still else (_RESTLESS,)), *(it.text for it in surprises.values()))
-        found.append(FamilyExamination(followed, repair, fib, told, restless=not still))
+        its = _with_pods(fib, followed, config, gateway)
+        found.append(attrs.evolve(its, surprises=told, restless=not still))
     return Examination(tuple(found))
+
+
+def _with_pods(fib: Fib, report: OverlapReport, config: HostRoutingConfig, gateway: IP | None) -> FamilyExamination:
+    """The report with the verdicts on what pods send, and the repair for all of it."""
+    check = config.route_overlap
+    packets = find_pod_packets(
+        fib.snapshot,
+        [Prefix.of(cidr) for cidr in check.pod_cidrs],
+        check.pod_devs or check.allowed_devs,
+        expected=report.cidrs,
+    )
+    pods = check_pods(fib, report, packets)
+    repair = propose_repair(fib, report, pods=pods, protocol=config.protocol, gateway=_of_family(gateway, report))
+    return FamilyExamination(report, repair, fib, pods)
+
+
+def _worst(verdicts: Collection[Verdict]) -> Verdict:
+    return next(it for it in _WORST_FIRST if it in verdicts)
 
 
 class _Surprise(NamedTuple):

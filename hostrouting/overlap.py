@@ -14,6 +14,7 @@ from hostrouting.door import listed, names, require
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
 from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, as_prefix, extent, prefixes_between, width_of
 from hostrouting.pod_blocks import PodBlocks
+from hostrouting.pod_packets import PodPackets
 from hostrouting.reserved import LOOPBACK
 from hostrouting.uplink import default_route, outbound_devs
 
@@ -58,6 +59,8 @@ class Finding:
     """Whether the kernel's answer to a lookup differs from its tables here."""
     unexplained: bool = False
     """Whether the route has protocol kernel, but no address of its device explains it."""
+    senders: tuple[PodPackets, ...] = ()
+    """The packets of pods that it is about; empty if it is about those that the host itself sends."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -85,6 +88,8 @@ class Note:
     decision: Decision
     escapes: bool
     more_routes: int = 0
+    senders: tuple[PodPackets, ...] = ()
+    """As in a Finding."""
 
     def __repr__(self) -> str:
         cases = " or ".join(" and ".join(map(str, case)) for case in self.cases)

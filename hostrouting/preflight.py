@@ -202,7 +202,7 @@ def overlap_findings(
             remedy = "add a default route, or name routeOverlap.expectedDevs"
             worst = _if_awaited(wait) if mode == "STRICT" else "warning"
             yield PreflightFinding("overlap", worst, f"{told}; {remedy}", "default route")
-        for finding in it.report.findings:
+        for finding in it.findings:
             escape, worst = finding_sentence(finding, it.report.expected_devs), severity
             if _is_covered(finding, awaited):
                 escape = f"{escape}, while the configured routes there cannot be installed"
@@ -213,7 +213,7 @@ def overlap_findings(
         yield PreflightFinding("overlap", severity, f"no static route can repair this: {text}")
     if action := repair_sentence(found, where=f"they are printed by: {_REPAIR}"):
         yield PreflightFinding("overlap", "info", action)
-    for note in (note for it in found.families for note in it.report.notes):
+    for note in (note for it in found.families for note in it.notes):
         escapes: Severity = "warning" if note.escapes else "info"
         yield PreflightFinding("overlap", escapes, note_line(note), str(note.cidr))
 

@@ -3,7 +3,7 @@
 Here: sentences and documents about findings, notes and repairs. Not here: any decision.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Literal
 
 import attrs
@@ -15,6 +15,7 @@ from hostrouting.leftover import deletion_command
 from hostrouting.model import IPV4, TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
 from hostrouting.overlap import Finding, Kept, Note, Suppressed
 from hostrouting.packet_words import packets_line
+from hostrouting.pod_packets import PodPackets
 from hostrouting.repair import TOO_MANY, Diversion, Unsafe, UnsafeReason
 from hostrouting.uplink import DesiredRoute
 
@@ -38,6 +39,7 @@ __all__ = [
     "repair_document",
     "repair_line",
     "repair_sentence",
+    "senders_phrase",
     "stays_line",
     "suppressed_line",
     "unexplained_owner",
@@ -67,6 +69,7 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
 
 
 _UNKNOWN = "an unknown device"
+_NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
 _RANGES = 3  # the number of ranges that are named for one cause; the others are counted
 _PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
 
@@ -86,6 +89,7 @@ def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
 def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
     """A sentence: where the packets for a range go, and where they should go."""
     what = f"expected CIDR {finding.cidr} ({range_name(finding.cidr.family, finding.first, finding.last)})"
+    what += _of_pods(finding)
     expected, holder = ", ".join(expected_devs), _holder(finding.decision)
     if finding.surprise and finding.decision.route is None:
         holder = "the kernel's own answer"
@@ -98,6 +102,27 @@ def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
     how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
     how = "is dropped by a blackhole" if finding.kind == "blackhole" else how
     return f"{what} {how} [{holder}]; expected via {expected}"
+
+
+def senders_phrase(packets: Collection[PodPackets]) -> str:
+    """A phrase that names packets of pods: where they come from, and the devices that they arrive on."""
+    sources = dict.fromkeys(source for it in packets for source in it.sources)
+    devs = dict.fromkeys(dev for it in packets for dev in it.devs)
+    absent = dict.fromkeys(dev for it in packets if not it.exist for dev in it.devs)
+    told = f"packets of pods from {_some(map(str, sources), 'more', 'range')}"
+    if not devs:
+        return f"{told}, on any device of a pod (none exists yet)"
+    yet = f" ({_some(absent, 'more', 'device')} {'does' if len(absent) == 1 else 'do'} not exist yet)" if absent else ""
+    return f"{told} that arrive on {_some(devs, 'more', 'device')}{yet}"
+
+
+def _some(names: Iterable[str], more: str, what: str) -> str:
+    """The first few names, and the number of the others."""
+    every = list(names)
+    rest = len(every) - _NAMED
+    if rest > 0:
+        return f"{', '.join(every[:_NAMED])} and {rest:,} {more} {what}{'' if rest == 1 else 's'}"
+    return ", ".join(every[:-1]) + (" or " if len(every) > 1 else "") + every[-1]
 
 
 def owner_name(finding: Finding) -> str:
@@ -181,7 +206,7 @@ def repair_sentence(found: Examination, *, where: str) -> str:
 
 def note_line(note: Note) -> str:
     """A sentence: which packets the verdict does not hold for, and where they go."""
-    where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)})"
+    where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)}){_of_pods(note)}"
     return f"{where}: {packets_line(note.cases)} {_fate(note)}; these packets are not among the findings"
 
 
@@ -203,7 +228,13 @@ def suppressed_line(suppressed: Suppressed) -> str:
 
 def unsafe_line(unsafe: Unsafe) -> str:
     """A sentence: why a range cannot be repaired, and which route or rule decides there."""
-    return f"{range_name(unsafe.family, unsafe.first, unsafe.last)} {_reason(unsafe, _holder(unsafe.decision))}"
+    where = range_name(unsafe.family, unsafe.first, unsafe.last)
+    return f"{where}{_of_pods(unsafe)} {_reason(unsafe, _holder(unsafe.decision))}"
+
+
+def _of_pods(it: Finding | Note | Unsafe) -> str:
+    """A phrase in commas: which packets of pods it is about; empty if it is about those that the host itself sends."""
+    return f", for {senders_phrase(it.senders)}," if it.senders else ""
 
 
 def _reason(unsafe: Unsafe, holder: str) -> str:
@@ -219,7 +250,7 @@ def unsafe_lines(unsafe: Iterable[Unsafe]) -> Iterator[str]:
     for it in unsafe:
         rule, route = it.decision.rule, it.decision.route
         which = None if route is None else (route.table, route.type, route.protocol)
-        causes.setdefault((it.reason, it.missing, rule, which), []).append(it)
+        causes.setdefault((it.reason, it.missing, rule, which, it.senders), []).append(it)
     for them in causes.values():
         yield unsafe_line(them[0]) if len(them) == 1 else _cause_line(them)
 
@@ -240,6 +271,7 @@ def _cause_line(them: list[Unsafe]) -> str:
     if holders > 1:
         holder += f" and {holders - 1} more {'route' if holders == 2 else 'routes'}"
     reason = _reason(first, holder)
+    where += _of_pods(first)
     return f"{where} {reason.replace('is ', 'are ', 1) if len(spans) > 1 and reason.startswith('is ') else reason}"
 
 
@@ -284,7 +316,8 @@ def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()
         **({"verdicts": verdicts} if by_family else {}),
         "mode": mode,
         "expectedDevs": devs if by_family else devs["ipv4"],
-        "findings": [_finding(finding) for finding in found.findings],
+        "findings": [_finding(finding) for it in found.families for finding in it.report.findings],
+        **_pods_document(found),
         "repair": repair_document(found.routes),
         "unsafe": [
             {
@@ -296,6 +329,26 @@ def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()
             for unsafe in found.unsafe
         ],
         "notes": [*notes_lines(found), *remarks],
+    }
+
+
+def _pods_document(found: Examination) -> dict[str, Any]:
+    """The part of the document about what pods send; empty if no pod CIDRs are configured."""
+    reports = [report for it in found.families for report in it.pods]
+    if not reports:
+        return {}
+    return {
+        "pods": [
+            {
+                "verdict": report.verdict,
+                "packets": [
+                    {"sources": list(map(str, it.sources)), "devs": list(it.devs), "exist": it.exist}
+                    for it in report.packets
+                ],
+                "findings": [_finding(finding) for finding in report.findings],
+            }
+            for report in reports
+        ]
     }
 
 
@@ -315,7 +368,7 @@ def _notes_of(found: FamilyExamination) -> Iterator[str]:
     yield from map(diversion_line, found.repair.diverted)
     yield from map(suppressed_line, report.suppressed)
     yield from map(kept_line, report.kept)
-    yield from map(note_line, report.notes)
+    yield from map(note_line, found.notes)
     if report.holds_for is not None:
         yield expiry_line(report.holds_for)
     yield from found.surprises

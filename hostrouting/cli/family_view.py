@@ -16,7 +16,15 @@ from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, 
 from hostrouting.model import IPV4, table_name
 from hostrouting.packet_words import packets_line
 from hostrouting.reserved import LINK_LOCAL
-from hostrouting.wording import expiry_line, note_line, owner_name, prefix_name, range_name, suppressed_line
+from hostrouting.wording import (
+    expiry_line,
+    note_line,
+    owner_name,
+    prefix_name,
+    range_name,
+    senders_phrase,
+    suppressed_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,16 +108,24 @@ class FamilyView:
 
     def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
         """The findings as a table, and the CIDRs as maps."""
-        report = self.found.report
-        if report.findings:
+        if self.found.report.findings:
             yield line()
-            heads = ["escapes", "leaves by", "route", "table", "owner", "rule"]
-            rows = [list(_row(finding)) for finding in report.findings[:SHOWN]]
-            if len(report.cidrs) > 1:
-                heads = ["cidr", *heads]
-                rows = [[str(finding.cidr), *row] for finding, row in zip(report.findings, rows, strict=False)]
-            yield from capped(table(heads, rows), len(report.findings))
+            yield from self._findings_table(self.found.report.findings)
+        for it in self.found.pods:
+            if it.findings:
+                told = senders_phrase(it.packets)
+                yield line()
+                yield line(f"Not for the host itself, but for {told}:")
+                yield from self._findings_table(it.findings)
         yield from _maps(self, style, now)
+
+    def _findings_table(self, findings: Sequence[Finding]) -> Iterator[Line]:
+        heads = ["escapes", "leaves by", "route", "table", "owner", "rule"]
+        rows = [list(_row(finding)) for finding in findings[:SHOWN]]
+        if len(self.found.report.cidrs) > 1:
+            heads = ["cidr", *heads]
+            rows = [[str(finding.cidr), *row] for finding, row in zip(findings, rows, strict=False)]
+        yield from capped(table(heads, rows), len(findings))
 
     def limit_lines(self, *, advice: str) -> Iterator[Line]:
         """The lines that say which packets the verdict holds for; without a default route only `advice`."""
@@ -119,7 +135,7 @@ class FamilyView:
             yield line(advice)
             return
         report = self.found.report
-        notes, surprises = [*map(note_line, report.notes)], self.found.surprises
+        notes, surprises = [*map(note_line, self.found.notes)], self.found.surprises
         yield line()
         for it in report.suppressed:
             text = suppressed_line(it)
@@ -132,12 +148,15 @@ class FamilyView:
             )
             yield from capped((line("  ", Painted(it, "warn")) for it in surprises[:SHOWN]), len(surprises))
         if not notes:
-            yield line(
-                Painted(f"Holds for all IPv{report.family} packets: no rule treats some of them differently.", "soft")
-            )
+            other = "other " if any(it.findings for it in self.found.pods) else ""
+            told = f"Holds for all {other}IPv{report.family} packets: no {other}rule treats some of them differently."
+            yield line(Painted(told, "soft"))
         else:
             yield line("Does not hold for all packets:")
             yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
+        good = [packets for it in self.found.pods if not it.findings for packets in it.packets]
+        if good:
+            yield line(Painted(f"Holds for {senders_phrase(good)}, too.", "soft"))
         if report.holds_for is not None:
             text = expiry_line(report.holds_for)
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))
@@ -145,7 +164,7 @@ class FamilyView:
 
 def _others(it: FamilyView) -> str:
     """A clause about the packets that are treated differently: the first kind, and the number of other ranges."""
-    notes = it.found.report.notes
+    notes = it.found.notes
     if not notes:
         return "but the route tables kept changing while they were read"
     note, decision = notes[0], notes[0].decision
@@ -156,7 +175,7 @@ def _others(it: FamilyView) -> str:
 
 
 def _who_goes_where(it: FamilyView) -> str:
-    findings = it.found.report.findings
+    findings = it.found.report.findings or it.found.findings
     ways = list(dict.fromkeys(f"by {_devs(it)}" for it in findings if it.kind == "overlap"))
     nowhere = list(dict.fromkeys(it.kind.replace("-", " ") for it in findings if it.kind != "overlap"))
     ways += [f"by no device ({spoken(nowhere)})"] if nowhere else []
@@ -164,7 +183,8 @@ def _who_goes_where(it: FamilyView) -> str:
     whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
     part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
     verb = "leave" if len(cidrs) > 1 or len(findings) > 1 else "leaves"
-    return f"{part}{spoken([str(cidr) for cidr in cidrs])} {verb} {spoken(ways)}"
+    whose = "" if it.found.report.findings else "what pods send to "
+    return f"{whose}{part}{spoken([str(cidr) for cidr in cidrs])} {verb if not whose else 'leaves'} {spoken(ways)}"
 
 
 def _devs(finding: Finding) -> str:

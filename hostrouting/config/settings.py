@@ -93,6 +93,10 @@ class RouteOverlapConfig:
     """If empty, the devices of the default route, for the CIDRs of each family its own."""
     allowed_devs: tuple[str, ...]
     """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR."""
+    pod_cidrs: tuple[Network, ...]
+    """The addresses of pods: what these send is checked, too."""
+    pod_devs: tuple[str, ...]
+    """Patterns for the devices that packets of pods arrive on; if empty, those of `allowed_devs`."""
 
     def __init__(
         self,
@@ -100,9 +104,17 @@ class RouteOverlapConfig:
         mode: values.Mode | str = "",
         expected_devs: Iterable[str] = (),
         allowed_devs: Iterable[str] = values.DEFAULT_ALLOWED_DEVS,
+        *,
+        pod_cidrs: Iterable[Network | str] = (),
+        pod_devs: Iterable[str] = (),
     ) -> None:
         given = _ROUTE_OVERLAP.check(
-            expected_cidrs=expected_cidrs, mode=mode, expected_devs=expected_devs, allowed_devs=allowed_devs
+            expected_cidrs=expected_cidrs,
+            mode=mode,
+            expected_devs=expected_devs,
+            allowed_devs=allowed_devs,
+            pod_cidrs=pod_cidrs,
+            pod_devs=pod_devs,
         )
         self.__attrs_init__(**given)
 
@@ -265,6 +277,12 @@ def _routes_only_when_enabled(found: dict[str, Any], at: Spot) -> None:
         at.below("enabled").note_absence(rule, "set enabled=true to apply static routes")
 
 
+def _devices_only_of_pods(found: dict[str, Any], at: Spot) -> None:
+    if found.get("pod_devs") and found.get("pod_cidrs") == ():
+        rule = "devices of pods were given, but no podCidrs, so nothing that pods send is checked"
+        at.below("podDevs").note_absence(rule, "add podCidrs: the addresses of the pods")
+
+
 _ROUTE = Keys(
     {
         "destination": values.destination,
@@ -287,7 +305,11 @@ _ROUTE_OVERLAP = Keys(
         "mode": values.mode,
         "expected_devs": values.devs,
         "allowed_devs": values.globs,
-    }
+        "pod_cidrs": values.cidrs,
+        "pod_devs": values.globs,
+    },
+    absent={"pod_cidrs": ()},
+    together=_devices_only_of_pods,
 )
 _HOST_ROUTING = Keys(
     {

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING, NamedTuple
 
+import attrs
+
 from hostrouting.door import require
 from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.branches import End
@@ -24,6 +26,7 @@ from hostrouting.model import (
     IPV6,
     REFUSING,
     TABLE_MAIN,
+    Link,
     Prefix,
     Route,
     Rule,
@@ -85,6 +88,10 @@ class Fib:
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> "Self":
         """The same host with other routes, as in `Snapshot.with_routes`; a given `merged` is kept."""
         return type(self)(self.snapshot.with_routes(added, without=without), merged=self._merged)
+
+    def with_links(self, added: Iterable[Link]) -> "Self":
+        """The same host with more devices."""
+        return type(self)(attrs.evolve(self.snapshot, links=(*self.snapshot.links, *added)), merged=self._merged)
 
     def lookup(self, destination: IP | str, flow: Flow = ANY) -> Decision:
         """What happens to a packet for this destination."""

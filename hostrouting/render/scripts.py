@@ -94,6 +94,9 @@ def render_check_script(
     settings += [f"cidr {cidr}" for cidr in check.expected_cidrs]
     settings += [f"device {dev}" for dev in check.expected_devs]
     settings += [f"allow {pattern}" for pattern in check.allowed_devs]
+    # The script does not check what pods send; `hostrouting check` reads these here.
+    settings += [f"pod-cidr {cidr}" for cidr in check.pod_cidrs]
+    settings += [f"pod-device {pattern}" for pattern in check.pod_devs]
     settings += _metrics() + _reserved() + _pod_blocks()
     settings.append("protocols " + " ".join(f"{number}={name}" for number, name in _protocols()))
     return filled("check-route-overlap.sh", settings)
@@ -107,7 +110,14 @@ def parse_check_script(text: str) -> CheckScript:
     def each(wanted: str) -> tuple[str, ...]:
         return tuple(value for key, value in settings if key == wanted)
 
-    config = RouteOverlapConfig(each("cidr"), known["mode"], each("device"), each("allow"))
+    config = RouteOverlapConfig(
+        each("cidr"),
+        known["mode"],
+        each("device"),
+        each("allow"),
+        pod_cidrs=each("pod-cidr"),
+        pod_devs=each("pod-device"),
+    )
     return CheckScript(config, int(known["protocol"]), int(known["wait"]))
 
 

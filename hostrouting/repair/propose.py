@@ -4,10 +4,10 @@ Here: the meaning of the ranges. Not here: the choice of prefixes (`cover`).
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from itertools import accumulate
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -30,6 +30,8 @@ from hostrouting.model import (
 )
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.pod_blocks import PodBlocks
+from hostrouting.pod_packets import PodPackets, with_devices_of
+from hostrouting.pods import PodReport, check_pods
 from hostrouting.repair.cover import Zone, ZoneKind, cover
 from hostrouting.reserved import RESERVED_RANGES, is_reserved
 from hostrouting.uplink import DesiredRoute, Pending, bare_leg, default_route, resolve_route
@@ -67,6 +69,8 @@ class Unsafe:
     decision: Decision
     missing: str = ""
     against: Decision | None = None
+    senders: tuple[PodPackets, ...] = ()
+    """The packets of pods that it is about; empty if it is about those that the host itself sends."""
 
     def __repr__(self) -> str:
         missing = f", {self.missing}" if self.missing else ""
@@ -95,6 +99,8 @@ class Repair:
     unsafe: tuple[Unsafe, ...]
     diverted: tuple[Diversion, ...]
     proof: OverlapReport
+    pods: tuple[PodReport, ...] = ()
+    """The check of what pods send with the routes in place."""
 
 
 def propose_repair(
@@ -105,25 +111,75 @@ def propose_repair(
     metric: int = 0,
     flow: Flow = ANY,
     gateway: IP | None = None,
+    pods: Sequence[PodReport] = (),
 ) -> Repair:
     """The fewest routes that close what `report` found on this host, without touching a route that is not ours.
 
     Our routes are those that carry `protocol`. They use `gateway`, a router on the first expected device; by default
-    the gateway of the default route. The proof is the same check with the routes in place.
+    the gateway of the default route. The proof is the same check with the routes in place. If what `pods` send still
+    escapes then, more routes are added for it.
     """
     require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
     require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
+    means = _Means(protocol, metric, gateway)
+    repair, fib = _propose(fib, report, flow, means)
+    if not pods:
+        return repair
+    every = [packets for it in pods for packets in it.packets]
+    for packets in [packets for it in pods if it.findings for packets in it.packets]:
+        fib = with_devices_of(fib, [packets])
+        left = _check(fib, report, packets.flow)
+        more, fib = _propose(fib, left, packets.flow, means)
+        repair = _both(repair, more, packets)
+    proof = _check(fib, report, flow)
+    return attrs.evolve(repair, proof=proof, pods=check_pods(fib, proof, every))
+
+
+def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
+    """The check of a report, made again for this host and these packets."""
+    return check_overlap(
+        fib, report.cidrs, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs, flow=flow
+    )
+
+
+def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
+    """The routes of both, and what either cannot close or diverts, each once; the other is for these packets."""
+    known = {_place(it) for it in one.unsafe}
+    more = [it for it in other.unsafe if _place(it) not in known]
+    diverted = {it.prefix: it for it in (*other.diverted, *one.diverted)}
+    return attrs.evolve(
+        one,
+        routes=(*one.routes, *(it for it in other.routes if it not in one.routes)),
+        unsafe=(*one.unsafe, *(attrs.evolve(it, senders=(packets,)) for it in more)),
+        diverted=tuple(diverted.values()),
+    )
+
+
+def _place(unsafe: Unsafe) -> tuple[object, ...]:
+    return (unsafe.first, unsafe.last, unsafe.reason, unsafe.decision.route, unsafe.decision.rule)
+
+
+class _Means(NamedTuple):
+    """What the routes of a repair have in common."""
+
+    protocol: int
+    metric: int
+    gateway: IP | None
+
+
+def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> tuple[Repair, Fib]:
+    """The repair of what was found for the packets of this flow, and the host with it in place."""
     if not report.findings:
-        return Repair((), (), (), report)
-    family = report.findings[0].cidr.family
-    pattern = _pattern(fib, report, family, metric, gateway)
+        return Repair((), (), (), report), fib
+    family, protocol = report.findings[0].cidr.family, means.protocol
+    pattern = _pattern(fib, report, family, means.metric, means.gateway)
     way = resolve_route(pattern, fib, protocol=protocol)
     if isinstance(way, Pending):
         lost = [
             Unsafe(family, finding.first, finding.last, "no-way", finding.decision, _missing(way, fib))
             for finding in report.findings
         ]
-        return Repair((), tuple(lost), (), report)
+        return Repair((), tuple(lost), (), report), fib
     for leg in way.legs:
         against = refused_gateway(fib, leg)
         if against is not None:
@@ -131,7 +187,7 @@ def propose_repair(
                 Unsafe(family, it.first, it.last, "refused", it.decision, str(bare_leg(leg)), against)
                 for it in report.findings
             ]
-            return Repair((), tuple(lost), (), report)
+            return Repair((), tuple(lost), (), report), fib
     task = _Task(fib, report, way, protocol)
     for block in _open_blocks(report):
         tries = [task.closing(block, flow, metric=it) for it in _metrics(family, way.metric)]
@@ -139,26 +195,22 @@ def propose_repair(
     routes = task.routes
     if len(routes) > TOO_MANY:
         lost = [Unsafe(family, it.first, it.last, "too-many", it.decision) for it in report.findings]
-        return Repair((), tuple(lost), (), report)
+        return Repair((), tuple(lost), (), report), fib
     replaced = [
         standing
         for route in routes
         for standing in fib.routes(route.prefix)
         if standing.key == route.key and standing.protocol == protocol
     ]
-    proof = check_overlap(
-        fib.with_routes(routes, without=replaced),
-        report.cidrs,
-        expected_devs=report.expected_devs,
-        allowed_devs=report.allowed_devs,
-        flow=flow,
-    )
-    return Repair(
+    after = fib.with_routes(routes, without=replaced)
+    proof = _check(after, report, flow)
+    repair = Repair(
         tuple(attrs.evolve(pattern, destination=it.prefix, metric=_as_written(it)) for it in routes),
         (*task.unsafe, *_surprising(report), *_still_open(proof, task.unsafe)),
         tuple(task.diverted.values()),
         proof,
     )
+    return repair, after
 
 
 def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:

@@ -109,7 +109,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         names = {
             finding_line(it, family.report.expected_devs): (("CIDR", str(it.cidr)), ("DEV", " ".join(it.devs)))
             for family in found.families
-            for it in family.report.findings
+            for it in family.findings
         }
         problems = tuple(Problem(line, names.get(line, ())) for line in _first(account.wrong))
         verdicts = {str(cidr): _verdict_on(str(cidr), it, counts) for it in found.families for cidr in it.report.cidrs}
@@ -229,7 +229,7 @@ class _Account:
         for it in found.families:
             if it.verdict == "no-default-route":
                 wrong.append(no_default_line(it.instead, wait=wait, family=it.report.family))
-            wrong += [finding_line(finding, it.report.expected_devs) for finding in it.report.findings]
+            wrong += [finding_line(finding, it.report.expected_devs) for finding in it.findings]
         action = repair_line(found)
         remedy = (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(found.unsafe)))
         return cls(tuple(wrong), remedy, tuple(notes_lines(found)))
@@ -239,7 +239,7 @@ def _verdict_on(cidr: str, found: FamilyExamination, escapes: Mapping[str, int])
     """The verdict on one CIDR: others of its family may escape."""
     if found.verdict == "no-default-route":
         return found.verdict
-    doubtful = any(note.escapes and str(note.cidr) == cidr for note in found.report.notes)
+    doubtful = any(note.escapes and str(note.cidr) == cidr for note in found.notes)
     return "overlap" if escapes[cidr] else "undecided" if doubtful else "ok"
 
 

@@ -119,8 +119,13 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
     some_routes = st.lists(routes(), max_size=4, unique_by=lambda it: (it.destination, it.metric or 1024))
     static_routes = st.builds(StaticRoutesConfig, enabled=st.just(value=True), routes=some_routes)
     globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
+    # Devices of pods are only valid together with their CIDRs.
+    pods = st.just({}) | st.fixed_dictionaries(
+        {"pod_cidrs": st.lists(networks(), min_size=1, max_size=3), "pod_devs": st.lists(globs, max_size=3)}
+    )
     route_overlap = st.builds(
-        RouteOverlapConfig,
+        lambda pods, **given: RouteOverlapConfig(**given, **pods),
+        pods,
         expected_cidrs=st.lists(networks(), max_size=4),
         mode=st.sampled_from(Mode),
         expected_devs=st.lists(device_names(), max_size=3),

@@ -33,7 +33,9 @@ from hostrouting.errors import ConfigError
 
 WHOLE = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)]),
-    RouteOverlapConfig(["172.16.0.0/16"], "STRICT", ["eth0"], ["cali*"]),
+    RouteOverlapConfig(
+        ["172.16.0.0/16"], "STRICT", ["eth0"], ["cali*"], pod_cidrs=["10.244.0.0/24"], pod_devs=["cali*"]
+    ),
     protocol=214,
     probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=["eth0"]),
     azure_vnet_cleanup=AzureVnetCleanupConfig(["10.240.0.0/16"]),
@@ -47,7 +49,14 @@ OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
     (StaticRoutesConfig(enabled=True), {"enabled": False, "routes": (ROUTE,)}),
     (
         WHOLE.route_overlap,
-        {"expected_cidrs": (), "mode": Mode.WARN, "expected_devs": (), "allowed_devs": ()},
+        {
+            "expected_cidrs": (),
+            "mode": Mode.WARN,
+            "expected_devs": (),
+            "allowed_devs": (),
+            "pod_cidrs": (IPv4Network("10.244.0.0/16"),),
+            "pod_devs": ("tap*",),
+        },
     ),
     (
         WHOLE,
@@ -498,6 +507,8 @@ def test_to_json_spells_everything_out() -> None:
             "mode": "STRICT",
             "expectedDevs": ["eth0"],
             "allowedDevs": ["cali*"],
+            "podCidrs": ["10.244.0.0/24"],
+            "podDevs": ["cali*"],
         },
         "protocol": 214,
         "probeRewrite": {
@@ -581,6 +592,8 @@ def test_types() -> None:
         "mode": Mode,
         "expected_devs": tuple,
         "allowed_devs": tuple,
+        "pod_cidrs": tuple,
+        "pod_devs": tuple,
     }
 
 

@@ -15,8 +15,8 @@ from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import FileError, NetlinkUnavailable
 from hostrouting.guard import Fights, Look, Problem, Repair, State
-from hostrouting.model import Prefix, Route, Rule
-from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, vpn_node
+from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, plain_vm, vpn_node
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
 from tests.support.cli import say
 
@@ -139,6 +139,17 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     active = FakeFiles({"/etc/cni/net.d/10.conf": '{"type": "azure-vnet"}', "/var/run/azure-vnet.json": "{"})
     inert = MemoryEbtables([R2.format("10.240.0.5", DEAD).replace("eth0", "eth7"), OWN[0]])
 
+    # What pods send escapes, by a rule that the host's own packets do not match.
+    forwarding = tmp_path / "forwarding.json"
+    checked = {"expectedCidrs": [CIDR], "podCidrs": ["10.244.0.0/24"]}
+    forwarding.write_text(json.dumps({"routeOverlap": checked}))
+    vm = plain_vm()
+    vm.add_link(Link(name="ib0", index=0))
+    vm.add_address("ib0", "192.168.7.1/24")
+    vm.add_rule(Rule(family=4, priority=100, iif="cni0", table=100, protocol=3))
+    astray = FakeHost(kernel=vm)
+    vm.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
+
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json
         return document
@@ -172,6 +183,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("render", "--config", nothing, "--root", str(image)),
         told("render", "--config", repaired, "--root", str(broken)),
         told("check", "--config", str(wrong)),
+        *(told(verb, "--config", str(forwarding), host=astray) for verb in ("check", "apply", "status")),
         *(
             told(verb, "--config", str(probes), host=rewriting)
             for verb in ("check", "plan", "status", "apply", "status")

@@ -1,0 +1,294 @@
+"""hostrouting.pod_packets and hostrouting.pods: what pods send is checked as well, in classes of packets."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import pytest
+
+import phases
+from hostrouting.backends.base import Change
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ConfigError, RouteOverlapError
+from hostrouting.examination import Examination, FamilyExamination, examine_snapshot
+from hostrouting.fib import Fib
+from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
+from hostrouting.pod_packets import PodPackets, find_pod_packets
+from hostrouting.render import parse_check_script, render_check_script
+from hostrouting.tasks import CheckRouteOverlap
+from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
+from hostrouting.wording import check_document, finding_line, notes_lines, senders_phrase, unsafe_line
+from tests.support.tasks import run
+
+CIDR, PODS = Prefix.parse("172.16.0.0/16"), Prefix.parse("10.244.3.0/24")
+UPPER = Prefix.parse("10.244.3.128/25")
+PATTERNS = ("cni0", "veth*", "cali*")
+
+
+def node(*links: Link, rules: tuple[Rule, ...] = (), routes: tuple[Route, ...] = ()) -> MemoryBackend:
+    """A plain VM with ib0, the devices of a CNI, and these rules and routes."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="ib0", index=0, type=32))
+    kernel.add_address("ib0", "192.168.7.1/24")
+    for link in links:
+        kernel.add_link(link)
+        kernel.set_up(link.name)
+    for rule in rules:
+        kernel.add_rule(rule)
+    for route in routes:
+        [outcome] = kernel.change([Change("add", route)])
+        assert outcome.error is None
+    return kernel
+
+
+def rule(priority: int = 100, **says: object) -> Rule:
+    """A rule that looks up table 100."""
+    return Rule(family=4, priority=priority, **{"table": 100, "protocol": 3, **says})  # type: ignore[arg-type]  # any field
+
+
+def bridge() -> tuple[Link, Link]:
+    """A bridge of a CNI, and a port of it."""
+    return Link(name="cni0", index=0, kind="bridge"), Link(name="veth1", index=0, kind="veth", master="cni0")
+
+
+ASTRAY = Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100, protocol=4)
+
+
+def config(**check: object) -> HostRoutingConfig:
+    """A configuration with pods."""
+    its = {"expectedCidrs": [str(CIDR)], "podCidrs": [str(PODS)], "mode": "STRICT", **check}
+    return HostRoutingConfig.from_mapping({"routeOverlap": its})
+
+
+def examined(kernel: MemoryBackend, **check: object) -> FamilyExamination:
+    """The check of what the host and the pods send."""
+    [found] = examine_snapshot(kernel.snapshot(), config(**check)).families
+    return found
+
+
+def classes(snapshot: Snapshot, *cidrs: Prefix) -> list[tuple[str, str, bool]]:
+    """The classes of packets as text."""
+    found = find_pod_packets(snapshot, cidrs or [PODS], PATTERNS, expected=[CIDR])
+    return [(" ".join(map(str, it.sources)), " ".join(it.devs), it.exist) for it in found]
+
+
+class TestClasses:
+    """Packets that no rule tells apart are one class."""
+
+    def test_without_rules(self) -> None:
+        """All sources and all devices of pods are one class; lo and other devices are not among them."""
+        kernel = node(Link(name="cali1", index=0, kind="veth"), Link(name="cali2", index=0, kind="veth"))
+        assert classes(kernel.snapshot()) == [("10.244.3.0/24", "cali1 cali2", True)]
+
+    def test_a_port_of_a_bridge(self) -> None:
+        """The packets of a bridge's port arrive on the bridge."""
+        assert classes(node(*bridge()).snapshot()) == [("10.244.3.0/24", "cni0", True)]
+
+    def test_a_port_of_another_bridge(self) -> None:
+        """So they do on a bridge whose own name is not one of a CNI."""
+        links = (Link(name="br7", index=0, kind="bridge"), Link(name="veth1", index=0, kind="veth", master="br7"))
+        assert classes(node(*links).snapshot()) == [("10.244.3.0/24", "br7", True)]
+
+    def test_a_vrf(self) -> None:
+        """Devices in a VRF are left out, because it is not known which table their packets use."""
+        links = (Link(name="red", index=0, kind="vrf"), Link(name="cali1", index=0, master="red"))
+        snapshot = attrs.evolve(node().snapshot(), links=(*node().snapshot().links, *links))
+        assert classes(snapshot) == [("10.244.3.0/24", "", False)]
+
+    def test_rules_by_device(self) -> None:
+        """A device that a rule names is a class, also one that the CNI has still to create."""
+        links = tuple(Link(name=f"cali{number}", index=0, kind="veth") for number in range(3))
+        rules = (rule(iif="cali1"), rule(101, iif="cali9"), rule(102, iif="eth0"), rule(103, iif="lo"))
+        assert classes(node(*links, rules=rules).snapshot()) == [
+            ("10.244.3.0/24", "cali0 cali2", True),
+            ("10.244.3.0/24", "cali1", True),
+            ("10.244.3.0/24", "cali9", False),
+        ]
+
+    def test_rules_by_source(self) -> None:
+        """The CIDRs are split where the prefix of a rule begins or ends; what is outside of all of them is one class."""
+        rules = (rule(src=Prefix.parse("10.244.3.64/26")), rule(101, src=Prefix.parse("10.0.0.0/8"), invert=True))
+        assert classes(node(*bridge(), rules=rules).snapshot()) == [
+            ("10.244.3.0/26 10.244.3.128/25", "cni0", True),
+            ("10.244.3.64/26", "cni0", True),
+        ]
+
+    def test_cidrs_that_overlap(self) -> None:
+        """An address in two pod CIDRs is in one class."""
+        snapshot = node(*bridge()).snapshot()
+        cidrs = [PODS, Prefix.parse("10.244.3.0/25"), Prefix.parse("10.244.2.0/24"), Prefix.parse("fd44::/64")]
+        assert classes(snapshot, *cidrs) == [("10.244.2.0/23", "cni0", True)]
+
+    def test_before_the_cni(self) -> None:
+        """If no pod has a device yet, a device that no rule names stands for it."""
+        assert classes(node().snapshot()) == [("10.244.3.0/24", "", False)]
+
+    def test_no_pods(self) -> None:
+        """Without pod CIDRs of the family, nothing is checked."""
+        assert classes(node().snapshot(), Prefix.parse("fd44::/64")) == []
+
+
+class TestCheck:
+    """The check of what pods send."""
+
+    def test_a_rule_by_source(self) -> None:
+        """Pods whose packets a rule leads elsewhere escape, although the host's own packets do not."""
+        found = examined(node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
+        assert (found.verdict, found.report.findings) == ("overlap", ())
+        fine, astray = found.pods
+        assert (fine.verdict, fine.findings) == ("ok", ())
+        [finding] = astray.findings
+        assert (finding.cidr, finding.first, finding.last, finding.devs) == (CIDR, CIDR.first, CIDR.last, ("ib0",))
+        assert finding.senders == (PodPackets((UPPER,), ("cni0",)),)
+
+    def test_what_the_host_sends_there_too(self) -> None:
+        """What escapes for the host and for pods alike is told once."""
+        found = examined(h200())
+        assert found.report.verdict == "overlap"
+        assert [(it.verdict, it.findings) for it in found.pods] == [("overlap", ())]
+
+    def test_a_device_to_come(self) -> None:
+        """A rule for a device that does not exist matches nothing now, but will match what arrives on it."""
+        found = examined(node(rules=(rule(iif="cni0"),), routes=(ASTRAY,)))
+        [finding] = found.findings
+        assert "that arrive on cni0 (cni0 does not exist yet)" in finding_line(finding, ["eth0"])
+
+    def test_a_mark(self) -> None:
+        """A rule by mark that decides for packets of pods only leaves the verdict undecided, and a note says whose."""
+        marked = rule(iif="cni0", fwmark=1, fwmask=0xFF)
+        found = examined(node(*bridge(), rules=(marked,), routes=(ASTRAY,)))
+        assert [it.verdict for it in found.pods] == ["undecided"]
+        assert any("packets with fwmark 0x1/0xff" in text for text in notes_lines(Examination((found,))))
+
+    def test_no_default_route(self) -> None:
+        """Without a default route no device is expected, for pods neither."""
+        found = examined(MemoryBackend())
+        assert (found.verdict, found.pods) == ("no-default-route", ())
+
+    def test_told_once(self) -> None:
+        """The note that the host's own check has about the same rule is left out; one about more packets stays."""
+        narrow = examined(node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
+        assert (len(narrow.report.notes), narrow.notes) == (1, ())
+        wide = examined(node(*bridge(), rules=(rule(src=Prefix.parse("10.0.0.0/8")),), routes=(ASTRAY,)))
+        assert wide.notes == wide.report.notes != ()
+
+
+class TestRepair:
+    """The repair is for the host's own packets and for those of pods."""
+
+    def test_in_table_main(self) -> None:
+        """If only the pods' packets reach table main, a route there repairs them, and the proof says so."""
+        own = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100, protocol=4)
+        astray = Route.to("172.16.0.0/16", dev="ib0", gateway="192.168.7.9", protocol=4)
+        kernel = node(*bridge(), rules=(rule(iif="lo"),), routes=(own, astray))
+        found = examined(kernel)
+        assert (found.report.findings, found.verdict) == ((), "overlap")
+        assert [str(it.destination) for it in found.repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert [it.verdict for it in found.repair.pods] == ["ok"]
+        assert found.repair.proof.verdict == "ok"
+        assert found.repair.unsafe == ()
+
+    def test_beside_the_host_s_own(self) -> None:
+        """What repairs the host's own packets is not proposed again for those of pods."""
+        found = examined(h200())
+        assert [str(it.destination) for it in found.repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert [it.verdict for it in found.repair.pods] == ["ok"]
+
+    def test_what_no_route_repairs(self) -> None:
+        """If a rule decides before table main, the reason names the pods."""
+        found = examined(node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
+        [unsafe] = found.repair.unsafe
+        assert unsafe_line(unsafe) == (
+            "172.16.0.0–172.16.255.255, for packets of pods from 10.244.3.128/25 that arrive on cni0, is decided by "  # noqa: RUF001
+            "default proto static table 100, rule 100 before table main is looked up; no route in table main can change "
+            "that"
+        )
+        assert [it.verdict for it in found.repair.pods] == ["ok", "overlap"]
+
+
+class TestTold:
+    """What operators and programs read."""
+
+    def test_a_finding(self) -> None:
+        """The line names the pods."""
+        [finding] = examined(node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,))).findings
+        assert finding_line(finding, ["eth0"]) == (
+            "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255), for packets of pods from "  # noqa: RUF001
+            "10.244.3.128/25 that arrive on cni0, routes via ib0 [default proto static table 100, rule 100], expected eth0"
+        )
+
+    @pytest.mark.parametrize(
+        ("packets", "phrase"),
+        [
+            ([PodPackets((PODS,), ("cni0",))], "from 10.244.3.0/24 that arrive on cni0"),
+            (
+                [PodPackets((PODS,), ("cni0",), exist=False)],
+                "from 10.244.3.0/24 that arrive on cni0 (cni0 does not exist yet)",
+            ),
+            ([PodPackets((PODS,), (), exist=False)], "from 10.244.3.0/24, on any device of a pod (none exists yet)"),
+            (
+                [PodPackets((PODS,), tuple(f"cali{number}" for number in range(30)))],
+                "from 10.244.3.0/24 that arrive on cali0, cali1, cali2 and 27 more devices",
+            ),
+            (
+                [PodPackets((PODS,), ("cni0",)), PodPackets((UPPER,), ("veth1",))],
+                "from 10.244.3.0/24 or 10.244.3.128/25 that arrive on cni0 or veth1",
+            ),
+        ],
+        ids=lambda it: it if isinstance(it, str) else "",
+    )
+    def test_senders(self, packets: list[PodPackets], phrase: str) -> None:
+        """Sources and devices are named; of many, the first three."""
+        assert senders_phrase(packets) == f"packets of pods {phrase}"
+
+    def test_document(self) -> None:
+        """The document has a part for pods; without pod CIDRs it has none."""
+        kernel = node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,))
+        document = check_document(examine_snapshot(kernel.snapshot(), config()), mode="STRICT")
+        assert document["findings"] == []
+        assert [it["verdict"] for it in document["pods"]] == ["ok", "overlap"]
+        assert document["pods"][1]["packets"] == [{"sources": [str(UPPER)], "devs": ["cni0"], "exist": True}]
+        assert [it["via"]["dev"] for it in document["pods"][1]["findings"]] == ["ib0"]
+        without = check_document(examine_snapshot(kernel.snapshot(), config(podCidrs=[])), mode="STRICT")
+        assert "pods" not in without
+
+    def test_task(self) -> None:
+        """In STRICT a bootstrap fails if what pods send escapes; report and marker say it."""
+        host = FakeHost(kernel=node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(CheckRouteOverlap(config(), host=host))
+        assert isinstance(caught.value.error, RouteOverlapError)
+        assert "for packets of pods from 10.244.3.128/25" in host.files.texts[host.layout.detected_path]
+        assert json.loads(host.files.texts[host.layout.report_path])["pods"][1]["verdict"] == "overlap"
+
+
+class TestConfiguration:
+    """The settings podCidrs and podDevs."""
+
+    def test_devices_without_cidrs(self) -> None:
+        """Patterns of devices alone would check nothing."""
+        with pytest.raises(ConfigError) as caught:
+            config(podCidrs=[], podDevs=["cni0"])
+        [fault] = caught.value.faults
+        assert fault.path == "routeOverlap.podDevs"
+        assert "add podCidrs" in str(fault)
+
+    def test_own_patterns(self) -> None:
+        """Patterns of their own replace those of the allowed devices."""
+        links = (Link(name="cali1", index=0), Link(name="tap7", index=0))
+        found = examined(node(*links), podDevs=["tap*"])
+        assert [it.devs for report in found.pods for it in report.packets] == [("tap7",)]
+
+    def test_installed(self) -> None:
+        """The boot script keeps them for `hostrouting check`."""
+        its = config(podDevs=["tap*"])
+        assert parse_check_script(render_check_script(its)).config == its.route_overlap
+
+
+def test_a_fib_with_more_devices() -> None:
+    """A rule for a device matches once the device exists."""
+    fib = Fib(node(rules=(rule(iif="cni0"),), routes=(ASTRAY,)).snapshot())
+    packets = PodPackets((PODS,), ("cni0",), exist=False)
+    assert fib.lookup("172.16.0.1", packets.flow).devs == ("eth0",)
+    assert fib.with_links([Link(name="cni0", index=0)]).lookup("172.16.0.1", packets.flow).devs == ("ib0",)
