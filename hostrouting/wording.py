@@ -285,7 +285,9 @@ def diversion_line(diversion: Diversion, *, of: str = "") -> str:
     networks = of or diversion.prefix
     what = f"the repair diverts addresses of {networks} from {devs}: "
     if diversion.connected:
-        return f"{what}neighbours there, in the repaired range, become unreachable over IP"
+        told = f"{what}neighbours there, in the repaired range, become unreachable over IP"
+        strict = ", ".join(diversion.strict)
+        return f"{told}, and what they send is dropped when it arrives on {strict} (rp_filter 1)" if strict else told
     return f"{what}packets for the repaired range no longer go there"
 
 

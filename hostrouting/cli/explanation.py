@@ -14,7 +14,7 @@ from hostrouting.connected import is_unexplained
 from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.answer import goes_out, is_own
 from hostrouting.fib.trace import trace_route
-from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, protocol_name, table_name
+from hostrouting.model import IPV4, IPV6, RP_FILTER_STRICT, TABLE_LOCAL, Prefix, protocol_name, table_name
 from hostrouting.pod_blocks import PodBlocks
 from hostrouting.uplink import outbound_devs
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "explain", "explain_document"]
 
-_STRICT = 1  # rp_filter: a packet is dropped if the route back to its source leaves by another device
 # The block around the address that is drawn: its minimum and maximum prefix length, and the length if there is no route
 # or one with a shorter prefix than the minimum.
 _LENGTHS = {IPV4: (8, 24, 16), IPV6: (32, 64, 64)}
@@ -124,7 +123,7 @@ def _strict(snapshot: Snapshot, fib: Fib, destination: IP) -> tuple[str, ...]:
     return tuple(
         link.name
         for link in snapshot.links
-        if link.up and link.name != "lo" and link.rp_filter == _STRICT and link.name not in back.devs
+        if link.up and link.name != "lo" and link.rp_filter == RP_FILTER_STRICT and link.name not in back.devs
     )
 
 

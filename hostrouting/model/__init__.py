@@ -6,7 +6,7 @@ What the kernel would do with them is in `hostrouting.fib`; what should change i
 Where IPv4 and IPv6 differ, a value has fields that only one of them uses: `tos` (IPv4), `source`, `preference` (IPv6).
 """
 
-from hostrouting.model.link import ARPHRD_INFINIBAND, Address, Link
+from hostrouting.model.link import ARPHRD_INFINIBAND, RP_FILTER_STRICT, Address, Link
 from hostrouting.model.pathless import PATHLESS, REFUSING
 from hostrouting.model.prefix import (
     IP,
@@ -67,6 +67,7 @@ __all__ = [
     "PROTOCOL_KERNEL",
     "REFUSING",
     "ROUTE_TYPES",
+    "RP_FILTER_STRICT",
     "SCOPE_HOST",
     "SCOPE_LINK",
     "SCOPE_UNIVERSE",

@@ -18,9 +18,11 @@ from hostrouting.gateways import refused_gateway
 from hostrouting.model import (
     DEFAULT_METRIC,
     IP,
+    IPV4,
     OURS,
     PROTOCOL_KERNEL,
     REFUSING,
+    RP_FILTER_STRICT,
     TABLE_MAIN,
     Prefix,
     Route,
@@ -89,6 +91,9 @@ class Diversion:
     devs: tuple[str, ...]
     connected: bool
     refused: Route | None = None
+    strict: tuple[str, ...] = ()
+    """Those of the devices that also drop what these neighbours send: rp_filter is 1 there, and the route back to the
+    neighbours leaves by another device after the repair."""
 
 
 @attrs.frozen
@@ -390,7 +395,12 @@ class _Task:
             connected = any(
                 it.protocol == PROTOCOL_KERNEL and not is_unexplained(it, self._fib.snapshot) for it in near
             )
-            self.diverted[route.prefix] = Diversion(route.prefix, devs, connected)
+            strict = tuple(dev for dev in devs if connected and self._filters_strictly(dev, route.prefix.family))
+            self.diverted[route.prefix] = Diversion(route.prefix, devs, connected, strict=strict)
+
+    def _filters_strictly(self, dev: str, family: int) -> bool:
+        link = self._fib.snapshot.link(dev)
+        return family == IPV4 and link is not None and link.rp_filter == RP_FILTER_STRICT
 
 
 def _merged(zones: list[Zone]) -> list[Zone]:

@@ -120,7 +120,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
     static_routes = st.builds(StaticRoutesConfig, enabled=st.just(value=True), routes=some_routes)
     globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
     # Devices of pods are only valid together with their CIDRs.
-    pods = st.just({}) | st.fixed_dictionaries(
+    pods: SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
         {"pod_cidrs": st.lists(networks(), min_size=1, max_size=3), "pod_devs": st.lists(globs, max_size=3)}
     )
     route_overlap = st.builds(

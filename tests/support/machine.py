@@ -43,7 +43,6 @@ class Machine(Namespace):
     def __init__(self, pid: int) -> None:
         """Enter the namespaces of this process."""
         super().__init__(pid)
-        self._pid = pid
         self.enter = (*self.enter, "--mount")
 
     def command(self, *words: str) -> list[str]:
@@ -54,7 +53,7 @@ class Machine(Namespace):
         """Run a command line in the machine; with `before`, as a new process that those words start."""
         environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
         if not before:
-            return carry_out(self._pid, words, environment)
+            return carry_out(self.pid, words, environment)
         return subprocess.run(
             [*self.enter, *before, sys.executable, "-m", "hostrouting", *words],
             env=environment,

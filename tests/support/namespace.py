@@ -59,7 +59,7 @@ class Namespace:
 
     def __init__(self, pid: int) -> None:
         """Enter the namespace of this process."""
-        self.path = f"/proc/{pid}/ns/net"
+        self.pid, self.path = pid, f"/proc/{pid}/ns/net"
         self.enter: tuple[str, ...] = ("nsenter", f"--target={pid}", "--net")
 
     @contextmanager
