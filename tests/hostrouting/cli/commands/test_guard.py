@@ -44,8 +44,8 @@ def machine() -> Iterator[Machine]:
 
 
 def until(what: str, holds: Callable[[], object]) -> None:
-    """Wait until it holds, for as long as a busy machine may need."""
-    end = time.monotonic() + 60
+    """Wait until it holds: on a busy machine an event can be lost, and then the guard looks after 66 s at most."""
+    end = time.monotonic() + 200
     while not holds():
         assert time.monotonic() < end, what
         time.sleep(0.05)
