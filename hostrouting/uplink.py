@@ -250,5 +250,7 @@ class Uplink:
             if route.protocol not in self._ours and route.type == "unicast"
             # In IPv4 the scope of a route says whether its destinations are neighbours.
             if family != IPV4 or route.scope >= SCOPE_LINK
+            # The packet has no source yet.
+            if route.source is None or not route.source.first
             for leg in route.legs
         )

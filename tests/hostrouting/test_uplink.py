@@ -214,6 +214,19 @@ class TestWhatIsMeant:
         linked = plain().with_routes([attrs.evolve(flat, scope=253)])
         assert meant(wish, linked) == "10.9.0.0/16 via 192.168.0.1 dev eth0 proto hostrouting"
 
+    @pytest.mark.parametrize(("source", "reaches"), [(None, True), ("fd00:16::/124", False), ("::/1", True)])
+    def test_a_gateway_beyond_a_route_for_some_sources(self, source: str | None, *, reaches: bool) -> None:
+        """A packet for a gateway has no source yet, so a route that is only for other sources does not lead to it."""
+        kernel = h200(dual_stack=True)
+        direct = Route.to("2001:db8:9::/48", dev="ib0", metric=1024)
+        kernel.change([Change("add", attrs.evolve(direct, source=None if source is None else Prefix.parse(source)))])
+        wish = DesiredRoute(Prefix.parse("fd00::/16"), gateway="2001:db8:9::1", dev="ib0")
+        found = resolve_route(wish, Fib(kernel.snapshot()))
+        route = Route.to("fd00::/16", dev="ib0", gateway="2001:db8:9::1", metric=1024, protocol=OURS)
+        [outcome] = kernel.change([Change("add", route)])
+        assert (outcome.error is None) is reaches
+        assert found == route if reaches else "that reaches the gateway 2001:db8:9::1 directly" in str(found)
+
     def test_the_leg_that_reaches_it(self) -> None:
         """Without a device, the next hop of the default route whose device reaches the gateway is used."""
         legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
