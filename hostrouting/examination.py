@@ -16,8 +16,8 @@ from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
 from hostrouting.overlap import Finding, Note, OverlapReport, Verdict, check_overlap, follow_kernel
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.pod_packets import find_pod_packets
-from hostrouting.pods import PodReport, check_pods, is_told_by
-from hostrouting.repair import Diversion, Repair, Unsafe, propose_repair
+from hostrouting.pods import PodReport, check_pods
+from hostrouting.repair import Diversion, Filtered, Repair, Unsafe, propose_repair
 from hostrouting.uplink import seen_instead
 
 if TYPE_CHECKING:
@@ -111,14 +111,13 @@ class FamilyExamination:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The escapes of the host's own packets, and then those of pods."""
-        return (*self.report.findings, *(finding for it in self.pods for finding in it.findings))
+        """The escapes of the host's own packets, and then those of pods that are different."""
+        return (*self.report.findings, *(finding for it in self.pods for finding in it.findings_beyond(self.report)))
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The exceptions to the verdicts, in the same order, without those that the findings about pods tell, too."""
-        own = (it for it in self.report.notes if not is_told_by(it, self.pods))
-        return (*own, *(note for it in self.pods for note in it.notes))
+        """The exceptions to the verdicts, in the same order."""
+        return (*self.report.notes, *(note for it in self.pods for note in it.notes_beyond(self.report)))
 
 
 @attrs.frozen
@@ -152,6 +151,11 @@ class Examination:
     def diverted(self) -> tuple[Diversion, ...]:
         """What the repair takes from other devices, in both families."""
         return tuple(diversion for it in self.families for diversion in it.repair.diverted)
+
+    @property
+    def filtered(self) -> tuple[Filtered, ...]:
+        """What devices drop once the repair is in place."""
+        return tuple(it for family in self.families for it in family.repair.filtered)
 
     @property
     def surprises(self) -> tuple[str, ...]:

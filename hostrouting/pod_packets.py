@@ -4,11 +4,11 @@ A pod's packet arrives on the pod's device with the pod's source address, and is
 host's own packets can match it: those that select on the device that it arrives on (`iif`), or on its source (`from`).
 Nothing else distinguishes two pods' packets to the same destination, so they fall into a few classes:
 
-- *Devices.* Each device that a rule names is a class; all other devices of pods are one class. If such a device is a
-  port of a bridge, its packets arrive on the bridge. In IPv6, Linux prefers a route by the device that the packet
-  arrived on to other routes of the same prefix and metric, so each device of such routes is a class, too.
+- *Devices.* Two devices are in one class if the rules that match their packets do the same, in the same order. If a
+  pod's device is a port of a bridge, its packets arrive on the bridge. In IPv6, Linux prefers a route by the device
+  that the packet arrived on to other routes of the same prefix and metric: each device of such routes is a class.
 - *Sources.* The pod CIDRs are split where a prefix begins or ends that a rule, or an IPv6 route, has for its sources.
-  The parts that are inside the same prefixes are one class.
+  Two parts are in one class if the rules that match them do the same, and they are inside the same prefixes of routes.
 
 So one packet of each class can be checked for all of them.
 
@@ -16,17 +16,19 @@ Here: the classes. Not here: the check of a class (`pods`), and whether the host
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import attrs
 
 from hostrouting.fib import Fib, Flow
-from hostrouting.model import IPV4, IPV6, Link, Prefix, Snapshot, prefixes_between
+from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, width_of
 
 __all__ = ["PodPackets", "find_pod_packets", "with_devices_of"]
 
-_ANY_DEVICE = "pod"  # stands for a device that does not exist yet and that no rule names
+_ANY_DEVICE = "/"  # stands for a device that no rule names; no device can have this name
+_JOINING = frozenset({"bridge", "bond", "team"})  # packets of a port arrive on these devices
 
 
 @attrs.frozen
@@ -35,9 +37,9 @@ class PodPackets:
 
     sources: tuple[Prefix, ...]
     devs: tuple[str, ...]
-    """Empty if no device of a pod exists yet, and no rule names one."""
+    """Empty for any device that no rule names, if no pod has a device."""
     exist: bool = True
-    """Whether the devices exist. A rule may name one before the CNI creates it."""
+    """Whether the devices exist. A rule may name one that the CNI has still to create."""
 
     @property
     def flow(self) -> Flow:
@@ -57,8 +59,9 @@ def find_pod_packets(
     its = [cidr for cidr in pod_cidrs if cidr.family == family]
     if not its or not expected:
         return ()
-    sources = _classes_of_sources(snapshot, its, family)
-    devices = _classes_of_devices(snapshot, pod_devs, expected)
+    rules = [rule for rule in snapshot.rules if rule.family == family]
+    sources = _classes_of_sources(snapshot, its, rules)
+    devices = _classes_of_devices(snapshot, pod_devs, expected, rules)
     return tuple(PodPackets(some, devs, exist) for devs, exist in devices for some in sources)
 
 
@@ -68,52 +71,76 @@ def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:
     return fib.with_links(Link(name=dev, index=0) for dev in sorted(missing)) if missing else fib
 
 
-def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], family: int) -> list[tuple[Prefix, ...]]:
-    """The CIDRs in parts, those together that are inside the same prefixes of sources."""
-    told = {rule.src for rule in snapshot.rules if rule.family == family and rule.src is not None}
-    if family == IPV6 and any(outline.has_source for outline in snapshot.routes.outlines):
-        told |= {shape.source for shape in snapshot.routes.shapes if shape.source is not None}
+class _Effects:
+    """What the rules do with packets, by the value that these have for one selector."""
+
+    def __init__(self, rules: Sequence[Rule], selector: str) -> None:
+        """Take the rules of a family, and the field of the selector."""
+        # A goto leads to a priority; otherwise only the order of the rules matters.
+        unmatched: dict[str, Any] = {selector: None, "protocol": 0}
+        if not any(rule.action == "goto" for rule in rules):
+            unmatched["priority"] = 0
+        numbers: dict[Rule, int] = {}
+        self._rules = [
+            (getattr(rule, selector), rule.invert, numbers.setdefault(attrs.evolve(rule, **unmatched), len(numbers)))
+            for rule in rules
+        ]
+
+    def where(self, holds: Callable[[Any], bool]) -> tuple[tuple[int, bool], ...]:
+        """Equal for packets that the rules treat alike; `holds` tells whether a rule's value matches the packets."""
+        found = ((number, value is None or holds(value), invert) for value, invert, number in self._rules)
+        return tuple((number, meets) for number, meets, invert in found if meets or invert)
+
+
+def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequence[Rule]) -> list[tuple[Prefix, ...]]:
+    """The CIDRs in parts, those together that nothing tells apart."""
+    effects = _Effects(rules, "src")
+    of_routes: set[Prefix] = set()
+    if any(outline.has_source for outline in snapshot.routes.outlines):
+        of_routes = {shape.source for shape in snapshot.routes.shapes if shape.source is not None}
+    told = of_routes | {rule.src for rule in rules if rule.src is not None}
     cuts = sorted({place for prefix in told for place in (prefix.first, prefix.last + 1)})
-    classes: dict[frozenset[Prefix], list[Prefix]] = {}
-    for first, last in _spans(cidrs):
+    classes: dict[object, list[Prefix]] = {}
+    for family, first, last in _spans(cidrs):
         begins = [first, *(cut for cut in cuts if first < cut <= last)]
         for begin, following in zip(begins, [*begins[1:], last + 1], strict=True):
-            inside = frozenset(prefix for prefix in told if prefix.first <= begin <= prefix.last)
-            classes.setdefault(inside, []).extend(prefixes_between(family, begin, following - 1))
+
+            def holds(prefix: Prefix, at: int = begin) -> bool:
+                return prefix.first <= at <= prefix.last
+
+            alike = effects.where(holds), frozenset(filter(holds, of_routes))
+            classes.setdefault(alike, []).extend(prefixes_between(family, begin, following - 1))
     return [tuple(parts) for parts in classes.values()]
 
 
-def _spans(cidrs: Iterable[Prefix]) -> list[tuple[int, int]]:
-    """The CIDRs as ranges that are sorted and disjoint."""
-    found: list[tuple[int, int]] = []
+def _spans(cidrs: Iterable[Prefix]) -> list[tuple[int, int, int]]:
+    """The CIDRs of one family as ranges that are sorted and disjoint, each after the family."""
+    found: list[tuple[int, int, int]] = []
     for cidr in sorted(cidrs):
-        if found and cidr.first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], cidr.last))
+        if found and cidr.first <= found[-1][2] + 1:
+            found[-1] = (cidr.family, found[-1][1], max(found[-1][2], cidr.last))
         else:
-            found.append((cidr.first, cidr.last))
+            found.append((cidr.family, cidr.first, cidr.last))
     return found
 
 
 def _classes_of_devices(
-    snapshot: Snapshot, patterns: Sequence[str], expected: Sequence[Prefix]
-) -> Iterator[tuple[tuple[str, ...], bool]]:
+    snapshot: Snapshot, patterns: Sequence[str], expected: Sequence[Prefix], rules: Sequence[Rule]
+) -> list[tuple[tuple[str, ...], bool]]:
     """The devices that packets of pods arrive on, those together that nothing tells apart; and whether they exist."""
-    family = expected[0].family
-    named = {rule.iif for rule in snapshot.rules if rule.family == family and rule.iif is not None}
-    special = named | (set(_preferred(snapshot, expected)) if family == IPV6 else set())
-    there = list(dict.fromkeys(_arriving(snapshot, patterns)))
-    alike = tuple(dev for dev in there if dev not in special)
-    if alike:
-        yield alike, True
-    for dev in there:
-        if dev in special:
-            yield (dev,), True
+    effects = _Effects(rules, "iif")
+    preferred = set(_preferred(snapshot, expected)) if expected[0].family == IPV6 else set()
     existing = {link.name for link in snapshot.links}
-    for dev in sorted(named - existing):
-        if _is_like(dev, patterns):
-            yield (dev,), False
-    if not there:
-        yield (), False
+    missing = sorted({rule.iif for rule in rules if rule.iif is not None and _is_like(rule.iif, patterns)} - existing)
+    classes: dict[object, list[str]] = {}
+    for dev in dict.fromkeys((*_arriving(snapshot, patterns), *missing)):
+        alike = effects.where(dev.__eq__), dev in existing, dev if dev in preferred else ""
+        classes.setdefault(alike, []).append(dev)
+    found = [(tuple(devs), devs[0] in existing) for devs in classes.values()]
+    if not any(_is_like(dev, patterns) for dev in existing):
+        alike = effects.where(_ANY_DEVICE.__eq__), False, ""
+        found += [] if alike in classes else [((), False)]
+    return found
 
 
 def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
@@ -123,7 +150,7 @@ def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
         if link.name == "lo" or not _is_like(link.name, patterns):
             continue
         top = link
-        while top.master is not None and top.master in links and links[top.master].kind != "vrf":
+        while top.master in links and links[top.master].kind in _JOINING:
             top = links[top.master]
         if top.master is None:
             yield top.name
@@ -131,20 +158,19 @@ def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
 
 def _preferred(snapshot: Snapshot, expected: Sequence[Prefix]) -> Iterator[str]:
     """The devices of IPv6 routes for which the device that a packet arrived on can matter."""
-    routes = snapshot.routes
+    routes, width = snapshot.routes, width_of(IPV6)
+    low, high = min(it.first for it in expected), max(it.last for it in expected)
+    hosts = [(1 << width - length) - 1 for length in range(width + 1)]
     for column in routes.columns:
         if column.family != IPV6:
             continue
-        prefixes = [Prefix(IPV6, *it) for it in zip(column.networks, column.lengths, strict=True)]
-        several = {prefix for prefix, count in Counter(prefixes).items() if count > 1 and _meet(prefix, expected)}
-        for place, prefix in zip(column.positions, prefixes, strict=True):
-            shape = routes.shapes[routes.shape_numbers[place]]
-            if prefix in several or len(shape.legs) > 1:
+        their = zip(column.positions, column.networks, column.lengths, strict=True)
+        near = [it for it in their if it[1] <= high and it[1] | hosts[it[2]] >= low]
+        counts = Counter((network, length) for _, network, length in near)
+        for at, network, length in near:
+            shape = routes.shapes[routes.shape_numbers[at]]
+            if counts[network, length] > 1 or len(shape.legs) > 1:
                 yield from shape.devs
-
-
-def _meet(prefix: Prefix, others: Iterable[Prefix]) -> bool:
-    return any(prefix.first <= it.last and it.first <= prefix.last for it in others)
 
 
 def _is_like(dev: str, patterns: Iterable[str]) -> bool:

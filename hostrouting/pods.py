@@ -1,43 +1,53 @@
 """The check of what pods send: the check of the host's own packets, made again for each class of pods' packets.
 
-Here: which answers differ from those for the host's own packets. Not here: the classes (`pod_packets`), and the check
-itself (`overlap`).
+Here: the verdict on each class, and what of it the check of the host's own packets does not say. Not here: the classes
+(`pod_packets`), and the check itself (`overlap`).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
-from hostrouting.fib import Condition, Fib
-from hostrouting.model import Prefix
+from hostrouting.fib import Fib
 from hostrouting.overlap import Finding, Note, OverlapReport, Verdict, check_overlap
 from hostrouting.pod_packets import PodPackets, with_devices_of
 
-__all__ = ["PodReport", "check_pods", "is_told_by"]
+__all__ = ["PodReport", "check_pods"]
 
 
 @attrs.frozen
 class PodReport:
-    """The verdict on packets of pods: those of several classes, if the answers for all of them are equal.
-
-    `findings` and `notes` are those that the check of the host's own packets does not have.
-    """
+    """The verdict on packets of pods: those of several classes, if the answers for all of them are equal."""
 
     packets: tuple[PodPackets, ...]
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
     notes: tuple[Note, ...] = ()
 
+    def findings_beyond(self, report: OverlapReport) -> tuple[Finding, ...]:
+        """The findings that the check of the host's own packets does not have: other addresses, or another way."""
+        known: dict[object, list[Finding]] = {}
+        for it in report.findings:
+            known.setdefault(_way(it), []).append(it)
+        return tuple(
+            it
+            for it in self.findings
+            if not any(other.first <= it.first and it.last <= other.last for other in known.get(_way(it), ()))
+        )
+
+    def notes_beyond(self, report: OverlapReport) -> tuple[Note, ...]:
+        """The notes that the check of the host's own packets does not have."""
+        known = set(map(_note_key, report.notes))
+        return tuple(it for it in self.notes if _note_key(it) not in known)
+
 
 def check_pods(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> tuple[PodReport, ...]:
     """Check the expected CIDRs of a report for the packets of pods, on the devices that the report expects."""
     if not report.expected_devs:
         return ()
-    known = {_key(it) for it in report.findings}
-    noted = {_key_of_note(it) for it in report.notes}
+    fib = with_devices_of(fib, packets)
     alike: dict[object, list[PodPackets]] = {}
     answers: dict[object, OverlapReport] = {}
-    fib = with_devices_of(fib, packets)
     for its in packets:
         own = check_overlap(
             fib,
@@ -46,54 +56,26 @@ def check_pods(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -
             allowed_devs=report.allowed_devs,
             flow=its.flow,
         )
-        answer = (own.verdict, tuple(map(_key, own.findings)), tuple(map(_key_of_note, own.notes)))
+        ranges = tuple((_way(it), it.first, it.last) for it in own.findings)
+        answer = (own.verdict, ranges, tuple(map(_note_key, own.notes)))
         answers.setdefault(answer, own)
         alike.setdefault(answer, []).append(its)
-    return tuple(
-        PodReport(
-            tuple(alike[answer]),
-            own.verdict,
-            tuple(attrs.evolve(it, senders=tuple(alike[answer])) for it in own.findings if _key(it) not in known),
-            tuple(attrs.evolve(it, senders=tuple(alike[answer])) for it in own.notes if _key_of_note(it) not in noted),
-        )
-        for answer, own in answers.items()
+    return tuple(_pod_report(own, tuple(alike[answer])) for answer, own in answers.items())
+
+
+def _pod_report(report: OverlapReport, senders: tuple[PodPackets, ...]) -> PodReport:
+    return PodReport(
+        senders,
+        report.verdict,
+        tuple(attrs.evolve(it, senders=senders) for it in report.findings),
+        tuple(attrs.evolve(it, senders=senders) for it in report.notes),
     )
 
 
-def is_told_by(note: Note, pods: Iterable[PodReport]) -> bool:
-    """Whether a note on the host's own packets is only about those of pods that have findings with the same answer."""
-    way = (note.cidr, note.decision.route, note.decision.rule)
-    return any(
-        way == (it.cidr, it.decision.route, it.decision.rule)
-        and it.first <= note.first
-        and note.last <= it.last
-        and all(_is_from(condition, it.senders) for case in note.cases for condition in case)
-        for report in pods
-        for it in report.findings
-    )
+def _way(finding: Finding) -> tuple[object, ...]:
+    return (finding.cidr, finding.kind, finding.devs, finding.decision.route)
 
 
-def _is_from(condition: Condition, senders: Collection[PodPackets]) -> bool:
-    """Whether only packets of these pods meet the condition."""
-    sources = [source for it in senders for source in it.sources]
-    devs = {dev for it in senders for dev in it.devs}
-
-    def is_theirs(name: str, value: str) -> bool:
-        if name == "from":
-            asked = Prefix.parse(value)
-            inside = {it for it in sources if it in asked}
-            return asked in sources or sum(it.last - it.first + 1 for it in inside) == asked.last - asked.first + 1
-        return name == "iif" and value in devs
-
-    return condition.holds and any(is_theirs(name, value) for name, value in condition.selectors)
-
-
-def _key(finding: Finding) -> tuple[object, ...]:
-    """Equal for findings about the same addresses, with the same answer."""
-    decision = finding.decision
-    return (finding.cidr, finding.first, finding.last, finding.kind, finding.devs, decision.route, decision.rule)
-
-
-def _key_of_note(note: Note) -> tuple[object, ...]:
+def _note_key(note: Note) -> tuple[object, ...]:
     decision = note.decision
     return (note.cidr, note.first, note.last, note.cases, decision.kind, decision.route, note.escapes)

@@ -195,6 +195,8 @@ def overlap_findings(
     """
     severity: Severity = "error" if mode == "STRICT" else "warning"
     then = "in mode STRICT no machine starts" if mode == "STRICT" else "in mode WARN machines start all the same"
+    for_pods = "apply fails, but machines start, because the boot script does not check pods"
+    then_for_pods = for_pods if mode == "STRICT" else then
     for it in found.families:
         if it.verdict == "no-default-route":
             what = f"apply would wait up to {wait:g} s for one; without one, {then}" if wait else then
@@ -207,7 +209,8 @@ def overlap_findings(
             if _is_covered(finding, awaited):
                 escape = f"{escape}, while the configured routes there cannot be installed"
                 worst = _if_awaited(wait) if mode == "STRICT" else "warning"
-            told = f"{escape}; {then}; to see which routes repair this: {_REPAIR}"
+            what = then_for_pods if finding.senders else then
+            told = f"{escape}; {what}; to see which routes repair this: {_REPAIR}"
             yield PreflightFinding("overlap", worst, told, range_name(finding.cidr.family, finding.first, finding.last))
     for text in unsafe_lines(found.unsafe):
         yield PreflightFinding("overlap", severity, f"no static route can repair this: {text}")
@@ -215,7 +218,9 @@ def overlap_findings(
         yield PreflightFinding("overlap", "info", action)
     for note in (note for it in found.families for note in it.notes):
         escapes: Severity = "warning" if note.escapes else "info"
-        yield PreflightFinding("overlap", escapes, note_line(note), str(note.cidr))
+        yield PreflightFinding(
+            "overlap", escapes, note_line(note, alone=not any(it.pods for it in found.families)), str(note.cidr)
+        )
 
 
 def _is_covered(finding: Finding, prefixes: Iterable[Prefix]) -> bool:

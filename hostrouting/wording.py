@@ -16,7 +16,7 @@ from hostrouting.model import IPV4, TABLE_MAIN, Prefix, Route, ip_at, protocol_n
 from hostrouting.overlap import Finding, Kept, Note, Suppressed
 from hostrouting.packet_words import packets_line
 from hostrouting.pod_packets import PodPackets
-from hostrouting.repair import TOO_MANY, Diversion, Unsafe, UnsafeReason
+from hostrouting.repair import TOO_MANY, Diversion, Filtered, Unsafe, UnsafeReason
 from hostrouting.uplink import DesiredRoute
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "diversion_line",
     "expiry_line",
     "expiry_lines",
+    "filtered_line",
     "finding_line",
     "finding_sentence",
     "foreseen_line",
@@ -64,6 +65,8 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     " would change that",
     "refused": "cannot be repaired: Linux refuses a route {missing}, because the policy rules lead packets for the"
     " gateway to {against}",
+    "clash": "is matched by {holder}; routes in table main that change this would also take packets from their way that"
+    " are right now, or be too many",
     "still-open": "would still escape after the repair, because of {holder}; this is a bug, please report it",
 }
 
@@ -106,22 +109,29 @@ def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
 
 def senders_phrase(packets: Collection[PodPackets]) -> str:
     """A phrase that names packets of pods: where they come from, and the devices that they arrive on."""
-    sources = dict.fromkeys(source for it in packets for source in it.sources)
-    devs = dict.fromkeys(dev for it in packets for dev in it.devs)
-    absent = dict.fromkeys(dev for it in packets if not it.exist for dev in it.devs)
-    told = f"packets of pods from {_some(map(str, sources), 'more', 'range')}"
-    if not devs:
-        return f"{told}, on any device of a pod (none exists yet)"
-    yet = f" ({_some(absent, 'more', 'device')} {'does' if len(absent) == 1 else 'do'} not exist yet)" if absent else ""
-    return f"{told} that arrive on {_some(devs, 'more', 'device')}{yet}"
+    sources: dict[tuple[tuple[str, ...], bool], dict[Prefix, None]] = {}
+    for it in packets:
+        sources.setdefault((it.devs, it.exist), {}).update(dict.fromkeys(it.sources))
+    ways: dict[tuple[Prefix, ...], list[tuple[tuple[str, ...], bool]]] = {}
+    for way, its in sources.items():
+        ways.setdefault(tuple(sorted(its)), []).append(way)
+    told = [f"from {_some(map(str, its), 'range')} that arrive on {_devices(some)}" for its, some in ways.items()]
+    more = len(told) - _NAMED
+    kinds = f", or of {more} more {'kind' if more == 1 else 'kinds'}" if more > 0 else ""
+    return f"packets of pods {', or '.join(told[:_NAMED])}{kinds}"
 
 
-def _some(names: Iterable[str], more: str, what: str) -> str:
+def _devices(ways: Iterable[tuple[tuple[str, ...], bool]]) -> str:
+    names = [dev if exist else f"{dev} (which does not exist)" for devs, exist in ways for dev in devs]
+    return _some([*names, *("a device that no rule names" for devs, _ in ways if not devs)], "device")
+
+
+def _some(names: Iterable[str], what: str) -> str:
     """The first few names, and the number of the others."""
     every = list(names)
     rest = len(every) - _NAMED
     if rest > 0:
-        return f"{', '.join(every[:_NAMED])} and {rest:,} {more} {what}{'' if rest == 1 else 's'}"
+        return f"{', '.join(every[:_NAMED])} and {rest:,} more {what}{'' if rest == 1 else 's'}"
     return ", ".join(every[:-1]) + (" or " if len(every) > 1 else "") + every[-1]
 
 
@@ -204,10 +214,15 @@ def repair_sentence(found: Examination, *, where: str) -> str:
     return f"add to staticRoutes.routes: {json.dumps(repair_document(routes))}"
 
 
-def note_line(note: Note) -> str:
-    """A sentence: which packets the verdict does not hold for, and where they go."""
-    where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)}){_of_pods(note)}"
-    return f"{where}: {packets_line(note.cases)} {_fate(note)}; these packets are not among the findings"
+def note_line(note: Note, *, alone: bool = True) -> str:
+    """A sentence: which packets the verdict does not hold for, and where they go.
+
+    It is not `alone` if findings about pods may be about these packets, too.
+    """
+    where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)})"
+    where += _of_pods(note).removesuffix(",")
+    told = f"{where}: {packets_line(note.cases)} {_fate(note)}"
+    return f"{told}; these packets are not among the findings" if alone else told
 
 
 def kept_line(kept: Kept) -> str:
@@ -285,10 +300,17 @@ def diversion_line(diversion: Diversion, *, of: str = "") -> str:
     networks = of or diversion.prefix
     what = f"the repair diverts addresses of {networks} from {devs}: "
     if diversion.connected:
-        told = f"{what}neighbours there, in the repaired range, become unreachable over IP"
-        strict = ", ".join(diversion.strict)
-        return f"{told}, and what they send is dropped when it arrives on {strict} (rp_filter 1)" if strict else told
+        return f"{what}neighbours there, in the repaired range, become unreachable over IP"
     return f"{what}packets for the repaired range no longer go there"
+
+
+def filtered_line(filtered: Filtered) -> str:
+    """A sentence: what a device drops once the repair is in place."""
+    sources = _some(map(str, filtered.sources), "range")
+    return (
+        f"after the repair, packets from {sources} that arrive on {filtered.dev} are dropped"
+        " (rp_filter 1: the way back leaves by another device then)"
+    )
 
 
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
@@ -327,6 +349,7 @@ def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()
                 "last": str(ip_at(unsafe.family, unsafe.last)),
                 "reason": unsafe.reason,
                 "text": unsafe_line(unsafe),
+                **({"packets": _packets(unsafe.senders)} if unsafe.senders else {}),
             }
             for unsafe in found.unsafe
         ],
@@ -343,15 +366,16 @@ def _pods_document(found: Examination) -> dict[str, Any]:
         "pods": [
             {
                 "verdict": report.verdict,
-                "packets": [
-                    {"sources": list(map(str, it.sources)), "devs": list(it.devs), "exist": it.exist}
-                    for it in report.packets
-                ],
+                "packets": _packets(report.packets),
                 "findings": [_finding(finding) for finding in report.findings],
             }
             for report in reports
         ]
     }
+
+
+def _packets(packets: Iterable[PodPackets]) -> list[dict[str, Any]]:
+    return [{"sources": list(map(str, it.sources)), "devs": list(it.devs), "exist": it.exist} for it in packets]
 
 
 def notes_lines(found: Examination) -> list[str]:
@@ -368,9 +392,10 @@ def expiry_lines(found: Examination) -> list[str]:
 def _notes_of(found: FamilyExamination) -> Iterator[str]:
     report = found.report
     yield from map(diversion_line, found.repair.diverted)
+    yield from map(filtered_line, found.repair.filtered)
     yield from map(suppressed_line, report.suppressed)
     yield from map(kept_line, report.kept)
-    yield from map(note_line, found.notes)
+    yield from (note_line(it, alone=not found.pods) for it in found.notes)
     if report.holds_for is not None:
         yield expiry_line(report.holds_for)
     yield from found.surprises

@@ -112,11 +112,10 @@ class FamilyView:
             yield line()
             yield from self._findings_table(self.found.report.findings)
         for it in self.found.pods:
-            if it.findings:
-                told = senders_phrase(it.packets)
+            if findings := it.findings_beyond(self.found.report):
                 yield line()
-                yield line(f"Not for the host itself, but for {told}:")
-                yield from self._findings_table(it.findings)
+                yield line(f"For {senders_phrase(it.packets)}:")
+                yield from self._findings_table(findings)
         yield from _maps(self, style, now)
 
     def _findings_table(self, findings: Sequence[Finding]) -> Iterator[Line]:
@@ -135,7 +134,8 @@ class FamilyView:
             yield line(advice)
             return
         report = self.found.report
-        notes, surprises = [*map(note_line, self.found.notes)], self.found.surprises
+        notes = [note_line(it, alone=not self.found.pods) for it in self.found.notes]
+        surprises = self.found.surprises
         yield line()
         for it in report.suppressed:
             text = suppressed_line(it)
@@ -148,15 +148,17 @@ class FamilyView:
             )
             yield from capped((line("  ", Painted(it, "warn")) for it in surprises[:SHOWN]), len(surprises))
         if not notes:
-            other = "other " if any(it.findings for it in self.found.pods) else ""
-            told = f"Holds for all {other}IPv{report.family} packets: no {other}rule treats some of them differently."
+            told = f"Holds for all IPv{report.family} packets: no rule treats some of them differently."
             yield line(Painted(told, "soft"))
         else:
             yield line("Does not hold for all packets:")
             yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
-        good = [packets for it in self.found.pods if not it.findings for packets in it.packets]
-        if good:
-            yield line(Painted(f"Holds for {senders_phrase(good)}, too.", "soft"))
+        for pods in self.found.pods:
+            their = senders_phrase(pods.packets).removeprefix("packets")
+            if pods.verdict == "ok":
+                yield line(Painted(f"Packets{their} leave as expected.", "soft"))
+            elif pods.verdict == "overlap" and not pods.findings_beyond(report):
+                yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
         if report.holds_for is not None:
             text = expiry_line(report.holds_for)
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))

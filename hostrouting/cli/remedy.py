@@ -18,7 +18,7 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.model import TABLE_MAIN, NextHop, Route
 from hostrouting.tasks import plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.uplink import DesiredRoute, bare_leg, resolve_route
-from hostrouting.wording import diversion_line, repair_document, unsafe_lines
+from hostrouting.wording import diversion_line, filtered_line, repair_document, unsafe_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -240,6 +240,7 @@ def warning_lines(check: Check) -> Iterator[str]:
     """What to know before it is applied, one sentence each."""
     contested = _Remedy(check).contested
     yield from map(diversion_line, check.found.diverted)
+    yield from map(filtered_line, check.found.filtered)
     yield from (f"no static route can repair it: {text}" for text in unsafe_lines(check.found.unsafe))
     if contested:
         yield f"left out of the configuration: {_named(contested)}: {_THEIRS}"
@@ -301,6 +302,7 @@ def _price(found: Examination) -> Iterator[Line]:
         for it in found.diverted:
             alike.setdefault((it.devs, it.connected, it.refused), []).append(it)
         told = [diversion_line(them[0], of=spoken([str(it.prefix) for it in them])) for them in alike.values()]
+        told += map(filtered_line, found.filtered)
         yield from capped((line("  ", Painted(text, "warn")) for text in told[:SHOWN]), len(told))
     if found.unsafe:
         yield line()

@@ -20,6 +20,11 @@ _FINDING = {
     "via.protocol": "who installed it",
     "via.rule": "the priority of the rule that looked up the table",
 }
+_PACKETS = {
+    "sources[]": "packets of pods from here: a part of podCidrs",
+    "devs[]": "the devices that they arrive on; empty for a device that no rule names, if no pod has a device",
+    "exist": "whether these devices exist; a rule may name one that the CNI has still to create",
+}
 ROUTE = {
     "destination": "as in the configuration's staticRoutes.routes",
     "gateway": "the same; empty means that of the default route",
@@ -75,15 +80,14 @@ CHECK = {
     "mode": "WARN or STRICT",
     "expectedDevs[]": "the devices that everything should leave by",
     **{f"findings[].{key}": says for key, says in _FINDING.items()},
-    "pods[].verdict": "the verdict on some packets of pods; `pods` is absent without routeOverlap.podCidrs",
-    "pods[].packets[].sources[]": "where they come from: a part of podCidrs",
-    "pods[].packets[].devs[]": "the devices that they arrive on; empty if a pod has none yet",
-    "pods[].packets[].exist": "whether these devices exist; a rule may name one before the CNI creates it",
+    "pods[].verdict": "the verdict on some packets of pods; `pods` is absent if none are checked",
+    **{f"pods[].packets[].{key}": says for key, says in _PACKETS.items()},
     **{f"pods[].findings[].{key}": says for key, says in _FINDING.items()},
     **{f"repair[].{key}": says for key, says in ROUTE.items()},
     "unsafe[].first": "the first address of a range that no static route can repair",
     "unsafe[].last": "its last address",
-    "unsafe[].reason": "earlier-rule, longest-prefix, no-way, too-many, reserved, surprise, refused or still-open",
+    "unsafe[].reason": "earlier-rule, longest-prefix, no-way, too-many, reserved, surprise, refused, clash, still-open",
     "unsafe[].text": "the same in a sentence",
+    **{f"unsafe[].packets[].{key}": says for key, says in _PACKETS.items()},
     "notes[]": "which packets the verdict does not hold for, and what the repair costs; each a sentence",
 }

@@ -59,7 +59,7 @@ class _Ready(NamedTuple):
 
     family: int
     rules: Rules
-    bound: bool  # whether the flow's socket is bound to a device
+    fixed: bool  # whether Linux never goes on to another default route: it does for its own, from an unbound socket
     regions: list[int]  # the first address of each region, where rules or special addresses change
     # By region and, for each table, the longest prefix that covers an address: nothing else makes a difference.
     decisions: dict[tuple[int, ...], Decision]
@@ -209,7 +209,8 @@ class Fib:
             rules = Rules(self._tables.walked(family), family, flow, groups=self._groups, table_of=table_of)
             by_address = {place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)}
             regions = sorted({0, *rules.cuts, *by_address})
-            ready = self._ready[family, flow] = _Ready(family, rules, bool(flow.oif), regions, {})
+            fixed = bool(flow.oif) or flow.iif not in {None, "lo"}
+            ready = self._ready[family, flow] = _Ready(family, rules, fixed, regions, {})
         return ready
 
     def _doubtful(self, ready: _Ready, sieve: Sieve, low: int, high: int) -> list[Span]:
@@ -260,24 +261,24 @@ class Fib:
         if not 0 < address < _SPECIAL[ready.family]:
             for low, high, kind in _BY_ADDRESS[ready.family]:
                 if low <= address <= high:
-                    return self._decision(ending, bound=ready.bound, by_address=kind)
+                    return self._decision(ending, fixed=ready.fixed, by_address=kind)
         if not unsure:
-            return self._decision(ending, bound=ready.bound)
+            return self._decision(ending, fixed=ready.fixed)
         answer = _answer(ending)
         others = [end for end in region.ends(address) if _answer(end.ending) != answer]
-        return self._decision(ending, bound=ready.bound, others=others)
+        return self._decision(ending, fixed=ready.fixed, others=others)
 
     def _decision(
-        self, ending: Ending, *, bound: bool, by_address: Kind | None = None, others: Sequence[End] = ()
+        self, ending: Ending, *, fixed: bool, by_address: Kind | None = None, others: Sequence[End] = ()
     ) -> Decision:
-        """The one object for this answer; `bound`: whether the packet's socket is bound to a device."""
+        """The one object for this answer; `fixed`: whether Linux never goes on to another default route."""
         stage, entry = ending
-        in_turn = () if bound or entry is None else entry.in_turn
+        in_turn = () if fixed or entry is None else entry.in_turn
         by_address = None if by_address == _kind(ending) else by_address
         # Only numbers, so that the garbage collector does not have to visit them.
         key: tuple[object, ...] = _numbers(ending)
-        if bound and entry is not None and entry.in_turn:
-            key = (*key, "bound")
+        if fixed and entry is not None and entry.in_turn:
+            key = (*key, "fixed")
         if by_address or others:
             key = (*key, by_address, *[it for end in others for it in (*_numbers(end.ending), id(end.cases))])
         decision = self._decisions.get(key)
@@ -290,7 +291,7 @@ class Fib:
                 rule,
                 None if entry is None else entry.route,
                 () if entry is None else (*entry.legs, *(route.legs[0] for route in in_turn)),
-                tuple(Variant(end.cases, self._decision(end.ending, bound=bound)) for end in others),
+                tuple(Variant(end.cases, self._decision(end.ending, fixed=fixed)) for end in others),
                 in_turn,
             )
         return decision

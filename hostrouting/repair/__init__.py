@@ -7,6 +7,6 @@ messages about them (`wording`).
 prefixes into routes and proves them.
 """
 
-from hostrouting.repair.propose import TOO_MANY, Diversion, Repair, Unsafe, UnsafeReason, propose_repair
+from hostrouting.repair.propose import TOO_MANY, Diversion, Filtered, Repair, Unsafe, UnsafeReason, propose_repair
 
-__all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
+__all__ = ["TOO_MANY", "Diversion", "Filtered", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]

@@ -39,14 +39,15 @@ from hostrouting.reserved import RESERVED_RANGES, is_reserved
 from hostrouting.uplink import DesiredRoute, Pending, bare_leg, default_route, resolve_route
 from hostrouting.way_round import METRICS
 
-__all__ = ["TOO_MANY", "Diversion", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
+__all__ = ["TOO_MANY", "Diversion", "Filtered", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
 
 # earlier-rule: a rule decides before table main is looked up. longest-prefix: a route to a single address decides, and
 # no prefix is longer. no-way: no gateway is known for the expected device. too-many: closing it would take more than
 # TOO_MANY routes. reserved: a static route to this range is not allowed. surprise: the kernel's answer differs from its
-# tables. refused: Linux would not accept a route by that gateway. still-open: the proof found it open.
+# tables. refused: Linux would not accept a route by that gateway. clash: routes for packets
+# of pods would take the host, or other pods, from a way that is right. still-open: the proof found it open.
 UnsafeReason: TypeAlias = Literal[
-    "earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "surprise", "refused", "still-open"
+    "earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "surprise", "refused", "clash", "still-open"
 ]
 
 # No operator would read a repair with more routes than this.
@@ -91,9 +92,17 @@ class Diversion:
     devs: tuple[str, ...]
     connected: bool
     refused: Route | None = None
-    strict: tuple[str, ...] = ()
-    """Those of the devices that also drop what these neighbours send: rp_filter is 1 there, and the route back to the
-    neighbours leaves by another device after the repair."""
+
+
+@attrs.frozen
+class Filtered:
+    """Sources whose packets a device drops once the repair is in place, and accepted before.
+
+    Its rp_filter is 1, and the route back to the sources leaves by another device then.
+    """
+
+    dev: str
+    sources: tuple[Prefix, ...]
 
 
 @attrs.frozen
@@ -106,6 +115,7 @@ class Repair:
     proof: OverlapReport
     pods: tuple[PodReport, ...] = ()
     """The check of what pods send with the routes in place."""
+    filtered: tuple[Filtered, ...] = ()
 
 
 def propose_repair(
@@ -127,17 +137,78 @@ def propose_repair(
     require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
     require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
     means = _Means(protocol, metric, gateway)
-    repair, fib = _propose(fib, report, flow, means)
-    if not pods:
-        return repair
+    repair, routes, replaced = _propose(fib, report, flow, means)
+    after = _with(fib, routes, replaced)
+    added = list(routes)
     every = [packets for it in pods for packets in it.packets]
-    for packets in [packets for it in pods if it.findings for packets in it.packets]:
-        fib = with_devices_of(fib, [packets])
-        left = _check(fib, report, packets.flow)
-        more, fib = _propose(fib, left, packets.flow, means)
-        repair = _both(repair, more, packets)
-    proof = _check(fib, report, flow)
-    return attrs.evolve(repair, proof=proof, pods=check_pods(fib, proof, every))
+    for packets in [packets for it in pods if it.findings_beyond(report) for packets in it.packets]:
+        left = _check(with_devices_of(after, every), report, packets.flow)
+        more, routes, replaced = _propose(with_devices_of(after, every), left, packets.flow, means)
+        then = _with(after, routes, replaced)
+        flows = [flow, *(it.flow for it in every)]
+        if len(added) + len(routes) > TOO_MANY or _spoils(
+            with_devices_of(after, every), with_devices_of(then, every), report, flows
+        ):
+            lost = [Unsafe(report.family, it.first, it.last, "clash", it.decision) for it in left.findings]
+            more, then, routes = Repair((), tuple(lost), (), left), after, ()
+        repair, after = _both(repair, more, packets), then
+        added += routes
+    if pods:
+        proof = _check(after, report, flow)
+        repair = attrs.evolve(repair, proof=proof, pods=check_pods(after, proof, every))
+    return attrs.evolve(repair, filtered=tuple(_filtered(fib, after, report, added)))
+
+
+def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
+    return fib.with_routes(routes, without=replaced) if routes else fib
+
+
+def _spoils(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flow]) -> bool:
+    """Whether packets take another way that stayed here or left by an allowed device before."""
+    judge = Judge(
+        report.expected_devs, report.allowed_devs, blocks=PodBlocks(before, report.cidrs, report.allowed_devs)
+    )
+    for flow in flows:
+        for cidr in report.cidrs:
+            cells = after.cells(cidr, flow)
+            begins = [it.first for it in cells]
+            for then in before.cells(cidr, flow):
+                way = (then.decision.kind, then.decision.devs)
+                if judge.escape(then.decision) is not None or set(then.decision.devs) & set(report.expected_devs):
+                    continue
+                now = cells[bisect_right(begins, then.first) - 1 : bisect_right(begins, then.last)]
+                if any((it.decision.kind, it.decision.devs) != way for it in now):
+                    return True
+    return False
+
+
+def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[Route]) -> Iterator[Filtered]:
+    """What the reverse path filter drops after the repair, and accepted before.
+
+    For a packet that arrives on a device for an address of this host, Linux looks up the way back from that address. In
+    IPv6 it has no such filter.
+    """
+    leaving = {dev for finding in report.findings for dev in finding.decision.devs}
+    for link in before.snapshot.links if report.family == IPV4 else ():
+        if link.rp_filter != RP_FILTER_STRICT or link.name not in leaving:
+            continue
+        # Packets from this host's own addresses do not arrive: with them, the ranges are whole.
+        lost: set[Prefix] = set()
+        own: set[Prefix] = set()
+        for address in [it.ip for it in before.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4]:
+            back = Flow(source=address, iif="lo", oif="", mark=0, uid=0)
+            for block in [route.prefix for route in routes]:
+                now = after.cells(block, back)
+                begins = [it.first for it in now]
+                for then in before.cells(block, back):
+                    if then.decision.own:
+                        own.update(prefixes_between(IPV4, then.first, then.last))
+                    for it in now[bisect_right(begins, then.first) - 1 : bisect_right(begins, then.last)]:
+                        if link.name in then.decision.devs and link.name not in it.decision.devs:
+                            first, last = max(then.first, it.first), min(then.last, it.last)
+                            lost.update(prefixes_between(IPV4, first, last))
+        if lost:
+            yield Filtered(link.name, tuple(_blocks(lost | own)))
 
 
 def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
@@ -149,19 +220,23 @@ def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
 
 def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
     """The routes of both, and what either cannot close or diverts, each once; the other is for these packets."""
-    known = {_place(it) for it in one.unsafe}
-    more = [it for it in other.unsafe if _place(it) not in known]
+    unsafe = {_place(it): it for it in one.unsafe}
+    for it in other.unsafe:
+        known = unsafe.get(_place(it))
+        # What the host itself sends there escapes as well.
+        if known is None or known.senders:
+            unsafe[_place(it)] = attrs.evolve(it, senders=(*(known.senders if known else ()), packets))
     diverted = {it.prefix: it for it in (*other.diverted, *one.diverted)}
     return attrs.evolve(
         one,
         routes=(*one.routes, *(it for it in other.routes if it not in one.routes)),
-        unsafe=(*one.unsafe, *(attrs.evolve(it, senders=(packets,)) for it in more)),
+        unsafe=tuple(unsafe.values()),
         diverted=tuple(diverted.values()),
     )
 
 
 def _place(unsafe: Unsafe) -> tuple[object, ...]:
-    return (unsafe.first, unsafe.last, unsafe.reason, unsafe.decision.route, unsafe.decision.rule)
+    return (unsafe.first, unsafe.last, unsafe.reason, unsafe.decision.route)
 
 
 class _Means(NamedTuple):
@@ -172,10 +247,14 @@ class _Means(NamedTuple):
     gateway: IP | None
 
 
-def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> tuple[Repair, Fib]:
-    """The repair of what was found for the packets of this flow, and the host with it in place."""
+# A repair, the routes that it adds, and those of ours that they replace.
+_Proposal: TypeAlias = tuple[Repair, tuple[Route, ...], tuple[Route, ...]]
+
+
+def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Proposal:
+    """The repair of what was found for the packets of this flow."""
     if not report.findings:
-        return Repair((), (), (), report), fib
+        return Repair((), (), (), report), (), ()
     family, protocol = report.findings[0].cidr.family, means.protocol
     pattern = _pattern(fib, report, family, means.metric, means.gateway)
     way = resolve_route(pattern, fib, protocol=protocol)
@@ -184,7 +263,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> tupl
             Unsafe(family, finding.first, finding.last, "no-way", finding.decision, _missing(way, fib))
             for finding in report.findings
         ]
-        return Repair((), tuple(lost), (), report), fib
+        return Repair((), tuple(lost), (), report), (), ()
     for leg in way.legs:
         against = refused_gateway(fib, leg)
         if against is not None:
@@ -192,7 +271,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> tupl
                 Unsafe(family, it.first, it.last, "refused", it.decision, str(bare_leg(leg)), against)
                 for it in report.findings
             ]
-            return Repair((), tuple(lost), (), report), fib
+            return Repair((), tuple(lost), (), report), (), ()
     task = _Task(fib, report, way, protocol)
     for block in _open_blocks(report):
         tries = [task.closing(block, flow, metric=it) for it in _metrics(family, way.metric)]
@@ -200,22 +279,21 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> tupl
     routes = task.routes
     if len(routes) > TOO_MANY:
         lost = [Unsafe(family, it.first, it.last, "too-many", it.decision) for it in report.findings]
-        return Repair((), tuple(lost), (), report), fib
+        return Repair((), tuple(lost), (), report), (), ()
     replaced = [
         standing
         for route in routes
         for standing in fib.routes(route.prefix)
         if standing.key == route.key and standing.protocol == protocol
     ]
-    after = fib.with_routes(routes, without=replaced)
-    proof = _check(after, report, flow)
+    proof = _check(_with(fib, routes, replaced), report, flow)
     repair = Repair(
         tuple(attrs.evolve(pattern, destination=it.prefix, metric=_as_written(it)) for it in routes),
         (*task.unsafe, *_surprising(report), *_still_open(proof, task.unsafe)),
         tuple(task.diverted.values()),
         proof,
     )
-    return repair, after
+    return repair, tuple(routes), tuple(replaced)
 
 
 def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
@@ -395,12 +473,7 @@ class _Task:
             connected = any(
                 it.protocol == PROTOCOL_KERNEL and not is_unexplained(it, self._fib.snapshot) for it in near
             )
-            strict = tuple(dev for dev in devs if connected and self._filters_strictly(dev, route.prefix.family))
-            self.diverted[route.prefix] = Diversion(route.prefix, devs, connected, strict=strict)
-
-    def _filters_strictly(self, dev: str, family: int) -> bool:
-        link = self._fib.snapshot.link(dev)
-        return family == IPV4 and link is not None and link.rp_filter == RP_FILTER_STRICT
+            self.diverted[route.prefix] = Diversion(route.prefix, devs, connected)
 
 
 def _merged(zones: list[Zone]) -> list[Zone]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckRouteOverlap"]
 
-_ANSWER = {"schema", "verdict", "mode", "expectedDevs", "findings"}
+_ANSWER = {"schema", "verdict", "verdicts", "mode", "expectedDevs", "findings", "pods"}
 """The keys of a report that say what the answer is."""
 _AT_MOST = 20  # lines of one kind in a log or an error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -19,7 +20,11 @@ from hostrouting.render import parse_check_script, render_check_script
 from hostrouting.tasks import CheckRouteOverlap
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
 from hostrouting.wording import check_document, finding_line, notes_lines, senders_phrase, unsafe_line
+from tests.support.cli import say
 from tests.support.tasks import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CIDR, PODS = Prefix.parse("172.16.0.0/16"), Prefix.parse("10.244.3.0/24")
 UPPER = Prefix.parse("10.244.3.128/25")
@@ -91,20 +96,33 @@ class TestClasses:
         assert classes(node(*links).snapshot()) == [("10.244.3.0/24", "br7", True)]
 
     def test_a_vrf(self) -> None:
-        """Devices in a VRF are left out, because it is not known which table their packets use."""
+        """Devices in a VRF are left out, because it is not known which table their packets use; so is an unknown switch."""
         links = (Link(name="red", index=0, kind="vrf"), Link(name="cali1", index=0, master="red"))
         snapshot = attrs.evolve(node().snapshot(), links=(*node().snapshot().links, *links))
-        assert classes(snapshot) == [("10.244.3.0/24", "", False)]
+        assert classes(snapshot) == []
+        switch = (
+            Link(name="ovs-system", index=0, kind="openvswitch"),
+            Link(name="cali1", index=0, master="ovs-system"),
+        )
+        assert classes(attrs.evolve(snapshot, links=switch)) == []
 
     def test_rules_by_device(self) -> None:
-        """A device that a rule names is a class, also one that the CNI has still to create."""
-        links = tuple(Link(name=f"cali{number}", index=0, kind="veth") for number in range(3))
+        """Devices are apart if rules name them that do different things; also one that the CNI has still to create."""
+        links = tuple(Link(name=f"cali{number}", index=0, kind="veth") for number in range(4))
         rules = (rule(iif="cali1"), rule(101, iif="cali9"), rule(102, iif="eth0"), rule(103, iif="lo"))
-        assert classes(node(*links, rules=rules).snapshot()) == [
+        same = (rule(104, iif="cali3"),)
+        assert classes(node(*links, rules=(*rules, *same)).snapshot()) == [
             ("10.244.3.0/24", "cali0 cali2", True),
-            ("10.244.3.0/24", "cali1", True),
+            ("10.244.3.0/24", "cali1 cali3", True),
             ("10.244.3.0/24", "cali9", False),
         ]
+
+    def test_a_rule_for_each_pod(self) -> None:
+        """Hundreds of rules that do the same, one for each pod, make two classes."""
+        rules = tuple(rule(100, src=Prefix(4, PODS.first + 2 * place, 32), table=2) for place in range(100))
+        snapshot = node(*bridge()).snapshot()
+        found = classes(attrs.evolve(snapshot, rules=(*rules, *snapshot.rules)))
+        assert [len(sources.split()) for sources, _, _ in found] == [100, 103]
 
     def test_rules_by_source(self) -> None:
         """The CIDRs are split where the prefix of a rule begins or ends; what is outside of all of them is one class."""
@@ -143,35 +161,44 @@ class TestCheck:
         assert finding.senders == (PodPackets((UPPER,), ("cni0",)),)
 
     def test_what_the_host_sends_there_too(self) -> None:
-        """What escapes for the host and for pods alike is told once."""
+        """What escapes for the host and for pods alike is told once, also where the pods' ranges are shorter."""
         found = examined(h200())
-        assert found.report.verdict == "overlap"
-        assert [(it.verdict, it.findings) for it in found.pods] == [("overlap", ())]
+        assert [it.verdict for it in found.pods] == ["overlap"]
+        assert found.findings == found.report.findings != ()
+        inner = Prefix.parse("172.16.5.0/24")
+        good = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=101, protocol=4)
+        astray = Route.to("172.16.0.0/16", dev="ib0", gateway="192.168.7.9", protocol=4)
+        found = examined(node(*bridge(), rules=(rule(iif="cni0", dst=inner, table=101),), routes=(good, astray)))
+        assert found.findings == found.report.findings
+        assert [len(it.findings) for it in found.pods] == [2]
 
     def test_a_device_to_come(self) -> None:
         """A rule for a device that does not exist matches nothing now, but will match what arrives on it."""
         found = examined(node(rules=(rule(iif="cni0"),), routes=(ASTRAY,)))
         [finding] = found.findings
-        assert "that arrive on cni0 (cni0 does not exist yet)" in finding_line(finding, ["eth0"])
+        assert "that arrive on cni0 (which does not exist)" in finding_line(finding, ["eth0"])
 
     def test_a_mark(self) -> None:
         """A rule by mark that decides for packets of pods only leaves the verdict undecided, and a note says whose."""
         marked = rule(iif="cni0", fwmark=1, fwmask=0xFF)
         found = examined(node(*bridge(), rules=(marked,), routes=(ASTRAY,)))
         assert [it.verdict for it in found.pods] == ["undecided"]
-        assert any("packets with fwmark 0x1/0xff" in text for text in notes_lines(Examination((found,))))
+        assert any(
+            "), for packets of pods from 10.244.3.0/24 that arrive on cni0: packets with fwmark 0x1/0xff" in text
+            for text in notes_lines(Examination((found,)))
+        )
 
     def test_no_default_route(self) -> None:
         """Without a default route no device is expected, for pods neither."""
         found = examined(MemoryBackend())
         assert (found.verdict, found.pods) == ("no-default-route", ())
 
-    def test_told_once(self) -> None:
-        """The note that the host's own check has about the same rule is left out; one about more packets stays."""
-        narrow = examined(node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
-        assert (len(narrow.report.notes), narrow.notes) == (1, ())
-        wide = examined(node(*bridge(), rules=(rule(src=Prefix.parse("10.0.0.0/8")),), routes=(ASTRAY,)))
-        assert wide.notes == wide.report.notes != ()
+    def test_default_routes_in_turn(self) -> None:
+        """Linux goes on to another default route for packets of its own only; a pod's packet takes the first."""
+        other = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100, protocol=4)
+        snapshot = node(*bridge(), rules=(rule(),)).snapshot().with_routes([other, ASTRAY])
+        [found] = examine_snapshot(snapshot, config(expectedDevs=["eth0"])).families
+        assert (found.report.verdict, [it.verdict for it in found.pods]) == ("overlap", ["ok"])
 
 
 class TestRepair:
@@ -205,6 +232,25 @@ class TestRepair:
             "that"
         )
         assert [it.verdict for it in found.repair.pods] == ["ok", "overlap"]
+        document = check_document(Examination((found,)), mode="STRICT")
+        assert document["unsafe"][0]["packets"] == [{"sources": [str(UPPER)], "devs": ["cni0"], "exist": True}]
+
+    def test_what_would_harm_others(self) -> None:
+        """Routes for pods' packets that would take the host from its own pods are not proposed."""
+        pods = Route.to("172.16.5.0/24", dev="cni0", protocol=3)
+        rules = (rule(100, iif="cni0", table=254, suppress_prefixlength=24), rule(101, iif="cni0"))
+        found = examined(node(*bridge(), rules=rules, routes=(ASTRAY, pods)))
+        assert found.repair.routes == ()
+        assert {it.reason for it in found.repair.unsafe} == {"clash"}
+        assert "would also take packets from their way that are right now" in unsafe_line(found.repair.unsafe[0])
+
+    def test_of_several_classes(self) -> None:
+        """What cannot be repaired names all the packets that it is about."""
+        links = tuple(Link(name=f"cali{number}", index=0) for number in (1, 2))
+        harmless = rule(90, iif="cali2", dst=Prefix.parse("9.0.0.0/8"))
+        found = examined(node(*links, rules=(harmless, rule(src=UPPER)), routes=(ASTRAY,)))
+        [unsafe] = found.repair.unsafe
+        assert {dev for it in unsafe.senders for dev in it.devs} == {"cali1", "cali2"}
 
 
 class TestTold:
@@ -224,15 +270,19 @@ class TestTold:
             ([PodPackets((PODS,), ("cni0",))], "from 10.244.3.0/24 that arrive on cni0"),
             (
                 [PodPackets((PODS,), ("cni0",), exist=False)],
-                "from 10.244.3.0/24 that arrive on cni0 (cni0 does not exist yet)",
+                "from 10.244.3.0/24 that arrive on cni0 (which does not exist)",
             ),
-            ([PodPackets((PODS,), (), exist=False)], "from 10.244.3.0/24, on any device of a pod (none exists yet)"),
+            ([PodPackets((PODS,), (), exist=False)], "from 10.244.3.0/24 that arrive on a device that no rule names"),
             (
                 [PodPackets((PODS,), tuple(f"cali{number}" for number in range(30)))],
                 "from 10.244.3.0/24 that arrive on cali0, cali1, cali2 and 27 more devices",
             ),
             (
                 [PodPackets((PODS,), ("cni0",)), PodPackets((UPPER,), ("veth1",))],
+                "from 10.244.3.0/24 that arrive on cni0, or from 10.244.3.128/25 that arrive on veth1",
+            ),
+            (
+                [PodPackets((it,), (dev,)) for dev in ("cni0", "veth1") for it in (PODS, UPPER)],
                 "from 10.244.3.0/24 or 10.244.3.128/25 that arrive on cni0 or veth1",
             ),
         ],
@@ -261,6 +311,24 @@ class TestTold:
         assert isinstance(caught.value.error, RouteOverlapError)
         assert "for packets of pods from 10.244.3.128/25" in host.files.texts[host.layout.detected_path]
         assert json.loads(host.files.texts[host.layout.report_path])["pods"][1]["verdict"] == "overlap"
+
+    @pytest.mark.parametrize(
+        ("rules", "said"),
+        [
+            ((rule(src=UPPER),), "Packets of pods from 10.244.3.0/25 that arrive on cni0 leave as expected."),
+            ((rule(src=UPPER),), "For packets of pods from 10.244.3.128/25 that arrive on cni0:"),
+            ((rule(),), "Packets of pods from 10.244.3.0/24 that arrive on cni0 escape in the same way."),
+            ((rule(iif="cni0", fwmark=1, fwmask=0xFF),), "UNDECIDED: "),
+        ],
+        ids=["fine", "escaping", "the same", "undecided"],
+    )
+    def test_page(self, rules: tuple[Rule, ...], said: str, tmp_path: Path) -> None:
+        """`check` says of each class of packets what is true of it."""
+        path = tmp_path / "config.json"
+        path.write_text(config(expectedDevs=["eth0"]).to_json())
+        page = say("check", "--config", str(path), kernel=node(*bridge(), rules=rules, routes=(ASTRAY,))).out
+        assert said in page
+        assert ("leave as expected" in page) is (said.startswith(("Packets of pods from 10.244.3.0/25", "For")))
 
 
 class TestConfiguration:

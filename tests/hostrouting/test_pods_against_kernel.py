@@ -42,6 +42,7 @@ ADDRESSES = {
     6: ["fd00::4/64 dev eth0", "fd16::4/64 dev ib0", "fd44:3::fe/64 dev cni0"],
 }
 GATEWAYS = {4: "via 10.0.0.1 dev eth0", 6: "via fd00::1 dev eth0"}
+OTHERS = {4: "via 172.16.0.1 dev ib0", 6: "via fd16::1 dev ib0"}
 DEVICES = ["eth0", "ib0", "cni0", "pod1", "pod2"]
 LATE = "pod9"  # created after the snapshot
 PATTERNS = ("cni0", "pod*")
@@ -67,7 +68,7 @@ def rules(draw: st.DrawFn, family: int) -> str:
 def routes(draw: st.DrawFn, family: int) -> str:
     """A route as `ip route add` takes it."""
     kind = draw(st.sampled_from(["", "", "", "", "unreachable ", "throw "]))
-    way = "" if kind else draw(st.sampled_from(["dev ib0", "dev cni0", "dev pod1", GATEWAYS[family]]))
+    way = "" if kind else draw(st.sampled_from(["dev ib0", "dev cni0", "dev pod1", GATEWAYS[family], OTHERS[family]]))
     table = draw(st.sampled_from(["main", "100", "101"]))
     metric = draw(st.sampled_from([5, 6]))
     return f"route append {kind}{draw(st.sampled_from(PARTS[family]))} {way} table {table} metric {metric}"
@@ -115,6 +116,11 @@ def compare(family: int, wanted: list[str]) -> None:
                         answers = backend.lookup(list(_network(cidr)), flow)
                         told = {int(at) for at, it in zip(_network(cidr), answers, strict=True) if escapes(it)}
                         assert told == escaping, (its, dev, source, wanted)
+                        for at, it in zip(_network(cidr), answers, strict=True):
+                            route = fib.lookup(str(at), its.flow).route
+                            if it.route is not None and route is not None:
+                                assert (it.route.prefix, it.route.metric) == (route.prefix, route.metric), (at, wanted)
+                                assert set(it.route.devs) <= set(route.devs), (its, dev, source, at, wanted)
                         asked.add((dev, str(source)))
     devs = {dev for dev, _ in asked}
     assert devs >= {"cni0", "pod1", "pod2"}

@@ -3,12 +3,14 @@
 import json
 import os
 
+import attrs
 import pytest
 
 from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.config import HostRoutingConfig
 from hostrouting.examination import examine_snapshot
-from hostrouting.wording import diversion_line
+from hostrouting.testing import h200
+from hostrouting.wording import filtered_line
 from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [
@@ -26,8 +28,9 @@ def counted(namespace: Namespace, file: str, protocol: str, name: str) -> int:
     return int(values[names.index(name)])
 
 
+@pytest.mark.parametrize("own_table", [False, True], ids=["main", "a table for each address"])
 @pytest.mark.parametrize("rp_filter", [0, 1, 2])
-def test_what_peers_send_after_a_repair(rp_filter: int) -> None:
+def test_what_peers_send_after_a_repair(rp_filter: int, *, own_table: bool) -> None:
     """The repair says which devices then drop what their neighbours send, and Linux drops exactly that."""
     with private_namespace() as node, private_namespace() as peer:
         node.batch(
@@ -40,6 +43,8 @@ def test_what_peers_send_after_a_repair(rp_filter: int) -> None:
                 "route add default via 10.0.0.1 dev eth0",
             ]
         )
+        if own_table:
+            node.batch(["route add 172.16.0.0/16 dev ib0 table 101", "rule add from 172.16.1.10 lookup 101"])
         node.sysctl("ipv4/conf/all/rp_filter", 0)
         node.sysctl("ipv4/conf/ib0/rp_filter", rp_filter)
         [link] = json.loads(node.ip("-j", "link", "show", "ib0").stdout)
@@ -58,8 +63,20 @@ def test_what_peers_send_after_a_repair(rp_filter: int) -> None:
 
         with NetlinkBackend(netns=node.path) as backend:
             found = examine_snapshot(backend.snapshot(family=4), CONFIG)
-        [diversion] = found.diverted
         assert arrives()
         node.batch([f"route add {route.destination} via {route.gateway} dev {route.dev}" for route in found.routes])
-        assert diversion.strict == (() if arrives() else ("ib0",))
-    assert ("what they send is dropped when it arrives on ib0" in diversion_line(diversion)) is (rp_filter == 1)
+        assert [it.dev for it in found.filtered] == ([] if arrives() else ["ib0"])
+    assert bool(found.filtered) is (rp_filter == 1 and not own_table)
+    for it in found.filtered:
+        assert filtered_line(it) == (
+            "after the repair, packets from 172.16.0.0/16 that arrive on ib0 are dropped (rp_filter 1: the way back leaves "
+            "by another device then)"
+        )
+
+
+def test_what_was_dropped_before_is_not_a_cost() -> None:
+    """Of eight devices with one network, the way back is by the first; the filter of the others drops everything."""
+    kernel = h200()
+    links = [attrs.evolve(it, rp_filter=1) for it in kernel.snapshot().links]
+    found = examine_snapshot(attrs.evolve(kernel.snapshot(family=4), links=tuple(links)), CONFIG)
+    assert [it.dev for it in found.filtered] == ["ib0"]

@@ -63,7 +63,7 @@ def _code(it: Check) -> int:
 
 def _document(it: Check) -> dict[str, Any]:
     from hostrouting.cli.remedy import ip_commands
-    from hostrouting.wording import diversion_line, repair_document, unsafe_line
+    from hostrouting.wording import diversion_line, filtered_line, repair_document, unsafe_line
 
     found = it.found
     return {
@@ -73,7 +73,7 @@ def _document(it: Check) -> dict[str, Any]:
         "commands": list(ip_commands(it)),
         "closes": "some" if (found.unsafe or it.is_open) and found.routes else "none" if found.unsafe else "all",
         "unsafe": [unsafe_line(unsafe) for unsafe in found.unsafe],
-        "diverted": [diversion_line(diversion) for diversion in found.diverted],
+        "diverted": [*map(diversion_line, found.diverted), *map(filtered_line, found.filtered)],
     }
 
 
