@@ -247,7 +247,7 @@ class _Means(NamedTuple):
     gateway: IP | None
 
 
-# A repair, the routes that it adds, and those of ours that they replace.
+# A repair, the routes that it adds, and our routes that these replace.
 _Proposal: TypeAlias = tuple[Repair, tuple[Route, ...], tuple[Route, ...]]
 
 
