@@ -23,7 +23,7 @@ from typing import Any
 import attrs
 
 from hostrouting.fib import Fib, Flow
-from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, width_of
+from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, spans_of, width_of
 
 __all__ = ["PodPackets", "find_pod_packets", "with_devices_of"]
 
@@ -101,7 +101,7 @@ def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequ
     told = of_routes | {rule.src for rule in rules if rule.src is not None}
     cuts = sorted({place for prefix in told for place in (prefix.first, prefix.last + 1)})
     classes: dict[object, list[Prefix]] = {}
-    for family, first, last in _spans(cidrs):
+    for family, first, last in spans_of(cidrs):
         begins = [first, *(cut for cut in cuts if first < cut <= last)]
         for begin, following in zip(begins, [*begins[1:], last + 1], strict=True):
 
@@ -111,17 +111,6 @@ def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequ
             alike = effects.where(holds), frozenset(filter(holds, of_routes))
             classes.setdefault(alike, []).extend(prefixes_between(family, begin, following - 1))
     return [tuple(parts) for parts in classes.values()]
-
-
-def _spans(cidrs: Iterable[Prefix]) -> list[tuple[int, int, int]]:
-    """The CIDRs of one family as ranges that are sorted and disjoint, each after the family."""
-    found: list[tuple[int, int, int]] = []
-    for cidr in sorted(cidrs):
-        if found and cidr.first <= found[-1][2] + 1:
-            found[-1] = (cidr.family, found[-1][1], max(found[-1][2], cidr.last))
-        else:
-            found.append((cidr.family, cidr.first, cidr.last))
-    return found
 
 
 def _classes_of_devices(

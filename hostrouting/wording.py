@@ -65,8 +65,7 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     " would change that",
     "refused": "cannot be repaired: Linux refuses a route {missing}, because the policy rules lead packets for the"
     " gateway to {against}",
-    "clash": "is matched by {holder}; routes in table main that change this would also take packets from their way that"
-    " are right now, or be too many",
+    "clash": "is matched by {holder}; routes that repair this would divert other packets, which go the right way now",
     "still-open": "would still escape after the repair, because of {holder}; this is a bug, please report it",
 }
 

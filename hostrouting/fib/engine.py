@@ -59,7 +59,7 @@ class _Ready(NamedTuple):
 
     family: int
     rules: Rules
-    fixed: bool  # whether Linux never goes on to another default route: it does for its own, from an unbound socket
+    fixed: bool  # whether Linux keeps to one default route: only its own packets from unbound sockets take turns
     regions: list[int]  # the first address of each region, where rules or special addresses change
     # By region and, for each table, the longest prefix that covers an address: nothing else makes a difference.
     decisions: dict[tuple[int, ...], Decision]
@@ -271,7 +271,7 @@ class Fib:
     def _decision(
         self, ending: Ending, *, fixed: bool, by_address: Kind | None = None, others: Sequence[End] = ()
     ) -> Decision:
-        """The one object for this answer; `fixed`: whether Linux never goes on to another default route."""
+        """The one object for this answer; `fixed`: whether Linux keeps to one default route."""
         stage, entry = ending
         in_turn = () if fixed or entry is None else entry.in_turn
         by_address = None if by_address == _kind(ending) else by_address

@@ -18,6 +18,7 @@ from hostrouting.model.prefix import (
     extent,
     ip_at,
     prefixes_between,
+    spans_of,
     width_of,
 )
 from hostrouting.model.route import (
@@ -103,6 +104,7 @@ __all__ = [
     "protocol_name",
     "selector_of",
     "shape_of",
+    "spans_of",
     "table_name",
     "tos_bits",
     "tos_name",

@@ -3,7 +3,7 @@
 Here: the arithmetic of one address space. Not here: anything about routes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import total_ordering
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,7 +13,19 @@ import attrs
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["IP", "IPV4", "IPV6", "Prefix", "as_ip", "as_prefix", "extent", "ip_at", "prefixes_between", "width_of"]
+__all__ = [
+    "IP",
+    "IPV4",
+    "IPV6",
+    "Prefix",
+    "as_ip",
+    "as_prefix",
+    "extent",
+    "ip_at",
+    "prefixes_between",
+    "spans_of",
+    "width_of",
+]
 
 
 IP: TypeAlias = IPv4Address | IPv6Address
@@ -158,3 +170,14 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
         size = min(first & -first if first else 1 << width, 1 << ((last - first + 1).bit_length() - 1))
         yield Prefix(family, first, width - size.bit_length() + 1)
         first += size
+
+
+def spans_of(prefixes: Iterable[Prefix]) -> list[tuple[int, int, int]]:
+    """The family, first and last address of each range that they cover: adjacent and nested prefixes are merged."""
+    found: list[tuple[int, int, int]] = []
+    for prefix in sorted(prefixes):
+        if found and found[-1][0] == prefix.family and prefix.first <= found[-1][2] + 1:
+            found[-1] = (prefix.family, found[-1][1], max(found[-1][2], prefix.last))
+        else:
+            found.append((prefix.family, prefix.first, prefix.last))
+    return found

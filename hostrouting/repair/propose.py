@@ -28,6 +28,7 @@ from hostrouting.model import (
     Route,
     extent,
     prefixes_between,
+    spans_of,
     width_of,
 )
 from hostrouting.overlap import Judge, OverlapReport, check_overlap
@@ -141,17 +142,18 @@ def propose_repair(
     after = _with(fib, routes, replaced)
     added = list(routes)
     every = [packets for it in pods for packets in it.packets]
+    flows = [flow, *(it.flow for it in every)]
     for packets in [packets for it in pods if it.findings_beyond(report) for packets in it.packets]:
-        left = _check(with_devices_of(after, every), report, packets.flow)
-        more, routes, replaced = _propose(with_devices_of(after, every), left, packets.flow, means)
-        then = _with(after, routes, replaced)
-        flows = [flow, *(it.flow for it in every)]
-        if len(added) + len(routes) > TOO_MANY or _spoils(
-            with_devices_of(after, every), with_devices_of(then, every), report, flows
-        ):
-            lost = [Unsafe(report.family, it.first, it.last, "clash", it.decision) for it in left.findings]
-            more, then, routes = Repair((), tuple(lost), (), left), after, ()
-        repair, after = _both(repair, more, packets), then
+        seen = with_devices_of(after, every)
+        left = _check(seen, report, packets.flow)
+        more, routes, replaced = _propose(seen, left, packets.flow, means)
+        reason: UnsafeReason | None = "too-many" if len(added) + len(routes) > TOO_MANY else None
+        if reason is None and routes and _diverts(seen, _with(seen, routes, replaced), report, flows):
+            reason = "clash"
+        if reason is not None:
+            lost = [Unsafe(report.family, it.first, it.last, reason, it.decision) for it in left.findings]
+            more, routes, replaced = Repair((), tuple(lost), (), left), (), ()
+        repair, after = _both(repair, more, packets), _with(after, routes, replaced)
         added += routes
     if pods:
         proof = _check(after, report, flow)
@@ -163,23 +165,27 @@ def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
     return fib.with_routes(routes, without=replaced) if routes else fib
 
 
-def _spoils(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flow]) -> bool:
+def _both_ways(before: Fib, after: Fib, prefix: Prefix, flow: Flow) -> Iterator[tuple[int, int, Decision, Decision]]:
+    """The prefix as ranges, each with the decision before the repair and the one after it."""
+    now = after.cells(prefix, flow)
+    begins = [it.first for it in now]
+    for then in before.cells(prefix, flow):
+        for it in now[bisect_right(begins, then.first) - 1 : bisect_right(begins, then.last)]:
+            yield max(then.first, it.first), min(then.last, it.last), then.decision, it.decision
+
+
+def _diverts(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flow]) -> bool:
     """Whether packets take another way that stayed here or left by an allowed device before."""
-    judge = Judge(
-        report.expected_devs, report.allowed_devs, blocks=PodBlocks(before, report.cidrs, report.allowed_devs)
+    blocks = PodBlocks(before, report.cidrs, report.allowed_devs)
+    judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+    return any(
+        (then.kind, then.devs) != (now.kind, now.devs)
+        and judge.escape(then) is None
+        and not set(then.devs) & set(report.expected_devs)
+        for flow in flows
+        for cidr in report.cidrs
+        for _, _, then, now in _both_ways(before, after, cidr, flow)
     )
-    for flow in flows:
-        for cidr in report.cidrs:
-            cells = after.cells(cidr, flow)
-            begins = [it.first for it in cells]
-            for then in before.cells(cidr, flow):
-                way = (then.decision.kind, then.decision.devs)
-                if judge.escape(then.decision) is not None or set(then.decision.devs) & set(report.expected_devs):
-                    continue
-                now = cells[bisect_right(begins, then.first) - 1 : bisect_right(begins, then.last)]
-                if any((it.decision.kind, it.decision.devs) != way for it in now):
-                    return True
-    return False
 
 
 def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[Route]) -> Iterator[Filtered]:
@@ -197,16 +203,12 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
         own: set[Prefix] = set()
         for address in [it.ip for it in before.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4]:
             back = Flow(source=address, iif="lo", oif="", mark=0, uid=0)
-            for block in [route.prefix for route in routes]:
-                now = after.cells(block, back)
-                begins = [it.first for it in now]
-                for then in before.cells(block, back):
-                    if then.decision.own:
-                        own.update(prefixes_between(IPV4, then.first, then.last))
-                    for it in now[bisect_right(begins, then.first) - 1 : bisect_right(begins, then.last)]:
-                        if link.name in then.decision.devs and link.name not in it.decision.devs:
-                            first, last = max(then.first, it.first), min(then.last, it.last)
-                            lost.update(prefixes_between(IPV4, first, last))
+            for route in routes:
+                for first, last, then, now in _both_ways(before, after, route.prefix, back):
+                    if then.own:
+                        own.update(prefixes_between(IPV4, first, last))
+                    elif link.name in then.devs and link.name not in now.devs:
+                        lost.update(prefixes_between(IPV4, first, last))
         if lost:
             yield Filtered(link.name, tuple(_blocks(lost | own)))
 
@@ -325,14 +327,8 @@ def _missing(way: Pending, fib: Fib) -> str:
 
 def _blocks(cidrs: Iterable[Prefix]) -> Iterator[Prefix]:
     """The CIDRs as the fewest blocks: adjacent and nested CIDRs are merged."""
-    spans: list[tuple[int, int, int]] = []
-    for cidr in sorted(cidrs):
-        if spans and spans[-1][0] == cidr.family and cidr.first <= spans[-1][2] + 1:
-            spans[-1] = (cidr.family, spans[-1][1], max(spans[-1][2], cidr.last))
-        else:
-            spans.append((cidr.family, cidr.first, cidr.last))
-    for family, first, last in spans:
-        yield from prefixes_between(family, first, last)
+    for span in spans_of(cidrs):
+        yield from prefixes_between(*span)
 
 
 def _open_blocks(report: OverlapReport) -> Iterator[Prefix]:

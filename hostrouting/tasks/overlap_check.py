@@ -150,7 +150,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             known = json.loads(files.read(layout.report_path) or "{}")
         except (ValueError, RecursionError):
             return None
-        if not isinstance(known, dict) or any(known.get(key) != document[key] for key in document if key in _ANSWER):
+        if not isinstance(known, dict) or any(known.get(key) != document.get(key) for key in _ANSWER):
             return None
         since = known.get("since")
         return since if isinstance(since, str) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -47,9 +47,9 @@ def node(*links: Link, rules: tuple[Rule, ...] = (), routes: tuple[Route, ...] =
     return kernel
 
 
-def rule(priority: int = 100, **says: object) -> Rule:
+def rule(priority: int = 100, **says: Any) -> Rule:
     """A rule that looks up table 100."""
-    return Rule(family=4, priority=priority, **{"table": 100, "protocol": 3, **says})  # type: ignore[arg-type]  # any field
+    return Rule(family=4, priority=priority, **{"table": 100, "protocol": 3, **says})
 
 
 def bridge() -> tuple[Link, Link]:
@@ -242,7 +242,7 @@ class TestRepair:
         found = examined(node(*bridge(), rules=rules, routes=(ASTRAY, pods)))
         assert found.repair.routes == ()
         assert {it.reason for it in found.repair.unsafe} == {"clash"}
-        assert "would also take packets from their way that are right now" in unsafe_line(found.repair.unsafe[0])
+        assert "would divert other packets, which go the right way now" in unsafe_line(found.repair.unsafe[0])
 
     def test_of_several_classes(self) -> None:
         """What cannot be repaired names all the packets that it is about."""
@@ -311,6 +311,19 @@ class TestTold:
         assert isinstance(caught.value.error, RouteOverlapError)
         assert "for packets of pods from 10.244.3.128/25" in host.files.texts[host.layout.detected_path]
         assert json.loads(host.files.texts[host.layout.report_path])["pods"][1]["verdict"] == "overlap"
+
+    def test_guard(self) -> None:
+        """A guard writes marker and report again if only the answer about pods is another, or is no longer asked for."""
+        lower = Prefix.parse("10.244.3.0/25")
+        host = FakeHost(kernel=node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
+        task = CheckRouteOverlap(config(mode="WARN"), host=host)
+        task.keep(phases.Context(), lambda _: True)
+        assert f"from {UPPER}" in host.files.texts[host.layout.detected_path]
+        host = FakeHost(kernel=node(*bridge(), rules=(rule(src=lower),), routes=(ASTRAY,)), files=host.files)
+        attrs.evolve(task, host=host).keep(phases.Context(), lambda _: True)
+        assert f"from {lower}" in host.files.texts[host.layout.detected_path]
+        attrs.evolve(task, host=host, config=config(mode="WARN", podCidrs=[])).keep(phases.Context(), lambda _: True)
+        assert "pods" not in json.loads(host.files.texts[host.layout.report_path])
 
     @pytest.mark.parametrize(
         ("rules", "said"),
