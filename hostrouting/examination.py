@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import attrs
 
+from hostrouting.drops import Dropped, find_dropped
 from hostrouting.errors import BackendError, NotReady, Unsettled
 from hostrouting.fib import Decision, Fib
 from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
@@ -96,6 +97,8 @@ class FamilyExamination:
     """The tables that were checked."""
     pods: tuple[PodReport, ...] = ()
     """The verdicts on what pods send, if any pod CIDRs are configured."""
+    dropped: tuple[Dropped, ...] = ()
+    """What this host drops although its way is right; it does not change the verdict."""
     surprises: tuple[str, ...] = ()
     """The answers of the kernel that are not what its tables say, each as a sentence."""
     restless: bool = False
@@ -156,6 +159,11 @@ class Examination:
     def filtered(self) -> tuple[Filtered, ...]:
         """What devices drop once the repair is in place."""
         return tuple(it for family in self.families for it in family.repair.filtered)
+
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        """What this host drops although its way is right, in both families."""
+        return tuple(it for family in self.families for it in family.dropped)
 
     @property
     def surprises(self) -> tuple[str, ...]:
@@ -261,7 +269,7 @@ def _with_pods(fib: Fib, report: OverlapReport, config: HostRoutingConfig, gatew
     )
     pods = check_pods(fib, report, packets)
     repair = propose_repair(fib, report, pods=pods, protocol=config.protocol, gateway=_of_family(gateway, report))
-    return FamilyExamination(report, repair, fib, pods)
+    return FamilyExamination(report, repair, fib, pods, find_dropped(fib, report, packets))
 
 
 def _worst(verdicts: Collection[Verdict]) -> Verdict:

@@ -3,11 +3,13 @@
 Here: sentences and documents about findings, notes and repairs. Not here: any decision.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import attrs
 
+from hostrouting.arrival import Drop, DropReason
+from hostrouting.drops import Dropped
 from hostrouting.examination import Examination, FamilyExamination
 from hostrouting.fib import Decision
 from hostrouting.foresight import Foreseen
@@ -17,6 +19,7 @@ from hostrouting.overlap import Finding, Kept, Note, Suppressed
 from hostrouting.packet_words import packets_line
 from hostrouting.pod_packets import PodPackets
 from hostrouting.repair import TOO_MANY, Diversion, Filtered, Unsafe, UnsafeReason
+from hostrouting.reserved import LOOPBACK
 from hostrouting.uplink import DesiredRoute
 
 __all__ = [
@@ -24,6 +27,8 @@ __all__ = [
     "CHECK_SCHEMA_BY_FAMILY",
     "check_document",
     "diversion_line",
+    "drop_clause",
+    "dropped_line",
     "expiry_line",
     "expiry_lines",
     "filtered_line",
@@ -312,6 +317,66 @@ def filtered_line(filtered: Filtered) -> str:
     )
 
 
+def drop_clause(drop: Drop) -> str:
+    """A clause: why a packet is dropped as it arrives on a device."""
+    dev, source = drop.dev, drop.source
+    match drop.reason:
+        case "bad-source":
+            return f"{source} is not the address of one host, so no packet may come from it"
+        case "loopback":
+            return f"addresses in {LOOPBACK} stay inside a host (net.ipv4.conf.{dev}.route_localnet is 0)"
+        case "forwarding":
+            return _forwarding_clause(source.version, (dev,))
+        case "own-source":
+            return f"{source} is an address of this host (net.ipv4.conf.{dev}.accept_local is 0)"
+        case _:
+            return _filter_clause(drop.reason, f"the way back to {source}", drop.back)
+
+
+def dropped_line(dropped: Dropped) -> str:
+    """A sentence: which packets this host drops although their way is right, and why."""
+    where = f"when they arrive on {_some(dropped.devs, 'device')}" if dropped.devs else "whatever device they arrive on"
+    if dropped.kind == "sent":
+        sources = f" from {_some(map(str, dropped.sources), 'range')}" if dropped.sources else ""
+        what = f"packets of pods{sources} are dropped {where}"
+    else:
+        sources = f" from {_some(map(str, dropped.sources), 'range')}" if dropped.sources else ""
+        what = f"answers{sources} to {_answered(dropped)} are dropped {where}"
+    if dropped.reason == "forwarding":
+        return f"{what}: {_forwarding_clause(dropped.family, dropped.devs)}"
+    back = "the way back to these pods" if dropped.kind == "sent" else "the way back"
+    return f"{what}: {_filter_clause(dropped.reason, back, dropped.back)}"
+
+
+def _answered(dropped: Dropped) -> str:
+    """A phrase: which packets the dropped answers are for."""
+    whose = "packets of pods" if dropped.of_pods else "packets"
+    if dropped.mark:
+        return f"{whose} with mark {dropped.mark:#x}"
+    if dropped.uid:
+        return f"{whose} of user {dropped.uid}"
+    return whose if dropped.of_pods else "packets that leave by this default route in turn"
+
+
+def _forwarding_clause(family: int, devs: Sequence[str]) -> str:
+    """A clause: which setting of this host forbids to forward packets; no devices are those that are created later."""
+    if family != IPV4:
+        return "this host does not forward IPv6 packets (net.ipv6.conf.all.forwarding is 0)"
+    if not devs:
+        return "a new device does not forward packets (net.ipv4.conf.default.forwarding is 0)"
+    if len(devs) > 1:
+        return "these devices do not forward packets (net.ipv4.conf.DEVICE.forwarding is 0)"
+    return f"{devs[0]} does not forward packets (net.ipv4.conf.{devs[0]}.forwarding is 0)"
+
+
+def _filter_clause(reason: DropReason, back: str, decision: Decision | None) -> str:
+    """A clause about the reverse path filter: its setting, and the way back."""
+    devs = () if decision is None or decision.route is None else decision.route.devs
+    filters = "rp_filter is 1 there" if reason == "strict" else "rp_filter is 2 there"
+    filters += ", the device has no IPv4 address" if reason == "no-address" else ""
+    return f"{filters}, and " + (f"{back} leaves by {', '.join(devs)}" if devs else f"{back} has no route")
+
+
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
     """The routes as written under staticRoutes.routes in the configuration."""
     return [
@@ -341,6 +406,16 @@ def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()
         "expectedDevs": devs if by_family else devs["ipv4"],
         "findings": [_finding(finding) for it in found.families for finding in it.report.findings],
         **_pods_document(found),
+        "dropped": [
+            {
+                "kind": it.kind,
+                "devs": list(it.devs),
+                "reason": it.reason,
+                "sources": list(map(str, it.sources)),
+                "text": dropped_line(it),
+            }
+            for it in found.dropped
+        ],
         "repair": repair_document(found.routes),
         "unsafe": [
             {
@@ -392,6 +467,7 @@ def _notes_of(found: FamilyExamination) -> Iterator[str]:
     report = found.report
     yield from map(diversion_line, found.repair.diverted)
     yield from map(filtered_line, found.repair.filtered)
+    yield from map(dropped_line, found.dropped)
     yield from map(suppressed_line, report.suppressed)
     yield from map(kept_line, report.kept)
     yield from (note_line(it, alone=not found.pods) for it in found.notes)

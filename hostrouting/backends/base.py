@@ -137,8 +137,8 @@ class RouteBackend(Protocol):
         100,000 is fast. The snapshot is consistent: if any part of it may have changed while it was read, everything is
         read again, a few times; then Unsettled is raised, with the last snapshot. Changes of routes that are left out
         do not matter (in IPv6: those of other tables), so a few prefixes can be read on a host whose tables keep
-        changing. Device settings that exist for both families are those of IPv4, unless `family` is 6. Needs no
-        privilege.
+        changing. Settings of devices that exist for each family are there for IPv4 in any case, for IPv6 unless
+        `family` is 4. Needs no privilege.
         """
         ...
 

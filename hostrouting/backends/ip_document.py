@@ -3,6 +3,7 @@
     ip                       the version of ip
     links                    `ip -N -j -d link show`
     settings4, settings6     `ip -N -j -d netconf show` of each family
+    on                       the IPv4 settings that ip does not show and that are not 0, such as "eth0/accept_local"
     nexthops                 the same of nexthop: the next hop objects
     addresses4, addresses6   `ip address save`, in hexadecimal: four bytes for the list, then the kernel's messages
     rules4, rules6           `ip rule save`
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.lists import Settings, as_text, read_addresses, read_rules
+from hostrouting.backends.netlink.lists import Settings, as_text, default_link, in_force, read_addresses, read_rules
 from hostrouting.backends.netlink.messages import HEADER, ROOM_BEHIND, Listing
 from hostrouting.backends.netlink.numbers import AF_OF
 from hostrouting.backends.netlink.route_list import RouteReader
@@ -46,7 +47,7 @@ __all__ = ["SCHEMA", "is_ip_document", "read_ip_document"]
 
 SCHEMA = "hostrouting/ip-snapshot/1"
 
-_LISTS = ("links", "settings4", "settings6", "nexthops")
+_LISTS = ("links", "settings4", "settings6", "on", "nexthops")
 # What `ip … save` writes first (a number of four bytes), the kind of the messages, and their least size.
 _SAVED = {
     "addresses": (0x47361222, n.RTM_NEWADDR, HEADER.size + 8),
@@ -56,6 +57,7 @@ _SAVED = {
 _KEYS = frozenset({"schema", "ip", *_LISTS, *(f"{name}{family}" for name in _SAVED for family in AF_OF)})
 _OTHER_ORDER: Literal["little", "big"] = "little" if byteorder == "big" else "big"
 _FILTERS, _LOOSE = {"off": 0, "strict": 1}, 2  # any other number does what 2 does, and ip has no word for it
+_ON = ("accept_local", "route_localnet", "src_valid_mark")
 _FLAGS = ("onlink", "linkdown", "dead", "pervasive")
 _MOST_WEIGHT = 1 << 16
 _SHOWN = 120  # a message shows at most this many characters of what is wrong
@@ -70,7 +72,7 @@ def is_ip_document(data: bytes) -> bool:
 def read_ip_document(data: bytes) -> Snapshot:
     """The snapshot in a document; anything else raises a SnapshotError that names the path."""
     document = _parsed(data)
-    settings = {family: _settings(document, f"settings{family}") for family in AF_OF}
+    settings = {family: _settings(document, family) for family in AF_OF}
     links, names = _links(document, settings)
     nexthops = _nexthops(document)
     addresses: list[Address] = []
@@ -90,7 +92,13 @@ def read_ip_document(data: bytes) -> Snapshot:
         list(routes)  # routes are made on first use, and a fault has to be found now
     # Values that no kernel accepts are refused as in a snapshot of our own; no value of a route is too large for it.
     forwarding = settings[IPV6].get("all", Settings()).forwarding
-    found = Snapshot(links=links, addresses=tuple(addresses), rules=tuple(rules), ipv6_forwarding=forwarding)
+    found = Snapshot(
+        links=links,
+        addresses=tuple(addresses),
+        rules=tuple(rules),
+        ipv6_forwarding=forwarding,
+        default_link=default_link(settings[IPV4].get("default"), settings[IPV4].get("all", Settings())),
+    )
     return attrs.evolve(Snapshot.from_json(found.to_json()), routes=routes)
 
 
@@ -152,16 +160,24 @@ def _name(text: str) -> str:
     return as_text(text.encode("utf-8", "surrogateescape"))
 
 
-def _settings(document: Mapping[str, Any], key: str) -> dict[str, Settings]:
-    with _reading(key):
-        return {
+def _settings(document: Mapping[str, Any], family: int) -> dict[str, Settings]:
+    with _reading(f"settings{family}"):
+        found = {
             it["interface"]: Settings(
                 it.get("ignore_routes_with_linkdown") is True,
                 _FILTERS.get(it.get("rp_filter", "off"), _LOOSE),
                 it.get("forwarding"),
             )
-            for it in document[key]
+            for it in document[f"settings{family}"]
         }
+    if family == IPV4:
+        with _reading("on"):
+            for path in document["on"]:
+                dev, _, name = path.rpartition("/")
+                if name not in _ON:
+                    raise ValueError(f"{name} is none of {', '.join(_ON)}")
+                found[dev] = found.get(dev, Settings())._replace(**{name: True})
+    return found
 
 
 def _links(
@@ -196,8 +212,7 @@ def _link(entry: Mapping[str, Any], names: Container[str], own: Settings, every:
         master=_name(master) if master in names else None,
         group=int(entry["group"]),
         peer_namespace=None if peer < 0 else peer,
-        ignore_routes_with_linkdown=own.wary or every.wary,
-        rp_filter=max(own.rp_filter, every.rp_filter),
+        **in_force(own, every),
     )
 
 

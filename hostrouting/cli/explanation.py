@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from hostrouting.arrival import Drop, find_drop, reason_against
 from hostrouting.connected import is_unexplained
 from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.answer import goes_out, is_own
 from hostrouting.fib.trace import trace_route
-from hostrouting.model import IPV4, IPV6, RP_FILTER_STRICT, TABLE_LOCAL, Prefix, protocol_name, table_name
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, protocol_name, table_name
 from hostrouting.pod_blocks import PodBlocks
 from hostrouting.uplink import outbound_devs
+from hostrouting.wording import drop_clause
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hostrouting.fib import Variant
     from hostrouting.fib.trace import Passed, Trace, Tried
     from hostrouting.model import IP, Address, Link, Snapshot
@@ -36,8 +40,8 @@ class Explanation:
 
     `links` are the existing devices that it may leave by. `source` is the address of this host for which the kernel
     added the route. `outbound` are the expected devices: those of the default route unless others were `named`.
-    `strict` are the devices that drop packets from this address, because the route back leaves by another device.
-    `variants` are the packets that are treated differently.
+    `drop` is why the packet is dropped as it arrives. `replies` are the devices that drop packets from this address to
+    this host, each with the reason. `variants` are the packets that are treated differently.
     """
 
     trace: Trace
@@ -45,7 +49,8 @@ class Explanation:
     source: Address | None
     outbound: tuple[str, ...]
     named: bool
-    strict: tuple[str, ...]
+    drop: Drop | None
+    replies: tuple[Drop, ...]
     variants: tuple[Variant, ...]
     unexplained: bool
     """Whether the route has proto kernel although no address of its device explains it."""
@@ -91,7 +96,8 @@ def explain(
         source=_source(snapshot, trace),
         outbound=expected or outbound_devs(fib, family=family),
         named=bool(expected),
-        strict=_strict(snapshot, fib, destination) if goes_out(trace.kind, trace.route) else (),
+        drop=find_drop(fib, destination, flow),
+        replies=tuple(_replies(fib, destination)) if goes_out(trace.kind, trace.route) else (),
         variants=variants,
         unexplained=trace.route is not None and is_unexplained(trace.route, snapshot),
         own_block=trace.route is not None and PodBlocks(fib, (Prefix(family, 0, 0),), allowed).holds(trace.route),
@@ -115,16 +121,15 @@ def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
     )
 
 
-def _strict(snapshot: Snapshot, fib: Fib, destination: IP) -> tuple[str, ...]:
-    """The devices that drop packets from the address, because the route back leaves by another device."""
+def _replies(fib: Fib, destination: IP) -> Iterator[Drop]:
+    """The devices that drop packets from the address to this host, each with the reason."""
     if destination.version != IPV4:
-        return ()
+        return
     back = fib.lookup(destination, PLAIN)
-    return tuple(
-        link.name
-        for link in snapshot.links
-        if link.up and link.name != "lo" and link.rp_filter == RP_FILTER_STRICT and link.name not in back.devs
-    )
+    for link in fib.snapshot.links:
+        reason = reason_against(fib, link, back) if link.up and link.name != "lo" else None
+        if reason is not None:
+            yield Drop(link.name, reason, destination, back)
 
 
 def _around(trace: Trace, family: int) -> Prefix:
@@ -160,7 +165,8 @@ def explain_document(it: Explanation) -> dict[str, Any]:
             for link in it.links
         ],
         "passed": [_passed(passed) for passed in trace.passed],
-        "dropsReplies": list(it.strict),
+        "dropped": None if it.drop is None else {"reason": it.drop.reason, "text": drop_clause(it.drop)},
+        "dropsReplies": [drop.dev for drop in it.replies],
         "others": [
             {
                 "when": [[str(condition) for condition in case] for case in variant.cases],

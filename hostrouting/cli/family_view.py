@@ -17,6 +17,7 @@ from hostrouting.model import IPV4, table_name
 from hostrouting.packet_words import packets_line
 from hostrouting.reserved import LINK_LOCAL
 from hostrouting.wording import (
+    dropped_line,
     expiry_line,
     note_line,
     owner_name,
@@ -159,6 +160,12 @@ class FamilyView:
                 yield line(Painted(f"Packets{their} leave as expected.", "soft"))
             elif pods.verdict == "overlap" and not pods.findings_beyond(report):
                 yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
+        if self.found.dropped:
+            yield line("Dropped by this host, although the way is right:")
+            yield from capped(
+                (line("  ", Painted(dropped_line(it), "warn")) for it in self.found.dropped[:SHOWN]),
+                len(self.found.dropped),
+            )
         if report.holds_for is not None:
             text = expiry_line(report.holds_for)
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))

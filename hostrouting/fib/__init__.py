@@ -42,7 +42,7 @@ region, `branches` the results for all others; `rules` knows which rules matter 
 at every place where it can change; `trace` reports a walk. `bulk` exists only to make a check faster.
 """
 
-from hostrouting.fib.answer import Cases, Cell, Condition, Contest, Decision, Kind, Variant
+from hostrouting.fib.answer import Cases, Cell, Condition, Contest, Decision, Kind, Variant, paired
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.flow import ANY, PLAIN, REACHABLE, Flow
 
@@ -59,4 +59,5 @@ __all__ = [
     "Kind",
     "Variant",
     "Cases",
+    "paired",
 ]

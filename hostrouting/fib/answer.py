@@ -3,6 +3,8 @@
 Here: facts about a decision. Not here: how it is computed, and the messages about it.
 """
 
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 import attrs
@@ -10,7 +12,7 @@ import attrs
 from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, extent, width_of
 from hostrouting.reserved import MULTICAST
 
-__all__ = ["Cases", "Cell", "Condition", "Contest", "Decision", "Kind", "Variant", "goes_out", "is_own"]
+__all__ = ["Cases", "Cell", "Condition", "Contest", "Decision", "Kind", "Variant", "goes_out", "is_own", "paired"]
 
 # A route's type, or no-route if no route decides.
 Kind: TypeAlias = RouteType | Literal["no-route"]
@@ -129,6 +131,14 @@ class Cell:
         of = decision.rule.family if decision.rule else decision.route.prefix.family if decision.route else None
         where = f"{self.first} to {self.last}" if of is None else extent(of, self.first, self.last)
         return f"<Cell {where}: {decision}>"
+
+
+def paired(some: Sequence[Cell], others: Sequence[Cell]) -> Iterator[tuple[int, int, Decision, Decision]]:
+    """Two answers for one prefix as ranges with both decisions: for other packets, or on another host."""
+    begins = [it.first for it in others]
+    for one in some:
+        for it in others[bisect_right(begins, one.first) - 1 : bisect_right(begins, one.last)]:
+            yield max(one.first, it.first), min(one.last, it.last), one.decision, it.decision
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ __all__ = ["ARPHRD_INFINIBAND", "RP_FILTER_STRICT", "Address", "Link"]
 
 
 ARPHRD_INFINIBAND = 32
-RP_FILTER_STRICT = 1  # a packet is dropped if the route back to its source leaves by another device
+RP_FILTER_STRICT = 1  # a packet is dropped if the way back to its source leaves by another device
 
 
 @attrs.frozen(kw_only=True)
@@ -37,9 +37,19 @@ class Link:
     # IPv6 route by it. Its routes and addresses do not show this: a device that never had a carrier may have none.
     # A snapshot from `ip` does not show it either.
     ipv6_disabled: bool = False
-    # Reverse path filter for IPv4 packets that arrive on this device: 0 accepts all, 1 drops those whose source is
-    # routed by another device, 2 only those whose source has no route. Effective: set on the device or on "all".
+    # What Linux does with IPv4 packets that arrive on this device (see `hostrouting.arrival`). All but `forwarding` are
+    # effective: set on the device or on "all". A snapshot without `forwarding` does not say whether it forwards them.
+    # Reverse path filter: 0 accepts all, 1 drops those whose source is routed by another device, 2 only those whose
+    # source has no route.
     rp_filter: int = 0
+    forwarding: bool | None = None
+    # Whether it accepts packets that come from an address of this host, and those from or to 127.0.0.0/8.
+    accept_local: bool = False
+    route_localnet: bool = False
+    # Whether the reverse path filter looks up the way back with the mark of the packet; without this, the mark is 0.
+    src_valid_mark: bool = False
+    # Whether it forwards IPv6 packets although net.ipv6.conf.all.forwarding is 0; exists since Linux 6.17.
+    ipv6_force_forwarding: bool = False
 
     @property
     def infiniband(self) -> bool:

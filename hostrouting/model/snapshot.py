@@ -40,6 +40,8 @@ class Snapshot:
     routes: RouteTable = attrs.field(default=_NO_ROUTES, converter=_as_table)
     # Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not known.
     ipv6_forwarding: bool | None = None
+    # A device with the settings that a new one gets (`net.ipv4.conf.default`); None if they are not known.
+    default_link: Link | None = None
 
     def link(self, name: str) -> Link | None:
         """The device with this name; None if there is none."""

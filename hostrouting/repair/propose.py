@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
+from hostrouting.arrival import reason_against, way_back
 from hostrouting.connected import is_unexplained
 from hostrouting.door import require
-from hostrouting.fib import ANY, Contest, Decision, Fib, Flow
+from hostrouting.fib import ANY, PLAIN, Contest, Decision, Fib, Flow, paired
 from hostrouting.gateways import refused_gateway
 from hostrouting.model import (
     DEFAULT_METRIC,
@@ -22,7 +23,6 @@ from hostrouting.model import (
     OURS,
     PROTOCOL_KERNEL,
     REFUSING,
-    RP_FILTER_STRICT,
     TABLE_MAIN,
     Prefix,
     Route,
@@ -165,15 +165,6 @@ def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
     return fib.with_routes(routes, without=replaced) if routes else fib
 
 
-def _both_ways(before: Fib, after: Fib, prefix: Prefix, flow: Flow) -> Iterator[tuple[int, int, Decision, Decision]]:
-    """The prefix as ranges, each with the decision before the repair and the one after it."""
-    now = after.cells(prefix, flow)
-    begins = [it.first for it in now]
-    for then in before.cells(prefix, flow):
-        for it in now[bisect_right(begins, then.first) - 1 : bisect_right(begins, then.last)]:
-            yield max(then.first, it.first), min(then.last, it.last), then.decision, it.decision
-
-
 def _diverts(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flow]) -> bool:
     """Whether packets take another way that stayed here or left by an allowed device before."""
     blocks = PodBlocks(before, report.cidrs, report.allowed_devs)
@@ -184,7 +175,7 @@ def _diverts(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flo
         and not set(then.devs) & set(report.expected_devs)
         for flow in flows
         for cidr in report.cidrs
-        for _, _, then, now in _both_ways(before, after, cidr, flow)
+        for _, _, then, now in paired(before.cells(cidr, flow), after.cells(cidr, flow))
     )
 
 
@@ -196,18 +187,18 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
     """
     leaving = {dev for finding in report.findings for dev in finding.decision.devs}
     for link in before.snapshot.links if report.family == IPV4 else ():
-        if link.rp_filter != RP_FILTER_STRICT or link.name not in leaving:
+        if not link.rp_filter or link.name not in leaving:
             continue
         # Packets from this host's own addresses do not arrive: with them, the ranges are whole.
         lost: set[Prefix] = set()
         own: set[Prefix] = set()
         for address in [it.ip for it in before.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4]:
-            back = Flow(source=address, iif="lo", oif="", mark=0, uid=0)
-            for route in routes:
-                for first, last, then, now in _both_ways(before, after, route.prefix, back):
+            back = way_back(link, address, PLAIN, out="lo")
+            for block in [route.prefix for route in routes]:
+                for first, last, then, now in paired(before.cells(block, back), after.cells(block, back)):
                     if then.own:
                         own.update(prefixes_between(IPV4, first, last))
-                    elif link.name in then.devs and link.name not in now.devs:
+                    elif reason_against(after, link, now) and not reason_against(before, link, then):
                         lost.update(prefixes_between(IPV4, first, last))
         if lost:
             yield Filtered(link.name, tuple(_blocks(lost | own)))

@@ -80,8 +80,12 @@ def test_of_any_host(tmp_path: Path, data: st.DataObject) -> None:
         furnish(namespace, LINKS, lost)
         for family, batch in wanted:
             namespace.batch(batch, force=True, family=family)
-        namespace.sysctl("ipv4/conf/eth1/rp_filter", data.draw(st.integers(0, 2)))
-        namespace.sysctl("ipv4/conf/all/rp_filter", data.draw(st.integers(0, 2)))
+        for dev in ("eth1", "all", "default"):
+            namespace.sysctl(f"ipv4/conf/{dev}/rp_filter", data.draw(st.integers(0, 2)))
+            namespace.sysctl(f"ipv4/conf/{dev}/forwarding", data.draw(st.integers(0, 1)))
+        for dev in data.draw(st.sets(st.sampled_from(["eth0", "eth1", "all"]))):
+            for name in data.draw(st.sets(st.sampled_from(["accept_local", "route_localnet", "src_valid_mark"]))):
+                namespace.sysctl(f"ipv4/conf/{dev}/{name}", 1)
         document, expected = taken(namespace, shell), of_netlink(namespace.path)
     assert read_ip_document(document) == expected
     (tmp_path / "ip.json").write_bytes(document)

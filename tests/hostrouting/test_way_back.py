@@ -1,7 +1,9 @@
-"""What the reverse path filter does to answers, with real packets between private namespaces."""
+"""What a host drops as it arrives, with real packets between private namespaces."""
 
 import json
 import os
+import socket
+from contextlib import ExitStack
 
 import attrs
 import pytest
@@ -80,3 +82,118 @@ def test_what_was_dropped_before_is_not_a_cost() -> None:
     links = [attrs.evolve(it, rp_filter=1) for it in kernel.snapshot().links]
     found = examine_snapshot(attrs.evolve(kernel.snapshot(family=4), links=tuple(links)), CONFIG)
     assert [it.dev for it in found.filtered] == ["ib0"]
+
+
+PEER, POD = "172.16.5.5", "10.244.3.2"
+# What is changed on a node on which everything arrives, and whether an answer still reaches the sender.
+WITH_PODS = {
+    "as it should be": ([], [], True),
+    "the pod's device does not forward": (["pod1/forwarding 0"], [], False),
+    "the uplink does not forward": (["eth0/forwarding 0"], [], False),
+    "the way back to the pod leaves by another device": (["pod1/rp_filter 1"], ["route add POD dev other"], False),
+    "a strict filter": (["all/rp_filter 1"], [], True),
+}
+MARKED = {
+    "no filter": (["eth1/rp_filter 0"], True),
+    "strict": (["eth1/rp_filter 1"], False),
+    "loose": (["eth1/rp_filter 2"], True),
+    "strict for all": (["all/rp_filter 1"], False),
+}
+
+
+def uplinks(node: Namespace, peer: Namespace) -> None:
+    """A node with two uplinks to a peer that has the address PEER; table 100 is for eth1."""
+    node.batch(
+        [
+            *(f"link add eth{at} type veth peer name far{at} netns {peer.pid}" for at in (0, 1)),
+            "link add other type veth peer name peer-other",
+            *(f"link set {dev} up" for dev in ("lo", "eth0", "eth1", "other", "peer-other")),
+            *(f"address add 10.{at}.0.4/24 dev eth{at}" for at in (0, 1)),
+            "route add default via 10.0.0.1 dev eth0",
+            "route add default via 10.1.0.1 dev eth1 table 100",
+        ]
+    )
+    for at in (0, 1):
+        node.sysctl(f"ipv4/conf/eth{at}/rp_filter", 0)
+    node.sysctl("ipv4/conf/all/rp_filter", 0)
+    peer.batch(
+        [
+            *(f"link set {dev} up" for dev in ("lo", "far0", "far1")),
+            *(f"address add 10.{at}.0.1/24 dev far{at}" for at in (0, 1)),
+            f"address add {PEER}/32 dev lo",
+            f"route add {POD} via 10.0.0.4",
+        ]
+    )
+
+
+def is_answered(sender: Namespace, peer: Namespace, *, mark: int = 0) -> bool:
+    """Whether a datagram of the sender reaches the peer, and the answer the sender."""
+    with ExitStack() as stack:
+        with peer.inside():
+            server = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            server.bind((PEER, 7))
+        with sender.inside():
+            client = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            client.setsockopt(socket.SOL_SOCKET, 36, mark)  # SO_MARK
+        client.sendto(b"asked", (PEER, 7))
+        server.settimeout(1)
+        client.settimeout(1)
+        try:
+            asked, address = server.recvfrom(100)
+            server.sendto(asked, address)
+            return client.recv(100) == b"asked"
+        except TimeoutError:
+            return False
+
+
+def told(node: Namespace, **check: object) -> tuple[list[str], str]:
+    """What the check says about dropped packets, and its verdict."""
+    its = {"expectedCidrs": ["172.16.0.0/16"], "expectedDevs": ["eth0", "eth1"], **check}
+    with NetlinkBackend(netns=node.path) as backend:
+        found = examine_snapshot(backend.snapshot(), HostRoutingConfig.from_mapping({"routeOverlap": its}))
+    return [f"{it.kind} {it.devs[0]} {it.reason}" for it in found.dropped], found.verdict
+
+
+@pytest.mark.parametrize("name", WITH_PODS)
+def test_what_pods_send_and_what_comes_back(name: str) -> None:
+    """Where the check says that something is dropped, a pod gets no answer; else it gets one."""
+    settings, lines, answered = WITH_PODS[name]
+    with private_namespace() as node, private_namespace() as peer, private_namespace() as pod:
+        uplinks(node, peer)
+        node.batch(
+            [
+                f"link add pod1 type veth peer name eth0 netns {pod.pid}",
+                "link set pod1 up",
+                "address add 10.244.3.1/24 dev pod1",
+                *(it.replace("POD", POD) for it in lines),
+            ]
+        )
+        pod.batch(["link set eth0 up", f"address add {POD}/24 dev eth0", "route add default via 10.244.3.1"])
+        for dev in ("eth0", "pod1"):
+            node.sysctl(f"ipv4/conf/{dev}/forwarding", 1)
+        for setting in settings:
+            path, value = setting.split()
+            node.sysctl(f"ipv4/conf/{path}", int(value))
+        assert is_answered(pod, peer) is answered
+        dropped, verdict = told(node, expectedDevs=["eth0"], podCidrs=[f"{POD}/32"], podDevs=["pod*"])
+    assert verdict == "ok"
+    assert dropped == {
+        "the pod's device does not forward": ["sent pod1 forwarding"],
+        "the uplink does not forward": ["answers eth0 forwarding"],
+        "the way back to the pod leaves by another device": ["sent pod1 strict"],
+    }.get(name, [])
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_answers_to_marked_packets(name: str) -> None:
+    """A rule leads marked packets out by eth1, where a strict filter drops the answers."""
+    settings, answered = MARKED[name]
+    with private_namespace() as node, private_namespace() as peer:
+        uplinks(node, peer)
+        node.batch(["rule add fwmark 0x10 lookup 100"])
+        for setting in settings:
+            path, value = setting.split()
+            node.sysctl(f"ipv4/conf/{path}", int(value))
+        assert is_answered(node, peer)
+        assert is_answered(node, peer, mark=0x10) is answered
+        assert told(node) == ([] if answered else ["answers eth1 strict"], "ok")

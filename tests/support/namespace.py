@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from hostrouting.model import (
     IP,
     IPV4,
@@ -118,6 +120,11 @@ class Namespace:
             ipv6_forwarding=self.forwards_ipv6() if family == IPV6 else None,
         )
 
+    def _on(self, name: str) -> set[str]:
+        """The devices for which this IPv4 setting is not 0, and "all"."""
+        found = self.run("sh", "-c", f"cd /proc/sys/net/ipv4/conf && grep -ls '[1-9]' */{name}").stdout
+        return {path.rpartition("/")[0] for path in found.splitlines()}
+
     def forwards_ipv6(self) -> bool:
         """Whether the host forwards IPv6 packets."""
         [every] = [it for it in self._settings(IPV6) if it.get("interface") == "all"]
@@ -134,13 +141,19 @@ class Namespace:
         heed = {it["interface"]: bool(it.get("ignore_routes_with_linkdown")) for it in entries if "interface" in it}
         strict = {it["interface"]: _FILTERS.index(it.get("rp_filter", "off")) for it in entries if "interface" in it}
         everywhere, floor = heed.get("all", False), strict.get("all", 0)
+        forward = {it["interface"]: bool(it.get("forwarding")) for it in entries if "interface" in it}
+        on = {name: self._on(name) for name in ("accept_local", "route_localnet", "src_valid_mark")}
         listed = json.loads(self.ip("-N", "-j", "-d", "link").stdout)
         return tuple(
-            _link(
-                entry,
-                heeds=everywhere or heed.get(entry["ifname"], False),
-                heeds_ipv6=entry["ifname"] in heed_ipv6,
+            attrs.evolve(
+                _link(entry),
+                ignore_routes_with_linkdown=everywhere or heed.get(entry["ifname"], False),
+                ipv6_ignore_routes_with_linkdown=entry["ifname"] in heed_ipv6,
                 rp_filter=max(floor, strict.get(entry["ifname"], 0)),
+                forwarding=forward.get(entry["ifname"]),
+                accept_local=not on["accept_local"].isdisjoint({"all", entry["ifname"]}),
+                route_localnet=not on["route_localnet"].isdisjoint({"all", entry["ifname"]}),
+                src_valid_mark=not on["src_valid_mark"].isdisjoint({"all", entry["ifname"]}),
             )
             for entry in listed
         )
@@ -179,7 +192,7 @@ class Namespace:
         return [errors[at] if at in errors else next(answers) for at in range(1, len(lines) + 1)]
 
 
-def _link(entry: dict[str, Any], *, heeds: bool, heeds_ipv6: bool, rp_filter: int) -> Link:
+def _link(entry: dict[str, Any]) -> Link:
     return Link(
         name=entry["ifname"],
         index=entry["ifindex"],
@@ -190,9 +203,6 @@ def _link(entry: dict[str, Any], *, heeds: bool, heeds_ipv6: bool, rp_filter: in
         master=entry.get("master"),
         group=int(entry["group"]),
         peer_namespace=entry.get("link_netnsid"),
-        ignore_routes_with_linkdown=heeds,
-        ipv6_ignore_routes_with_linkdown=heeds_ipv6,
-        rp_filter=rp_filter,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from hostrouting.arrival import find_drop
 from hostrouting.backends.base import Answer, Change, Outcome, asked_addresses, part_of
 from hostrouting.backends.memory.errors import KernelError
 from hostrouting.backends.memory.faults import Faults, Moment
@@ -20,7 +21,7 @@ from hostrouting.backends.memory.text import print_world
 from hostrouting.backends.memory.watch import MemoryWatch
 from hostrouting.backends.refusal import refusal
 from hostrouting.errors import BackendError, RouteRefused
-from hostrouting.fib import ANY, Decision, Fib, Flow
+from hostrouting.fib import ANY, Fib, Flow
 from hostrouting.model import IPV4, IPV6, REFUSING, TABLE_LOCAL, TABLE_MAIN, Address, Link, Rule, Snapshot
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class MemoryBackend:
             # Without a given protocol, Linux assumes UDP; in IPv6 no protocol.
             flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in addresses) else 0)
         flow = flow.assumed()
-        return tuple(self._answer(self._fib.lookup(destination, flow)) for destination in addresses)
+        return tuple(self._answer(destination, flow, self._fib) for destination in addresses)
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Carry out each change, and return the result of each."""
@@ -198,7 +199,11 @@ class MemoryBackend:
         """Rules and routes, as printed by `ip rule` and `ip route show table all`."""
         return print_world(self._now())
 
-    def _answer(self, decision: Decision) -> Answer:
+    def _answer(self, destination: IP, flow: Flow, fib: Fib) -> Answer:
+        if destination.version == IPV4 and (drop := find_drop(fib, destination, flow)) is not None:
+            # For IPv6, Linux looks up the route and no more.
+            return Answer("unreachable" if drop.reason == "forwarding" else "blackhole", None)
+        decision = fib.lookup(destination, flow)
         route = decision.route
         if route is None:
             # A lookup gives the same error for a rule's "unreachable" and for no route.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.backends.base import asked_addresses, asked_prefixes
 from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.reading import take_snapshot
+from hostrouting.backends.netlink.reading import settings_in_files, take_snapshot
 from hostrouting.backends.netlink.sockets import here, inside, open_namespace, open_socket
 from hostrouting.backends.netlink.watching import NetlinkWatch, Wanted
 from hostrouting.errors import BackendError
@@ -17,7 +17,7 @@ from hostrouting.fib import ANY
 if TYPE_CHECKING:
     import os
     import socket
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hostrouting.model import IP, Prefix, Snapshot
 
 __all__ = ["NetlinkBackend"]
+
+T = TypeVar("T")
 
 
 class NetlinkBackend:
@@ -64,7 +66,7 @@ class NetlinkBackend:
         """The present links, addresses, rules and routes, in the kernel's order."""
         channel = self._begin()
         wanted = Wanted(family, table, protocol, asked_prefixes(prefixes))
-        return take_snapshot(channel, self._listener, wanted)
+        return take_snapshot(channel, self._listener, partial(self._there, settings_in_files), wanted)
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """Ask the kernel what it would do with a packet to each destination."""
@@ -97,7 +99,10 @@ class NetlinkBackend:
         return self._channel
 
     def _socket(self, groups: int = 0) -> socket.socket:
-        make = partial(open_socket, groups)
+        return self._there(partial(open_socket, groups))
+
+    def _there(self, make: Callable[[], T]) -> T:
+        """Call `make` in the namespace of this backend."""
         if self._namespace is not None:
             return inside(self._namespace, make)
         if here() != self._home:

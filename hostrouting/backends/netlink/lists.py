@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     from hostrouting.model import IP, RuleAction
 
 __all__ = [
+    "EVERY",
+    "NEW",
     "Settings",
     "as_text",
     "ask_device",
     "ask_list",
     "decode_selectors",
+    "default_link",
+    "in_force",
     "read_addresses",
     "read_device",
     "read_links",
@@ -49,8 +53,11 @@ _SIZES = {n.RTM_GETLINK: 16, n.RTM_GETADDR: 8, n.RTM_GETRULE: 12, n.RTM_GETNETCO
 _IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID, _INFO_KIND = 3, 10, 18, 27, 33, 37, 1
 # RTEXT_FILTER_SKIP_STATS: leaves out packet counters, which are half of a device's data.
 _EXT_MASK, _SKIP_STATS = 29, struct.pack("=I", 8)
-# In IFLA_AF_SPEC, for AF_INET6: IFLA_INET6_CONF, an array of settings, with DEVCONF_DISABLE_IPV6 at this place.
-_AF_SPEC, _AF_INET6, _INET6_CONF, _DISABLE_IPV6 = 26, 10, 2, slice(26 * 4, 27 * 4)
+# In IFLA_AF_SPEC, the settings of each family as an array of numbers: in AF_INET IFLA_INET_CONF, with the places
+# IPV4_DEVCONF_… minus 1; in AF_INET6 IFLA_INET6_CONF, with the places DEVCONF_….
+_AF_SPEC, _AF_INET, _INET_CONF, _AF_INET6, _INET6_CONF = 26, 2, 1, 10, 2
+_ACCEPT_LOCAL, _SRC_VALID_MARK, _ROUTE_LOCALNET = 22, 23, 25
+_DISABLE_IPV6, _FORCE_FORWARDING = 26, 59
 # The attributes of a device that are used; the kernel sends forty.
 _OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _GROUP, _CARRIER, _LINK_NETNSID})
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
@@ -66,6 +73,9 @@ _KNOWN = frozenset(
 )
 _PORTS, _ALL_PORT = (selector_of("sport"), selector_of("dport")), 0xFFFF
 _SIGNED = struct.Struct("=i")
+
+EVERY, NEW = -1, -2
+"""The numbers of "all" and of "default", the settings of a new device: NETCONFA_IFINDEX_ALL and _DEFAULT."""
 
 _IFF_UP = 0x1
 _IFA_F_NOPREFIXROUTE = 0x200
@@ -90,6 +100,11 @@ class Settings(NamedTuple):
     wary: bool = False  # ignore_routes_with_linkdown
     rp_filter: int = 0  # IPv4 only
     forwarding: bool | None = None
+    # IPv4 only. The kernel's list of settings lacks these: those of a device are in its list of devices, those of "all"
+    # only in files.
+    accept_local: bool = False
+    route_localnet: bool = False
+    src_valid_mark: bool = False
 
 
 @cache
@@ -142,21 +157,33 @@ def read_device(data: bytes) -> tuple[int, str]:
 def read_links(
     messages: Iterable[bytes], settings: Mapping[int, Settings], ipv6_settings: Mapping[int, Settings]
 ) -> tuple[Link, ...]:
-    """The devices, with the settings of each by its number: for IPv4, and for IPv6."""
+    """The devices, with the settings of each by its number, for IPv4 and for IPv6; EVERY is the number of "all"."""
     parsed = [(*_LINK.unpack_from(data), attributes_of(data, _LINK.size, _OF_LINK)) for data in messages]
     names = {index: _text(raw, _IFNAME) or "" for _, _, index, _, raw in parsed}
     unset = Settings()
-    return tuple(_link(one, names, settings.get(one[2], unset), ipv6_settings.get(one[2], unset)) for one in parsed)
+    every = settings.get(EVERY, unset)
+    return tuple(
+        _link(one, names, settings.get(one[2], unset), every, ipv6_settings.get(one[2], unset)) for one in parsed
+    )
 
 
 def _link(
     parsed: tuple[int, int, int, int, Mapping[int, bytes]],
     names: Mapping[int, str],
     settings: Settings,
+    every: Settings,
     ipv6_settings: Settings,
 ) -> Link:
     _, looks, index, flags, raw = parsed
     made_by = attributes_of(raw.get(_LINKINFO, b""), 0)
+    of_families = attributes_of(raw.get(_AF_SPEC, b""), 0)
+    ipv4 = attributes_of(of_families.get(_AF_INET, b""), 0).get(_INET_CONF, b"")
+    ipv6 = attributes_of(of_families.get(_AF_INET6, b""), 0).get(_INET6_CONF, b"")
+    own = settings._replace(
+        accept_local=_is_on(ipv4, _ACCEPT_LOCAL),
+        route_localnet=_is_on(ipv4, _ROUTE_LOCALNET),
+        src_valid_mark=_is_on(ipv4, _SRC_VALID_MARK),
+    )
     peer = _SIGNED.unpack(raw[_LINK_NETNSID])[0] if _LINK_NETNSID in raw else -1
     return Link(
         name=names[index],
@@ -168,18 +195,32 @@ def _link(
         master=names.get(_number(raw, _MASTER)),
         group=_number(raw, _GROUP),
         peer_namespace=None if peer < 0 else peer,
-        ignore_routes_with_linkdown=settings.wary,
         ipv6_ignore_routes_with_linkdown=ipv6_settings.wary,
-        ipv6_disabled=_lacks_ipv6(raw.get(_AF_SPEC, b"")),
-        rp_filter=settings.rp_filter,
+        # Without settings for IPv6, the device does not have it.
+        ipv6_disabled=not ipv6 or _is_on(ipv6, _DISABLE_IPV6),
+        ipv6_force_forwarding=_is_on(ipv6, _FORCE_FORWARDING),
+        **in_force(own, every),
     )
 
 
-def _lacks_ipv6(of_families: bytes) -> bool:
-    """Whether IPv6 is disabled on a device, or the device has no settings for it."""
-    ipv6 = attributes_of(of_families, 0).get(_AF_INET6, b"")
-    disabled = attributes_of(ipv6, 0).get(_INET6_CONF, b"")[_DISABLE_IPV6]
-    return not disabled or any(disabled)
+def _is_on(conf: bytes, place: int) -> bool:
+    """Whether a setting in an array of settings is not 0; an older kernel has a shorter array."""
+    return any(conf[place * 4 : place * 4 + 4])
+
+
+def in_force(own: Settings, every: Settings) -> dict[str, Any]:
+    """The fields of a Link for its settings for IPv4, which Linux combines with those of "all".
+
+    In IPv6, Linux copies a setting of "all" to each device.
+    """
+    return {
+        "ignore_routes_with_linkdown": own.wary or every.wary,
+        "rp_filter": max(own.rp_filter, every.rp_filter),
+        "forwarding": own.forwarding,
+        "accept_local": own.accept_local or every.accept_local,
+        "route_localnet": own.route_localnet or every.route_localnet,
+        "src_valid_mark": own.src_valid_mark or every.src_valid_mark,
+    }
 
 
 def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
@@ -194,6 +235,11 @@ def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
         for raw in parsed
         if _NETCONF_IFINDEX in raw
     }
+
+
+def default_link(own: Settings | None, every: Settings) -> Link | None:
+    """A device with the settings that a new one gets; None if they are not known."""
+    return None if own is None else Link(name="default", index=0, **in_force(own, every))
 
 
 def read_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:

@@ -7,15 +7,24 @@ does not. So a second socket listens for changes meanwhile, and after a change t
 from __future__ import annotations
 
 import errno
+import os
 from array import array
 from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-import attrs
-
 from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.lists import Settings, ask_list, read_addresses, read_links, read_rules, read_settings
+from hostrouting.backends.netlink.lists import (
+    EVERY,
+    NEW,
+    Settings,
+    ask_list,
+    default_link,
+    read_addresses,
+    read_links,
+    read_rules,
+    read_settings,
+)
 from hostrouting.backends.netlink.messages import Interrupted, KernelError, Listing, numbered
 from hostrouting.backends.netlink.nexthops import read_nexthops
 from hostrouting.backends.netlink.numbers import AF_OF
@@ -30,13 +39,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hostrouting.backends.netlink.channel import Channel
-    from hostrouting.model import Address, Link, NextHop, Rule
+    from hostrouting.model import Address, NextHop, Rule
 
-__all__ = ["NextHops", "list_addresses", "list_names", "list_routes", "take_snapshot"]
+__all__ = ["NextHops", "list_addresses", "list_names", "list_routes", "settings_in_files", "take_snapshot"]
 
 # A host on which something changes ten times a second is almost certainly read in time.
 _ATTEMPTS = 8
-_EVERY_DEVICE = -1  # NETCONFA_IFINDEX_ALL
+_ALL = "/proc/sys/net/ipv4/conf/all"
 # Answers of a kernel that was built without the feature, or is too old for it.
 _UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
 
@@ -44,17 +53,22 @@ _UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
 def take_snapshot(
     channel: Channel,
     listen: Callable[[int | None], socket.socket],
+    files: Callable[[], Mapping[str, bool]],
     wanted: Wanted = EVERYTHING,
 ) -> Snapshot:
-    """Links, addresses, rules and routes; `listen` opens a socket that listens for changes of a family."""
+    """Links, addresses, rules and routes.
+
+    `listen` opens a socket that listens for changes of a family, and `files` reads what `settings_in_files` reads.
+    """
     families = (IPV4, IPV6) if wanted.family is None else (wanted.family,)
     # A kernel that cannot filter lists everything, so every change matters.
     matters = wanted if channel.strict else EVERYTHING
     snapshot: Snapshot | None = None
     for _ in range(_ATTEMPTS):
         with listen(wanted.family) as guard:
-            settings = {one: _settings(channel, one) for one in families}
-            links = _links(channel, settings)
+            ipv4, ipv6 = _settings(channel, IPV4), _settings(channel, IPV6) if IPV6 in families else {}
+            every = ipv4[EVERY] = ipv4.get(EVERY, Settings())._replace(**files())
+            links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), ipv4, ipv6)
             names = {link.index: link.name for link in links}
             addresses = [list_addresses(channel, one, names) for one in families]
             rules = [_rules(channel, one) for one in families]
@@ -64,7 +78,8 @@ def take_snapshot(
                 addresses=sum(addresses, ()),
                 rules=sum(rules, ()),
                 routes=routes,
-                ipv6_forwarding=settings.get(IPV6, {}).get(_EVERY_DEVICE, Settings()).forwarding,
+                ipv6_forwarding=ipv6.get(EVERY, Settings()).forwarding,
+                default_link=default_link(ipv4.get(NEW), every),
             )
             if not disturbed(guard, matters):
                 return snapshot
@@ -82,22 +97,21 @@ def _settings(channel: Channel, family: int) -> dict[int, Settings]:
     return read_settings(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
 
 
-def _links(channel: Channel, settings: Mapping[int, Mapping[int, Settings]]) -> tuple[Link, ...]:
-    """The devices, with the settings of each family."""
-    ipv4 = settings.get(IPV4, {})
-    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), ipv4, settings.get(IPV6, {}))
-    every = ipv4.get(_EVERY_DEVICE, Settings())
-    if not (every.wary or every.rp_filter):
-        return links
-    # IPv4 combines both settings, and the stricter one applies; in IPv6, setting "all" copies the value to each device.
-    return tuple(
-        attrs.evolve(
-            link,
-            ignore_routes_with_linkdown=link.ignore_routes_with_linkdown or every.wary,
-            rp_filter=max(link.rp_filter, every.rp_filter),
-        )
-        for link in links
-    )
+def settings_in_files() -> dict[str, bool]:
+    """The settings of "all" for IPv4 that Linux has only in files: those of the calling thread's namespace."""
+    return {name: _is_on(f"{_ALL}/{name}") for name in ("accept_local", "route_localnet", "src_valid_mark")}
+
+
+def _is_on(path: str) -> bool:
+    """Whether a setting is not 0; False if the file cannot be read, as without /proc."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(file, 1) not in {b"", b"0"}
+    finally:
+        os.close(file)
 
 
 def list_names(channel: Channel) -> dict[int, str]:

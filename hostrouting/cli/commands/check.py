@@ -80,7 +80,7 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
     standings, gate = Standings.on(host, config), looked_at_gate(host)
 
     def document() -> dict[str, Any]:
-        nothing: dict[str, list[Any]] = {key: [] for key in ("expectedDevs", "findings", "repair", "unsafe")}
+        nothing: dict[str, list[Any]] = {key: [] for key in ("expectedDevs", "findings", "dropped", "repair", "unsafe")}
         head = {"schema": COMMAND.schema, "verdict": "ok", "mode": config.route_overlap.mode}
         return {**head, **nothing, "notes": [*gate.openings, *standings.troubles], "standings": standings.documents()}
 

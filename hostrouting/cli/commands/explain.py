@@ -14,6 +14,7 @@ TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hostrouting.arrival import Drop
     from hostrouting.backends.base import RouteBackend
     from hostrouting.cli.check import Check
     from hostrouting.cli.explanation import Explanation
@@ -168,7 +169,8 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     trace = it.trace
     comes_in = flow.iif not in {None, "lo"}
     # Linux refuses a lookup for an arriving packet without a source, before any route is looked up.
-    if not it.goes_out or trace.route is None or (comes_in and flow.source is None):
+    unasked = comes_in and flow.source is None
+    if not it.goes_out or trace.route is None or unasked or it.drop is not None:
         return ""
     try:
         [answer] = backend.lookup([trace.address], flow)
@@ -176,16 +178,17 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
         return f"the kernel itself could not be asked: {error}"
     if answer.route is not None and (answer.route.prefix, answer.route.devs) == (trace.route.prefix, trace.route.devs):
         return ""
-    if comes_in and answer.kind == "blackhole":
-        reason = f"by rp_filter, or because no packet from {flow.source} can arrive there"
-        return f"the kernel itself drops it when it arrives on {flow.iif}: {reason}"
-    told = f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
-    is_kept = comes_in and answer.kind == "unreachable"
-    return f"{told}; it answers this if forwarding is off on {flow.iif}" if is_kept else told
+    if comes_in and answer.kind in {"blackhole", "unreachable"}:
+        return f"the kernel itself drops it when it arrives on {flow.iif}; the tables and settings do not say why"
+    return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
 
 
 def _page(it: Explanation, check: Check, *, source: str, surprise: str, style: Style) -> Iterator[Line]:
+    from hostrouting.wording import drop_clause
+
     yield _answer_line(it)
+    if it.drop is not None:
+        yield line(Painted(f"But this host drops it when it arrives on {it.drop.dev}: {drop_clause(it.drop)}.", "bad"))
     if source:
         yield line(Painted(f"{source[0].upper()}{source[1:]}.", "warn"))
     if surprise:
@@ -301,8 +304,7 @@ def _facts(it: Explanation, route: Route) -> Iterator[Line]:
                 f"{count} the same prefix and metric, by {', '.join(devs)}; the one listed first wins",
             )
         )
-    if it.strict:
-        facts.append(("replies", Painted(_replies(it), "warn")))
+    facts += [("replies", Painted(text, "warn")) for text in _replies(it)]
     width = max(len(word) for word, _ in facts)
     for word, fact in facts:
         yield line("  ", Painted(f"{word:<{width}}  ", "soft"), fact)
@@ -335,9 +337,16 @@ def _device(link: Link) -> str | Painted:
     return text if link.up and link.carrier else Painted(text, "bad")
 
 
-def _replies(it: Explanation) -> str:
-    what = f"packets from {it.trace.address} that arrive on {spoken(it.strict)}"
-    return f"{what} are dropped there (rp_filter 1: the route back leaves by another device)"
+def _replies(it: Explanation) -> Iterator[str]:
+    """What happens to packets from the address: a sentence for each reason."""
+    from hostrouting.wording import drop_clause
+
+    alike: dict[str, list[Drop]] = {}
+    for drop in it.replies:
+        alike.setdefault(drop.reason, []).append(drop)
+    for drops in alike.values():
+        devs = spoken([drop.dev for drop in drops])
+        yield f"packets from {it.trace.address} that arrive on {devs} are dropped: {drop_clause(drops[0])}"
 
 
 def _limits(it: Explanation) -> Iterator[Line]:
@@ -393,7 +402,10 @@ says so.
         "passed[].route": "another route in the same table that matches the address",
         "passed[].devs[]": "its devices",
         "passed[].reason": "why it does not decide: shorter, metric, tie, tos, oif or down",
-        "dropsReplies[]": "devices that drop packets from the address, because the route back leaves by another device",
+        "dropped.reason": "why it is dropped as it arrives: bad-source, loopback, forwarding, own-source, or rp_filter:"
+        " strict, loose or no-address; `dropped` is null if it is not",
+        "dropped.text": "the same in a clause",
+        "dropsReplies[]": "devices that drop packets from the address to this host, because of rp_filter",
         "others[].when[][]": "the conditions for a different result: all conditions of one of the lists",
         "others[].kind": "the kind for those packets",
         "others[].devs[]": "their devices",

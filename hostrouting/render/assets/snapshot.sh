@@ -32,9 +32,16 @@ saved() {
   case $hex in *656e64) printf '"%s"' "${hex%656e64}" ;; *) repeat '""' "$@" ;; esac
 }
 
+# Lists the IPv4 settings that ip does not show and that are not 0, each as DEVICE/SETTING in quotes.
+settings_on() {
+  (cd /proc/sys/net/ipv4/conf && grep -ls '[1-9]' ./*/accept_local ./*/route_localnet ./*/src_valid_mark) |
+    sed 's/[\\"]/\\&/g; s/^\.\/\(.*\)/"\1"/; $!s/$/,/'
+}
+
 # Prints the document; on standard error, what ip says meanwhile.
 look() {
   printf '{"schema": "hostrouting/ip-snapshot/1",\n"ip": "%s",\n"links": ' "$version" && listed link show
+  printf ',\n"on": [%s]' "$(settings_on)"
   printf ',\n"nexthops": ' && listed nexthop show
   for family in 4 6; do
     printf ',\n"settings%s": ' "$family" && listed "-$family" netconf show
@@ -48,12 +55,12 @@ look() {
 # Differs whenever something else is listed; the seconds until a route expires do not count.
 state() {
   {
-    ip link; ip -brief address; ip nexthop
+    ip link; ip -brief address; ip nexthop; settings_on
     for family in 4 6; do ip "-$family" netconf; ip "-$family" rule; ip "-$family" route show table all; done
   } 2>/dev/null | sed 's/expires -*[0-9]*sec//'
 }
 
-for tool in od tr sed head; do
+for tool in od tr sed head grep; do
   command -v "$tool" >/dev/null || fail "the program $tool is not installed; install it (every POSIX system has it)"
 done
 version=$(ip -V 2>/dev/null | tr -cd '[:alnum:] .,-')

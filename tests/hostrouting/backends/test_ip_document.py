@@ -13,7 +13,7 @@ from hostrouting.backends.ip_document import SCHEMA, is_ip_document, read_ip_doc
 from hostrouting.backends.netlink.messages import HEADER
 from hostrouting.backends.netlink.route_message import encode_change
 from hostrouting.errors import SnapshotError
-from hostrouting.model import Route, Rule, Snapshot
+from hostrouting.model import Link, Route, Rule, Snapshot
 from hostrouting.render import render_snapshot_script
 from tests.support.rawmessages import pack_rule
 from tests.support.strategies import DEVICES, blocks, routes
@@ -46,6 +46,7 @@ def document(**parts: Any) -> dict[str, Any]:
         "links": LINKS,
         "settings4": [],
         "settings6": [],
+        "on": [],
         "nexthops": [],
         **empty,
         **parts,
@@ -93,6 +94,17 @@ def test_settings_of_all_devices() -> None:
     assert [found[name].rp_filter for name in ("eth0", "ib0", "eth1")] == [2, 2, 1]
 
 
+def test_settings_that_ip_does_not_show() -> None:
+    """They are listed if they are not 0; one of "all" holds for every device, and for one that is created later."""
+    said = [{"interface": "default", "rp_filter": "loose", "forwarding": True}]
+    found = read(document(settings4=said, on=["eth0/accept_local", "all/src_valid_mark"]))
+    links = {link.name: link for link in found.links}
+    assert [links[name].accept_local for name in ("eth0", "ib0")] == [True, False]
+    assert all(link.src_valid_mark and not link.route_localnet for link in links.values())
+    expected = Link(name="default", index=0, rp_filter=2, forwarding=True, src_valid_mark=True)
+    assert found.default_link == expected
+
+
 def test_rules_of_another_family_are_left_out() -> None:
     """A kernel without IPv6 lists its IPv4 rules when asked for those of IPv6."""
     rule = Rule(family=4, priority=5, table=100)
@@ -114,6 +126,12 @@ FAULTS: dict[str, tuple[object, str, str]] = {
     "an object as number": (document(links=[{**LINKS[0], "ifindex": {}}]), "links", "(TypeError"),
     "half a letter": (document(links=[{**LINKS[0], "ifname": "\ud800"}]), "links", "(UnicodeEncodeError"),
     "setting": (document(settings4=[7]), "settings4", "this is not as ip prints it"),
+    "a setting of another kind": (
+        document(on=["eth0/arp_notify"]),
+        "on",
+        "arp_notify is none of accept_local, route_lo",
+    ),
+    "settings in another form": (document(on=[7]), "on", "(AttributeError"),
     "weight": (
         document(nexthops=[{"id": 5, "dev": "eth0"}, {"id": 6, "group": [{"id": 5, "weight": 0}]}]),
         "nexthops",

@@ -203,6 +203,7 @@ class TestSnapshot:
                             and protocol in {None, route.protocol}
                         ],
                         ipv6_forwarding=None if family == 4 else everything.ipv6_forwarding,
+                        default_link=everything.default_link,
                     )
 
     @pytest.mark.parametrize("family", [4, 6])

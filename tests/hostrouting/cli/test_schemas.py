@@ -145,6 +145,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     forwarding.write_text(json.dumps({"routeOverlap": checked}))
     vm = plain_vm()
     vm.add_link(Link(name="ib0", index=0))
+    vm.add_link(Link(name="veth1", index=0, rp_filter=1))
     vm.add_address("ib0", "192.168.7.1/24")
     vm.add_rule(Rule(family=4, priority=100, iif="cni0", table=100, protocol=3))
     astray = FakeHost(kernel=vm)
@@ -161,6 +162,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("explain", "8.8.8.8", kernel=vpn_node()),
         told("explain", "172.16.5.9", "--snapshot", "-", stdin=strict.to_json().encode()),
         told("explain", "8.8.8.8", kernel=MemoryBackend()),
+        told("explain", "8.8.8.8", "--iif", "eth0", "--from", "224.0.0.1", kernel=plain_vm()),
         told("repair", CIDR, kernel=refusing()),
         told("plan", "--config", repaired, kernel=MemoryBackend()),
         told("plan", "--config", half, host=well),

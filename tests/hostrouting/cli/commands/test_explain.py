@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KEYS = {
     "schema", "address", "kind", "devs", "expected", "expectedDevs", "rules", "rule", "table", "route", "protocol",
-    "legs", "links", "passed", "dropsReplies", "others", "source", "surprise",
+    "legs", "links", "passed", "dropped", "dropsReplies", "others", "source", "surprise",
 }  # fmt: skip
 
 
@@ -145,13 +145,14 @@ def test_replies_that_are_dropped() -> None:
     strict = {"eth0": 1, "ib0": 1, "ib1": 2, "lo": 1}
     links = tuple(attrs.evolve(link, rp_filter=strict.get(link.name, 0)) for link in snapshot.links)
     sick = attrs.evolve(snapshot, links=links)
-    assert explain(sick, as_ip("172.16.5.9"), ANY).strict == ("eth0",)
-    assert explain(sick, as_ip("8.8.8.8"), ANY).strict == ("ib0",)
-    assert explain(sick, as_ip("172.16.1.10"), ANY).strict == ()
+    for address, devs in (("172.16.5.9", ["eth0"]), ("8.8.8.8", ["ib0"]), ("172.16.1.10", [])):
+        assert [(it.dev, it.reason) for it in explain(sick, as_ip(address), ANY).replies] == [
+            (it, "strict") for it in devs
+        ]
     said = say("explain", "172.16.5.9", "--snapshot", "-", stdin=sick.to_json().encode())
     assert (
-        "packets from 172.16.5.9 that arrive on eth0 are dropped there (rp_filter 1: the route back leaves by another device)"
-        in said.out
+        "packets from 172.16.5.9 that arrive on eth0 are dropped: rp_filter is 1 there, and the way back to 172.16.5.9"
+        " leaves by ib0" in said.out
     )
 
 
@@ -304,12 +305,10 @@ def told_by_a_kernel(kind: Kind, *words: str) -> str:
     return say("explain", "172.16.5.9", *words, host=FakeHost(kernel=kernel, backend=lambda: backend)).lines[1]
 
 
-@pytest.mark.parametrize(("words", "hint"), [(COMES_IN, True), (("--iif", "lo"), False), ((), False)])
-def test_a_kernel_that_does_not_forward(words: tuple[str, ...], *, hint: bool) -> None:
-    """Where the kernel refuses a packet that comes in, the likely reason is told: it does not forward."""
-    told = told_by_a_kernel("unreachable", *words)
-    assert told.startswith("But the kernel itself answers unreachable")
-    assert ("forwarding is off" in told) is hint
+@pytest.mark.parametrize("words", [("--iif", "lo"), ()])
+def test_a_kernel_that_does_not_reach_it(words: tuple[str, ...]) -> None:
+    """A packet of the host itself that the kernel refuses, although its tables have a route."""
+    assert told_by_a_kernel("unreachable", *words).startswith("But the kernel itself answers unreachable")
 
 
 @pytest.mark.parametrize("words", [("--iif", "lo"), ()])
@@ -318,12 +317,74 @@ def test_a_kernel_that_answers_blackhole(words: tuple[str, ...]) -> None:
     assert told_by_a_kernel("blackhole", *words).startswith("But the kernel itself answers blackhole")
 
 
-def test_a_packet_that_is_dropped_as_it_comes_in() -> None:
-    """What the kernel says of a source that cannot be there is not called a blackhole: no route of that kind is."""
-    reason = "by rp_filter, or because no packet from 10.0.0.9 can arrive there"
-    assert (
-        told_by_a_kernel("blackhole", *COMES_IN) == f"But the kernel itself drops it when it arrives on eth0: {reason}."
+@pytest.mark.parametrize("kind", ["blackhole", "unreachable"])
+def test_a_packet_that_is_dropped_for_an_unknown_reason(kind: Kind) -> None:
+    """If the kernel drops a packet as it arrives, and no setting in the snapshot explains it, that is said."""
+    assert told_by_a_kernel(kind, *COMES_IN) == (
+        "But the kernel itself drops it when it arrives on eth0; the tables and settings do not say why."
     )
+
+
+DROPPED = {
+    "forwarding": (
+        {"forwarding": False},
+        COMES_IN,
+        "eth0 does not forward packets (net.ipv4.conf.eth0.forwarding is 0)",
+    ),
+    "strict": (
+        {"rp_filter": 1},
+        ("--iif", "eth0", "--from", "172.16.9.9"),
+        "rp_filter is 1 there, and the way back to 172.16.9.9 leaves by ib0",
+    ),
+    "no way back": (
+        {"rp_filter": 2},
+        ("--iif", "eth0", "--from", "192.0.2.9"),
+        "rp_filter is 2 there, and the way back to 192.0.2.9 has no route",
+    ),
+    "own": (
+        {},
+        ("--iif", "eth0", "--from", "10.0.0.4"),
+        "10.0.0.4 is an address of this host (net.ipv4.conf.eth0.accept_local is 0)",
+    ),
+    "multicast": (
+        {},
+        ("--iif", "eth0", "--from", "224.0.0.9"),
+        "224.0.0.9 is not the address of one host, so no packet may come from it",
+    ),
+    "loopback": (
+        {},
+        ("--iif", "eth0", "--from", "127.0.0.9"),
+        "addresses in 127.0.0.0/8 stay inside a host (net.ipv4.conf.eth0.route_localnet is 0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_a_packet_that_is_dropped_as_it_arrives(name: str) -> None:
+    """Which setting of which device drops it is said, with the value; the kernel is not asked then."""
+    settings, words, clause = DROPPED[name]
+    with h200() as kernel:
+        snapshot = kernel.snapshot(family=4)
+    unreachable = Route.to("192.0.2.0/24", type="unreachable")
+    links = [attrs.evolve(it, **settings) if it.name == "eth0" else it for it in snapshot.links]  # type: ignore[arg-type]
+    sick = attrs.evolve(snapshot, links=tuple(links)).with_routes([unreachable]).to_json().encode()
+    said = say("explain", "8.8.8.8", *words, "--snapshot", "-", stdin=sick)
+    assert said.lines[1] == f"But this host drops it when it arrives on eth0: {clause}."
+    document = say("explain", "8.8.8.8", *words, "--json", "--snapshot", "-", stdin=sick).json
+    assert document["dropped"]["text"] == clause
+
+
+def test_a_host_that_does_not_forward_ipv6() -> None:
+    """A packet for somebody else that arrives is dropped; one that the host itself sends is not."""
+    kernel = MemoryBackend()
+    kernel.add_link("eth0")
+    kernel.add_address("eth0", "2001:db8::4/64")
+    words = ("explain", "2001:db8::9", "--from", "2001:db8:7::9")
+    assert say(*words, "--iif", "eth0", kernel=kernel).lines[1] == (
+        "But this host drops it when it arrives on eth0: this host does not forward IPv6 packets"
+        " (net.ipv6.conf.all.forwarding is 0)."
+    )
+    assert "drops" not in say(*words, kernel=kernel).out
 
 
 def test_what_comes_in_without_a_source() -> None:

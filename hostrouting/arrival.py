@@ -1,0 +1,125 @@
+"""Whether Linux takes a packet that arrives on a device, or drops it before it is forwarded or delivered.
+
+Linux looks up two ways for such a packet. The first is the way of the packet itself: it is for this host, or it leaves
+by a device. The second is the way back, from its destination to its source, as a packet that arrives on the device by
+which the first one leaves (on `lo` if it is for this host). For IPv4, a packet is dropped for the first of these reasons
+that holds:
+
+- Its source is not the address of one host: multicast, 255.255.255.255, or 0.0.0.0 (before Linux 5.3, 0.0.0.0/8).
+- Its source or destination is in 127.0.0.0/8, and `route_localnet` is off.
+- It is not for this host, and the device does not forward.
+- The way back shows that its source is an address of this host, and `accept_local` is off; or that it is a broadcast
+  address.
+- The way back does not leave by the device that the packet arrived on (any next hop of the route counts), and rp_filter
+  is 1; or rp_filter is 2, and there is no way back, or the device has no IPv4 address.
+
+The way back is looked up for user 0, and with mark 0 unless `src_valid_mark` is on. So a rule by mark or user can lead
+a packet out by a device that drops the answer. IPv6 has no such filter in its routing; there, only forwarding matters.
+(Linux: `ip_route_input_slow`, `fib_validate_source`, `ip6_forward`.)
+
+Here: that decision, for one packet, and for one way back. Not here: packet filters and eBPF programs, which also drop
+packets; and which packets are worth a look (`drops`).
+"""
+
+from ipaddress import IPv4Address
+from typing import Literal, TypeAlias
+
+import attrs
+
+from hostrouting.fib import Decision, Fib, Flow
+from hostrouting.model import IP, IPV4, IPV6, REFUSING, RP_FILTER_STRICT, Link, Rule
+from hostrouting.reserved import LOOPBACK, MULTICAST
+
+__all__ = ["Drop", "DropReason", "find_drop", "reason_against", "way_back"]
+
+# bad-source: not the address of one host. loopback: from or to 127.0.0.0/8. forwarding: the device does not forward.
+# own-source: it comes from an address of this host. strict: rp_filter is 1, and the way back leaves by another device,
+# or there is none. loose: rp_filter is 2, and there is no way back. no-address: rp_filter is 2, the way back leaves by
+# another device, and the device has no IPv4 address.
+DropReason: TypeAlias = Literal["bad-source", "loopback", "forwarding", "own-source", "strict", "loose", "no-address"]
+
+_NOWHERE, _EVERYWHERE = IPv4Address(0), IPv4Address("255.255.255.255")
+_THREE = 3  # the rules of a new host: local, main, default
+
+
+@attrs.frozen
+class Drop:
+    """Why Linux drops a packet that arrives on a device; `back` is what decides the way back, if that is the reason."""
+
+    dev: str
+    reason: DropReason
+    source: IP
+    back: Decision | None = None
+
+
+def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
+    """Why Linux drops this packet, which arrives on the device `flow.iif` from `flow.source`; None if it does not.
+
+    None also if no route takes the packet: then that is the reason. If it may leave by several devices, it is dropped
+    if the way back for one of them is a reason.
+    """
+    link, source = fib.snapshot.link(flow.iif or ""), flow.source
+    if link is None or source is None or link.name == "lo":
+        return None
+    if destination.version == IPV6:
+        off = fib.snapshot.ipv6_forwarding is False and not link.ipv6_force_forwarding
+        return Drop(link.name, "forwarding", source) if off and fib.lookup(destination, flow).goes_out else None
+    if destination in MULTICAST[IPV4]:
+        return None  # looked up in another way
+    if source in MULTICAST[IPV4] or source in {_NOWHERE, _EVERYWHERE}:
+        return Drop(link.name, "bad-source", source)
+    if not link.route_localnet and (source in LOOPBACK or destination in LOOPBACK):
+        return Drop(link.name, "loopback", source)
+    way = fib.lookup(destination, flow)
+    if way.kind == "no-route" or way.kind in REFUSING:
+        return None
+    if way.goes_out and link.forwarding is False:
+        return Drop(link.name, "forwarding", source)
+    for out in way.devs if way.goes_out else ("lo",):
+        asked = destination if way.kind in {"local", "unicast"} else _NOWHERE
+        back = fib.lookup(source, way_back(link, asked, flow, out=out))
+        reason = reason_against(fib, link, back, out=out)
+        if reason is not None:
+            return Drop(link.name, reason, source, back)
+    return None
+
+
+def way_back(link: Link, destination: IP | None, flow: Flow, *, out: str) -> Flow:
+    """The packet that Linux looks up for the way back: `flow` arrives on `link` and leaves by the device `out`."""
+    return attrs.evolve(
+        flow,
+        source=destination,
+        iif=out,
+        oif="",
+        mark=flow.mark if link.src_valid_mark else 0,
+        uid=0,
+        sport=flow.dport,
+        dport=flow.sport,
+    )
+
+
+def reason_against(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> DropReason | None:
+    """The reason why `link` drops IPv4 packets with this way back, which leave by `out`; None if it takes them."""
+    route, filters = back.route, link.rp_filter
+    leads = route is not None and back.kind not in REFUSING
+    if leads and back.kind == "local" and not link.accept_local:
+        return "own-source"
+    # Without a filter, Linux looks for its own addresses only, unless there are rules were added, or
+    # the packet leaves by the device on which it arrived (if that has send_redirects, which is on by default).
+    if not filters and out != link.name and (link.accept_local or _is_plain(fib.snapshot.rules)):
+        return None
+    if leads and back.kind not in {"unicast", "local"}:
+        return "bad-source"
+    if leads and route is not None and link.name in route.devs:
+        return None
+    if not filters:
+        return None
+    if not leads:
+        return "strict" if filters == RP_FILTER_STRICT else "loose"
+    if not any(it.dev == link.name and it.ip.version == IPV4 for it in fib.snapshot.addresses):
+        return "strict" if filters == RP_FILTER_STRICT else "no-address"
+    return "strict" if filters == RP_FILTER_STRICT else None
+
+
+def _is_plain(rules: tuple[Rule, ...]) -> bool:
+    return sum(rule.family == IPV4 for rule in rules) <= _THREE
