@@ -2,7 +2,7 @@
 
 Linux looks up two ways for such a packet. The first is the way of the packet itself: it is for this host, or it leaves
 by a device. The second is the way back, from its destination to its source, as a packet that arrives on the device by
-which the first one leaves (on `lo` if it is for this host). For IPv4, a packet is dropped for the first of these reasons
+which the first one leaves (on `lo` if it is for this host). For IPv4, a packet is dropped for the first reason here
 that holds:
 
 - Its source is not the address of one host: multicast, 255.255.255.255, or 0.0.0.0 (before Linux 5.3, 0.0.0.0/8).
