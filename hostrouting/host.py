@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import RouteBackend
     from hostrouting.ebtables import Ebtables, EbtablesProgram
     from hostrouting.ingress import Programs, ProgramsAt
+    from hostrouting.marking import Marking, MarkingOf
     from hostrouting.metadata import Fetch, Reply
     from hostrouting.neighbours import KernelLinkLayer, LinkLayer
     from hostrouting.nftables import Nftables, NftProgram
@@ -110,6 +111,12 @@ def _fetch(url: str, timeout: float) -> Reply:
     return fetch(url, timeout)
 
 
+def _marking_of(family: int, words: tuple[str, ...] = ()) -> Marking:
+    from hostrouting.marking import marking_of  # noqa: PLC0415
+
+    return marking_of(family, words=words)
+
+
 def _programs_at(dev: str) -> Programs:
     from hostrouting.ingress import programs_at  # noqa: PLC0415
 
@@ -138,6 +145,8 @@ class Host:
     """Sends the requests for instance metadata."""
     programs_at: ProgramsAt = _programs_at
     """Returns the BPF programs that process packets arriving on a device before nftables."""
+    marking_of: MarkingOf = _marking_of
+    """Returns what can mark packets of a family."""
     find_program: Callable[[str], str | None] = find_program
     """Returns the path of a program, looked for where the boot scripts look; None if it is not installed."""
     own_program: Callable[[], str | None] = own_program
@@ -211,6 +220,7 @@ class Host:
             link_layer=lambda: SandboxLinkLayer(_link_layer(), namespace),
             fetch=lambda url, timeout: namespace.call(lambda: _fetch(url, timeout)),
             programs_at=lambda dev: namespace.call(lambda: _programs_at(dev)),
+            marking_of=lambda family: _marking_of(family, namespace.words),
         )
 
     @contextmanager

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.family_view import FamilyView
+from hostrouting.cli.marks import Marks, look_for_marks
 from hostrouting.cli.page import Painted, line, spoken
 from hostrouting.cli.source import (
     expected_of,
@@ -121,6 +122,16 @@ class Check:
         if any(it.verdict != "no-default-route" for it in self.found.families):
             told = "Only routing tables and rules are checked, not firewalls, IPsec or eBPF programs."
             yield line(Painted(told, "soft"))
+
+    def marks(self, host: Callable[[], Host]) -> Marks:
+        """Who sets the marks that the notes on the verdict name, on this host."""
+        found = []
+        for it in self.found.families:
+            cases = [note.cases for note in it.notes]
+            devs = dict.fromkeys(dev for pods in it.pods for its in pods.packets if its.exist for dev in its.devs)
+            its = it.report.cidrs
+            found.append(look_for_marks(host, cases, family=it.report.family, destinations=its, devs=devs))
+        return Marks.together(found)
 
     @cached_property
     def _views(self) -> tuple[FamilyView, ...]:

@@ -5,7 +5,7 @@ change the version; removing one or changing its meaning increases it. `[]` mean
 is `null`. After an error, the document is `hostrouting/error/1` instead of any other.
 """
 
-__all__ = ["CHECK", "ERROR", "FAILURES", "FORESEEN", "GATE", "OPERATIONS", "ROUTE", "STANDINGS", "STEPS"]
+__all__ = ["CHECK", "ERROR", "FAILURES", "FORESEEN", "GATE", "MARKS", "OPERATIONS", "ROUTE", "STANDINGS", "STEPS"]
 
 _FINDING = {
     "cidr": "the expected CIDR that contains the range",
@@ -74,6 +74,19 @@ GATE = {
     "gate.up": "whether the drop-in exists that makes machines wait for the check before they start",
     "gate.openings[]": "what lets a machine start without a check; each a sentence",
     "gate.bars[]": "what keeps every machine from starting, whatever the routing; each a sentence",
+}
+MARKS = {
+    "marks[].mark": "a mark that the answer depends on, as ip rule prints it; the key is absent if there is none",
+    "marks[].rules[]": "the priorities of the rules that select it",
+    "marks[].setters[].place": "where a rule is that can set it",
+    "marks[].setters[].text": "what this rule does",
+    "marks[].setters[].effects[]": "the packets whose route it changes: arriving, own (of this host), or none",
+    "markingPrograms[]": "BPF programs on devices of pods, which can set marks as well; each a phrase",
+    "ipsec[].source": "an IPsec policy for an expected CIDR: the source of its packets",
+    "ipsec[].destination": "their destination",
+    "ipsec[].end": "the other end of the tunnel, to which they are routed instead; empty if there is none",
+    "ipsec[].drops": "whether it drops them",
+    "notLookedAt[]": "what could not be looked at, with the reason",
 }
 CHECK = {
     "verdict": "ok, overlap, undecided or no-default-route",

@@ -18,6 +18,7 @@ from hostrouting.errors import BackendError, FileError, MetadataError, UnitFaile
 from hostrouting.fib import PLAIN, Flow
 from hostrouting.host import Host, made, makes_edge
 from hostrouting.ingress import Programs
+from hostrouting.marking import Marking, MarkingOf
 from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.neighbours import MemoryLinkLayer
 from hostrouting.nftables import MemoryNftables
@@ -316,6 +317,10 @@ def _no_programs(_dev: str) -> Programs:
     return Programs()
 
 
+def _no_marking(family: int) -> Marking:  # noqa: ARG001  as in MarkingOf
+    return Marking()
+
+
 def _is_installed(name: str) -> str:
     return f"/usr/bin/{name}"
 
@@ -361,6 +366,7 @@ class FakeHost(Host):
     )
     fetch: Fetch = attrs.field(default=_nobody_answers)
     programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
+    marking_of: MarkingOf = attrs.field(default=_no_marking)
     find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
     """Returns the path of a program. By default every program is installed."""
     own_program: Callable[[], str | None] = attrs.field(default=lambda: "/usr/bin/hostrouting")

@@ -14,7 +14,7 @@ from hostrouting.cli.command import (
     wait_option,
 )
 from hostrouting.cli.page import Painted, line, spoken
-from hostrouting.cli.schemas import CHECK, STANDINGS
+from hostrouting.cli.schemas import CHECK, MARKS, STANDINGS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hostrouting.cli.check import Check
+    from hostrouting.cli.marks import Marks
     from hostrouting.cli.page import Line, Style
     from hostrouting.cli.standings import Standings
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
@@ -45,6 +46,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.check import make_check
     from hostrouting.cli.gates import looked_at_gate
+    from hostrouting.cli.marks import Marks
     from hostrouting.cli.source import config_of, installed_config
     from hostrouting.cli.standings import Standings
     from hostrouting.config import HostRoutingConfig
@@ -60,14 +62,15 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     # CIDRs on the command line replace everything else that a configuration asks for.
     asks_all = not (arguments.snapshot or arguments.cidrs)
     standings = Standings.on(host(), it.config) if asks_all else Standings()
+    marks = Marks() if arguments.snapshot else it.marks(host)
 
     def document() -> dict[str, Any]:
         found = it.document()
         notes = [*found["notes"], *gate.openings, *standings.troubles]
-        return {**found, "notes": notes, "standings": standings.documents()}
+        return {**found, "notes": notes, **marks.document(), "standings": standings.documents()}
 
     code = _CODES[it.found.verdict] or standings.code
-    return Reply(code, document, lambda style: _page(it, gate, standings, arguments, style))
+    return Reply(code, document, lambda style: _page(it, gate, standings, arguments, style, marks=marks))
 
 
 def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
@@ -93,7 +96,7 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
 
 
 def _page(
-    it: Check, gate: GateState, standings: Standings, arguments: argparse.Namespace, style: Style
+    it: Check, gate: GateState, standings: Standings, arguments: argparse.Namespace, style: Style, *, marks: Marks
 ) -> Iterator[Line]:
     from hostrouting.cli.gates import gate_lines
 
@@ -106,6 +109,7 @@ def _page(
             it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
         )
     yield from it.limit_lines(advice=advice_line(arguments))
+    yield from marks.lines()
     if it.found.verdict == "no-default-route":
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
         lost = next(found for found in it.found.families if found.verdict == "no-default-route")
@@ -189,5 +193,5 @@ with the keys ipv4 and ipv6, and the other keys are the same.
 """,
     failing="an overlap was found",
     takes_snapshot=True,
-    keys={**CHECK, **STANDINGS},
+    keys={**CHECK, **MARKS, **STANDINGS},
 )

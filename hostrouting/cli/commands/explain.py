@@ -9,6 +9,7 @@ import argparse
 
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
 from hostrouting.cli.page import SHOWN, Painted, capped, line, spoken, table
+from hostrouting.cli.schemas import MARKS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import RouteBackend
     from hostrouting.cli.check import Check
     from hostrouting.cli.explanation import Explanation
+    from hostrouting.cli.marks import Marks
     from hostrouting.cli.page import Line, Style, Tone
     from hostrouting.fib import Flow, Variant
     from hostrouting.fib.trace import Tried
@@ -90,9 +92,11 @@ def _number(text: str) -> int:
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.check import Check
     from hostrouting.cli.explanation import explain, explain_document
+    from hostrouting.cli.marks import Marks, look_for_marks
     from hostrouting.cli.source import address_of, config_of, known_devices, looked_at
     from hostrouting.errors import ConfigError, Fault
     from hostrouting.fib import Flow
+    from hostrouting.model import Prefix
 
     address = address_of(arguments.address, "ADDRESS")
     source = None if arguments.source is None else address_of(arguments.source, "--from")
@@ -111,10 +115,14 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         known_devices(arguments, snapshot)
         it = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
         surprise = _surprise(it, backend, flow)
+    marks = Marks()
+    if not arguments.snapshot:
+        cases, devs = [variant.cases for variant in it.variants], [flow.iif] if flow.iif not in {None, "lo"} else []
+        marks = look_for_marks(host, cases, family=address.version, destinations=[Prefix.of(address)], devs=devs)
     return Reply(
         FINE,
-        lambda: {**explain_document(it), "source": source_note, "surprise": surprise},
-        lambda style: _page(it, Check.of(snapshot, config), source=source_note, surprise=surprise, style=style),
+        lambda: {**explain_document(it), "source": source_note, "surprise": surprise, **marks.document()},
+        lambda style: _page(it, Check.of(snapshot, config), marks, source=source_note, surprise=surprise, style=style),
     )
 
 
@@ -183,7 +191,7 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
 
 
-def _page(it: Explanation, check: Check, *, source: str, surprise: str, style: Style) -> Iterator[Line]:
+def _page(it: Explanation, check: Check, marks: Marks, *, source: str, surprise: str, style: Style) -> Iterator[Line]:
     from hostrouting.wording import drop_clause
 
     yield _answer_line(it)
@@ -206,6 +214,7 @@ def _page(it: Explanation, check: Check, *, source: str, surprise: str, style: S
         yield from capped(table(("route", "why not"), rows[:SHOWN]), len(rows))
     yield from _map(it, check, style)
     yield from _limits(it)
+    yield from marks.lines()
 
 
 def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
@@ -411,5 +420,6 @@ says so.
         "others[].devs[]": "their devices",
         "source": "how a link-local source is rewritten before routing: a sentence; else empty",
         "surprise": "what the kernel itself answers, if that is not what its tables say; else empty",
+        **MARKS,
     },
 )

@@ -15,6 +15,8 @@ from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import FileError, NetlinkUnavailable
 from hostrouting.guard import Fights, Look, Problem, Repair, State
+from hostrouting.ingress import Programs
+from hostrouting.marking import IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, plain_vm, vpn_node
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
@@ -151,6 +153,24 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     astray = FakeHost(kernel=vm)
     vm.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
 
+    # What a rule by mark matches, and who sets the mark.
+    setter = MarkSetter("nftables table ip t, chain c, rule with handle 2", "sets 0x10", ("own",), 0x10)
+    policy = IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse(CIDR), "10.9.9.9")
+    by_mark = plain_vm()
+    by_mark.add_link("eth1")
+    by_mark.add_rule(Rule(family=4, priority=100, fwmark=0x10, fwmask=0x10, table=100))
+    by_mark.change([Change("add", Route.to("0.0.0.0/0", dev="eth1", table=100))])
+    by_mark.add_link("veth1")
+    marked = FakeHost(
+        kernel=by_mark,
+        marking_of=lambda family: Marking((setter,), (policy,), (f"IPv{family} (why)",)),
+        programs_at=lambda dev: Programs(found=(f"a program on {dev}",)),
+    )
+    marks = (
+        ("check", "--config", str(forwarding)),
+        ("explain", "172.16.5.9", "--iif", "veth1", "--from", "10.244.0.9"),
+    )
+
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json
         return document
@@ -162,6 +182,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("explain", "8.8.8.8", kernel=vpn_node()),
         told("explain", "172.16.5.9", "--snapshot", "-", stdin=strict.to_json().encode()),
         told("explain", "8.8.8.8", kernel=MemoryBackend()),
+        *(told(*words, host=marked) for words in marks),
         told("explain", "8.8.8.8", "--iif", "eth0", "--from", "224.0.0.1", kernel=plain_vm()),
         told("repair", CIDR, kernel=refusing()),
         told("plan", "--config", repaired, kernel=MemoryBackend()),

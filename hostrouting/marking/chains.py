@@ -1,0 +1,34 @@
+"""Which chains of a packet filter run at which hooks: base chains, and the chains that they jump to.
+
+Here: that, for any packet filter. Not here: how chains and rules are read (`nft_rules`, `iptables_rules`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+    from typing import TypeVar
+
+    Chain = TypeVar("Chain", bound=Hashable)
+
+__all__ = ["hooks_of"]
+
+
+def hooks_of(
+    bases: Mapping[Chain, tuple[str, str]], jumps: Iterable[tuple[Chain, Chain]]
+) -> dict[Chain, frozenset[tuple[str, str]]]:
+    """The type and hook of every base chain that leads to a chain, for each chain that one leads to."""
+    following: dict[Chain, set[Chain]] = {}
+    for begin, end in jumps:
+        following.setdefault(begin, set()).add(end)
+    found: dict[Chain, set[tuple[str, str]]] = {}
+    for base, hook in bases.items():
+        reached, ahead = {base}, [base]
+        while ahead:
+            ahead = [it for chain in ahead for it in following.get(chain, ()) if it not in reached]
+            reached.update(ahead)
+        for chain in reached:
+            found.setdefault(chain, set()).add(hook)
+    return {chain: frozenset(hooks) for chain, hooks in found.items()}

@@ -1,0 +1,116 @@
+"""Looking for what can mark packets on this host: the programs that list it, and how their failures are told.
+
+Here: which program is asked, and what could not be looked at. Not here: the meaning of what it prints. Nothing is
+changed, and no kernel module is loaded: iptables-legacy-save would load one, so it is only run for tables that exist.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from hostrouting.marking.iptables_rules import iptables_setters
+from hostrouting.marking.nft_rules import nft_setters
+from hostrouting.marking.policies import ipsec_policies
+from hostrouting.marking.setter import Marking
+from hostrouting.system.programs import run_program
+from phases.text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
+
+    from hostrouting.marking.setter import IpsecPolicy, MarkSetter
+    from hostrouting.system.programs import Run
+
+    T = TypeVar("T")
+
+__all__ = ["MarkingOf", "marking_of"]
+
+_TIMEOUT = 10.0
+_IPTABLES = {4: "iptables", 6: "ip6tables"}
+_TABLES = {4: "/proc/net/ip_tables_names", 6: "/proc/net/ip6_tables_names"}
+_LONGEST = 120  # characters of a program's error
+
+
+class MarkingOf(Protocol):
+    """Finds what can mark packets of a family."""
+
+    def __call__(self, family: int) -> Marking:
+        """What was found, and what could not be looked at. Raises nothing."""
+        ...
+
+
+def marking_of(family: int, *, words: Sequence[str] = (), run: Run = run_program) -> Marking:
+    """See MarkingOf: of this host, or of the namespace entered by `words`."""
+    looking = _Looking(family, tuple(words), run)
+    setters = [*looking.nftables(), *looking.iptables_nft(), *looking.iptables_legacy()]
+    return Marking(tuple(setters), looking.ipsec(), tuple(looking.unseen))
+
+
+class _Looking:
+    """One look; `unseen` grows with what could not be looked at."""
+
+    def __init__(self, family: int, words: tuple[str, ...], run: Run) -> None:
+        self._family, self._words, self._program = family, words, run
+        self._foreign = False  # whether nft listed rules of iptables-nft
+        self.unseen: list[str] = []
+
+    def nftables(self) -> tuple[MarkSetter, ...]:
+        """Rules of nftables."""
+        text = self._ask("nftables", "nft", "-j", "-t", "list", "ruleset")
+        self._foreign = '"xt"' in text
+        return self._read("nftables", lambda: nft_setters(text, family=self._family) if text else ())
+
+    def iptables_nft(self) -> tuple[MarkSetter, ...]:
+        """Rules of iptables in nftables; without nft it is not known whether there are any."""
+        return self._iptables(f"{_IPTABLES[self._family]}-nft-save") if self._foreign else ()
+
+    def iptables_legacy(self) -> tuple[MarkSetter, ...]:
+        """Rules of iptables itself."""
+        prefix = f"{_IPTABLES[self._family]}-legacy"
+        try:
+            tables = self._run("cat", _TABLES[self._family]).split()
+        except OSError as error:
+            if "No such file" not in str(error):  # the kernel has no such tables
+                self.unseen.append(f"{prefix} ({error})")
+            return ()
+        return tuple(it for table in tables for it in self._iptables(f"{prefix}-save", "-t", table))
+
+    def ipsec(self) -> tuple[IpsecPolicy, ...]:
+        """IPsec policies."""
+        text = self._ask("IPsec policies", "ip", "xfrm", "policy")
+        return self._read("IPsec policies", lambda: ipsec_policies(text, family=self._family))
+
+    def _iptables(self, program: str, *options: str) -> tuple[MarkSetter, ...]:
+        what = program.removesuffix("-save")
+        text = self._ask(what, program, *options)
+        return self._read(what, lambda: iptables_setters(text, program=what))
+
+    def _read(self, what: str, read: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
+        try:
+            return read()
+        except ValueError as error:
+            self.unseen.append(f"{what} ({error})")
+            return ()
+
+    def _ask(self, what: str, *words: str) -> str:
+        """What the program prints; empty if it fails."""
+        try:
+            return self._run(*words)
+        except OSError as error:
+            self.unseen.append(f"{what} ({error})")
+            return ""
+
+    def _run(self, *words: str) -> str:
+        """What the program prints; OSError with the reason if it fails."""
+        try:
+            done = self._program(*self._words, *words, timeout=_TIMEOUT, environment={**os.environ, "LC_ALL": "C"})
+        except FileNotFoundError as error:
+            raise OSError(f"the program {words[0]} is not installed") from error
+        except TimeoutError as error:
+            raise OSError(f"{words[0]} did not answer within {_TIMEOUT:g} s") from error
+        if done.code:
+            lines = done.err.strip().splitlines() or [f"{words[0]} failed"]
+            raise OSError(escaped(lines[0])[:_LONGEST])
+        return done.out

@@ -1,0 +1,127 @@
+"""Who sets a mark, as `check` and `explain` tell it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from hostrouting.backends.base import Change
+from hostrouting.ingress import Programs
+from hostrouting.marking import IpsecPolicy, Marking, MarkSetter
+from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.testing import FakeHost, plain_vm
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CIDR = "172.16.0.0/16"
+OWN = MarkSetter("nftables table ip t, chain out, rule with handle 7", "sets 0x10", ("own",), 0x10)
+OTHER = MarkSetter("iptables-nft, table nat", "-A OUTPUT -j MARK --set-xmark 0x20/0x20", ("none",), 0x20)
+RESTORED = MarkSetter("iptables-nft, table mangle", "-A X -j CONNMARK --restore-mark", ("arriving", "own"), 0, 0xFF)
+FOUND = Marking(
+    (OWN, OTHER, RESTORED),
+    (
+        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.0.0.0/8"), "10.9.9.9"),
+        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.16.7.0/24"), drops=True),
+        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.16.8.0/24")),
+        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("192.168.0.0/16"), "10.9.9.9"),
+    ),
+    ("iptables-legacy (cat: Permission denied)",),
+)
+
+
+def host(*rules: Rule, found: Marking = FOUND) -> FakeHost:
+    """A host whose rules lead some packets to ib0."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="ib0", index=0))
+    kernel.add_link(Link(name="veth1", index=0))
+    kernel.add_address("ib0", "192.168.7.1/24")
+    kernel.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
+    for rule in rules:
+        kernel.add_rule(rule)
+
+    def marking_of(family: int) -> Marking:
+        assert family == 4
+        return found
+
+    return FakeHost(
+        kernel=kernel, marking_of=marking_of, programs_at=lambda dev: Programs(found=(f"tc program 5 on {dev}",))
+    )
+
+
+def by_mark(priority: int = 100, mark: int = 0x10) -> Rule:
+    """A rule by mark."""
+    return Rule(family=4, priority=priority, table=100, fwmark=mark, fwmask=mark)
+
+
+LINES = [
+    "Mark 0x10/0x10 (rules 100 and 101) is set by:",
+    "  nftables table ip t, chain out, rule with handle 7: sets 0x10 (for packets of this host)",
+    "  iptables-nft, table mangle: -A X -j CONNMARK --restore-mark (for packets that arrive and for packets of this host)",
+    "An IPsec policy for packets from 10.0.0.0/24 to 172.0.0.0/8 encapsulates them: they leave by the route to 10.9.9.9.",
+    "An IPsec policy for packets from 10.0.0.0/24 to 172.16.7.0/24 drops them.",
+    "An IPsec policy for packets from 10.0.0.0/24 to 172.16.8.0/24 encrypts them.",
+    "Not looked at: iptables-legacy (cat: Permission denied).",
+]
+
+
+def test_a_check() -> None:
+    """The marks that the notes name, each once; rules for other marks are left out."""
+    lower, upper = Prefix.parse("172.16.0.0/17").halves()[0], Prefix.parse("172.16.128.0/17")
+    parts = [attrs.evolve(by_mark(100 + at), dst=dst) for at, dst in enumerate((lower, upper))]
+    said = say("check", CIDR, host=host(*parts))
+    assert (said.code, [it for it in said.lines if it in LINES]) == (3, LINES)
+    document = say("check", CIDR, "--json", host=host(by_mark())).json
+    assert document["marks"] == [
+        {
+            "mark": "0x10/0x10",
+            "rules": [100],
+            "setters": [{"place": it.place, "text": it.text, "effects": list(it.effects)} for it in (OWN, RESTORED)],
+        }
+    ]
+    assert [it["destination"] for it in document["ipsec"]] == ["172.0.0.0/8", "172.16.7.0/24", "172.16.8.0/24"]
+    assert document["notLookedAt"] == list(FOUND.unseen)
+
+
+def test_an_explanation() -> None:
+    """The marks that other packets to the address depend on."""
+    said = say("explain", "172.16.5.9", host=host(by_mark()))
+    expected = [LINES[0].replace("rules 100 and 101", "rule 100"), *LINES[1:]]
+    assert [it for it in said.lines if it in expected] == [it for it in expected if "172.16" not in it]
+    assert "marks" in say("explain", "172.16.5.9", "--json", host=host(by_mark())).json
+
+
+def test_nobody() -> None:
+    """If no rule sets it, a program still can, on its own sockets."""
+    said = say("check", CIDR, host=host(by_mark(mark=0x40), found=Marking((OWN,))))
+    at = said.lines.index("Mark 0x40/0x40 (rule 100) is set by:")
+    assert said.lines[at + 1] == "  no rule that was found; a program can also mark the packets of its own sockets"
+    assert "Not looked at" not in said.out
+
+
+def test_programs_on_the_devices_of_pods(tmp_path: Path) -> None:
+    """What pods send can be marked by BPF programs on their devices."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "podCidrs": ["10.244.3.0/24"]}}))
+    assert "  perhaps tc program 5 on veth1" in say("check", "--config", str(config), host=host(by_mark())).lines
+    said = say("explain", "172.16.5.9", "--iif", "veth1", "--from", "10.244.3.9", host=host(by_mark()))
+    assert "  perhaps tc program 5 on veth1" in said.lines
+
+
+@pytest.mark.parametrize("words", [("check", CIDR), ("explain", "172.16.5.9")])
+def test_where_no_mark_matters(words: tuple[str, ...]) -> None:
+    """The host is not asked, neither for a rule by something else nor for a snapshot of another host."""
+
+    def marking_of(family: int) -> Marking:
+        raise AssertionError(family)
+
+    by_user = host(Rule(family=4, priority=100, table=100, uids=(1000, 1000)))
+    asked = FakeHost(kernel=by_user.kernel, marking_of=marking_of)
+    assert "is set by" not in say(*words, host=asked).out
+    assert "marks" not in say(*words, "--json", host=asked).json
+    snapshot = host(by_mark()).kernel.snapshot().to_json().encode()
+    assert "is set by" not in say(*words, "--snapshot", "-", stdin=snapshot, host=asked).out

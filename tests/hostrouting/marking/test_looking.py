@@ -1,0 +1,128 @@
+"""Looking for what can mark packets: which programs are run, and what is told if one of them fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.marking import IpsecPolicy, marking_of
+from hostrouting.marking.policies import ipsec_policies
+from hostrouting.model import Prefix
+from hostrouting.system.programs import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RULES = '{"nftables": [%s]}'
+CHAIN = '{"chain": {"family": "ip", "table": "mangle", "name": "PREROUTING", "type": "filter", "hook": "prerouting"}}'
+FOREIGN = (
+    '{"rule": {"family": "ip", "table": "mangle", "chain": "PREROUTING", "handle": 2, "expr":'
+    ' [{"xt": {"type": "target", "name": "MARK"}}]}}'
+)
+SAVED = "*mangle\n-A PREROUTING -j MARK --set-xmark 0x10/0x10\nCOMMIT\n"
+POLICIES = """\
+src 10.0.0.0/24 dst 172.16.0.0/16 uid 0
+\tdir out priority 0 ptype main
+\ttmpl src 10.0.0.1 dst 10.9.9.9
+\t\tproto esp reqid 0 mode tunnel
+src 172.16.0.0/16 dst 10.0.0.0/24
+\tdir in priority 0 ptype main
+src 10.0.0.0/24 dst 172.17.0.0/16
+\tdir out action block priority 0 ptype main
+src fd00::/64 dst fd16::/48
+\tdir out priority 0 ptype main
+"""
+
+
+class Programs:
+    """Programs that print this, by their first words; all others are not installed."""
+
+    def __init__(self, **printed: Ended | str | OSError) -> None:
+        self.printed, self.ran = printed, [""]
+
+    def __call__(
+        self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
+    ) -> Ended:
+        """See Run."""
+        assert timeout > 0
+        assert environment is not None
+        assert not text
+        self.ran.append(" ".join(words))
+        found = self.printed.get(words[0].replace("-", "_"), FileNotFoundError(words[0]))
+        if isinstance(found, OSError):
+            raise found
+        return Ended(0, found) if isinstance(found, str) else found
+
+
+NOTHING: dict[str, Ended | str | OSError] = {
+    "nft": RULES % "",
+    "cat": Ended(1, "", "cat: /proc/net/ip_tables_names: No such file or directory"),
+    "ip": "",
+}
+
+
+def test_a_host_without_rules() -> None:
+    """Nothing is found, and everything was looked at; programs of iptables are not run."""
+    run = Programs(**NOTHING)
+    found = marking_of(4, run=run)
+    assert (found.setters, found.policies, found.unseen) == ((), (), ())
+    assert not any("iptables" in words for words in run.ran)
+
+
+def test_each_way() -> None:
+    """nftables, both kinds of iptables, and IPsec policies of the family."""
+    run = Programs(
+        nft=RULES % f"{CHAIN}, {FOREIGN}",
+        iptables_nft_save=SAVED,
+        iptables_legacy_save=SAVED,
+        cat="mangle\n",
+        ip=POLICIES,
+    )
+    found = marking_of(4, run=run)
+    assert [it.place for it in found.setters] == ["iptables-nft, table mangle", "iptables-legacy, table mangle"]
+    assert "iptables-legacy-save -t mangle" in run.ran
+    assert found.policies == (
+        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.16.0.0/16"), "10.9.9.9"),
+        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.17.0.0/16"), drops=True),
+    )
+    assert [str(it.destination) for it in ipsec_policies(POLICIES, family=6)] == ["fd16::/48"]
+
+
+def test_of_ipv6() -> None:
+    """The programs and files are those of IPv6."""
+    run = Programs(nft=RULES % FOREIGN.replace('"ip"', '"ip6"'), cat="mangle", ip="")
+    found = marking_of(6, run=run)
+    assert found.unseen == (
+        "ip6tables-nft (the program ip6tables-nft-save is not installed)",
+        "ip6tables-legacy (the program ip6tables-legacy-save is not installed)",
+    )
+    assert "cat /proc/net/ip6_tables_names" in run.ran
+
+
+DENIED = "Operation not permitted (you must be root)\nmore"
+FAILURES: dict[str, tuple[dict[str, Ended | str | OSError], str]] = {
+    "not installed": ({"nft": FileNotFoundError()}, "nftables (the program nft is not installed)"),
+    "not permitted": ({"nft": Ended(1, "", DENIED)}, "nftables (Operation not permitted (you must be root))"),
+    "silent": ({"nft": Ended(1)}, "nftables (nft failed)"),
+    "slow": ({"nft": TimeoutError()}, "nftables (nft did not answer within 10 s)"),
+    "broken": ({"nft": "{"}, "nftables (Expecting property name"),
+    "policies": (
+        {"ip": Ended(2, "", "RTNETLINK answers: Operation not permitted")},
+        "IPsec policies (RTNETLINK answers:",
+    ),
+    "other policies": ({"ip": "what is this"}, "IPsec policies (ip printed something unexpected: what is this)"),
+    "tables": (
+        {"cat": Ended(1, "", "cat: /proc/net/ip_tables_names: Permission denied")},
+        "iptables-legacy (cat: /proc",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_what_could_not_be_looked_at(name: str) -> None:
+    """It is named, with the reason; the rest is looked at all the same."""
+    printed, words = FAILURES[name]
+    found = marking_of(4, run=Programs(**{**NOTHING, **printed}))
+    [unseen] = found.unseen
+    assert unseen.startswith(words)
