@@ -6,18 +6,19 @@ here: what is done with the answers (`tasks`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from hostrouting.arrival import find_drop
 from hostrouting.drops import Dropped, find_dropped
 from hostrouting.errors import BackendError, NotReady, Unsettled
-from hostrouting.fib import Decision, Fib
+from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.model import IPV4, Prefix, Snapshot, ip_at, protocol_name
 from hostrouting.overlap import Finding, Note, OverlapReport, Verdict, check_overlap, follow_kernel
 from hostrouting.plan import RoutePlan, plan_routes
 from hostrouting.pod_packets import find_pod_packets
-from hostrouting.pods import PodReport, check_pods
+from hostrouting.pods import Ask, PodReport, check_pods
 from hostrouting.repair import Diversion, Filtered, Repair, Unsafe, propose_repair
 from hostrouting.uplink import seen_instead
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import Answer, RouteBackend
     from hostrouting.config import HostRoutingConfig
     from hostrouting.model import IP
+    from hostrouting.pod_packets import PodPackets
     from hostrouting.uplink import DesiredRoute
 
 __all__ = [
@@ -46,6 +48,7 @@ T = TypeVar("T")
 _WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
 _TRIES = 3  # for an examination in which kernel and engine disagree: the tables may have changed meanwhile
 _AT_ONCE = 4096  # destinations in one lookup
+_NEAR = 3  # after the first address of a pod CIDR, which may be a broadcast address, or the host's own
 _RESTLESS = "the route tables kept changing while they were read; the verdict is for the last snapshot"
 
 
@@ -247,18 +250,20 @@ def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP 
     found = []
     for report in _reports(fib, config):
         try:
-            surprises = dict(_surprises(backend, fib, report))
+            asking = _Asking(backend, fib, report)
+            followed = follow_kernel(report, fib, asking.about(ANY))
+            its = _with_pods(fib, followed, config, gateway, ask=asking.about_pods)
         except BackendError as error:
             error.fib = fib
             raise
-        followed = follow_kernel(report, fib, {place: it.decision for place, it in surprises.items()})
-        told = (*(() if still else (_RESTLESS,)), *(it.text for it in surprises.values()))
-        its = _with_pods(fib, followed, config, gateway)
+        told = (*(() if still else (_RESTLESS,)), *asking.surprises)
         found.append(attrs.evolve(its, surprises=told, restless=not still))
     return Examination(tuple(found))
 
 
-def _with_pods(fib: Fib, report: OverlapReport, config: HostRoutingConfig, gateway: IP | None) -> FamilyExamination:
+def _with_pods(
+    fib: Fib, report: OverlapReport, config: HostRoutingConfig, gateway: IP | None, *, ask: Ask | None = None
+) -> FamilyExamination:
     """The report with the verdicts on what pods send, and the repair for all of it."""
     check = config.route_overlap
     packets = find_pod_packets(
@@ -267,7 +272,7 @@ def _with_pods(fib: Fib, report: OverlapReport, config: HostRoutingConfig, gatew
         check.pod_devs or check.allowed_devs,
         expected=report.cidrs,
     )
-    pods = check_pods(fib, report, packets)
+    pods = check_pods(fib, report, packets, ask=ask)
     repair = propose_repair(fib, report, pods=pods, protocol=config.protocol, gateway=_of_family(gateway, report))
     return FamilyExamination(report, repair, fib, pods, find_dropped(fib, report, packets))
 
@@ -276,34 +281,48 @@ def _worst(verdicts: Collection[Verdict]) -> Verdict:
     return next(it for it in _WORST_FIRST if it in verdicts)
 
 
-class _Surprise(NamedTuple):
-    """The kernel's decision for packets where its tables differ, and a message about it."""
+class _Asking:
+    """Asks the kernel about the cells of a report; `surprises` are its answers that the tables do not explain."""
 
-    decision: Decision
-    text: str
+    def __init__(self, backend: RouteBackend, fib: Fib, report: OverlapReport) -> None:
+        self._backend, self._fib, self._report = backend, fib, report
+        self.surprises: list[str] = []
 
+    def about_pods(self, packets: PodPackets) -> dict[int, Decision]:
+        """Ask about a packet of this class, if its device exists: if possible, one that this host does not drop."""
+        if not packets.exist or not packets.devs:
+            return {}
+        starts = [(it.first, min(it.first + _NEAR, it.last)) for it in packets.sources[:_NEAR]]
+        sources = [ip_at(self._report.family, at) for first, last in starts for at in range(first, last + 1)]
+        flows = [attrs.evolve(packets.flow, source=source) for source in sources]
+        to = self._report.cidrs[0].ip
+        return self.about(next((it for it in flows if find_drop(self._fib, to, it) is None), packets.flow))
 
-def _surprises(backend: RouteBackend, fib: Fib, report: OverlapReport) -> Iterator[tuple[int, _Surprise]]:
-    """Ask the kernel in each cell; yield where the answer differs from the tables, by the first address of the cell."""
-    if not report.expected_devs:
-        return
-    asked: dict[int, Decision] = {}
-    family = report.family
-    for cidr in report.cidrs:
+    def about(self, flow: Flow) -> dict[int, Decision]:
+        """Ask in each cell; return the answers that differ from the tables, by the first address of the cell."""
+        if not self._report.expected_devs:
+            return {}
+        family, found = self._report.family, {}
         # The kernel is asked about a plain packet, which is what a decision describes first.
-        for cell in fib.cells(cidr):
-            asked.setdefault(cell.first, cell.decision)
-    places = sorted(asked)
-    for begin in range(0, len(places), _AT_ONCE):
-        some = places[begin : begin + _AT_ONCE]
-        answers = backend.lookup([ip_at(family, place) for place in some])
-        for place, answer in zip(some, answers, strict=True):
-            if not _agree(asked[place], answer):
-                text = (
-                    f"{ip_at(family, place)}: the kernel answers {_words(answer)}, which is not what its tables say "
-                    f"({asked[place].route or asked[place].kind}); the verdict follows the kernel"
-                )
-                yield place, _Surprise(_as_answered(asked[place], answer), text)
+        asked = {cell.first: cell.decision for cidr in self._report.cidrs for cell in self._fib.cells(cidr, flow)}
+        places = sorted(asked)
+        for begin in range(0, len(places), _AT_ONCE):
+            some = places[begin : begin + _AT_ONCE]
+            answers = self._backend.lookup([ip_at(family, place) for place in some], flow)
+            for place, answer in zip(some, answers, strict=True):
+                if not _agree(asked[place], answer) and find_drop(self._fib, ip_at(family, place), flow) is None:
+                    found[place] = _as_answered(asked[place], answer)
+                    self.surprises.append(_surprise(ip_at(family, place), asked[place], answer, flow))
+        return found
+
+
+def _surprise(address: IP, decision: Decision, answer: Answer, flow: Flow) -> str:
+    """A sentence about an answer that is not what the tables say."""
+    packet = "" if flow.iif is None else f", from {flow.source} and arriving on {flow.iif}"
+    return (
+        f"{address}{packet}: the kernel answers {_words(answer)}, which is not what its tables say "
+        f"({decision.route or decision.kind}); the verdict follows the kernel"
+    )
 
 
 def _as_answered(decision: Decision, answer: Answer) -> Decision:

@@ -204,10 +204,10 @@ def check_overlap(
     )
 
 
-def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision]) -> OverlapReport:
-    """Return the report with the kernel's answers: `told` holds its answer for each cell where its tables differ.
+def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision], *, flow: Flow = ANY) -> OverlapReport:
+    """Return the report on the packets of `flow` with the kernel's answers, where its tables differ.
 
-    The key is the first address of the cell. The kernel's answer wins, because it is what happens to packets.
+    `told` holds an answer by the first address of the cell. It wins, because it is what happens to packets.
     """
     if not told:
         return report
@@ -215,7 +215,7 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision])
     judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
     findings: list[Finding] = []
     for cidr in report.cidrs:
-        cells = [attrs.evolve(it, decision=told.get(it.first, it.decision)) for it in fib.cells(cidr)]
+        cells = [attrs.evolve(it, decision=told.get(it.first, it.decision)) for it in fib.cells(cidr, flow)]
         answers = {id(it.decision) for it in cells if it.first in told}
         findings += [
             attrs.evolve(it, surprise=True) if id(it.decision) in answers else it

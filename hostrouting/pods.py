@@ -4,15 +4,18 @@ Here: the verdict on each class, and what of it the check of the host's own pack
 (`pod_packets`), and the check itself (`overlap`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
-from hostrouting.fib import Fib
-from hostrouting.overlap import Finding, Note, OverlapReport, Verdict, check_overlap
+from hostrouting.fib import Decision, Fib
+from hostrouting.overlap import Finding, Note, OverlapReport, Verdict, check_overlap, follow_kernel
 from hostrouting.pod_packets import PodPackets, with_devices_of
 
-__all__ = ["PodReport", "check_pods"]
+__all__ = ["Ask", "PodReport", "check_pods"]
+
+Ask: TypeAlias = Callable[[PodPackets], Mapping[int, Decision]]
 
 
 @attrs.frozen
@@ -41,8 +44,13 @@ class PodReport:
         return tuple(it for it in self.notes if _note_key(it) not in known)
 
 
-def check_pods(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> tuple[PodReport, ...]:
-    """Check the expected CIDRs of a report for the packets of pods, on the devices that the report expects."""
+def check_pods(
+    fib: Fib, report: OverlapReport, packets: Sequence[PodPackets], *, ask: Ask | None = None
+) -> tuple[PodReport, ...]:
+    """Check the expected CIDRs of a report for the packets of pods, on the devices that the report expects.
+
+    `ask` returns the kernel's answers where they differ from the tables, as `follow_kernel` takes them.
+    """
     if not report.expected_devs:
         return ()
     fib = with_devices_of(fib, packets)
@@ -56,6 +64,8 @@ def check_pods(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -
             allowed_devs=report.allowed_devs,
             flow=its.flow,
         )
+        if ask is not None:
+            own = follow_kernel(own, fib, ask(its), flow=its.flow)
         ranges = tuple((_way(it), it.first, it.last) for it in own.findings)
         answer = (own.verdict, ranges, tuple(map(_note_key, own.notes)))
         answers.setdefault(answer, own)

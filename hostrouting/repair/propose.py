@@ -31,7 +31,7 @@ from hostrouting.model import (
     spans_of,
     width_of,
 )
-from hostrouting.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.overlap import Finding, Judge, OverlapReport, check_overlap
 from hostrouting.pod_blocks import PodBlocks
 from hostrouting.pod_packets import PodPackets, with_devices_of
 from hostrouting.pods import PodReport, check_pods
@@ -155,6 +155,10 @@ def propose_repair(
             more, routes, replaced = Repair((), tuple(lost), (), left), (), ()
         repair, after = _both(repair, more, packets), _with(after, routes, replaced)
         added += routes
+    surprising = [
+        attrs.evolve(lost, senders=it.packets) for it in pods for lost in _surprising(it.findings_beyond(report))
+    ]
+    repair = attrs.evolve(repair, unsafe=(*repair.unsafe, *surprising))
     if pods:
         proof = _check(after, report, flow)
         repair = attrs.evolve(repair, proof=proof, pods=check_pods(after, proof, every))
@@ -282,7 +286,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
     proof = _check(_with(fib, routes, replaced), report, flow)
     repair = Repair(
         tuple(attrs.evolve(pattern, destination=it.prefix, metric=_as_written(it)) for it in routes),
-        (*task.unsafe, *_surprising(report), *_still_open(proof, task.unsafe)),
+        (*task.unsafe, *_surprising(report.findings), *_still_open(proof, task.unsafe)),
         tuple(task.diverted.values()),
         proof,
     )
@@ -489,8 +493,8 @@ def _ways(route: Route) -> set[tuple[str | None, IP | None]]:
     return {(leg.dev, leg.gateway) for leg in route.legs}
 
 
-def _surprising(report: OverlapReport) -> Iterator[Unsafe]:
-    for it in report.findings:
+def _surprising(findings: Iterable[Finding]) -> Iterator[Unsafe]:
+    for it in findings:
         if it.surprise:
             yield Unsafe(it.cidr.family, it.first, it.last, "surprise", it.decision)
 

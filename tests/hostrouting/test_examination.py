@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.backends.base import Answer, Change, Watch
 from hostrouting.backends.saved import SavedBackend
+from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import NotReady, Unsettled
 from hostrouting.examination import await_plan, examine, is_any_route_ours, read
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import OURS, Prefix, Route, as_ip, ip_at
+from hostrouting.model import OURS, Link, Prefix, Route, as_ip, ip_at
 from hostrouting.testing import MemoryBackend, h200, plain_vm
 from hostrouting.uplink import DesiredRoute
 from phases.testing import FakeClock
@@ -156,7 +157,7 @@ def test_default_routes_in_turn(answering: int, monkeypatch: pytest.MonkeyPatch)
             [Change("append", Route.to("0.0.0.0/0", dev=f"eth{number}", gateway=f"10.{number}.0.1", metric=1024))]
         )
     answer = [route for route in kernel.snapshot().routes if route.prefix.length == 0][answering]
-    monkeypatch.setattr(kernel, "lookup", lambda asked: tuple(Answer("unicast", answer) for _ in asked))
+    monkeypatch.setattr(kernel, "lookup", lambda asked, _: tuple(Answer("unicast", answer) for _ in asked))
     found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
     assert (found.verdict, found.surprises) == ("ok", ())
     assert found.families[0].report.expected_devs == ("eth0", "eth1")
@@ -182,7 +183,7 @@ def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch
         it.change([hole])
     first = as_ip("172.16.64.0")
     monkeypatch.setattr(
-        kernel, "lookup", lambda asked: tuple((sick if it == first else steady).lookup([it])[0] for it in asked)
+        kernel, "lookup", lambda asked, _: tuple((sick if it == first else steady).lookup([it])[0] for it in asked)
     )
     found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
     assert found.verdict == "overlap"
@@ -190,6 +191,39 @@ def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch
     assert (finding.devs, finding.surprise) == (("ib0",), True)
     assert [str(prefix) for prefix in finding.prefixes] == ["172.16.64.0/18"]
     assert [(it.reason, it.first, it.last) for it in found.unsafe] == [("surprise", finding.first, finding.last)]
+
+
+PODS = HostRoutingConfig.from_mapping(
+    {"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "podCidrs": ["10.244.3.0/24"], "podDevs": ["cni0"]}}
+)
+
+
+def test_an_escape_of_pods_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is also asked about what pods send; its answer is the verdict on that, and no route repairs it."""
+    kernel, steady, sick = plain_vm(), plain_vm(), h200()
+    for it in (kernel, steady, sick):
+        it.add_link(Link(name="cni0", index=0))
+        it.add_address("cni0", "10.244.3.1/24")
+    monkeypatch.setattr(
+        kernel, "lookup", lambda asked, flow: (sick if flow.iif == "cni0" else steady).lookup(asked, flow)
+    )
+    found = examine(context(), kernel, PODS, wait=0)
+    assert (found.verdict, found.families[0].report.verdict) == ("overlap", "ok")
+    [finding] = found.findings
+    assert (finding.devs, finding.surprise, finding.senders[0].devs) == (("ib0",), True, ("cni0",))
+    [unsafe] = found.unsafe
+    assert (unsafe.reason, unsafe.senders) == ("surprise", finding.senders)
+    [text] = found.surprises
+    assert text.startswith("172.16.0.0, from 10.244.3.0 and arriving on cni0: the kernel answers [172.16.0.0/16")
+
+
+def test_a_packet_of_a_pod_that_is_dropped() -> None:
+    """If the kernel drops what pods send as it arrives, it says nothing about their route, and disagrees with nothing."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="cni0", index=0, forwarding=False))
+    found = examine(context(), kernel, PODS, wait=0)
+    assert (found.verdict, found.surprises) == ("ok", ())
+    assert [it.reason for it in found.dropped] == ["forwarding"]
 
 
 @given(data=st.data(), block=st.sampled_from([4, 6]).flatmap(blocks))
