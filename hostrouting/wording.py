@@ -406,16 +406,7 @@ def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()
         "expectedDevs": devs if by_family else devs["ipv4"],
         "findings": [_finding(finding) for it in found.families for finding in it.report.findings],
         **_pods_document(found),
-        "dropped": [
-            {
-                "kind": it.kind,
-                "devs": list(it.devs),
-                "reason": it.reason,
-                "sources": list(map(str, it.sources)),
-                "text": dropped_line(it),
-            }
-            for it in found.dropped
-        ],
+        **_dropped_document(found),
         "repair": repair_document(found.routes),
         "unsafe": [
             {
@@ -444,6 +435,24 @@ def _pods_document(found: Examination) -> dict[str, Any]:
                 "findings": [_finding(finding) for finding in report.findings],
             }
             for report in reports
+        ]
+    }
+
+
+def _dropped_document(found: Examination) -> dict[str, Any]:
+    """The part of the document about what this host drops; empty if it drops nothing."""
+    if not found.dropped:
+        return {}
+    return {
+        "dropped": [
+            {
+                "kind": it.kind,
+                "devs": list(it.devs),
+                "reason": it.reason,
+                "sources": list(map(str, it.sources)),
+                "text": dropped_line(it),
+            }
+            for it in found.dropped
         ]
     }
 

@@ -123,8 +123,8 @@ class Check:
             told = "Only routing tables and rules are checked, not firewalls, IPsec or eBPF programs."
             yield line(Painted(told, "soft"))
 
-    def marks(self, host: Callable[[], Host]) -> Marks:
-        """Who sets the marks that the notes on the verdict name, on this host."""
+    def marks(self, host: Callable[[], Host] | None) -> Marks:
+        """Who sets the marks that the notes on the verdict name; a snapshot has no host to look at."""
         found = []
         for it in self.found.families:
             cases = [note.cases for note in it.notes]

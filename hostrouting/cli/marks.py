@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.page import Painted, line, spoken
+from hostrouting.marking import Marking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.marking import Effect, IpsecPolicy, MarkSetter
     from hostrouting.model import Prefix, Rule
 
-__all__ = ["Marks", "look_for_marks"]
+__all__ = ["NOT_IN_A_SNAPSHOT", "Marks", "look_for_marks"]
 
 _FWMARK = "fwmark"
 _FOR: dict[Effect, str] = {
@@ -29,6 +30,7 @@ _FOR: dict[Effect, str] = {
     "own": "for packets of this host",
     "none": "too late to change a route",
 }
+NOT_IN_A_SNAPSHOT = Marking(unseen=("packet filters and IPsec policies (a snapshot does not contain them)",))
 _NOBODY = "no rule that was found; a program can also mark the packets of its own sockets"
 
 
@@ -118,14 +120,17 @@ def _overlap(one: Prefix, other: Prefix) -> bool:
 
 
 def look_for_marks(
-    host: Callable[[], Host],
+    host: Callable[[], Host] | None,
     cases: Iterable[Cases],
     *,
     family: int,
     destinations: Iterable[Prefix],
     devs: Iterable[str] = (),
 ) -> Marks:
-    """Look for who sets the marks in these conditions, on the way to the destinations; `devs` are those of pods."""
+    """Look for who sets the marks in these conditions, on the way to the destinations; `devs` are those of pods.
+
+    A snapshot has no `host` to look at.
+    """
     rules: dict[str, dict[Rule, None]] = {}
     for condition in (condition for it in cases for case in it for condition in case):
         for name, value in condition.selectors:
@@ -133,9 +138,9 @@ def look_for_marks(
                 rules.setdefault(value, {})[condition.rule] = None
     if not rules:
         return Marks()
-    here = host()
-    marking = here.marking_of(family)
-    programs = [here.programs_at(dev) for dev in devs]
+    here = None if host is None else host()
+    marking = NOT_IN_A_SNAPSHOT if here is None else here.marking_of(family)
+    programs = [] if here is None else [here.programs_at(dev) for dev in devs]
     near = list(destinations)
     return Marks(
         tuple(

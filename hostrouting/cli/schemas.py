@@ -96,7 +96,7 @@ CHECK = {
     "pods[].verdict": "the verdict on some packets of pods; `pods` is absent if none are checked",
     **{f"pods[].packets[].{key}": says for key, says in _PACKETS.items()},
     **{f"pods[].findings[].{key}": says for key, says in _FINDING.items()},
-    "dropped[].kind": "what this host drops although its way is right: sent (what pods send) or answers",
+    "dropped[].kind": "sent (what pods send) or answers; `dropped` is absent if nothing is dropped on arrival",
     "dropped[].devs[]": "the devices that these packets arrive on; empty for a device that is created later",
     "dropped[].reason": "forwarding (the device does not forward), or rp_filter: strict, loose or no-address",
     "dropped[].sources[]": "where the packets come from; empty if that does not matter",

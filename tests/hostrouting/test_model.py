@@ -247,6 +247,7 @@ class TestSnapshotIsAValue:
             IP: as_ip("10.0.0.1"),
             int | None: 8,
             str | None: "y",
+            bool | None: True,
             Prefix | None: Prefix.parse("fd00::/8"),
             IP | None: as_ip("fe80::1"),
             tuple[int, int] | None: (3, 4),

@@ -46,7 +46,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.check import make_check
     from hostrouting.cli.gates import looked_at_gate
-    from hostrouting.cli.marks import Marks
     from hostrouting.cli.source import config_of, installed_config
     from hostrouting.cli.standings import Standings
     from hostrouting.config import HostRoutingConfig
@@ -62,7 +61,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     # CIDRs on the command line replace everything else that a configuration asks for.
     asks_all = not (arguments.snapshot or arguments.cidrs)
     standings = Standings.on(host(), it.config) if asks_all else Standings()
-    marks = Marks() if arguments.snapshot else it.marks(host)
+    marks = it.marks(None if arguments.snapshot else host)
 
     def document() -> dict[str, Any]:
         found = it.document()
@@ -83,7 +82,7 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
     standings, gate = Standings.on(host, config), looked_at_gate(host)
 
     def document() -> dict[str, Any]:
-        nothing: dict[str, list[Any]] = {key: [] for key in ("expectedDevs", "findings", "dropped", "repair", "unsafe")}
+        nothing: dict[str, list[Any]] = {key: [] for key in ("expectedDevs", "findings", "repair", "unsafe")}
         head = {"schema": COMMAND.schema, "verdict": "ok", "mode": config.route_overlap.mode}
         return {**head, **nothing, "notes": [*gate.openings, *standings.troubles], "standings": standings.documents()}
 

@@ -92,7 +92,7 @@ def _number(text: str) -> int:
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.check import Check
     from hostrouting.cli.explanation import explain, explain_document
-    from hostrouting.cli.marks import Marks, look_for_marks
+    from hostrouting.cli.marks import look_for_marks
     from hostrouting.cli.source import address_of, config_of, known_devices, looked_at
     from hostrouting.errors import ConfigError, Fault
     from hostrouting.fib import Flow
@@ -115,10 +115,13 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         known_devices(arguments, snapshot)
         it = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
         surprise = _surprise(it, backend, flow)
-    marks = Marks()
-    if not arguments.snapshot:
-        cases, devs = [variant.cases for variant in it.variants], [flow.iif] if flow.iif not in {None, "lo"} else []
-        marks = look_for_marks(host, cases, family=address.version, destinations=[Prefix.of(address)], devs=devs)
+    marks = look_for_marks(
+        None if arguments.snapshot else host,
+        [variant.cases for variant in it.variants],
+        family=address.version,
+        destinations=[Prefix.of(address)],
+        devs=[flow.iif] if flow.iif and flow.iif != "lo" else [],
+    )
     return Reply(
         FINE,
         lambda: {**explain_document(it), "source": source_note, "surprise": surprise, **marks.document()},

@@ -114,7 +114,7 @@ def test_programs_on_the_devices_of_pods(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("check", CIDR), ("explain", "172.16.5.9")])
 def test_where_no_mark_matters(words: tuple[str, ...]) -> None:
-    """The host is not asked, neither for a rule by something else nor for a snapshot of another host."""
+    """The host is not asked if a rule is by something else."""
 
     def marking_of(family: int) -> Marking:
         raise AssertionError(family)
@@ -123,5 +123,11 @@ def test_where_no_mark_matters(words: tuple[str, ...]) -> None:
     asked = FakeHost(kernel=by_user.kernel, marking_of=marking_of)
     assert "is set by" not in say(*words, host=asked).out
     assert "marks" not in say(*words, "--json", host=asked).json
+
+
+@pytest.mark.parametrize("words", [("check", CIDR), ("explain", "172.16.5.9")])
+def test_a_snapshot(words: tuple[str, ...]) -> None:
+    """A snapshot of another host does not say who sets a mark there, and this host is not asked."""
     snapshot = host(by_mark()).kernel.snapshot().to_json().encode()
-    assert "is set by" not in say(*words, "--snapshot", "-", stdin=snapshot, host=asked).out
+    said = say(*words, "--snapshot", "-", stdin=snapshot, host=FakeHost(backend=None))
+    assert "Not looked at: packet filters and IPsec policies (a snapshot does not contain them)." in said.lines

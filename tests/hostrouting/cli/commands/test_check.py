@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CIDR = "172.16.0.0/16"
-KEYS = {"schema", "verdict", "mode", "expectedDevs", "findings", "repair", "unsafe", "dropped", "notes", "standings"}
+KEYS = {"schema", "verdict", "mode", "expectedDevs", "findings", "repair", "unsafe", "notes", "standings"}
 
 
 def test_the_whole_page() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting import Snapshot
+from hostrouting.cli.marks import NOT_IN_A_SNAPSHOT
 from hostrouting.render import render_snapshot_script
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
@@ -31,7 +32,7 @@ HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "pla
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
 def test_the_same_answer_elsewhere(name: str, question: tuple[str, ...], form: tuple[str, ...], tmp_path: Path) -> None:
     """What is asked of a saved snapshot is answered byte for byte as on the host that it was taken on."""
-    host = FakeHost(kernel=HOSTS[name]())
+    host = FakeHost(kernel=HOSTS[name](), marking_of=lambda family: NOT_IN_A_SNAPSHOT)  # noqa: ARG005  as in MarkingOf
     path = tmp_path / "node.json"
     path.write_text(say("snapshot", host=host).out, encoding="utf-8")
     here = say(*question, *form, host=host)
