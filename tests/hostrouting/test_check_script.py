@@ -464,6 +464,24 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "a default route by two, one down": (
+        [
+            "route replace default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth1 onlink",
+            "link set eth1 down",
+            ESCAPE,
+        ],
+        [],
+        "overlap",
+    ),
+    "a default route by two, the first down": (
+        [
+            "route replace default nexthop via 10.0.0.2 dev eth1 onlink nexthop via 10.0.0.1 dev eth0",
+            "link set eth1 down",
+            ESCAPE,
+        ],
+        [],
+        "overlap",
+    ),
     "a default route without a gateway": (["route replace default dev eth0", ESCAPE], [], "overlap"),
     "a default route by a gateway of IPv6": (
         ["route replace default via inet6 fe80::1 dev eth0", ESCAPE],
@@ -530,7 +548,7 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [
             "route add 172.20.8.0/24 dev ib0",
             "route add local 172.20.8.0/30 dev lo table local",
-            "route add 172.20.8.1 dev eth0 table 100",
+            "rule add pref 9 to 172.20.8.1 lookup 100",
         ],
         [],
         "overlap",
@@ -635,6 +653,18 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
         ["route del default", "route add default dev ib0 pref low", "route append default dev eth0 pref high"],
         "ok",
     ),
+    "a preferred router of a higher metric": (
+        [
+            "route del default",
+            "route add default dev eth0 metric 100 pref low",
+            "route add default dev ib0 metric 200 pref high",
+        ],
+        "ok",
+    ),
+    "refused, and refused for some sources": (
+        ["route add prohibit fd20:5::/48", "route add prohibit fd20:5::/64 from fd00:99::/64"],
+        "overlap",
+    ),
     "a preferred router by ib0, eth0 expected": (["route append default dev ib0 pref high"], "overlap"),
     "a default route by two": ([f"route add default metric 9 {SEVERAL}"], "ok"),
     "a default route without a gateway": (
@@ -672,22 +702,32 @@ def test_next_hop_objects_of_ipv6(namespace: Namespace, tmp_path: Path) -> None:
     agree(namespace, tmp_path, "objects", "fd20::/16", "overlap")
 
 
+VIA = "via fe80::1 dev ib0"
+
+
 @pytest.mark.parametrize(
-    ("second", "forwarding", "devs"),
+    ("first", "second", "forwarding", "lost", "devs"),
     [
-        ("metric 1024", 0, ["ib0", "wg0"]),
-        ("metric 1024", 1, ["ib0"]),
-        ("metric 1024 pref low", 0, ["ib0"]),
-        ("metric 1025", 0, ["ib0"]),
+        (VIA, "metric 1024", 0, [], ["ib0", "wg0"]),
+        (VIA, "metric 1024", 1, [], ["ib0"]),
+        (VIA, "metric 1024 pref low", 0, [], ["ib0"]),
+        (VIA, "metric 1025", 0, [], ["ib0"]),
+        (VIA, "metric 1024", 0, ["wg0"], ["ib0"]),
+        ("dev ib0", "metric 1024", 0, [], ["ib0"]),
     ],
 )
-def test_two_ipv6_routers(namespace: Namespace, tmp_path: Path, second: str, forwarding: int, devs: list[str]) -> None:
-    """A host that does not forward packets expects the devices of all routers of one rank."""
+def test_two_ipv6_routers(
+    namespace: Namespace, tmp_path: Path, first: str, second: str, forwarding: int, lost: list[str], devs: list[str]
+) -> None:
+    """A host that does not forward packets expects the devices of all routers of one rank that it can use."""
     namespace.sysctl("ipv6/conf/all/forwarding", forwarding)
     # Linux does not merge advertised routes into one, nor those with nexthop objects.
-    objects = ["nexthop add id 31 via fe80::1 dev ib0", "nexthop add id 32 via fe80::2 dev wg0"]
+    objects = [f"nexthop add id 31 {first}", "nexthop add id 32 via fe80::2 dev wg0"]
     routes = ["route add default nhid 31 proto ra metric 1024", f"route append default nhid 32 proto ra {second}"]
     namespace.batch([*objects, *routes], family=IPV6)
+    for dev in lost:
+        namespace.sysctl(f"ipv6/conf/{dev}/ignore_routes_with_linkdown", 1)
+    lose_carriers(namespace, lost)
     checked = agree(namespace, tmp_path, "routers", "fd44::/16", "ok")
     assert checked.document["expectedDevs"]["ipv6"] == devs
 
@@ -707,6 +747,38 @@ def test_any_cidr(namespace: Namespace, tmp_path: Path, cidr: str) -> None:
     expected = engine(namespace.snapshot(), check(cidr))
     checked = Checked(namespace, check(cidr), tmp_path)
     assert comparable(checked.document) == comparable(expected)
+
+
+@pytest.mark.parametrize("cidr", ["0.0.0.0/0", "::/0"])
+def test_multicast_by_another_device(namespace: Namespace, tmp_path: Path, cidr: str) -> None:
+    """If everything leaves by another device, multicast is no escape for all that."""
+    family = Prefix.parse(cidr).family
+    namespace.batch(["route replace default dev ib0"], family=family)
+    agree(namespace, tmp_path, "everything by ib0, eth0 expected", cidr, "overlap")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ["route add 172.20.32.0/24 dev eth0 table 100", "rule add pref 40000 lookup 100"],
+        ["route add 172.20.32.0/24 tos 0x10 dev eth0"],
+    ],
+    ids=["of another table", "of another tos"],
+)
+def test_a_key_that_is_free(namespace: Namespace, tmp_path: Path, other: list[str]) -> None:
+    """A route in another table, or for other packets, does not have the key of a route of the repair."""
+    namespace.batch(["route add 172.20.32.0/24 dev ib0 metric 9", *other])
+    checked = agree(namespace, tmp_path, "a key", "172.20.0.0/16", "overlap")
+    assert [it["destination"] for it in checked.document["repair"]] == ["172.20.32.0/24"]
+
+
+def test_one_cidr_in_another(namespace: Namespace, tmp_path: Path) -> None:
+    """A route that repairs both is proposed once."""
+    namespace.batch([ESCAPE])
+    checked = Checked(namespace, check("172.20.0.0/16", "172.20.8.0/22"), tmp_path)
+    assert [it["cidr"] for it in checked.document["findings"]] == ["172.20.0.0/16", "172.20.8.0/22"]
+    destinations = [it["destination"] for it in checked.document["repair"]]
+    assert destinations == sorted(set(destinations))
 
 
 INCOMPLETE = "the list of addresses to look up is incomplete: awk or sort failed"
@@ -836,6 +908,20 @@ class TestOneHost:
         later = subprocess.Popen([*namespace.enter, "sh", "-c", script])
         try:
             checked = Checked(namespace, check("192.168.0.0/16", expected_devs=devs), tmp_path, wait=100)
+        finally:
+            later.wait()
+        assert (checked.status, checked.document["verdict"]) == (0, "ok"), checked.said
+
+    def test_an_overlap_is_awaited_for_a_missing_device(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If one of the named devices does not exist yet, an overlap may go with the routes that come with it."""
+        namespace.batch(["route add 192.168.0.0/16 dev ib0"])
+        script = (
+            "sleep 0.6; ip link add late0 type veth; ip link set late0 up; ip route replace 192.168.0.0/16 dev late0"
+        )
+        later = subprocess.Popen([*namespace.enter, "sh", "-c", script])
+        config = check("192.168.0.0/16", expected_devs=["eth0", "late0"])
+        try:
+            checked = Checked(namespace, config, tmp_path, wait=100)
         finally:
             later.wait()
         assert (checked.status, checked.document["verdict"]) == (0, "ok"), checked.said

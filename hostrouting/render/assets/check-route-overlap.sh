@@ -72,7 +72,6 @@ function spelled(text,   i, at, address) {
 # The first address with the same leading bits; if `ones`, the last.
 function fill(text, bits, ones,   whole, size, value) {
   whole = int(bits / 4) + 1
-  if (whole == length(text)) return text
   size = bits % 4 ? substr("842", bits % 4, 1) : 16; value = digit(text, whole + 1)
   value += (ones ? size - 1 : 0) - value % size
   return substr(substr(text, 1, whole) substr(DIGITS, value + 1, 1) (ones ? ONES : ZEROS), 1, length(text))
@@ -241,7 +240,7 @@ function as_listed() { read_words($0, 3); return route_key() in listed ? listed[
 function route_key() { return $2 " " has["table"] " " has["metric"] " " ("pref" in has) ("from" in has) }
 
 # --- What one route does with a packet.
-# Sets `has` and the next hops of a route, also for a route with a nexthop object.
+# Sets `has` and the next hops of a route, also for a route with a nexthop object: those in use, or all that are listed.
 function read_legs(line, listed_too,   part, n, i, legs_text, kept, leg) {
   read_words(line, 3)
   if ("nhid" in has) {
@@ -254,7 +253,7 @@ function read_legs(line, listed_too,   part, n, i, legs_text, kept, leg) {
   # In IPv4 a next hop without a carrier may still get packets, even if Linux lists it as dead.
   for (n = leg = 0; leg++ < legs; ) {
     if (!leg_dead[leg]) alive = 1
-    if (leg_dead[leg] && ((family == 6 && !listed_too) || !link[leg_dev[leg]])) continue
+    if (leg_dead[leg] && !listed_too && (family == 6 || !link[leg_dev[leg]])) continue
     n++; leg_dev[n] = leg_dev[leg]; leg_via[n] = leg_via[leg]; leg_lost[n] = leg_lost[leg]
   }
   legs = n
@@ -266,7 +265,7 @@ function is_welcome(line,   i) {
 }
 # All default routes that Linux alternates with this one, in IPv4: same table and metric, each with one gateway.
 function in_turn(line,   i, all, same) {
-  read_legs(line); same = has["table"] " " has["metric"]
+  read_legs(line, 1); same = has["table"] " " has["metric"]
   if (family == 6 || legs != 1 || !leg_via[1]) return line
   for (i = 1; i <= defaults[family]; i++) {
     read_legs(default_route[family, i])
@@ -442,14 +441,15 @@ function find_uplink(   t, i, leg, configured, line, type) {
       if (!configured) expect(leg_dev[leg])
       if (!((family, leg_dev[leg]) in is_expected)) continue
       has_uplink = 1
-      if (!uplink_dev && (family == 6 || leg_via[leg] !~ /:/)) { uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg] }
+      if (!uplink_dev && link[leg_dev[leg]] && (family == 6 || leg_via[leg] !~ /:/)) {
+        uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg]
+      }
     }
     if (!configured) { if (family == 6 && !forwards) expect_alike(i); return }
   }
 }
 # A host that does not forward goes on to the next IPv6 router of the same rank if one does not answer.
 function expect_alike(i,   leg, rank) {
-  read_legs(default_route[6, i])
   for (leg = 1; leg <= legs; leg++) if (!leg_via[leg]) return
   for (rank = rank_of(default_route[6, i]); i <= defaults[6]; i++) {
     if (default_route[6, i] !~ /^1 / || rank_of(default_route[6, i]) != rank) continue
