@@ -14,23 +14,36 @@ that holds:
   is 1; or rp_filter is 2, and there is no way back, or the device has no IPv4 address.
 
 The way back is looked up for user 0, and with mark 0 unless `src_valid_mark` is on. So a rule by mark or user can lead
-a packet out by a device that drops the answer. IPv6 has no such filter in its routing; there, only forwarding matters.
-(Linux: `ip_route_input_slow`, `fib_validate_source`, `ip6_forward`.)
+a packet out by a device that drops the answer. IPv6 has no such filter in its routing; there, forwarding matters, and
+whether the source can be the address of one host. (Linux: `ip_route_input_slow`, `fib_validate_source`, `ip6_rcv`,
+`ip6_forward`.)
+
+If a device is a port of a bridge, bond or team, no IP packet arrives on it: they arrive on the bridge.
 
 Here: that decision, for one packet, and for one way back. Not here: packet filters and eBPF programs, which also drop
 packets; and which packets are worth a look (`drops`).
 """
 
+from collections.abc import Mapping
 from ipaddress import IPv4Address
 from typing import Literal, TypeAlias
 
 import attrs
 
 from hostrouting.fib import Decision, Fib, Flow
-from hostrouting.model import IP, IPV4, IPV6, REFUSING, RP_FILTER_STRICT, Link, Rule
+from hostrouting.model import IP, IPV4, IPV6, REFUSING, RP_FILTER_STRICT, Link, Rule, Snapshot
 from hostrouting.reserved import LOOPBACK, MULTICAST
 
-__all__ = ["Drop", "DropReason", "find_drop", "reason_against", "way_back"]
+__all__ = [
+    "OF_THE_FILTER",
+    "Drop",
+    "DropReason",
+    "arrives_on",
+    "find_drop",
+    "is_forwarding_off",
+    "reason_against",
+    "way_back",
+]
 
 # bad-source: not the address of one host. loopback: from or to 127.0.0.0/8. forwarding: the device does not forward.
 # own-source: it comes from an address of this host. strict: rp_filter is 1, and the way back leaves by another device,
@@ -38,7 +51,11 @@ __all__ = ["Drop", "DropReason", "find_drop", "reason_against", "way_back"]
 # another device, and the device has no IPv4 address.
 DropReason: TypeAlias = Literal["bad-source", "loopback", "forwarding", "own-source", "strict", "loose", "no-address"]
 
+OF_THE_FILTER: tuple[DropReason, ...] = ("strict", "loose", "no-address")
+"""The reasons of the reverse path filter."""
+
 _NOWHERE, _EVERYWHERE = IPv4Address(0), IPv4Address("255.255.255.255")
+_JOINING = frozenset({"bridge", "bond", "team"})  # packets of a port arrive on these devices
 _THREE = 3  # the rules of a new host: local, main, default
 
 
@@ -50,38 +67,63 @@ class Drop:
     reason: DropReason
     source: IP
     back: Decision | None = None
+    out: str = ""
+    """If only some of the devices by which it may leave are a reason: the first of these."""
+
+
+def arrives_on(links: Mapping[str, Link], dev: str) -> str | None:
+    """The device on which the IP packets of a device arrive; None if it is a port of something unknown, or of a VRF."""
+    top = links.get(dev)
+    while top is not None and top.master is not None:
+        top = links.get(top.master)
+        if top is None or top.kind not in _JOINING:
+            return None
+    return None if top is None else top.name
+
+
+def is_forwarding_off(snapshot: Snapshot, link: Link | None, family: int) -> bool:
+    """Whether it is known that the host does not forward packets that arrive on this device."""
+    if family == IPV6:
+        return snapshot.ipv6_forwarding is False and not (link is not None and link.ipv6_force_forwarding)
+    return link is not None and link.forwarding is False
 
 
 def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
     """Why Linux drops this packet, which arrives on the device `flow.iif` from `flow.source`; None if it does not.
 
-    None also if no route takes the packet: then that is the reason. If it may leave by several devices, it is dropped
-    if the way back for one of them is a reason.
+    None also if no route takes the packet: then that is the reason.
     """
     link, source = fib.snapshot.link(flow.iif or ""), flow.source
-    if link is None or source is None or link.name == "lo":
-        return None
-    if destination.version == IPV6:
-        off = fib.snapshot.ipv6_forwarding is False and not link.ipv6_force_forwarding
-        return Drop(link.name, "forwarding", source) if off and fib.lookup(destination, flow).goes_out else None
-    if destination in MULTICAST[IPV4]:
-        return None  # looked up in another way
-    if source in MULTICAST[IPV4] or source in {_NOWHERE, _EVERYWHERE}:
+    if link is None or source is None or link.name == "lo" or destination in MULTICAST[destination.version]:
+        return None  # multicast is looked up in another way
+    if not _is_possible(source):
         return Drop(link.name, "bad-source", source)
-    if not link.route_localnet and (source in LOOPBACK or destination in LOOPBACK):
+    if destination.version == IPV4 and not link.route_localnet and (source in LOOPBACK or destination in LOOPBACK):
         return Drop(link.name, "loopback", source)
     way = fib.lookup(destination, flow)
     if way.kind == "no-route" or way.kind in REFUSING:
         return None
-    if way.goes_out and link.forwarding is False:
+    if way.goes_out and is_forwarding_off(fib.snapshot, link, destination.version):
         return Drop(link.name, "forwarding", source)
-    for out in way.devs if way.goes_out else ("lo",):
-        asked = destination if way.kind in {"local", "unicast"} else _NOWHERE
+    if destination.version == IPV6:
+        return Drop(link.name, "bad-source", source) if way.goes_out and not int(source) else None
+    asked = destination if way.kind in {"local", "unicast"} else _NOWHERE
+    outs, found = way.devs if way.goes_out else ("lo",), []
+    for out in outs:
         back = fib.lookup(source, way_back(link, asked, flow, out=out))
         reason = reason_against(fib, link, back, out=out)
         if reason is not None:
-            return Drop(link.name, reason, source, back)
-    return None
+            found.append(Drop(link.name, reason, source, back, out))
+    if not found:
+        return None
+    return attrs.evolve(found[0], out="") if len(found) == len(outs) else found[0]
+
+
+def _is_possible(source: IP) -> bool:
+    """Whether an address can be the source of a packet that arrives."""
+    if source.version == IPV4:
+        return source not in MULTICAST[IPV4] and source not in {_NOWHERE, _EVERYWHERE}
+    return not (source.is_multicast or source.is_loopback)
 
 
 def way_back(link: Link, destination: IP | None, flow: Flow, *, out: str) -> Flow:
@@ -104,22 +146,22 @@ def reason_against(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> 
     leads = route is not None and back.kind not in REFUSING
     if leads and back.kind == "local" and not link.accept_local:
         return "own-source"
-    # Without a filter, Linux looks for its own addresses only, unless there are rules were added, or
-    # the packet leaves by the device on which it arrived (if that has send_redirects, which is on by default).
+    # Without a filter, Linux looks for its own addresses only, unless rules were added, or the packet leaves by the
+    # device on which it arrived (if that has send_redirects, which is on by default).
     if not filters and out != link.name and (link.accept_local or _is_plain(fib.snapshot.rules)):
         return None
     if leads and back.kind not in {"unicast", "local"}:
         return "bad-source"
-    if leads and route is not None and link.name in route.devs:
+    if not filters or (leads and route is not None and link.name in route.devs):
         return None
-    if not filters:
-        return None
+    if filters == RP_FILTER_STRICT:
+        return "strict"
     if not leads:
-        return "strict" if filters == RP_FILTER_STRICT else "loose"
-    if not any(it.dev == link.name and it.ip.version == IPV4 for it in fib.snapshot.addresses):
-        return "strict" if filters == RP_FILTER_STRICT else "no-address"
-    return "strict" if filters == RP_FILTER_STRICT else None
+        return "loose"
+    has_address = any(it.dev == link.name and it.ip.version == IPV4 for it in fib.snapshot.addresses)
+    return None if has_address else "no-address"
 
 
 def _is_plain(rules: tuple[Rule, ...]) -> bool:
+    """Whether no IPv4 rules were added, as far as the present ones show: Linux remembers it when they are gone."""
     return sum(rule.family == IPV4 for rule in rules) <= _THREE

@@ -22,13 +22,13 @@ from typing import Any
 
 import attrs
 
+from hostrouting.arrival import arrives_on
 from hostrouting.fib import Fib, Flow
 from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, spans_of, width_of
 
 __all__ = ["PodPackets", "find_pod_packets", "with_devices_of"]
 
 _ANY_DEVICE = "/"  # stands for a device that no rule names; no device can have this name
-_JOINING = frozenset({"bridge", "bond", "team"})  # packets of a port arrive on these devices
 
 
 @attrs.frozen
@@ -136,13 +136,9 @@ def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
     """The devices that IP packets of pods arrive on: a port's packets arrive on its bridge. VRFs are not covered."""
     links = {link.name: link for link in snapshot.links}
     for link in snapshot.links:
-        if link.name == "lo" or not _is_like(link.name, patterns):
-            continue
-        top = link
-        while top.master in links and links[top.master].kind in _JOINING:
-            top = links[top.master]
-        if top.master is None:
-            yield top.name
+        dev = arrives_on(links, link.name) if link.name != "lo" and _is_like(link.name, patterns) else None
+        if dev is not None:
+            yield dev
 
 
 def _preferred(snapshot: Snapshot, expected: Sequence[Prefix]) -> Iterator[str]:

@@ -11,10 +11,10 @@ import attrs
 from hostrouting.arrival import Drop, DropReason
 from hostrouting.drops import Dropped
 from hostrouting.examination import Examination, FamilyExamination
-from hostrouting.fib import Decision
+from hostrouting.fib import Decision, Flow
 from hostrouting.foresight import Foreseen
 from hostrouting.leftover import deletion_command
-from hostrouting.model import IPV4, TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
+from hostrouting.model import IPV4, REFUSING, TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
 from hostrouting.overlap import Finding, Kept, Note, Suppressed
 from hostrouting.packet_words import packets_line
 from hostrouting.pod_packets import PodPackets
@@ -336,26 +336,28 @@ def drop_clause(drop: Drop) -> str:
 def dropped_line(dropped: Dropped) -> str:
     """A sentence: which packets this host drops although their way is right, and why."""
     where = f"when they arrive on {_some(dropped.devs, 'device')}" if dropped.devs else "whatever device they arrive on"
-    if dropped.kind == "sent":
-        sources = f" from {_some(map(str, dropped.sources), 'range')}" if dropped.sources else ""
-        what = f"packets of pods{sources} are dropped {where}"
-    else:
-        sources = f" from {_some(map(str, dropped.sources), 'range')}" if dropped.sources else ""
-        what = f"answers{sources} to {_answered(dropped)} are dropped {where}"
+    sources = f" from {_some(map(str, dropped.sources), 'range')}" if dropped.sources else ""
+    is_sent = dropped.kind == "sent"
+    what = f"packets of pods{sources}" if is_sent else f"answers{sources} to {_answered(dropped.answered)}"
     if dropped.reason == "forwarding":
-        return f"{what}: {_forwarding_clause(dropped.family, dropped.devs)}"
-    back = "the way back to these pods" if dropped.kind == "sent" else "the way back"
-    return f"{what}: {_filter_clause(dropped.reason, back, dropped.back)}"
+        return f"{what} are dropped {where}: {_forwarding_clause(dropped.family, dropped.devs)}"
+    back = "the way back to these pods" if is_sent else "the way back"
+    unless = "; a packet filter that marks the answers prevents this" if dropped.unless_marked else ""
+    return f"{what} are dropped {where}: {_filter_clause(dropped.reason, back, dropped.back)}{unless}"
 
 
-def _answered(dropped: Dropped) -> str:
+def _answered(flow: Flow | None) -> str:
     """A phrase: which packets the dropped answers are for."""
-    whose = "packets of pods" if dropped.of_pods else "packets"
-    if dropped.mark:
-        return f"{whose} with mark {dropped.mark:#x}"
-    if dropped.uid:
-        return f"{whose} of user {dropped.uid}"
-    return whose if dropped.of_pods else "packets that leave by this default route in turn"
+    if flow is None:
+        return "packets of pods"
+    whose = "packets" if flow.iif == "lo" else "packets of pods"
+    if flow.mark:
+        return f"{whose} with mark {flow.mark:#x}"
+    if flow.uid:
+        return f"{whose} of user {flow.uid}"
+    if flow.oif:
+        return f"{whose} of sockets that are bound to {flow.oif}"
+    return f"{whose} that leave by this default route in turn"
 
 
 def _forwarding_clause(family: int, devs: Sequence[str]) -> str:
@@ -363,7 +365,7 @@ def _forwarding_clause(family: int, devs: Sequence[str]) -> str:
     if family != IPV4:
         return "this host does not forward IPv6 packets (net.ipv6.conf.all.forwarding is 0)"
     if not devs:
-        return "a new device does not forward packets (net.ipv4.conf.default.forwarding is 0)"
+        return "this host does not forward packets yet (net.ipv4.conf.default.forwarding is 0)"
     if len(devs) > 1:
         return "these devices do not forward packets (net.ipv4.conf.DEVICE.forwarding is 0)"
     return f"{devs[0]} does not forward packets (net.ipv4.conf.{devs[0]}.forwarding is 0)"
@@ -371,10 +373,14 @@ def _forwarding_clause(family: int, devs: Sequence[str]) -> str:
 
 def _filter_clause(reason: DropReason, back: str, decision: Decision | None) -> str:
     """A clause about the reverse path filter: its setting, and the way back."""
-    devs = () if decision is None or decision.route is None else decision.route.devs
     filters = "rp_filter is 1 there" if reason == "strict" else "rp_filter is 2 there"
     filters += ", the device has no IPv4 address" if reason == "no-address" else ""
-    return f"{filters}, and " + (f"{back} leaves by {', '.join(devs)}" if devs else f"{back} has no route")
+    route = None if decision is None else decision.route
+    if route is None:
+        return f"{filters}, and {back} has no route"
+    if route.type in REFUSING:
+        return f"{filters}, and [{_route_name(route)}] refuses {back}"
+    return f"{filters}, and {back} leaves by {', '.join(route.devs)}"
 
 
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
@@ -447,9 +453,14 @@ def _dropped_document(found: Examination) -> dict[str, Any]:
         "dropped": [
             {
                 "kind": it.kind,
+                "family": it.family,
                 "devs": list(it.devs),
                 "reason": it.reason,
                 "sources": list(map(str, it.sources)),
+                "mark": it.answered.mark if it.answered else 0,
+                "uid": it.answered.uid if it.answered else 0,
+                "boundTo": it.answered.oif if it.answered else "",
+                "ofPods": it.answered is None or it.answered.iif != "lo",
                 "text": dropped_line(it),
             }
             for it in found.dropped
@@ -476,7 +487,7 @@ def _notes_of(found: FamilyExamination) -> Iterator[str]:
     report = found.report
     yield from map(diversion_line, found.repair.diverted)
     yield from map(filtered_line, found.repair.filtered)
-    yield from map(dropped_line, found.dropped)
+    yield from (dropped_line(it) for it in found.dropped if it.devs)
     yield from map(suppressed_line, report.suppressed)
     yield from map(kept_line, report.kept)
     yield from (note_line(it, alone=not found.pods) for it in found.notes)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.family_view import FamilyView
-from hostrouting.cli.marks import Marks, look_for_marks
+from hostrouting.cli.marks import Marks, look_for_marks, rules_in
 from hostrouting.cli.page import Painted, line, spoken
 from hostrouting.cli.source import (
     expected_of,
@@ -124,13 +124,22 @@ class Check:
             yield line(Painted(told, "soft"))
 
     def marks(self, host: Callable[[], Host] | None) -> Marks:
-        """Who sets the marks that the notes on the verdict name; a snapshot has no host to look at."""
+        """Who sets the marks that the notes, or dropped answers, depend on; a snapshot has no host to look at."""
         found = []
         for it in self.found.families:
-            cases = [note.cases for note in it.notes]
+            its_rules = [rule for rule in it.fib.snapshot.rules if rule.family == it.report.family]
+            marks = {drop.answered.mark for drop in it.dropped if drop.answered is not None and drop.answered.mark}
+            rules = [
+                *rules_in(note.cases for note in it.notes),
+                *(
+                    rule
+                    for rule in its_rules
+                    if rule.fwmark and any(mark & rule.fwmask == rule.fwmark for mark in marks)
+                ),
+            ]
             devs = dict.fromkeys(dev for pods in it.pods for its in pods.packets if its.exist for dev in its.devs)
             its = it.report.cidrs
-            found.append(look_for_marks(host, cases, family=it.report.family, destinations=its, devs=devs))
+            found.append(look_for_marks(host, rules, family=it.report.family, destinations=its, devs=devs))
         return Marks.together(found)
 
     @cached_property

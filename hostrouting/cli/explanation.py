@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.arrival import Drop, find_drop, reason_against
+from hostrouting.arrival import OF_THE_FILTER, Drop, find_drop, reason_against, way_back
 from hostrouting.connected import is_unexplained
 from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.answer import goes_out, is_own
@@ -122,14 +122,15 @@ def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
 
 
 def _replies(fib: Fib, destination: IP) -> Iterator[Drop]:
-    """The devices that drop packets from the address to this host, each with the reason."""
-    if destination.version != IPV4:
-        return
-    back = fib.lookup(destination, PLAIN)
-    for link in fib.snapshot.links:
-        reason = reason_against(fib, link, back) if link.up and link.name != "lo" else None
-        if reason is not None:
-            yield Drop(link.name, reason, destination, back)
+    """The devices with an address that drop packets from `destination` to that address, each with the reason."""
+    snapshot = fib.snapshot
+    own = {it.dev: it.ip for it in reversed(snapshot.addresses) if it.ip.version == IPV4}
+    for link in snapshot.links if destination.version == IPV4 else ():
+        if link.up and link.rp_filter and link.name in own and link.name != "lo":
+            back = fib.lookup(destination, way_back(link, own[link.name], PLAIN, out="lo"))
+            reason = reason_against(fib, link, back)
+            if reason in OF_THE_FILTER:
+                yield Drop(link.name, reason, destination, back)
 
 
 def _around(trace: Trace, family: int) -> Prefix:

@@ -1,12 +1,12 @@
 """What can mark packets on a host, so that a rule by mark (`fwmark`) selects them; and IPsec policies for them.
 
-setter           the values: a rule that sets marks, and which marks it can set
+setter           the values: a rule that sets marks, which marks it can set, and whether that changes a route
 chains           which chains run at which hooks
 nft_rules        rules of nftables; iptables_rules: of iptables; policies: IPsec policies
 looking          the programs that list them
 """
 
 from hostrouting.marking.looking import MarkingOf, marking_of
-from hostrouting.marking.setter import Effect, IpsecPolicy, Marking, MarkSetter
+from hostrouting.marking.setter import Effect, Hook, IpsecPolicy, Marking, MarkSetter
 
-__all__ = ["Effect", "IpsecPolicy", "MarkSetter", "Marking", "MarkingOf", "marking_of"]
+__all__ = ["Effect", "Hook", "IpsecPolicy", "MarkSetter", "Marking", "MarkingOf", "marking_of"]

@@ -11,24 +11,25 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
     from typing import TypeVar
 
+    from hostrouting.marking.setter import Hook
+
     Chain = TypeVar("Chain", bound=Hashable)
 
 __all__ = ["hooks_of"]
 
 
-def hooks_of(
-    bases: Mapping[Chain, tuple[str, str]], jumps: Iterable[tuple[Chain, Chain]]
-) -> dict[Chain, frozenset[tuple[str, str]]]:
-    """The type and hook of every base chain that leads to a chain, for each chain that one leads to."""
+def hooks_of(bases: Mapping[Chain, Hook], jumps: Iterable[tuple[Chain, Chain]]) -> dict[Chain, frozenset[Hook]]:
+    """The hook of every base chain that leads to a chain, for each chain that one leads to."""
     following: dict[Chain, set[Chain]] = {}
     for begin, end in jumps:
         following.setdefault(begin, set()).add(end)
-    found: dict[Chain, set[tuple[str, str]]] = {}
+    found: dict[Chain, set[Hook]] = {}
     for base, hook in bases.items():
-        reached, ahead = {base}, [base]
+        ahead, reached = [base], {base}
         while ahead:
-            ahead = [it for chain in ahead for it in following.get(chain, ()) if it not in reached]
-            reached.update(ahead)
-        for chain in reached:
+            chain = ahead.pop()
             found.setdefault(chain, set()).add(hook)
+            new = following.get(chain, set()) - reached
+            reached |= new
+            ahead += new
     return {chain: frozenset(hooks) for chain, hooks in found.items()}

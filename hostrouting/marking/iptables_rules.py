@@ -10,22 +10,23 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hostrouting.marking.chains import hooks_of
-from hostrouting.marking.setter import ALL_BITS, MarkSetter, effect_of
+from hostrouting.marking.setter import ALL_BITS, Hook, MarkingRules, MarkSetter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["iptables_setters"]
+__all__ = ["iptables_rules"]
 
-# Of the base chains, only OUTPUT of the table mangle looks up the route again.
-_HOOKS = {"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OUTPUT": "output"}
-_HOOKS["POSTROUTING"] = "postrouting"
-_ROUTE = ("mangle", "OUTPUT")
+_PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
+_CHAINS = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
+# By target: the option with the mark and the mask.
+_SETTING = {"MARK": "--set-xmark", "TPROXY": "--tproxy-mark"}
 
 
-def iptables_setters(text: str, *, program: str) -> tuple[MarkSetter, ...]:
-    """The rules that set marks; `program` is the one that printed the text. Raises ValueError for other text."""
+def iptables_rules(text: str, *, program: str) -> MarkingRules:
+    """The rules in this text, which `program` printed. Raises ValueError for a rule that cannot be read."""
     setters: list[MarkSetter] = []
+    hooks: set[Hook] = set()
     table = ""
     lines: list[str] = []
     for line in text.splitlines():
@@ -34,20 +35,25 @@ def iptables_setters(text: str, *, program: str) -> tuple[MarkSetter, ...]:
         elif line.startswith("-A "):
             lines.append(line)
         elif line.startswith("COMMIT"):
-            setters += _setters(table, lines, program)
-    return tuple(setters)
+            rules = [(line, shlex.split(line)) for line in lines]
+            bases = {chain: _hook(table, chain) for chain in _CHAINS}
+            setters += _setters(rules, bases, f"{program}, table {table}")
+            hooks |= {bases[words[1]] for _, words in rules if words[1] in bases}
+    return MarkingRules(tuple(setters), frozenset(hooks))
 
 
-def _setters(table: str, lines: Sequence[str], program: str) -> Iterator[MarkSetter]:
-    rules = [(line, shlex.split(line)) for line in lines]
-    bases = {chain: ("route" if (table, chain) == _ROUTE else "filter", hook) for chain, hook in _HOOKS.items()}
-    jumps = [(words[1], _after(words, "-j") or _after(words, "-g")) for _, words in rules]
-    hooks = hooks_of(bases, jumps)
+def _hook(table: str, chain: str) -> Hook:
+    kind = "route" if (table, chain) == ("mangle", "OUTPUT") else "nat" if table == "nat" else "filter"
+    return Hook(kind, chain.lower(), _PRIORITIES.get(table, 0))
+
+
+def _setters(rules: Sequence[tuple[str, list[str]]], bases: dict[str, Hook], place: str) -> Iterator[MarkSetter]:
+    hooks = hooks_of(bases, [(words[1], _after(words, "-j") or _after(words, "-g")) for _, words in rules])
     for line, words in rules:
-        mark = _mark(words)
-        if mark is not None and words[1] in hooks:
-            place = f"{program}, table {table}"
-            yield MarkSetter(place, line, effect_of(hooks[words[1]]), *mark)
+        bits = _bits(words)
+        if bits is not None and words[1] in hooks:
+            value, writes, unknown = bits
+            yield MarkSetter(place, line, hooks[words[1]], value, writes, unknown)
 
 
 def _after(words: Sequence[str], option: str) -> str:
@@ -55,17 +61,16 @@ def _after(words: Sequence[str], option: str) -> str:
     return next((value for name, value in pairwise(words) if name == option), "")
 
 
-def _mark(words: Sequence[str]) -> tuple[int, int] | None:
-    """The mark that the rule sets on a packet without one, and its bits that are not known; None if it sets none."""
+def _bits(words: Sequence[str]) -> tuple[int, int, int] | None:
+    """The bits that the rule sets, all that it writes, and of these those that are unknown; None if it sets none."""
     target = _after(words, "-j")
-    option = _SETTING.get(target)
-    if option is not None and (given := _after(words, option)):
-        value = given.partition("/")[0]
-        return int(value, 0) & ALL_BITS, 0
+    if given := _after(words, _SETTING.get(target, "")):
+        mark, _, mask = given.partition("/")
+        # Bits of the mark outside the mask are inverted.
+        value, replaced = int(mark, 0) & ALL_BITS, int(mask or hex(ALL_BITS), 0)
+        return value & replaced, value | replaced, value & ~replaced
     if target == "CONNMARK" and "--restore-mark" in words:
-        return 0, int(_after(words, "--nfmask") or hex(ALL_BITS), 0)
-    return (0, ALL_BITS) if target in _COMPUTING else None
-
-
-_SETTING: Mapping[str, str] = {"MARK": "--set-xmark", "TPROXY": "--tproxy-mark"}
-_COMPUTING = frozenset({"HMARK"})
+        taken, cleared = (int(_after(words, f"--{name}mask") or hex(ALL_BITS), 0) for name in ("ct", "nf"))
+        taken = ALL_BITS if "--left-shift-mark" in words or "--right-shift-mark" in words else taken
+        return 0, cleared | taken, taken
+    return (0, ALL_BITS, ALL_BITS) if target == "HMARK" else None

@@ -1,7 +1,7 @@
 """Looking for what can mark packets on this host: the programs that list it, and how their failures are told.
 
-Here: which program is asked, and what could not be looked at. Not here: the meaning of what it prints. Nothing is
-changed, and no kernel module is loaded: iptables-legacy-save would load one, so it is only run for tables that exist.
+Here: which program is asked, and what could not be looked at. Not here: the meaning of what it prints. No rule is
+changed. iptables-legacy-save creates the table that it is asked for, so it is only run for tables that exist.
 """
 
 from __future__ import annotations
@@ -9,27 +9,25 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from hostrouting.marking.iptables_rules import iptables_setters
-from hostrouting.marking.nft_rules import nft_setters
+from hostrouting.marking.iptables_rules import iptables_rules
+from hostrouting.marking.nft_rules import nft_rules
 from hostrouting.marking.policies import ipsec_policies
-from hostrouting.marking.setter import Marking
+from hostrouting.marking.setter import Marking, MarkingRules
 from hostrouting.system.programs import run_program
 from phases.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import TypeVar
 
-    from hostrouting.marking.setter import IpsecPolicy, MarkSetter
+    from hostrouting.marking.setter import IpsecPolicy
     from hostrouting.system.programs import Run
-
-    T = TypeVar("T")
 
 __all__ = ["MarkingOf", "marking_of"]
 
 _TIMEOUT = 10.0
 _IPTABLES = {4: "iptables", 6: "ip6tables"}
 _TABLES = {4: "/proc/net/ip_tables_names", 6: "/proc/net/ip6_tables_names"}
+_OF_EBTABLES = '{"type": "target", "name": "mark"}'  # as nft lists it
 _LONGEST = 120  # characters of a program's error
 
 
@@ -44,8 +42,13 @@ class MarkingOf(Protocol):
 def marking_of(family: int, *, words: Sequence[str] = (), run: Run = run_program) -> Marking:
     """See MarkingOf: of this host, or of the namespace entered by `words`."""
     looking = _Looking(family, tuple(words), run)
-    setters = [*looking.nftables(), *looking.iptables_nft(), *looking.iptables_legacy()]
-    return Marking(tuple(setters), looking.ipsec(), tuple(looking.unseen))
+    rules = [looking.nftables(), looking.iptables_nft(), *looking.iptables_legacy()]
+    return Marking(
+        tuple(setter for it in rules for setter in it.setters),
+        frozenset(hook for it in rules for hook in it.hooks),
+        looking.ipsec(),
+        tuple(looking.unseen),
+    )
 
 
 class _Looking:
@@ -53,46 +56,52 @@ class _Looking:
 
     def __init__(self, family: int, words: tuple[str, ...], run: Run) -> None:
         self._family, self._words, self._program = family, words, run
-        self._foreign = False  # whether nft listed rules of iptables-nft
+        self._foreign = True  # whether there may be rules of iptables-nft
         self.unseen: list[str] = []
 
-    def nftables(self) -> tuple[MarkSetter, ...]:
+    def nftables(self) -> MarkingRules:
         """Rules of nftables."""
         text = self._ask("nftables", "nft", "-j", "-t", "list", "ruleset")
-        self._foreign = '"xt"' in text
-        return self._read("nftables", lambda: nft_setters(text, family=self._family) if text else ())
+        self._foreign = not text or '"xt"' in text
+        if _OF_EBTABLES in text:
+            self.unseen.append("rules of ebtables that mark packets (hostrouting does not read them)")
+        return self._read("nftables", lambda: nft_rules(text, family=self._family)) if text else MarkingRules()
 
-    def iptables_nft(self) -> tuple[MarkSetter, ...]:
-        """Rules of iptables in nftables; without nft it is not known whether there are any."""
-        return self._iptables(f"{_IPTABLES[self._family]}-nft-save") if self._foreign else ()
+    def iptables_nft(self) -> MarkingRules:
+        """Rules of iptables in nftables; nft lists them without their arguments."""
+        return self._iptables(f"{_IPTABLES[self._family]}-nft-save") if self._foreign else MarkingRules()
 
-    def iptables_legacy(self) -> tuple[MarkSetter, ...]:
-        """Rules of iptables itself."""
+    def iptables_legacy(self) -> list[MarkingRules]:
+        """Rules of iptables itself, of each table."""
         prefix = f"{_IPTABLES[self._family]}-legacy"
         try:
             tables = self._run("cat", _TABLES[self._family]).split()
         except OSError as error:
             if "No such file" not in str(error):  # the kernel has no such tables
                 self.unseen.append(f"{prefix} ({error})")
-            return ()
-        return tuple(it for table in tables for it in self._iptables(f"{prefix}-save", "-t", table))
+            return []
+        return [self._iptables(f"{prefix}-save", "-t", table) for table in tables]
 
     def ipsec(self) -> tuple[IpsecPolicy, ...]:
         """IPsec policies."""
         text = self._ask("IPsec policies", "ip", "xfrm", "policy")
-        return self._read("IPsec policies", lambda: ipsec_policies(text, family=self._family))
+        try:
+            return ipsec_policies(text, family=self._family)
+        except ValueError as error:
+            self.unseen.append(f"IPsec policies ({error})")
+            return ()
 
-    def _iptables(self, program: str, *options: str) -> tuple[MarkSetter, ...]:
+    def _iptables(self, program: str, *options: str) -> MarkingRules:
         what = program.removesuffix("-save")
         text = self._ask(what, program, *options)
-        return self._read(what, lambda: iptables_setters(text, program=what))
+        return self._read(what, lambda: iptables_rules(text, program=what))
 
-    def _read(self, what: str, read: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
+    def _read(self, what: str, read: Callable[[], MarkingRules]) -> MarkingRules:
         try:
             return read()
         except ValueError as error:
             self.unseen.append(f"{what} ({error})")
-            return ()
+            return MarkingRules()
 
     def _ask(self, what: str, *words: str) -> str:
         """What the program prints; empty if it fails."""

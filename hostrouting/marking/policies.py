@@ -1,6 +1,6 @@
 """IPsec policies for packets that leave, from the text of `ip xfrm policy`.
 
-A policy applies to packets whatever their mark: it encapsulates them, and they leave by the route to the other end.
+Here: which packets a policy is for, and what it does with them. Not here: the keys and states.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ def ipsec_policies(text: str, *, family: int) -> tuple[IpsecPolicy, ...]:
 def _policies(text: str) -> Iterator[IpsecPolicy]:
     for lines in _entries(text):
         words = lines[0].split()
-        said = dict(zip(words[::2], words[1::2], strict=False))
         options = [line.split() for line in lines[1:]]
-        if "dst" not in said or "src" not in said:
+        if words[0::2][:2] != ["src", "dst"] or len(words) < 4:
             raise ValueError(f"ip printed something unexpected: {lines[0]}")
-        if ["dir", "out"] in [it[:2] for it in options]:
-            ends = [it[4] for it in options if it[:1] == ["tmpl"] and len(it) > 4]
-            drops = any("block" in it for it in options if it[:1] == ["dir"])
-            yield IpsecPolicy(_prefix(said["src"]), _prefix(said["dst"]), ends[0] if ends else "", drops=drops)
-
-
-def _prefix(text: str) -> Prefix:
-    return Prefix.of(ip_network(text))
+        if ["dir", "out"] not in [it[:2] for it in options]:
+            continue
+        only = [*words[4:], *(word for it in options if it[0] in {"mark", "if_id"} for word in it[:2])]
+        ends = [it[4] for it in options if it[0] == "tmpl" and len(it) > 4]
+        source, destination = (Prefix.of(ip_network(text)) for text in (words[1], words[3]))
+        if any("block" in it for it in options if it[0] == "dir"):
+            yield IpsecPolicy(source, destination, "drop", only=" ".join(only))
+        elif any("tunnel" in it for it in options if it[0] == "proto"):
+            yield IpsecPolicy(source, destination, "tunnel", ends[0] if ends else "", " ".join(only))
+        else:
+            yield IpsecPolicy(source, destination, "transport" if ends else "pass", only=" ".join(only))
 
 
 def _entries(text: str) -> Iterator[list[str]]:

@@ -23,6 +23,7 @@ from hostrouting.model import (
     OURS,
     PROTOCOL_KERNEL,
     REFUSING,
+    RP_FILTER_STRICT,
     TABLE_MAIN,
     Prefix,
     Route,
@@ -191,7 +192,7 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
     """
     leaving = {dev for finding in report.findings for dev in finding.decision.devs}
     for link in before.snapshot.links if report.family == IPV4 else ():
-        if not link.rp_filter or link.name not in leaving:
+        if link.rp_filter != RP_FILTER_STRICT or link.name not in leaving:
             continue
         # Packets from this host's own addresses do not arrive: with them, the ranges are whole.
         lost: set[Prefix] = set()

@@ -706,21 +706,22 @@ VIA = "via fe80::1 dev ib0"
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "forwarding", "lost", "devs"),
+    ("routers", "forwarding", "lost", "devs"),
     [
-        (VIA, "metric 1024", 0, [], ["ib0", "wg0"]),
-        (VIA, "metric 1024", 1, [], ["ib0"]),
-        (VIA, "metric 1024 pref low", 0, [], ["ib0"]),
-        (VIA, "metric 1025", 0, [], ["ib0"]),
-        (VIA, "metric 1024", 0, ["wg0"], ["ib0"]),
-        ("dev ib0", "metric 1024", 0, [], ["ib0"]),
+        ((VIA, "metric 1024"), 0, [], ["ib0", "wg0"]),
+        ((VIA, "metric 1024"), 1, [], ["ib0"]),
+        ((VIA, "metric 1024 pref low"), 0, [], ["ib0"]),
+        ((VIA, "metric 1025"), 0, [], ["ib0"]),
+        ((VIA, "metric 1024"), 0, ["wg0"], ["ib0"]),
+        (("dev ib0", "metric 1024"), 0, [], ["ib0"]),
     ],
 )
 def test_two_ipv6_routers(
-    namespace: Namespace, tmp_path: Path, first: str, second: str, forwarding: int, lost: list[str], devs: list[str]
+    namespace: Namespace, tmp_path: Path, *, routers: tuple[str, str], forwarding: int, lost: list[str], devs: list[str]
 ) -> None:
     """A host that does not forward packets expects the devices of all routers of one rank that it can use."""
     namespace.sysctl("ipv6/conf/all/forwarding", forwarding)
+    first, second = routers
     # Linux does not merge advertised routes into one, nor those with nexthop objects.
     objects = [f"nexthop add id 31 {first}", "nexthop add id 32 via fe80::2 dev wg0"]
     routes = ["route add default nhid 31 proto ra metric 1024", f"route append default nhid 32 proto ra {second}"]

@@ -200,7 +200,7 @@ class MemoryBackend:
         return print_world(self._now())
 
     def _answer(self, destination: IP, flow: Flow, fib: Fib) -> Answer:
-        if destination.version == IPV4 and (drop := find_drop(fib, destination, flow)) is not None:
+        if destination.version == IPV4 and (drop := find_drop(fib, destination, flow)) is not None and not drop.out:
             # For IPv6, Linux looks up the route and no more.
             return Answer("unreachable" if drop.reason == "forwarding" else "blackhole", None)
         decision = fib.lookup(destination, flow)

@@ -90,9 +90,12 @@ def _number(text: str) -> int:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    import attrs
+
+    from hostrouting.arrival import arrives_on
     from hostrouting.cli.check import Check
     from hostrouting.cli.explanation import explain, explain_document
-    from hostrouting.cli.marks import look_for_marks
+    from hostrouting.cli.marks import look_for_marks, rules_in
     from hostrouting.cli.source import address_of, config_of, known_devices, looked_at
     from hostrouting.errors import ConfigError, Fault
     from hostrouting.fib import Flow
@@ -113,11 +116,16 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     with looked_at(arguments, host) as backend:
         snapshot = backend.snapshot(family=address.version)
         known_devices(arguments, snapshot)
+        port, top = flow.iif, arrives_on({link.name: link for link in snapshot.links}, flow.iif or "")
+        if top is not None and top != port:
+            flow = attrs.evolve(flow, iif=top)
+            told = f"packets of {port} arrive on {top}, of which it is a port"
+            source_note = f"{source_note}; {told}" if source_note else told
         it = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
         surprise = _surprise(it, backend, flow)
     marks = look_for_marks(
         None if arguments.snapshot else host,
-        [variant.cases for variant in it.variants],
+        [*rules_in(variant.cases for variant in it.variants), *(tried.rule for tried in it.trace.tried if flow.mark)],
         family=address.version,
         destinations=[Prefix.of(address)],
         devs=[flow.iif] if flow.iif and flow.iif != "lo" else [],
@@ -199,7 +207,9 @@ def _page(it: Explanation, check: Check, marks: Marks, *, source: str, surprise:
 
     yield _answer_line(it)
     if it.drop is not None:
-        yield line(Painted(f"But this host drops it when it arrives on {it.drop.dev}: {drop_clause(it.drop)}.", "bad"))
+        unless = f" if it leaves by {it.drop.out}" if it.drop.out else ""
+        told = f"But this host drops it when it arrives on {it.drop.dev}{unless}: {drop_clause(it.drop)}."
+        yield line(Painted(told, "bad"))
     if source:
         yield line(Painted(f"{source[0].upper()}{source[1:]}.", "warn"))
     if surprise:
@@ -421,7 +431,8 @@ says so.
         "others[].when[][]": "the conditions for a different result: all conditions of one of the lists",
         "others[].kind": "the kind for those packets",
         "others[].devs[]": "their devices",
-        "source": "how a link-local source is rewritten before routing: a sentence; else empty",
+        "source": "how a link-local source is rewritten before routing, or that the packet arrives on another device:"
+        " a sentence; else empty",
         "surprise": "what the kernel itself answers, if that is not what its tables say; else empty",
         **MARKS,
     },

@@ -10,7 +10,7 @@ import pytest
 
 from hostrouting.backends.base import Change
 from hostrouting.ingress import Programs
-from hostrouting.marking import IpsecPolicy, Marking, MarkSetter
+from hostrouting.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeHost, plain_vm
 from tests.support.cli import say
@@ -19,16 +19,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CIDR = "172.16.0.0/16"
-OWN = MarkSetter("nftables table ip t, chain out, rule with handle 7", "sets 0x10", ("own",), 0x10)
-OTHER = MarkSetter("iptables-nft, table nat", "-A OUTPUT -j MARK --set-xmark 0x20/0x20", ("none",), 0x20)
-RESTORED = MarkSetter("iptables-nft, table mangle", "-A X -j CONNMARK --restore-mark", ("arriving", "own"), 0, 0xFF)
+ROUTE, NAT, PRE = Hook("route", "output", -150), Hook("nat", "output", -100), Hook("filter", "prerouting", -150)
+OWN = MarkSetter("nftables table ip t, chain out, rule with handle 7", "sets 0x10", frozenset({ROUTE}), 0x10)
+OTHER = MarkSetter("iptables-nft, table nat", "-A OUTPUT -j MARK --set-xmark 0x20/0x20", frozenset({NAT}), 0x20, 0x20)
+RESTORED = MarkSetter(
+    "iptables-nft, table mangle", "-A X -j CONNMARK --restore-mark", frozenset({ROUTE, PRE}), 0, 0xFF, 0xFF
+)
+ANYWHERE, NEAR, BESIDE, FAR = map(Prefix.parse, ("172.0.0.0/8", "172.16.7.0/24", "172.16.8.0/24", "192.168.0.0/16"))
+HERE = Prefix.parse("10.0.0.0/24")
 FOUND = Marking(
     (OWN, OTHER, RESTORED),
+    frozenset({ROUTE, NAT, PRE}),
     (
-        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.0.0.0/8"), "10.9.9.9"),
-        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.16.7.0/24"), drops=True),
-        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.16.8.0/24")),
-        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("192.168.0.0/16"), "10.9.9.9"),
+        IpsecPolicy(HERE, ANYWHERE, "tunnel", "10.9.9.9"),
+        IpsecPolicy(HERE, NEAR, "drop", only="proto udp dport 4500"),
+        IpsecPolicy(HERE, BESIDE, "transport"),
+        IpsecPolicy(HERE, BESIDE, "pass"),
+        IpsecPolicy(HERE, FAR, "tunnel", "10.9.9.9"),
     ),
     ("iptables-legacy (cat: Permission denied)",),
 )
@@ -49,7 +56,9 @@ def host(*rules: Rule, found: Marking = FOUND) -> FakeHost:
         return found
 
     return FakeHost(
-        kernel=kernel, marking_of=marking_of, programs_at=lambda dev: Programs(found=(f"tc program 5 on {dev}",))
+        kernel=kernel,
+        marking_of=marking_of,
+        programs_at=lambda dev: Programs(found=("tc program 5",), unseen=() if dev == "veth1" else ("why",)),
     )
 
 
@@ -59,12 +68,13 @@ def by_mark(priority: int = 100, mark: int = 0x10) -> Rule:
 
 
 LINES = [
-    "Mark 0x10/0x10 (rules 100 and 101) is set by:",
+    "Mark 0x10/0x10 (rules 100 and 101) can be set by:",
     "  nftables table ip t, chain out, rule with handle 7: sets 0x10 (for packets of this host)",
     "  iptables-nft, table mangle: -A X -j CONNMARK --restore-mark (for packets that arrive and for packets of this host)",
     "An IPsec policy for packets from 10.0.0.0/24 to 172.0.0.0/8 encapsulates them: they leave by the route to 10.9.9.9.",
-    "An IPsec policy for packets from 10.0.0.0/24 to 172.16.7.0/24 drops them.",
+    "An IPsec policy for packets from 10.0.0.0/24 to 172.16.7.0/24 (proto udp dport 4500) drops them.",
     "An IPsec policy for packets from 10.0.0.0/24 to 172.16.8.0/24 encrypts them.",
+    "An IPsec policy for packets from 10.0.0.0/24 to 172.16.8.0/24 leaves them as they are.",
     "Not looked at: iptables-legacy (cat: Permission denied).",
 ]
 
@@ -80,10 +90,12 @@ def test_a_check() -> None:
         {
             "mark": "0x10/0x10",
             "rules": [100],
-            "setters": [{"place": it.place, "text": it.text, "effects": list(it.effects)} for it in (OWN, RESTORED)],
+            "setters": [
+                {"place": it.place, "text": it.text, "effects": list(FOUND.effects(it))} for it in (OWN, RESTORED)
+            ],
         }
     ]
-    assert [it["destination"] for it in document["ipsec"]] == ["172.0.0.0/8", "172.16.7.0/24", "172.16.8.0/24"]
+    assert [it["destination"] for it in document["ipsec"]] == [str(it) for it in (ANYWHERE, NEAR, BESIDE, BESIDE)]
     assert document["notLookedAt"] == list(FOUND.unseen)
 
 
@@ -98,18 +110,39 @@ def test_an_explanation() -> None:
 def test_nobody() -> None:
     """If no rule sets it, a program still can, on its own sockets."""
     said = say("check", CIDR, host=host(by_mark(mark=0x40), found=Marking((OWN,))))
-    at = said.lines.index("Mark 0x40/0x40 (rule 100) is set by:")
-    assert said.lines[at + 1] == "  no rule that was found; a program can also mark the packets of its own sockets"
+    own = "a program can also mark packets of its own sockets."
+    assert f"Mark 0x40/0x40 (rule 100) is set by no rule of a packet filter; {own}" in said.lines
     assert "Not looked at" not in said.out
+    said = say("check", CIDR, host=host(by_mark(mark=0x40), found=Marking(unseen=("nftables (why)",))))
+    assert f"Mark 0x40/0x40 (rule 100) is set by nothing that could be looked at; {own}" in said.lines
+
+
+def test_the_mark_of_a_packet() -> None:
+    """If the packet's mark is given, it is said who sets it; the mask is left out if it is all bits."""
+    rule = attrs.evolve(by_mark(), fwmask=0xFFFFFFFF)
+    said = say("explain", "172.16.5.9", "--mark", "0x10", host=host(rule))
+    assert "Mark 0x10 (rule 100) can be set by:" in said.lines
+
+
+def test_the_mark_of_answers_that_are_dropped(tmp_path: Path) -> None:
+    """A mark matters too if answers to packets with it are dropped, although they leave by an expected device."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "expectedDevs": ["eth0", "ib0"]}}))
+    kernel = host(by_mark()).kernel
+    links = [attrs.evolve(it, rp_filter=1) for it in kernel.snapshot().links]
+    sick = attrs.evolve(kernel.snapshot(), links=tuple(links)).to_json().encode()
+    said = say("check", "--config", str(config), "--snapshot", "-", stdin=sick)
+    assert "answers from 172.16.0.0/16 to packets with mark 0x10 are dropped when they arrive on ib0" in said.out
+    assert "Mark 0x10/0x10 (rule 100)" in said.out
 
 
 def test_programs_on_the_devices_of_pods(tmp_path: Path) -> None:
     """What pods send can be marked by BPF programs on their devices."""
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "podCidrs": ["10.244.3.0/24"]}}))
-    assert "  perhaps tc program 5 on veth1" in say("check", "--config", str(config), host=host(by_mark())).lines
+    assert "  tc program 5 on veth1" in say("check", "--config", str(config), host=host(by_mark())).lines
     said = say("explain", "172.16.5.9", "--iif", "veth1", "--from", "10.244.3.9", host=host(by_mark()))
-    assert "  perhaps tc program 5 on veth1" in said.lines
+    assert "  tc program 5 on veth1" in said.lines
 
 
 @pytest.mark.parametrize("words", [("check", CIDR), ("explain", "172.16.5.9")])
@@ -121,7 +154,7 @@ def test_where_no_mark_matters(words: tuple[str, ...]) -> None:
 
     by_user = host(Rule(family=4, priority=100, table=100, uids=(1000, 1000)))
     asked = FakeHost(kernel=by_user.kernel, marking_of=marking_of)
-    assert "is set by" not in say(*words, host=asked).out
+    assert "can be set by" not in say(*words, host=asked).out
     assert "marks" not in say(*words, "--json", host=asked).json
 
 

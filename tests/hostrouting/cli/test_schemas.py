@@ -16,7 +16,7 @@ from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import FileError, NetlinkUnavailable
 from hostrouting.guard import Fights, Look, Problem, Repair, State
 from hostrouting.ingress import Programs
-from hostrouting.marking import IpsecPolicy, Marking, MarkSetter
+from hostrouting.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, plain_vm, vpn_node
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
@@ -154,8 +154,10 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     vm.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
 
     # What a rule by mark matches, and who sets the mark.
-    setter = MarkSetter("nftables table ip t, chain c, rule with handle 2", "sets 0x10", ("own",), 0x10)
-    policy = IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse(CIDR), "10.9.9.9")
+    setter = MarkSetter(
+        "nftables table ip t, chain c, rule with handle 2", "sets 0x10", frozenset({Hook("route", "output", 0)}), 0x10
+    )
+    policy = IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse(CIDR), "tunnel", "10.9.9.9")
     by_mark = plain_vm()
     by_mark.add_link("eth1")
     by_mark.add_rule(Rule(family=4, priority=100, fwmark=0x10, fwmask=0x10, table=100))
@@ -163,7 +165,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     by_mark.add_link("veth1")
     marked = FakeHost(
         kernel=by_mark,
-        marking_of=lambda family: Marking((setter,), (policy,), (f"IPv{family} (why)",)),
+        marking_of=lambda family: Marking((setter,), frozenset(), (policy,), (f"IPv{family} (why)",)),
         programs_at=lambda dev: Programs(found=(f"a program on {dev}",)),
     )
     marks = (

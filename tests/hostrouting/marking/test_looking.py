@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RULES = '{"nftables": [%s]}'
-CHAIN = '{"chain": {"family": "ip", "table": "mangle", "name": "PREROUTING", "type": "filter", "hook": "prerouting"}}'
+CHAIN = '{"chain": {"family": "ip", "table": "mangle", "name": "PREROUTING", "type": "filter", "hook": "prerouting", "prio": 0}}'
 FOREIGN = (
     '{"rule": {"family": "ip", "table": "mangle", "chain": "PREROUTING", "handle": 2, "expr":'
     ' [{"xt": {"type": "target", "name": "MARK"}}]}}'
@@ -28,8 +28,16 @@ src 10.0.0.0/24 dst 172.16.0.0/16 uid 0
 \t\tproto esp reqid 0 mode tunnel
 src 172.16.0.0/16 dst 10.0.0.0/24
 \tdir in priority 0 ptype main
-src 10.0.0.0/24 dst 172.17.0.0/16
+src 10.0.0.0/24 dst 172.17.0.0/16 proto udp dport 4500
 \tdir out action block priority 0 ptype main
+\tmark 0xe00/0xf00
+src 10.0.0.0/24 dst 172.18.0.0/16
+\tdir out priority 0 ptype main
+\ttmpl src 0.0.0.0 dst 0.0.0.0
+\t\tproto esp reqid 0 mode transport
+\tif_id 0x5
+src 10.0.0.0/24 dst 172.19.0.0/16
+\tdir out priority 0 ptype main
 src fd00::/64 dst fd16::/48
 \tdir out priority 0 ptype main
 """
@@ -83,10 +91,35 @@ def test_each_way() -> None:
     assert [it.place for it in found.setters] == ["iptables-nft, table mangle", "iptables-legacy, table mangle"]
     assert "iptables-legacy-save -t mangle" in run.ran
     assert found.policies == (
-        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.16.0.0/16"), "10.9.9.9"),
-        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.17.0.0/16"), drops=True),
+        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.16.0.0/16"), "tunnel", "10.9.9.9", "uid 0"),
+        IpsecPolicy(
+            Prefix.parse("10.0.0.0/24"),
+            Prefix.parse("172.17.0.0/16"),
+            "drop",
+            only="proto udp dport 4500 mark 0xe00/0xf00",
+        ),
+        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.18.0.0/16"), "transport", only="if_id 0x5"),
+        IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.19.0.0/16"), "pass"),
     )
     assert [str(it.destination) for it in ipsec_policies(POLICIES, family=6)] == ["fd16::/48"]
+
+
+def test_without_nft() -> None:
+    """Rules of iptables are looked for all the same, and are named if they cannot be."""
+    alone = {**NOTHING, "nft": FileNotFoundError()}
+    found = marking_of(4, run=Programs(**alone, iptables_nft_save=SAVED))
+    assert [it.place for it in found.setters] == ["iptables-nft, table mangle"]
+    assert marking_of(4, run=Programs(**alone)).unseen == (
+        "nftables (the program nft is not installed)",
+        "iptables-nft (the program iptables-nft-save is not installed)",
+    )
+
+
+def test_ebtables() -> None:
+    """Its rules are not read, and that is said."""
+    listed = FOREIGN.replace('"ip"', '"bridge"').replace('"MARK"', '"mark"')
+    found = marking_of(4, run=Programs(**{**NOTHING, "nft": RULES % listed}, iptables_nft_save=""))
+    assert found.unseen == ("rules of ebtables that mark packets (hostrouting does not read them)",)
 
 
 def test_of_ipv6() -> None:
@@ -123,6 +156,6 @@ FAILURES: dict[str, tuple[dict[str, Ended | str | OSError], str]] = {
 def test_what_could_not_be_looked_at(name: str) -> None:
     """It is named, with the reason; the rest is looked at all the same."""
     printed, words = FAILURES[name]
-    found = marking_of(4, run=Programs(**{**NOTHING, **printed}))
+    found = marking_of(4, run=Programs(**{**NOTHING, **printed}, iptables_nft_save=""))
     [unseen] = found.unseen
     assert unseen.startswith(words)

@@ -66,6 +66,24 @@ WAYS: dict[str, tuple[str, Effect, bool]] = {
     "iptables-nft": ("iptables-nft -t mangle -A OUTPUT -j MARK --set-mark 0x10", "own", True),
     "iptables-nft, raw": ("iptables-nft -t raw -A OUTPUT -j MARK --set-mark 0x10", "own", False),
     "iptables-nft, prerouting": ("iptables-nft -t mangle -A PREROUTING -j MARK --or-mark 0x11", "arriving", True),
+    "iptables-nft, raw and DNAT": (
+        (
+            "iptables-nft -t raw -A OUTPUT -j MARK --set-mark 0x10; iptables-nft -t nat -A OUTPUT -d 172.16.5.5 -j DNAT --to"
+            " 172.16.5.6"
+        ),
+        "own",
+        True,
+    ),
+    "iptables-nft, raw and DSCP": (
+        "iptables-nft -t raw -A OUTPUT -j MARK --set-mark 0x10; iptables-nft -t mangle -A OUTPUT -j DSCP --set-dscp 10",
+        "own",
+        True,
+    ),
+    "iptables-nft, two rules for it": (
+        "iptables-nft -t mangle -A OUTPUT -j MARK --or-mark 0x1; iptables-nft -t mangle -A OUTPUT -j MARK --or-mark 0x10",
+        "own",
+        True,
+    ),
     "iptables-legacy": ("iptables-legacy -t mangle -A OUTPUT -j MARK --set-mark 0x10", "own", True),
     "iptables-legacy, prerouting": (
         "iptables-legacy -t mangle -A PREROUTING -j MARK --set-mark 0x10",
@@ -123,10 +141,11 @@ def test_marked_packets(name: str) -> None:
             rules = rest[1:-1].replace("{", "{\n").replace(";", ";\n").replace("}", "\n}\n").replace("\n;", "\n")
             done = node.run("nft", "-f", "-", text=rules)
         else:
-            done = node.run(program, *rest.split())
+            done = node.run("sh", "-ec", command)
         assert done.returncode == 0, done.stderr
         sender = node if kind == "own" else pod
         assert leaving(node, sender) == ("eth1" if moves else "eth0")
         found = marking_of(4, words=node.enter)
         assert found.unseen == ()
-        assert any(it.can_set(0x10, 0x10) and kind in it.effects for it in found.setters) is moves
+        effects = {effect for it in found.setters if it.can_set(0x10, 0x10) for effect in found.effects(it)}
+        assert bool(effects & {kind, f"{kind}-later"}) is moves

@@ -339,7 +339,7 @@ DROPPED = {
     "no way back": (
         {"rp_filter": 2},
         ("--iif", "eth0", "--from", "192.0.2.9"),
-        "rp_filter is 2 there, and the way back to 192.0.2.9 has no route",
+        "rp_filter is 2 there, and [unreachable 192.0.2.0/24 proto unspec] refuses the way back to 192.0.2.9",
     ),
     "own": (
         {},
@@ -372,6 +372,45 @@ def test_a_packet_that_is_dropped_as_it_arrives(name: str) -> None:
     assert said.lines[1] == f"But this host drops it when it arrives on eth0: {clause}."
     document = say("explain", "8.8.8.8", *words, "--json", "--snapshot", "-", stdin=sick).json
     assert document["dropped"]["text"] == clause
+
+
+def test_a_port_of_a_bridge() -> None:
+    """No IP packet arrives on a port: the bridge's settings count, and that is said."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="cni0", index=0, kind="bridge", rp_filter=2))
+    kernel.add_link(Link(name="veth1", index=0, master="cni0", rp_filter=2))
+    kernel.add_address("cni0", "10.244.3.1/24")
+    said = say("explain", "172.16.5.5", "--from", "10.244.3.2", "--iif", "veth1", kernel=kernel)
+    assert said.lines[1] == "Packets of veth1 arrive on cni0, of which it is a port."
+    assert "drops it" not in said.out
+    assert "replies" not in said.out
+
+
+def test_one_way_of_two() -> None:
+    """If the packet may leave by several devices, it is said by which one it is dropped."""
+    kernel = ecmp_node()
+    kernel.add_link(Link(name="pod1", index=0, rp_filter=1))
+    kernel.add_link("pod2")
+    kernel.add_rule(Rule(family=4, priority=100, iif="eth0", dst=Prefix.parse("10.244.3.0/24"), table=100))
+    kernel.change([Change("add", Route.to("10.244.3.0/24", dev="pod1"))])
+    kernel.change([Change("add", Route.to("10.244.3.0/24", dev="pod2", table=100))])
+    said = say("explain", "8.8.8.8", "--from", "10.244.3.2", "--iif", "pod1", kernel=kernel)
+    assert said.lines[1] == (
+        "But this host drops it when it arrives on pod1 if it leaves by eth0: rp_filter is 1 there, and the way back to"
+        " 10.244.3.2 leaves by pod2."
+    )
+
+
+@pytest.mark.parametrize("source", ["::1", "ff02::5", "::"])
+def test_a_source_that_ipv6_does_not_forward(source: str) -> None:
+    """IPv6 has no filter for sources, but some are never forwarded."""
+    kernel = plain_vm()
+    kernel.add_address("eth0", "2001:db8::4/64")
+    said = say("explain", "2001:db8::9", "--from", source, "--iif", "eth0", kernel=kernel)
+    assert said.lines[1] == (
+        f"But this host drops it when it arrives on eth0: {source} is not the address of one host, so no packet may come"
+        " from it."
+    )
 
 
 def test_a_host_that_does_not_forward_ipv6() -> None:
