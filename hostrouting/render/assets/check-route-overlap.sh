@@ -452,8 +452,7 @@ function find_uplink(   t, i, leg, configured, line, type) {
 function expect_alike(i,   leg, rank) {
   for (leg = 1; leg <= legs; leg++) if (!leg_via[leg]) return
   for (rank = rank_of(default_route[6, i]); i <= defaults[6]; i++) {
-    if (default_route[6, i] !~ /^1 / || rank_of(default_route[6, i]) != rank) continue
-    read_legs(default_route[6, i])
+    if (default_route[6, i] !~ /^1 / || rank_of(default_route[6, i]) != rank) continue # rank_of sets the next hops
     for (leg = 1; leg <= legs; leg++) expect(leg_dev[leg])
   }
 }
