@@ -108,7 +108,7 @@ def compare(family: int, wanted: list[str]) -> None:
             namespace.batch([f"link set {LATE} up", f"link set peer-{LATE} up"])
             fib = with_devices_of(Fib(snapshot), packets)
             # Linux does not say by which route it refuses a packet.
-            is_own_block = Judge(("eth0",), PATTERNS, blocks=PodBlocks(fib, [cidr], PATTERNS)).is_own_block
+            is_own_block = Judge(("eth0",), PATTERNS, blocks=PodBlocks(fib, (cidr,), PATTERNS)).is_own_block
             asked: set[tuple[str, str]] = set()
             for its in packets:
                 report = check_overlap(fib, [cidr], expected_devs=["eth0"], allowed_devs=PATTERNS, flow=its.flow)
