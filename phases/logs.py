@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from phases.errors import TaskFailed
 from phases.events import Event, Finished, Retrying, Skipped, Started, Status
-from phases.text import describe_error, escaped, plain, printable, seconds_in_words
+from phases.text import describe_error, escaped, moment_as_text, plain, printable, seconds_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
@@ -149,7 +149,7 @@ def _where(error: BaseException) -> str:
 
 
 def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return moment_as_text(moment, digits="milliseconds")
 
 
 if TYPE_CHECKING:

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
 
-__all__ = ["as_data", "describe_error", "draw_tree", "escaped", "plain", "printable", "seconds_in_words"]
+__all__ = [
+    "as_data",
+    "describe_error",
+    "draw_tree",
+    "escaped",
+    "moment_as_text",
+    "plain",
+    "printable",
+    "seconds_in_words",
+]
 
 N = TypeVar("N")
 
@@ -27,6 +37,11 @@ def seconds_in_words(seconds: float) -> str:
         return f"{minutes} min {rest:02} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min"
+
+
+def moment_as_text(moment: datetime, *, digits: str = "seconds") -> str:
+    """A moment in UTC as in ISO 8601: `2026-11-22T05:00:00Z`, or with more digits: "milliseconds"."""
+    return moment.isoformat(timespec=digits).replace("+00:00", "Z")
 
 
 def draw_tree(root: N, *, children: Callable[[N], Sequence[N]]) -> Iterator[tuple[str, str, N]]:

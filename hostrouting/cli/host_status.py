@@ -26,6 +26,7 @@ from hostrouting.openings import GateState, find_gate_state
 from hostrouting.plan import RoutePlan
 from hostrouting.tasks import Configure, plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.uplink import default_route
+from phases.text import moment_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -339,4 +340,4 @@ def _when(seconds: float | None) -> str:
 
     if seconds is None:
         return ""
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return moment_as_text(datetime.fromtimestamp(seconds, timezone.utc))

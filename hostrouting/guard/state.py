@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from phases.text import moment_as_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -136,4 +138,4 @@ class State:
 
 
 def _stamp(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return None if moment is None else moment_as_text(moment)

@@ -26,6 +26,7 @@ from hostrouting.wording import (
     repair_line,
     unsafe_lines,
 )
+from phases.text import moment_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,9 +124,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             since = self._since(document, found.verdict)
             if since is None:
                 errors += self._forget()
-                self._mark(found, account, {**document, "since": _stamp(ctx.clock.utc())})
+                self._mark(found, account, {**document, "since": moment_as_text(ctx.clock.utc())})
             elif since == "":
-                self._mark(found, account, {**document, "since": self._written_at() or _stamp(ctx.clock.utc())})
+                self._mark(found, account, {**document, "since": self._written_at() or moment_as_text(ctx.clock.utc())})
         except FileError as error:
             errors.append(error)
         return tuple(Problem(str(error)) for error in errors)
@@ -133,7 +134,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     def _written_at(self) -> str:
         """When the report was written; empty if that is not known."""
         seconds = self.host.files.modified(self.host.layout.report_path)
-        return "" if seconds is None else _stamp(datetime.fromtimestamp(seconds, timezone.utc))
+        return "" if seconds is None else moment_as_text(datetime.fromtimestamp(seconds, timezone.utc))
 
     def _since(self, document: dict[str, Any], verdict: str) -> str | None:
         """Since when report and marker on the host have this answer; None if they do not have it.
@@ -241,10 +242,6 @@ def _verdict_on(cidr: str, found: FamilyExamination, escapes: Mapping[str, int])
         return found.verdict
     doubtful = any(note.escapes and str(note.cidr) == cidr for note in found.notes)
     return "overlap" if escapes[cidr] else "undecided" if doubtful else "ok"
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _warn(ctx: phases.Context, lines: tuple[str, ...]) -> None:

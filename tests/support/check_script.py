@@ -1,0 +1,167 @@
+"""check-route-overlap.sh, run in a private namespace, and what is compared with the engine's check of the same host.
+
+Here: one run and its comparison. Not here: the hosts that it runs on.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.examination import examine_snapshot
+from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, Prefix, Route, Snapshot, prefixes_between
+from hostrouting.render import render_check_script
+from hostrouting.wording import check_document, finding_line
+from tests.support.awks import AWKS, only_awk
+from tests.support.namespace import Namespace
+from tests.support.systemd import THIS_HOST
+
+__all__ = ["Checked", "agree", "check", "comparable", "engine", "left_open", "place", "plain_lines", "snapshot_of"]
+
+
+class Checked:
+    """One run of the script: its exit status, what it said, and what it left."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        config: HostRoutingConfig,
+        directory: Path,
+        *,
+        wait: int = 0,
+        awk: str = AWKS[0],
+        tree: Path = THIS_HOST,
+        before: str = ":",
+        **environment: str,
+    ) -> None:
+        """Render the script, run it; `before` is done in its shell first."""
+        script = directory / "check.sh"
+        script.write_text(only_awk(render_check_script(config, wait=wait), awk, directory, tree=tree))
+        state = directory / "state"
+        # What is left is looked at where it was written, which may be a file system of its own.
+        run = f"bash {script}; status=$?; mkdir -p {state}; rm -rf {directory}/left; cp -r {state} {directory}/left; exit $status"
+        environment["RUNTIME_DIRECTORY"] = str(state)
+        done = namespace.run("unshare", "--mount", "bash", "-c", f"{before} && {{ {run}\n}}", **environment)
+        self.status, self.said = done.returncode, done.stderr
+        state = directory / "left"
+        left = [path for path in state.iterdir() if path.is_file()] if state.is_dir() else []
+        self.left = {path.name: path.read_text() for path in left}
+        self.document: dict[str, Any] = json.loads(self.left.get("route-overlap.json", "{}"))
+
+
+def engine(snapshot: Snapshot, config: HostRoutingConfig) -> dict[str, Any]:
+    """The same check by the engine, as its JSON; addresses as Python wrote them before 3.13: ::ffff:a00:1."""
+    found = examine_snapshot(snapshot, config)
+    document = check_document(found, mode=config.route_overlap.mode)
+    document["lines"] = [
+        finding_line(it, each.report.expected_devs) for each in found.families for it in each.report.findings
+    ]
+    text = re.sub(r"::ffff:([\d.]+\.\d+)", lambda it: f"::ffff:{in_groups(it[1])}", json.dumps(document))
+    decoded: dict[str, Any] = json.loads(text)
+    return decoded
+
+
+def in_groups(address: str) -> str:
+    """An IPv4 address as the end of an IPv6 one: a00:1 for 10.0.0.1."""
+    high, low = divmod(place(address), 1 << 16)
+    return f"{high:x}:{low:x}"
+
+
+def place(address: str) -> int:
+    """The address as a number."""
+    return int(ip_address(address))
+
+
+def comparable(document: dict[str, Any]) -> dict[str, Any]:
+    """What script and engine both say: the script does not know which rule decides, only what the kernel answers.
+
+    So it has one finding where two rules lead to one route; and Linux answers alike where there is no route and where a
+    rule says "unreachable". In IPv4, until there was a rule of somebody's, Linux keeps the routes of local among those of
+    main.
+    """
+    findings: list[dict[str, Any]] = []
+    for it in document["findings"]:
+        family = ip_address(it["first"]).version
+        table = "main" if family == IPV4 and it["via"]["table"] == "local" else it["via"]["table"]
+        finding = {**it, "via": {**it["via"], "rule": None, "table": table}}
+        if it["kind"] == "unreachable" and it["via"]["route"] is None:
+            finding["kind"] = "no-route"
+        before = findings[-1] if findings else {}
+        if all(before.get(key) == finding[key] for key in ("cidr", "kind", "via")):
+            first, last = place(before["last"]), place(finding["first"])
+            if first + 1 == last:
+                findings[-1] = finding = {**finding, "first": before["first"]}
+                ends = (place(finding[key]) for key in ("first", "last"))
+                finding["prefixes"] = [str(prefix) for prefix in prefixes_between(family, *ends)]
+                continue
+        findings.append(finding)
+    verdicts = {"": document["verdict"], **document.get("verdicts", {})}
+    known = {family: "ok" if verdict == "undecided" else verdict for family, verdict in verdicts.items()}
+    return {key: document[key] for key in ("schema", "mode", "expectedDevs")} | {
+        "verdicts": known,
+        "findings": findings,
+    }
+
+
+def plain_lines(lines: list[str]) -> list[str]:
+    """The lines without what only the engine knows: the number of the rule, and whose a route of the kernel is."""
+    return [
+        re.sub(r" table local|, rule \d+|; owner: .*|\[rule .*\]", "", line.replace("[a rule]", "")) for line in lines
+    ]
+
+
+def left_open(snapshot: Snapshot, config: HostRoutingConfig, document: dict[str, Any]) -> set[tuple[str, str]]:
+    """What still escapes with the script's repair in place, without what it says that it cannot close."""
+    repair = [
+        Route.to(prefix, gateway=it["gateway"] or None, dev=it["dev"], metric=metric, protocol=config.protocol)
+        for it in document["repair"]
+        for prefix in [Prefix.parse(it["destination"])]
+        for metric in [it["metric"] or DEFAULT_METRIC[prefix.family]]
+    ]
+    foreign = {route.key for route in snapshot.routes if route.protocol != config.protocol}
+    assert not [route for route in repair if route.key in foreign], "a route that is not ours would be replaced"
+    replaced = {it.key for it in repair}
+    kept = [route for route in snapshot.routes if route.key not in replaced]
+    after = engine(attrs.evolve(snapshot, routes=[*kept, *repair]), config)
+    unsafe = [(place(it["first"]), place(it["last"])) for it in document["unsafe"]]
+    return {
+        (it["first"], it["last"])
+        for it in after["findings"]
+        if not any(first <= place(it["first"]) and place(it["last"]) <= last for first, last in unsafe)
+    }
+
+
+def snapshot_of(namespace: Namespace, families: Iterable[int] = (IPV4, IPV6)) -> Snapshot:
+    """Everything that a decision depends on, in these families; the kernel has used up what has expired."""
+    each = [namespace.snapshot(family) for family in families]
+    every = [it for one in each for it in one.routes]
+    if any(route.expires == 0 for route in every):
+        # Linux tells the seconds until a route expires, and since then: 0 is either.
+        every = [attrs.evolve(route, expires=-1) if route.expires == 0 else route for route in every]
+    return attrs.evolve(each[-1], rules=tuple(it for one in each for it in one.rules), routes=every)
+
+
+def check(*cidrs: str, mode: str = "STRICT", **options: Any) -> HostRoutingConfig:
+    """A configuration that checks these."""
+    return HostRoutingConfig(route_overlap=RouteOverlapConfig(cidrs or ["172.16.0.0/16"], mode, **options))
+
+
+def agree(namespace: Namespace, tmp_path: Path, story: str, cidr: str, verdict: str) -> Checked:
+    """The script's check of this CIDR, which has to be the engine's."""
+    expected_devs = ["eth0"] * story.endswith("expected")
+    config = check(cidr, expected_devs=expected_devs, allowed_devs=["pod?.*", "veth*"])
+    snapshot = snapshot_of(namespace, [Prefix.parse(cidr).family])
+    expected = engine(snapshot, config)
+    checked = Checked(namespace, config, tmp_path, awk=AWKS[len(story) % len(AWKS)])
+    assert comparable(checked.document) == comparable(expected)
+    assert checked.document["verdict"] == verdict
+    if verdict == "overlap":
+        lines = checked.left["route-overlap.detected"].splitlines()
+        assert plain_lines(lines) == plain_lines(expected["lines"])
+    assert left_open(snapshot, config, checked.document) == set()
+    return checked
