@@ -5,7 +5,7 @@ by a device. The second is the way back, from its destination to its source, as 
 which the first one leaves (on `lo` if it is for this host). For IPv4, a packet is dropped for the first reason here
 that holds:
 
-- Its source is not the address of one host: multicast, 255.255.255.255, or 0.0.0.0 (before Linux 5.3, 0.0.0.0/8).
+- Its source is not the address of one host: multicast, 255.255.255.255, or 0.0.0.0, which only DHCP uses.
 - Its source or destination is in 127.0.0.0/8, and `route_localnet` is off.
 - It is not for this host, and the device does not forward.
 - The way back shows that its source is an address of this host, and `accept_local` is off; or that it is a broadcast
@@ -35,28 +35,28 @@ from hostrouting.model import IP, IPV4, IPV6, REFUSING, RP_FILTER_STRICT, Link, 
 from hostrouting.reserved import LOOPBACK, MULTICAST
 
 __all__ = [
-    "OF_THE_FILTER",
+    "RP_FILTER_REASONS",
     "Drop",
     "DropReason",
     "arrives_on",
+    "drop_reason",
     "find_drop",
     "is_forwarding_off",
-    "reason_against",
-    "way_back",
+    "reverse_flow",
 ]
 
-# bad-source: not the address of one host. loopback: from or to 127.0.0.0/8. forwarding: the device does not forward.
+# bad-source: not the address of one host. loopback: from or to 127.0.0.0/8, or to ::1. forwarding: it is off there.
 # own-source: it comes from an address of this host. strict: rp_filter is 1, and the way back leaves by another device,
 # or there is none. loose: rp_filter is 2, and there is no way back. no-address: rp_filter is 2, the way back leaves by
 # another device, and the device has no IPv4 address.
 DropReason: TypeAlias = Literal["bad-source", "loopback", "forwarding", "own-source", "strict", "loose", "no-address"]
 
-OF_THE_FILTER: tuple[DropReason, ...] = ("strict", "loose", "no-address")
+RP_FILTER_REASONS: tuple[DropReason, ...] = ("strict", "loose", "no-address")
 """The reasons of the reverse path filter."""
 
-_NOWHERE, _EVERYWHERE = IPv4Address(0), IPv4Address("255.255.255.255")
+_UNSPECIFIED, _LIMITED_BROADCAST = IPv4Address(0), IPv4Address("255.255.255.255")
 _JOINING = frozenset({"bridge", "bond", "team"})  # packets of a port arrive on these devices
-_THREE = 3  # the rules of a new host: local, main, default
+_DEFAULT_RULES = 3  # local, main, default
 
 
 @attrs.frozen
@@ -96,10 +96,10 @@ def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
     link, source = fib.snapshot.link(flow.iif or ""), flow.source
     if link is None or source is None or link.name == "lo" or destination in MULTICAST[destination.version]:
         return None  # multicast is looked up in another way
-    if not _is_possible(source):
-        return Drop(link.name, "bad-source", source)
-    if destination.version == IPV4 and not link.route_localnet and (source in LOOPBACK or destination in LOOPBACK):
-        return Drop(link.name, "loopback", source)
+    if (source, destination) == (_UNSPECIFIED, _LIMITED_BROADCAST):
+        return None  # a client asks for an address
+    if reason := _against_addresses(link, source, destination):
+        return Drop(link.name, reason, source)
     way = fib.lookup(destination, flow)
     if way.kind == "no-route" or way.kind in REFUSING:
         return None
@@ -107,11 +107,11 @@ def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
         return Drop(link.name, "forwarding", source)
     if destination.version == IPV6:
         return Drop(link.name, "bad-source", source) if way.goes_out and not int(source) else None
-    asked = destination if way.kind in {"local", "unicast"} else _NOWHERE
+    asked = destination if way.kind in {"local", "unicast"} else _UNSPECIFIED
     outs, found = way.devs if way.goes_out else ("lo",), []
     for out in outs:
-        back = fib.lookup(source, way_back(link, asked, flow, out=out))
-        reason = reason_against(fib, link, back, out=out)
+        back = fib.lookup(source, reverse_flow(link, asked, flow, out=out))
+        reason = drop_reason(fib, link, back, out=out)
         if reason is not None:
             found.append(Drop(link.name, reason, source, back, out))
     if not found:
@@ -119,14 +119,18 @@ def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
     return attrs.evolve(found[0], out="") if len(found) == len(outs) else found[0]
 
 
-def _is_possible(source: IP) -> bool:
-    """Whether an address can be the source of a packet that arrives."""
-    if source.version == IPV4:
-        return source not in MULTICAST[IPV4] and source not in {_NOWHERE, _EVERYWHERE}
-    return not (source.is_multicast or source.is_loopback)
+def _against_addresses(link: Link, source: IP, destination: IP) -> DropReason | None:
+    """The reason against the addresses of a packet, whatever its route."""
+    if source.version == IPV6:
+        bad = source.is_multicast or source.is_loopback
+        return "bad-source" if bad else "loopback" if destination.is_loopback else None
+    if source in MULTICAST[IPV4] or source in {_UNSPECIFIED, _LIMITED_BROADCAST}:
+        return "bad-source"
+    inside = source in LOOPBACK or destination in LOOPBACK
+    return "loopback" if inside and not link.route_localnet else None
 
 
-def way_back(link: Link, destination: IP | None, flow: Flow, *, out: str) -> Flow:
+def reverse_flow(link: Link, destination: IP | None, flow: Flow, *, out: str) -> Flow:
     """The packet that Linux looks up for the way back: `flow` arrives on `link` and leaves by the device `out`."""
     return attrs.evolve(
         flow,
@@ -140,7 +144,7 @@ def way_back(link: Link, destination: IP | None, flow: Flow, *, out: str) -> Flo
     )
 
 
-def reason_against(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> DropReason | None:
+def drop_reason(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> DropReason | None:
     """The reason why `link` drops IPv4 packets with this way back, which leave by `out`; None if it takes them."""
     route, filters = back.route, link.rp_filter
     leads = route is not None and back.kind not in REFUSING
@@ -164,4 +168,4 @@ def reason_against(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> 
 
 def _is_plain(rules: tuple[Rule, ...]) -> bool:
     """Whether no IPv4 rules were added, as far as the present ones show: Linux remembers it when they are gone."""
-    return sum(rule.family == IPV4 for rule in rules) <= _THREE
+    return sum(rule.family == IPV4 for rule in rules) <= _DEFAULT_RULES

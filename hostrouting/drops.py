@@ -1,18 +1,19 @@
-"""What this host drops when it arrives, although its way is right: packets of pods, and answers to them or to the host.
+"""Packets that this host drops when they arrive, although they and the replies are routed correctly.
 
 A check proves by which devices packets leave. They still reach nothing if the host does not forward, or if it drops the
-answers (see `arrival`). Other programs may change these settings later, so they do not change a verdict; they are
+replies (see `arrival`). Other programs may change these settings later, so they do not change a verdict; they are
 reported beside it. Three things are looked for:
 
-- *Forwarding.* What pods send arrives on their devices, the answers on the devices by which it left: each must forward.
-- *What pods send.* A pod's device with rp_filter takes only sources to which the way back leaves by that device. It
-  drops everything if there is no such source in the pod CIDRs. (A pod that uses another address is dropped on purpose.)
-- *Answers.* They arrive on the device by which the packet left. The way back is looked up like the packet, but without
-  its mark, its user and the device that its socket is bound to, and without the turns that Linux takes between default
-  routes. So an answer can only be dropped if one of these led the packet to its device. One packet is followed for each
-  value that a rule distinguishes.
+- *Forwarding.* What pods send arrives on their devices, replies on the devices by which it left: each must forward.
+- *What pods send.* A pod's device with rp_filter 1 (or 2, if it has no IPv4 address) takes only sources to which the
+  route back leaves by that device. It drops everything if there is no such source in the pod CIDRs. (A pod that uses
+  another pod's address is dropped on purpose.)
+- *Replies.* They arrive on the device by which the packet left. The route back is looked up like the packet, but
+  without its mark, its user and the device that its socket is bound to, with the source address that the packet got
+  when it was routed, and without the turns that Linux takes between default routes. So a reply can only be dropped if
+  one of these led the packet to its device. One packet is followed for each value that a rule distinguishes.
 
-Here: these three, for one family. Not here: the way of the packets (`overlap`, `pods`).
+Here: these three, for one family. Not here: where the packets leave (`overlap`, `pods`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,12 +21,11 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from hostrouting.arrival import OF_THE_FILTER, DropReason, is_forwarding_off, reason_against, way_back
+from hostrouting.arrival import RP_FILTER_REASONS, DropReason, drop_reason, is_forwarding_off, reverse_flow
 from hostrouting.fib import PLAIN, Decision, Fib, Flow, paired
 from hostrouting.model import (
+    IP,
     IPV4,
-    REFUSING,
-    RP_FILTER_STRICT,
     Link,
     Prefix,
     Rule,
@@ -38,8 +38,8 @@ from hostrouting.pod_packets import PodPackets, with_devices_of
 
 __all__ = ["Dropped", "DroppedKind", "find_dropped"]
 
-# sent: what pods send. answers: what comes back, to pods or to the host itself.
-DroppedKind: TypeAlias = Literal["sent", "answers"]
+# sent: what pods send. replies: what comes back, to pods or to the host itself.
+DroppedKind: TypeAlias = Literal["sent", "replies"]
 
 
 @attrs.frozen
@@ -55,10 +55,10 @@ class Dropped:
     """Where the packets come from; empty if that does not matter."""
     back: Decision | None = None
     """What decides the way back, if it is the reason."""
-    answered: Flow | None = None
-    """The packets that the answers are for; None for all that pods send."""
+    replies_to: Flow | None = None
+    """The packets that the replies are for; None for all that pods send."""
     unless_marked: bool = False
-    """Whether a packet filter that marks the answers prevents it: the devices have src_valid_mark."""
+    """Whether a packet filter that marks the replies prevents it: the devices have src_valid_mark."""
 
 
 def find_dropped(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> tuple[Dropped, ...]:
@@ -69,8 +69,8 @@ def find_dropped(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets])
     ways = {its: _ways(fib, report, its.flow) for its in packets}
     return (
         *_not_forwarded(fib, report, ways),
-        *_not_taken(fib, report, ways),
-        *_unanswered(fib, report, packets),
+        *_dropped_by_rp_filter(fib, report, ways),
+        *_dropped_replies(fib, report, packets),
     )
 
 
@@ -88,7 +88,7 @@ def _ways(fib: Fib, report: OverlapReport, flow: Flow) -> dict[str, Prefix]:
 
 
 def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dropped]:
-    """The devices on which packets of pods, and answers to them, arrive and are not forwarded."""
+    """The devices on which packets of pods, and replies to them, arrive and are not forwarded."""
     if not ways:
         return
     family, snapshot = report.family, fib.snapshot
@@ -104,80 +104,99 @@ def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dro
     devs = [dev for dev in report.expected_devs if dev in leaving and dev in links]
     off = tuple(dev for dev in devs if is_forwarding_off(snapshot, links[dev], family))
     if off:
-        yield Dropped("answers", family, off, "forwarding")
+        yield Dropped("replies", family, off, "forwarding")
 
 
-def _not_taken(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dropped]:
+def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dropped]:
     """The pods' devices that take no source in the pod CIDRs, those together that have the same reason."""
     if report.family != IPV4:
         return
-    snapshot = fib.snapshot
-    links = {link.name: link for link in snapshot.links if link.rp_filter}
-    addressed = {it.dev for it in snapshot.addresses if it.ip.version == IPV4}
+    links = {link.name: link for link in fib.snapshot.links if link.rp_filter}
+    backs = {its: _routes_back(fib, its, outs) for its, outs in ways.items()}
+    its_of: dict[str, list[PodPackets]] = {}
+    for its in ways:
+        for dev in its.devs if its.exist else ():
+            its_of.setdefault(dev, []).append(its)
     alike: dict[object, Dropped] = {}
-    for its, outs in ways.items():
-        sample = Link(name="", index=0)
-        backs = [
-            cell.decision
-            for out, destination in outs.items()
-            for source in its.sources
-            for cell in fib.cells(source, way_back(sample, destination.ip, its.flow, out=out))
-        ]
-        leading = [it for it in backs if it.route is not None and it.kind not in REFUSING]
-        takes = {dev for it in leading if it.kind == "unicast" and it.route for dev in it.route.devs}
-        judged = [links[dev] for dev in its.devs if dev in links and dev not in takes] if its.exist else []
-        if not its.devs and snapshot.default_link is not None and snapshot.default_link.rp_filter:
-            # Without a route to pods it is not known where the CNI will add one.
-            backs = [it for it in backs if not set(it.devs) & set(report.expected_devs)]
-            judged = [snapshot.default_link]
-        for link in judged:
-            if link.rp_filter != RP_FILTER_STRICT and link.name in addressed and leading:
-                continue
-            for back in backs:
-                reason = reason_against(fib, link, back)
-                if reason in OF_THE_FILTER:
-                    devs = () if link is snapshot.default_link else (link.name,)
-                    known = alike.get((reason, back.route, its.sources))
-                    devs = (*(known.devs if known else ()), *devs)
-                    alike[reason, back.route, its.sources] = Dropped("sent", IPV4, devs, reason, its.sources, back)
-                    break
+    for dev, classes in its_of.items():
+        link = links.get(dev)
+        every = [it for its in classes for it in backs[its]]
+        # A device by which a route back leaves takes that source: with many pods, it is the answer for nearly all.
+        if link is None or any(it.kind == "unicast" and it.route and dev in it.route.devs for it in every):
+            continue
+        found = [(drop_reason(fib, link, it), it) for it in dict.fromkeys(every)]
+        filtered = [(reason, back) for reason, back in found if reason in RP_FILTER_REASONS]
+        if filtered and None not in [reason for reason, _ in found]:
+            reason, back = filtered[0]
+            sources = tuple(dict.fromkeys(source for its in classes for source in its.sources))
+            known = alike.get((reason, back.route, sources))
+            devs = (*(known.devs if known else ()), dev)
+            alike[reason, back.route, sources] = Dropped("sent", IPV4, devs, reason, sources, back)
     yield from alike.values()
+    yield from _dropped_on_new_devices(fib, report, backs)
 
 
-def _unanswered(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> Iterator[Dropped]:
-    """The answers from the expected CIDRs that are dropped on the device by which the packets left."""
+def _routes_back(fib: Fib, its: PodPackets, outs: dict[str, Prefix]) -> list[Decision]:
+    """What decides the routes back to packets of this class."""
+    anywhere = Link(name="", index=0)
+    return [
+        cell.decision
+        for out, destination in outs.items()
+        for source in its.sources
+        for cell in fib.cells(source, reverse_flow(anywhere, destination.ip, its.flow, out=out))
+    ]
+
+
+def _dropped_on_new_devices(
+    fib: Fib, report: OverlapReport, backs: dict[PodPackets, list[Decision]]
+) -> Iterator[Dropped]:
+    """The same for devices that are created later, if no pod has one yet but there is a route to pods."""
+    link = fib.snapshot.default_link
+    for its, decisions in backs.items():
+        for back in decisions if link is not None and link.rp_filter and not its.devs else ():
+            reason = None if link is None else drop_reason(fib, link, back)
+            # The default route leads to addresses for which the CNI adds a route later.
+            if reason in RP_FILTER_REASONS and not set(back.devs) & set(report.expected_devs):
+                yield Dropped("sent", IPV4, (), reason, its.sources, back)
+                break
+
+
+def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> Iterator[Dropped]:
+    """The replies from the expected CIDRs that are dropped on the device by which the packets left."""
     if report.family != IPV4:
         return
     spans: dict[tuple[str, Flow, DropReason, Decision, bool], list[Prefix]] = {}
     for link in (it for it in fib.snapshot.links if it.name in report.expected_devs and it.rp_filter):
         for sent in _senders(fib, link, packets):
-            # An answer has no mark by itself.
-            answer = way_back(link, sent.source, attrs.evolve(sent, mark=0), out=_answered_by(fib, link, sent))
+            # A reply has no mark by itself.
+            to = _own_address(fib, link) if sent is PLAIN else sent.source
+            reply = reverse_flow(link, to, attrs.evolve(sent, mark=0), out=_reply_leaves_by(fib, link, sent))
             for cidr in report.cidrs:
-                for first, last, forth, back in paired(fib.cells(cidr, sent), fib.cells(cidr, answer)):
-                    reason = reason_against(fib, link, back) if forth.goes_out and link.name in forth.devs else None
-                    if reason in OF_THE_FILTER:
+                for first, last, forth, back in paired(fib.cells(cidr, sent), fib.cells(cidr, reply)):
+                    reason = drop_reason(fib, link, back) if forth.goes_out and link.name in forth.devs else None
+                    if reason in RP_FILTER_REASONS:
                         key = (link.name, sent, reason, back, bool(sent.mark) and link.src_valid_mark)
                         spans.setdefault(key, []).extend(prefixes_between(IPV4, first, last))
     for (dev, sent, reason, back, marked), blocks in spans.items():
         sources = tuple(it for span in spans_of(blocks) for it in prefixes_between(*span))
-        yield Dropped("answers", IPV4, (dev,), reason, sources, back, sent, marked)
+        yield Dropped("replies", IPV4, (dev,), reason, sources, back, sent, marked)
 
 
-def _answered_by(fib: Fib, link: Link, sent: Flow) -> str:
-    """The device by which an answer to this packet leaves, if it arrives on `link`; lo if it is for this host."""
+def _reply_leaves_by(fib: Fib, link: Link, sent: Flow) -> str:
+    """The device by which a reply to this packet leaves, if it arrives on `link`; lo if it is for this host."""
     if sent.iif == "lo" or sent.source is None:
         return "lo"
     return next(iter(fib.lookup(sent.source, Flow(iif=link.name)).devs), "lo")
 
 
 def _senders(fib: Fib, link: Link, packets: Sequence[PodPackets]) -> Iterator[Flow]:
-    """The packets whose answers may arrive on the device and find another way back."""
-    own = next((it.ip for it in fib.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4), PLAIN.source)
-    host = attrs.evolve(PLAIN, source=own)
+    """The packets whose replies may arrive on the device and have another route back."""
+    host = attrs.evolve(PLAIN, source=_own_address(fib, link))
     rules = [rule for rule in fib.snapshot.rules if rule.family == IPV4]
     if any(entry.in_turn for entry in fib.defaults(IPV4)):
         yield host
+    if any(rule.src for rule in rules):
+        yield PLAIN
     if any(rule.oif for rule in rules) or len(list(fib.defaults(IPV4))) > 1:
         yield attrs.evolve(host, oif=link.name)
     for uid in dict.fromkeys(uid for rule in rules for uid in _users(rule)):
@@ -186,6 +205,11 @@ def _senders(fib: Fib, link: Link, packets: Sequence[PodPackets]) -> Iterator[Fl
         yield attrs.evolve(host, mark=mark)
         for its in packets:
             yield attrs.evolve(its.flow, mark=mark)
+
+
+def _own_address(fib: Fib, link: Link) -> IP | None:
+    """The address that a packet of this host gets if it leaves by the device."""
+    return next((it.ip for it in fib.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4), PLAIN.source)
 
 
 def _users(rule: Rule) -> Iterable[int]:

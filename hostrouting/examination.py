@@ -101,7 +101,7 @@ class FamilyExamination:
     pods: tuple[PodReport, ...] = ()
     """The verdicts on what pods send, if any pod CIDRs are configured."""
     dropped: tuple[Dropped, ...] = ()
-    """What this host drops although its way is right; it does not change the verdict."""
+    """What this host drops when it arrives; it does not change the verdict."""
     surprises: tuple[str, ...] = ()
     """The answers of the kernel that are not what its tables say, each as a sentence."""
     restless: bool = False
@@ -165,7 +165,7 @@ class Examination:
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
-        """What this host drops although its way is right, in both families."""
+        """What this host drops when it arrives, in both families."""
         return tuple(it for family in self.families for it in family.dropped)
 
     @property

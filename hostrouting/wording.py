@@ -11,7 +11,7 @@ import attrs
 from hostrouting.arrival import Drop, DropReason
 from hostrouting.drops import Dropped
 from hostrouting.examination import Examination, FamilyExamination
-from hostrouting.fib import Decision, Flow
+from hostrouting.fib import PLAIN, Decision, Flow
 from hostrouting.foresight import Foreseen
 from hostrouting.leftover import deletion_command
 from hostrouting.model import IPV4, REFUSING, TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
@@ -323,31 +323,34 @@ def drop_clause(drop: Drop) -> str:
     match drop.reason:
         case "bad-source":
             return f"{source} is not the address of one host, so no packet may come from it"
-        case "loopback":
+        case "loopback" if source.version == IPV4:
             return f"addresses in {LOOPBACK} stay inside a host (net.ipv4.conf.{dev}.route_localnet is 0)"
+        case "loopback":
+            return "::1 stays inside a host"
         case "forwarding":
             return _forwarding_clause(source.version, (dev,))
         case "own-source":
             return f"{source} is an address of this host (net.ipv4.conf.{dev}.accept_local is 0)"
         case _:
-            return _filter_clause(drop.reason, f"the way back to {source}", drop.back)
+            return _filter_clause(drop.reason, f"the route back to {source}", drop.back)
 
 
 def dropped_line(dropped: Dropped) -> str:
-    """A sentence: which packets this host drops although their way is right, and why."""
-    where = f"when they arrive on {_some(dropped.devs, 'device')}" if dropped.devs else "whatever device they arrive on"
+    """A sentence: which packets this host drops when they arrive, and why."""
+    where = f"when they arrive on {_some(dropped.devs, 'device')}" if dropped.devs else "on every new device of a pod"
     sources = f" from {_some(map(str, dropped.sources), 'range')}" if dropped.sources else ""
     is_sent = dropped.kind == "sent"
-    what = f"packets of pods{sources}" if is_sent else f"answers{sources} to {_answered(dropped.answered)}"
+    what = f"packets of pods{sources}" if is_sent else f"replies{sources} to {_replied(dropped.replies_to)}"
     if dropped.reason == "forwarding":
         return f"{what} are dropped {where}: {_forwarding_clause(dropped.family, dropped.devs)}"
-    back = "the way back to these pods" if is_sent else "the way back"
-    unless = "; a packet filter that marks the answers prevents this" if dropped.unless_marked else ""
-    return f"{what} are dropped {where}: {_filter_clause(dropped.reason, back, dropped.back)}{unless}"
+    back = "the route back to these pods" if is_sent else "the route back"
+    unless = "; a packet filter that marks the replies prevents this" if dropped.unless_marked else ""
+    its = ("their" if len(dropped.devs) > 1 else "its") if dropped.devs else "the"
+    return f"{what} are dropped {where}: {_filter_clause(dropped.reason, back, dropped.back, whose=its)}{unless}"
 
 
-def _answered(flow: Flow | None) -> str:
-    """A phrase: which packets the dropped answers are for."""
+def _replied(flow: Flow | None) -> str:
+    """A phrase: which packets the dropped replies are for."""
     if flow is None:
         return "packets of pods"
     whose = "packets" if flow.iif == "lo" else "packets of pods"
@@ -357,7 +360,9 @@ def _answered(flow: Flow | None) -> str:
         return f"{whose} of user {flow.uid}"
     if flow.oif:
         return f"{whose} of sockets that are bound to {flow.oif}"
-    return f"{whose} that leave by this default route in turn"
+    if flow.source == PLAIN.source:
+        return f"{whose} of sockets that are bound to no address"
+    return f"{whose} that Linux sends by two default routes in turn"
 
 
 def _forwarding_clause(family: int, devs: Sequence[str]) -> str:
@@ -371,15 +376,15 @@ def _forwarding_clause(family: int, devs: Sequence[str]) -> str:
     return f"{devs[0]} does not forward packets (net.ipv4.conf.{devs[0]}.forwarding is 0)"
 
 
-def _filter_clause(reason: DropReason, back: str, decision: Decision | None) -> str:
-    """A clause about the reverse path filter: its setting, and the way back."""
-    filters = "rp_filter is 1 there" if reason == "strict" else "rp_filter is 2 there"
-    filters += ", the device has no IPv4 address" if reason == "no-address" else ""
+def _filter_clause(reason: DropReason, back: str, decision: Decision | None, *, whose: str = "its") -> str:
+    """A clause about the reverse path filter: its setting, and the route back."""
+    filters = f"{whose} rp_filter is {1 if reason == 'strict' else 2}"
+    filters += ", it has no IPv4 address" if reason == "no-address" else ""
     route = None if decision is None else decision.route
     if route is None:
-        return f"{filters}, and {back} has no route"
+        return f"{filters}, and {back} does not exist"
     if route.type in REFUSING:
-        return f"{filters}, and [{_route_name(route)}] refuses {back}"
+        return f"{filters}, and {back} is [{_route_name(route)}], which sends nothing"
     return f"{filters}, and {back} leaves by {', '.join(route.devs)}"
 
 
@@ -457,10 +462,10 @@ def _dropped_document(found: Examination) -> dict[str, Any]:
                 "devs": list(it.devs),
                 "reason": it.reason,
                 "sources": list(map(str, it.sources)),
-                "mark": it.answered.mark if it.answered else 0,
-                "uid": it.answered.uid if it.answered else 0,
-                "boundTo": it.answered.oif if it.answered else "",
-                "ofPods": it.answered is None or it.answered.iif != "lo",
+                "mark": it.replies_to.mark if it.replies_to else 0,
+                "uid": it.replies_to.uid if it.replies_to else 0,
+                "boundTo": it.replies_to.oif if it.replies_to else "",
+                "ofPods": it.replies_to is None or it.replies_to.iif != "lo",
                 "text": dropped_line(it),
             }
             for it in found.dropped

@@ -128,13 +128,15 @@ class Check:
         found = []
         for it in self.found.families:
             its_rules = [rule for rule in it.fib.snapshot.rules if rule.family == it.report.family]
-            marks = {drop.answered.mark for drop in it.dropped if drop.answered is not None and drop.answered.mark}
+            marks = {
+                drop.replies_to.mark for drop in it.dropped if drop.replies_to is not None and drop.replies_to.mark
+            }
             rules = [
                 *rules_in(note.cases for note in it.notes),
                 *(
                     rule
                     for rule in its_rules
-                    if rule.fwmark and any(mark & rule.fwmask == rule.fwmark for mark in marks)
+                    if rule.fwmask and any(not rule.fwmark or mark & rule.fwmask == rule.fwmark for mark in marks)
                 ),
             ]
             devs = dict.fromkeys(dev for pods in it.pods for its in pods.packets if its.exist for dev in its.devs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.arrival import OF_THE_FILTER, Drop, find_drop, reason_against, way_back
+from hostrouting.arrival import RP_FILTER_REASONS, Drop, drop_reason, find_drop, reverse_flow
 from hostrouting.connected import is_unexplained
 from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.answer import goes_out, is_own
@@ -127,9 +127,9 @@ def _replies(fib: Fib, destination: IP) -> Iterator[Drop]:
     own = {it.dev: it.ip for it in reversed(snapshot.addresses) if it.ip.version == IPV4}
     for link in snapshot.links if destination.version == IPV4 else ():
         if link.up and link.rp_filter and link.name in own and link.name != "lo":
-            back = fib.lookup(destination, way_back(link, own[link.name], PLAIN, out="lo"))
-            reason = reason_against(fib, link, back)
-            if reason in OF_THE_FILTER:
+            back = fib.lookup(destination, reverse_flow(link, own[link.name], PLAIN, out="lo"))
+            reason = drop_reason(fib, link, back)
+            if reason in RP_FILTER_REASONS:
                 yield Drop(link.name, reason, destination, back)
 
 

@@ -161,7 +161,7 @@ class FamilyView:
             elif pods.verdict == "overlap" and not pods.findings_beyond(report):
                 yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
         if self.found.dropped:
-            yield line("Dropped by this host when it arrives:")
+            yield line("This host drops on arrival:")
             yield from capped(
                 (line("  ", Painted(dropped_line(it), "warn")) for it in self.found.dropped[:SHOWN]),
                 len(self.found.dropped),

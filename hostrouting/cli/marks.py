@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.page import SHOWN, Painted, capped, line, spoken
-from hostrouting.marking import Effect, IpsecPolicy, Marking, MarkSetter
+from hostrouting.marking import ALL_BITS, Effect, IpsecPolicy, Marking, MarkSetter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_IN_A_SNAPSHOT", "Marks", "look_for_marks", "rules_in"]
 
-_ALL_BITS = 0xFFFFFFFF
 _DEVICES = 4  # of pods, on which BPF programs are looked for: the CNI treats all of its devices alike
 _FOR: dict[Effect, str] = {
     "arriving": "for packets that arrive",
     "own": "for packets of this host",
     "own-later": "for packets of this host whose route Linux looks up again later, as after DNAT",
-    "none": "too late to change a route",
+    "none": "too late for the route of this packet",
 }
 NOT_IN_A_SNAPSHOT = Marking(unseen=("packet filters and IPsec policies (a snapshot does not contain them)",))
 _DOES = {"drop": "drops them", "pass": "leaves them as they are", "transport": "encrypts them"}
@@ -76,11 +75,11 @@ class Marks:
                 rows = [_setter(setter, effects) for setter, effects in it.setters[:SHOWN]]
                 yield from capped(rows, len(it.setters))
             else:
-                who = "nothing that could be looked at" if self.unseen else "no rule of a packet filter"
-                told = f"Mark {it.name} ({rules}) is set by {who}; a program can also mark packets of its own sockets."
+                who = "Nothing that was looked at" if self.unseen else "No rule of a packet filter"
+                told = f"{who} sets mark {it.name} ({rules}). A program may set it on its own sockets."
                 yield line(Painted(told, "soft"))
         if self.programs:
-            yield line("BPF programs on the devices of pods, which can mark packets as well:")
+            yield line("BPF programs that can mark packets as they arrive:")
             yield from capped((line("  ", Painted(it, "warn")) for it in self.programs[:SHOWN]), len(self.programs))
         yield from capped((line(Painted(_policy(it), "warn")) for it in self.policies[:SHOWN]), len(self.policies))
         if self.unseen:
@@ -141,9 +140,10 @@ def look_for_marks(
     destinations: Iterable[Prefix],
     devs: Iterable[str] = (),
 ) -> Marks:
-    """Look for who sets the marks that these rules select; `devs` are those of pods.
+    """Look for who sets the marks that these rules select.
 
-    It also finds the IPsec policies on the way to the destinations. A snapshot has no `host` to look at.
+    Also for BPF programs on the devices `devs`, and for IPsec policies on the way to the destinations. A snapshot has
+    no `host` to look at.
     """
     by_mark: dict[tuple[int, int], dict[int, None]] = {}
     for rule in rules:
@@ -161,7 +161,7 @@ def look_for_marks(
     return Marks(
         tuple(
             SoughtMark(
-                f"{mark:#x}" + (f"/{mask:#x}" if mask != _ALL_BITS else ""),
+                f"{mark:#x}" + (f"/{mask:#x}" if mask != ALL_BITS else ""),
                 tuple(priorities),
                 tuple((it, marking.effects(it)) for it in marking.setters if it.can_set(mark, mask)),
             )

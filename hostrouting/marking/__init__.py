@@ -7,6 +7,6 @@ looking          the programs that list them
 """
 
 from hostrouting.marking.looking import MarkingOf, marking_of
-from hostrouting.marking.setter import Effect, Hook, IpsecPolicy, Marking, MarkSetter
+from hostrouting.marking.setter import ALL_BITS, Effect, Hook, IpsecPolicy, Marking, MarkSetter
 
-__all__ = ["Effect", "Hook", "IpsecPolicy", "MarkSetter", "Marking", "MarkingOf", "marking_of"]
+__all__ = ["ALL_BITS", "Effect", "Hook", "IpsecPolicy", "MarkSetter", "Marking", "MarkingOf", "marking_of"]

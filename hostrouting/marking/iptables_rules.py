@@ -64,6 +64,8 @@ def _after(words: Sequence[str], option: str) -> str:
 def _bits(words: Sequence[str]) -> tuple[int, int, int] | None:
     """The bits that the rule sets, all that it writes, and of these those that are unknown; None if it sets none."""
     target = _after(words, "-j")
+    if target == "HMARK" or "--map-mark" in words or "--restore-skmark" in words:
+        return 0, ALL_BITS, ALL_BITS
     if given := _after(words, _SETTING.get(target, "")):
         mark, _, mask = given.partition("/")
         # Bits of the mark outside the mask are inverted.
@@ -73,4 +75,4 @@ def _bits(words: Sequence[str]) -> tuple[int, int, int] | None:
         taken, cleared = (int(_after(words, f"--{name}mask") or hex(ALL_BITS), 0) for name in ("ct", "nf"))
         taken = ALL_BITS if "--left-shift-mark" in words or "--right-shift-mark" in words else taken
         return 0, cleared | taken, taken
-    return (0, ALL_BITS, ALL_BITS) if target == "HMARK" else None
+    return None

@@ -75,11 +75,10 @@ class _Looking:
         """Rules of iptables itself, of each table."""
         prefix = f"{_IPTABLES[self._family]}-legacy"
         try:
-            tables = self._run("cat", _TABLES[self._family]).split()
-        except OSError as error:
-            if "No such file" not in str(error):  # the kernel has no such tables
-                self.unseen.append(f"{prefix} ({error})")
-            return []
+            self._run("test", "-e", _TABLES[self._family])
+        except OSError:
+            return []  # the kernel does not have it
+        tables = self._ask(prefix, "cat", _TABLES[self._family]).split()
         return [self._iptables(f"{prefix}-save", "-t", table) for table in tables]
 
     def ipsec(self) -> tuple[IpsecPolicy, ...]:

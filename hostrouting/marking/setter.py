@@ -5,7 +5,9 @@ Here: a rule that sets marks, which marks it can set, and whether that changes a
 A rule by mark (`fwmark`) sees the mark that a packet has when its route is looked up: after prerouting for one that
 arrives, before any packet filter for one that the host itself sends. A mark that is set in output changes the route
 only if Linux looks it up again: after a chain of type `route` in which something of the packet changed, and after a
-change of the destination in a chain of type `nat`. So it also counts if such a chain comes later.
+change of the destination in a chain of type `nat`. So it also counts if such a chain comes later. Not counted: VXLAN
+and Geneve look up the outer packet with the mark of the inner one, and with `fwmark_reflect` or `tcp_fwmark_accept`
+replies get the mark of the packet that was received.
 """
 
 from __future__ import annotations
@@ -71,10 +73,12 @@ class MarkSetter:
     unknown: int = 0
 
     def can_set(self, mark: int, mask: int) -> bool:
-        """Whether a packet can match `fwmark mark/mask` because of this rule, perhaps together with others."""
+        """Whether packets match `fwmark mark/mask`, or no longer `fwmark 0/mask`, because of this rule and others."""
+        may_set, mark = (self.value | self.unknown) & mask, mark & mask
+        if not mark:
+            return bool(may_set)
         known = self.writes & mask & ~self.unknown
-        contributes = (self.value | self.unknown) & mark & mask
-        return bool(contributes) and not (self.value ^ mark) & known
+        return bool(may_set & mark) and not (self.value ^ mark) & known
 
 
 @attrs.frozen

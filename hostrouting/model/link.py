@@ -39,8 +39,8 @@ class Link:
     ipv6_disabled: bool = False
     # What Linux does with IPv4 packets that arrive on this device (see `hostrouting.arrival`). All but `forwarding` are
     # effective: set on the device or on "all". A snapshot without `forwarding` does not say whether it forwards them.
-    # Reverse path filter: 0 accepts all, 1 drops those whose source is routed by another device, 2 only those whose
-    # source has no route.
+    # Reverse path filter: 0 accepts all, 1 drops those whose source is routed by another device, 2 those whose source
+    # has no route; on a device without an IPv4 address, 2 does what 1 does.
     rp_filter: int = 0
     forwarding: bool | None = None
     # Whether it accepts packets that come from an address of this host, and those from or to 127.0.0.0/8.

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.arrival import reason_against, way_back
+from hostrouting.arrival import drop_reason, reverse_flow
 from hostrouting.connected import is_unexplained
 from hostrouting.door import require
 from hostrouting.fib import ANY, PLAIN, Contest, Decision, Fib, Flow, paired
@@ -198,12 +198,12 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
         lost: set[Prefix] = set()
         own: set[Prefix] = set()
         for address in [it.ip for it in before.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4]:
-            back = way_back(link, address, PLAIN, out="lo")
+            back = reverse_flow(link, address, PLAIN, out="lo")
             for block in [route.prefix for route in routes]:
                 for first, last, then, now in paired(before.cells(block, back), after.cells(block, back)):
                     if then.own:
                         own.update(prefixes_between(IPV4, first, last))
-                    elif reason_against(after, link, now) and not reason_against(before, link, then):
+                    elif drop_reason(after, link, now) and not drop_reason(before, link, then):
                         lost.update(prefixes_between(IPV4, first, last))
         if lost:
             yield Filtered(link.name, tuple(_blocks(lost | own)))

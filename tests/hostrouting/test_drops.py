@@ -1,4 +1,4 @@
-"""What a host drops although its way is right, on snapshots; `test_way_back` has the same with real packets."""
+"""What a host drops when it arrives, on snapshots; `test_way_back` has the same with real packets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def told(snapshot: Snapshot, **check: object) -> list[str]:
     assert [it["text"] for it in document.get("dropped", [])] == lines
     assert ("dropped" in document) is bool(lines)
     # What changes when the CNI starts is not a note: notes are logged as warnings.
-    assert set(document["notes"]) >= {line for line in lines if "whatever device" not in line}
+    assert set(document["notes"]) >= {line for line in lines if "every new device" not in line}
     return lines
 
 
@@ -72,7 +72,7 @@ class TestForwarding:
         assert told(node(cni0={"forwarding": True}, eth1={"forwarding": False}), **PODS) == []
         assert told(node(cni0={"forwarding": True}, eth0={"forwarding": False}), **PODS) == [
             (
-                "answers to packets of pods are dropped when they arrive on eth0: eth0 does not forward packets"
+                "replies to packets of pods are dropped when they arrive on eth0: eth0 does not forward packets"
                 " (net.ipv4.conf.eth0.forwarding is 0)"
             )
         ]
@@ -82,7 +82,7 @@ class TestForwarding:
         new = attrs.evolve(node(), default_link=Link(name="default", index=0, forwarding=False))
         assert told(new, **PODS) == [
             (
-                "packets of pods are dropped whatever device they arrive on: this host does not forward packets yet"
+                "packets of pods are dropped on every new device of a pod: this host does not forward packets yet"
                 " (net.ipv4.conf.default.forwarding is 0)"
             )
         ]
@@ -119,8 +119,8 @@ class TestWhatPodsSend:
         ("rp_filter", "words"),
         [
             (0, None),
-            (1, "rp_filter is 1 there"),
-            (2, "rp_filter is 2 there, the device has no IPv4 address"),
+            (1, "its rp_filter is 1"),
+            (2, "its rp_filter is 2, it has no IPv4 address"),
         ],
     )
     def test_routes_to_pods_by_another_device(self, rp_filter: int, words: str | None) -> None:
@@ -128,7 +128,7 @@ class TestWhatPodsSend:
         route = Route.to("10.244.3.0/24", dev="cilium_host")
         snapshot = node(cilium_host={}, lxc1={"rp_filter": rp_filter}).with_routes([route])
         assert told(snapshot, **PODS) == [
-            f"packets of pods from 10.244.3.0/24 are dropped when they arrive on lxc1: {words}, and the way back to these"
+            f"packets of pods from 10.244.3.0/24 are dropped when they arrive on lxc1: {words}, and the route back to these"
             " pods leaves by cilium_host"
             for _ in ([words] if words else [])
         ]
@@ -153,10 +153,17 @@ class TestWhatPodsSend:
         snapshot = node(lxc1=strict, lxc2=strict, lxc3=strict).with_routes([*routes, block])
         assert told(snapshot, **PODS) == [
             (
-                "packets of pods from 10.244.3.0/24 are dropped when they arrive on lxc3: rp_filter is 1 there, and"
-                " [blackhole 10.244.3.0/24 proto bird] refuses the way back to these pods"
+                "packets of pods from 10.244.3.0/24 are dropped when they arrive on lxc3: its rp_filter is 1, and"
+                " the route back to these pods is [blackhole 10.244.3.0/24 proto bird], which sends nothing"
             )
         ]
+
+    def test_a_rule_for_some_pods(self) -> None:
+        """A device takes its own pod, whatever class of sources that is in."""
+        routes = [Route.to(f"10.244.3.{pod}/32", dev=dev) for pod, dev in ((1, "lxc1"), (200, "lxc2"))]
+        rule = Rule(family=4, priority=100, src=Prefix.parse("10.244.3.0/25"), table=100)
+        snapshot = node(lxc1={"rp_filter": 1}, lxc2={"rp_filter": 1}).with_routes(routes)
+        assert told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:])), **PODS) == []
 
     def test_before_there_are_pods(self) -> None:
         """The setting of new devices counts, once there is a route to pods."""
@@ -165,8 +172,8 @@ class TestWhatPodsSend:
         assert told(new, **pods) == []
         assert told(new.with_routes([Route.to("10.244.3.0/24", dev="cilium_host")]), **pods) == [
             (
-                "packets of pods from 10.244.3.0/24 are dropped whatever device they arrive on: rp_filter is 2 there, the"
-                " device has no IPv4 address, and the way back to these pods leaves by cilium_host"
+                "packets of pods from 10.244.3.0/24 are dropped on every new device of a pod: the rp_filter is 2, it"
+                " has no IPv4 address, and the route back to these pods leaves by cilium_host"
             )
         ]
 
@@ -175,11 +182,11 @@ class TestWhatPodsSend:
         route = Route.to("10.244.3.0/24", dev="cilium_host")
         settings = {f"lxc{number}": {"rp_filter": 1} for number in range(50)}
         [line] = told(node(cilium_host={}, **settings).with_routes([route]), **PODS)
-        assert "when they arrive on lxc0, lxc1, lxc2 and 47 more devices: rp_filter is 1 there" in line
+        assert "when they arrive on lxc0, lxc1, lxc2 and 47 more devices: their rp_filter is 1" in line
 
 
-class TestAnswers:
-    """An answer is dropped where the way back, without mark and user, leaves by another device."""
+class TestReplies:
+    """An answer is dropped where the route back, without mark and user, leaves by another device."""
 
     def test_to_what_leaves_in_turn(self) -> None:
         """Linux takes turns between two default routes of one metric, but a way back has the first one only."""
@@ -187,12 +194,12 @@ class TestAnswers:
         strict = {"rp_filter": 1}
         assert told(node(eth0=strict, eth1=strict).with_routes([second])) == [
             (
-                "answers from 172.16.0.0/16 to packets that leave by this default route in turn are dropped when they arrive"
-                " on eth1: rp_filter is 1 there, and the way back leaves by eth0"
+                "replies from 172.16.0.0/16 to packets that Linux sends by two default routes in turn are dropped when they arrive"
+                " on eth1: its rp_filter is 1, and the route back leaves by eth0"
             ),
             (
-                "answers from 172.16.0.0/16 to packets of sockets that are bound to eth1 are dropped when they arrive on"
-                " eth1: rp_filter is 1 there, and the way back leaves by eth0"
+                "replies from 172.16.0.0/16 to packets of sockets that are bound to eth1 are dropped when they arrive on"
+                " eth1: its rp_filter is 1, and the route back leaves by eth0"
             ),
         ]
         assert told(node(eth0=strict, eth1={"rp_filter": 2}).with_routes([second])) == []
@@ -212,25 +219,37 @@ class TestAnswers:
         wanted = Route.to("172.16.0.0/20", dev="eth1", gateway="10.1.0.1", table=100)
         rule = Rule(family=4, priority=100, table=100, **selects)
         for rp_filter, marked, dropped in ((1, False, True), (2, False, False), (1, True, True)):
-            unless = "; a packet filter that marks the answers prevents this" * (marked and "fwmark" in selects)
+            unless = "; a packet filter that marks the replies prevents this" * (marked and "fwmark" in selects)
             settings = {"rp_filter": rp_filter, "src_valid_mark": marked}
             snapshot = node(eth0=settings, eth1=settings).with_routes([wanted])
             lines = told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:])))
             assert [line for line in lines if words in line] == [
-                f"answers from 172.16.0.0/20 to {words} are dropped when they arrive on eth1: rp_filter is 1 there, and"
-                f" the way back leaves by eth0{unless}"
+                f"replies from 172.16.0.0/20 to {words} are dropped when they arrive on eth1: its rp_filter is 1, and"
+                f" the route back leaves by eth0{unless}"
                 for _ in range(dropped)
             ]
 
     def test_to_users_that_a_rule_leaves_out(self) -> None:
-        """If a rule is for root, the way back is by that rule, and the answers to others are dropped."""
+        """If a rule is for root, the route back is by that rule, and the answers to others are dropped."""
         wanted = Route.to("172.16.0.0/20", dev="eth1", gateway="10.1.0.1", table=100)
         rule = Rule(family=4, priority=100, table=100, uids=(0, 999))
         snapshot = node(eth0={"rp_filter": 1}, eth1={"rp_filter": 1}).with_routes([wanted])
         assert told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:]))) == [
             (
-                "answers from 172.16.0.0/20 to packets of user 1000 are dropped when they arrive on eth0: rp_filter is 1"
-                " there, and the way back leaves by eth1"
+                "replies from 172.16.0.0/20 to packets of user 1000 are dropped when they arrive on eth0: its rp_filter is 1"
+                ", and the route back leaves by eth1"
+            )
+        ]
+
+    def test_to_sockets_without_an_address(self) -> None:
+        """Such a socket gets its address when its packet is routed; a rule by source leads the reply's route elsewhere."""
+        wanted = Route.to(CIDR, dev="eth1", gateway="10.1.0.1", table=100)
+        rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.0.0.4/32"))
+        snapshot = node(eth0={"rp_filter": 1}).with_routes([wanted])
+        assert told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:]))) == [
+            (
+                "replies from 172.16.0.0/16 to packets of sockets that are bound to no address are dropped when they arrive on"
+                " eth0: its rp_filter is 1, and the route back leaves by eth1"
             )
         ]
 
@@ -244,8 +263,8 @@ class TestAnswers:
         snapshot = node(eth1={"rp_filter": 1}, cni0={}).with_routes(wanted)
         assert told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:])), **PODS) == [
             (
-                "answers from 172.16.0.0/16 to packets of pods with mark 0x10 are dropped when they arrive on eth1: rp_filter"
-                " is 1 there, and the way back leaves by eth0"
+                "replies from 172.16.0.0/16 to packets of pods with mark 0x10 are dropped when they arrive on eth1: its"
+                " rp_filter is 1, and the route back leaves by eth0"
             )
         ]
 
@@ -258,7 +277,7 @@ def test_on_the_page(tmp_path: Path) -> None:
     config.write_text(f'{{"routeOverlap": {{"expectedCidrs": ["{CIDR}"], "podCidrs": ["10.244.3.0/24"]}}}}')
     said = say("check", "--config", str(config), "--snapshot", str(snapshot))
     assert said.code == 0
-    at = said.lines.index("Dropped by this host when it arrives:")
+    at = said.lines.index("This host drops on arrival:")
     assert said.lines[at + 1].startswith("  packets of pods are dropped when they arrive on cni0")
 
 

@@ -179,7 +179,7 @@ def test_what_pods_send_and_what_comes_back(name: str) -> None:
     assert verdict == "ok"
     assert dropped == {
         "the pod's device does not forward": ["sent pod1 forwarding"],
-        "the uplink does not forward": ["answers eth0 forwarding"],
+        "the uplink does not forward": ["replies eth0 forwarding"],
         "the way back to the pod leaves by another device": ["sent pod1 strict"],
     }.get(name, [])
 
@@ -196,4 +196,4 @@ def test_answers_to_marked_packets(name: str) -> None:
             node.sysctl(f"ipv4/conf/{path}", int(value))
         assert is_answered(node, peer)
         assert is_answered(node, peer, mark=0x10) is answered
-        assert told(node) == ([] if answered else ["answers eth1 strict"], "ok")
+        assert told(node) == ([] if answered else ["replies eth1 strict"], "ok")

@@ -119,7 +119,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         port, top = flow.iif, arrives_on({link.name: link for link in snapshot.links}, flow.iif or "")
         if top is not None and top != port:
             flow = attrs.evolve(flow, iif=top)
-            told = f"packets of {port} arrive on {top}, of which it is a port"
+            told = f"the device {port} is a port of {top}, so its packets arrive on {top}"
             source_note = f"{source_note}; {told}" if source_note else told
         it = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
         surprise = _surprise(it, backend, flow)

@@ -110,11 +110,11 @@ def test_an_explanation() -> None:
 def test_nobody() -> None:
     """If no rule sets it, a program still can, on its own sockets."""
     said = say("check", CIDR, host=host(by_mark(mark=0x40), found=Marking((OWN,))))
-    own = "a program can also mark packets of its own sockets."
-    assert f"Mark 0x40/0x40 (rule 100) is set by no rule of a packet filter; {own}" in said.lines
+    own = "A program may set it on its own sockets."
+    assert f"No rule of a packet filter sets mark 0x40/0x40 (rule 100). {own}" in said.lines
     assert "Not looked at" not in said.out
     said = say("check", CIDR, host=host(by_mark(mark=0x40), found=Marking(unseen=("nftables (why)",))))
-    assert f"Mark 0x40/0x40 (rule 100) is set by nothing that could be looked at; {own}" in said.lines
+    assert f"Nothing that was looked at sets mark 0x40/0x40 (rule 100). {own}" in said.lines
 
 
 def test_the_mark_of_a_packet() -> None:
@@ -132,8 +132,8 @@ def test_the_mark_of_answers_that_are_dropped(tmp_path: Path) -> None:
     links = [attrs.evolve(it, rp_filter=1) for it in kernel.snapshot().links]
     sick = attrs.evolve(kernel.snapshot(), links=tuple(links)).to_json().encode()
     said = say("check", "--config", str(config), "--snapshot", "-", stdin=sick)
-    assert "answers from 172.16.0.0/16 to packets with mark 0x10 are dropped when they arrive on ib0" in said.out
-    assert "Mark 0x10/0x10 (rule 100)" in said.out
+    assert "replies from 172.16.0.0/16 to packets with mark 0x10 are dropped when they arrive on ib0" in said.out
+    assert "mark 0x10/0x10 (rule 100)" in said.out
 
 
 def test_programs_on_the_devices_of_pods(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_replies_that_are_dropped() -> None:
         ]
     said = say("explain", "172.16.5.9", "--snapshot", "-", stdin=sick.to_json().encode())
     assert (
-        "packets from 172.16.5.9 that arrive on eth0 are dropped: rp_filter is 1 there, and the way back to 172.16.5.9"
+        "packets from 172.16.5.9 that arrive on eth0 are dropped: its rp_filter is 1, and the route back to 172.16.5.9"
         " leaves by ib0" in said.out
     )
 
@@ -334,12 +334,12 @@ DROPPED = {
     "strict": (
         {"rp_filter": 1},
         ("--iif", "eth0", "--from", "172.16.9.9"),
-        "rp_filter is 1 there, and the way back to 172.16.9.9 leaves by ib0",
+        "its rp_filter is 1, and the route back to 172.16.9.9 leaves by ib0",
     ),
     "no way back": (
         {"rp_filter": 2},
         ("--iif", "eth0", "--from", "192.0.2.9"),
-        "rp_filter is 2 there, and [unreachable 192.0.2.0/24 proto unspec] refuses the way back to 192.0.2.9",
+        "its rp_filter is 2, and the route back to 192.0.2.9 is [unreachable 192.0.2.0/24 proto unspec], which sends nothing",
     ),
     "own": (
         {},
@@ -381,7 +381,7 @@ def test_a_port_of_a_bridge() -> None:
     kernel.add_link(Link(name="veth1", index=0, master="cni0", rp_filter=2))
     kernel.add_address("cni0", "10.244.3.1/24")
     said = say("explain", "172.16.5.5", "--from", "10.244.3.2", "--iif", "veth1", kernel=kernel)
-    assert said.lines[1] == "Packets of veth1 arrive on cni0, of which it is a port."
+    assert said.lines[1] == "The device veth1 is a port of cni0, so its packets arrive on cni0."
     assert "drops it" not in said.out
     assert "replies" not in said.out
 
@@ -396,7 +396,7 @@ def test_one_way_of_two() -> None:
     kernel.change([Change("add", Route.to("10.244.3.0/24", dev="pod2", table=100))])
     said = say("explain", "8.8.8.8", "--from", "10.244.3.2", "--iif", "pod1", kernel=kernel)
     assert said.lines[1] == (
-        "But this host drops it when it arrives on pod1 if it leaves by eth0: rp_filter is 1 there, and the way back to"
+        "But this host drops it when it arrives on pod1 if it leaves by eth0: its rp_filter is 1, and the route back to"
         " 10.244.3.2 leaves by pod2."
     )
 
