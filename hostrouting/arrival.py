@@ -1,26 +1,26 @@
 """Whether Linux takes a packet that arrives on a device, or drops it before it is forwarded or delivered.
 
-Linux looks up two ways for such a packet. The first is the way of the packet itself: it is for this host, or it leaves
-by a device. The second is the way back, from its destination to its source, as a packet that arrives on the device by
+Linux looks up two routes for such a packet. The first is that of the packet itself: it is for this host, or it leaves
+by a device. The second is the route back, from its destination to its source, as a packet that arrives on the device by
 which the first one leaves (on `lo` if it is for this host). For IPv4, a packet is dropped for the first reason here
 that holds:
 
 - Its source is not the address of one host: multicast, 255.255.255.255, or 0.0.0.0, which only DHCP uses.
 - Its source or destination is in 127.0.0.0/8, and `route_localnet` is off.
 - It is not for this host, and the device does not forward.
-- The way back shows that its source is an address of this host, and `accept_local` is off; or that it is a broadcast
+- The route back shows that its source is an address of this host, and `accept_local` is off; or that it is a broadcast
   address.
-- The way back does not leave by the device that the packet arrived on (any next hop of the route counts), and rp_filter
-  is 1; or rp_filter is 2, and there is no way back, or the device has no IPv4 address.
+- The route back does not leave by the device that the packet arrived on (any next hop of the route counts), and rp_filter
+  is 1; or rp_filter is 2, and there is no route back, or the device has no IPv4 address.
 
-The way back is looked up for user 0, and with mark 0 unless `src_valid_mark` is on. So a rule by mark or user can lead
+The route back is looked up for user 0, and with mark 0 unless `src_valid_mark` is on. So a rule by mark or user can lead
 a packet out by a device that drops the answer. IPv6 has no such filter in its routing; there, forwarding matters, and
 whether the source can be the address of one host. (Linux: `ip_route_input_slow`, `fib_validate_source`, `ip6_rcv`,
 `ip6_forward`.)
 
 If a device is a port of a bridge, bond or team, no IP packet arrives on it: they arrive on the bridge.
 
-Here: that decision, for one packet, and for one way back. Not here: packet filters and eBPF programs, which also drop
+Here: that decision, for one packet, and for one route back. Not here: packet filters and eBPF programs, which also drop
 packets; and which packets are worth a look (`drops`).
 """
 
@@ -46,8 +46,8 @@ __all__ = [
 ]
 
 # bad-source: not the address of one host. loopback: from or to 127.0.0.0/8, or to ::1. forwarding: it is off there.
-# own-source: it comes from an address of this host. strict: rp_filter is 1, and the way back leaves by another device,
-# or there is none. loose: rp_filter is 2, and there is no way back. no-address: rp_filter is 2, the way back leaves by
+# own-source: it comes from an address of this host. strict: rp_filter is 1, and the route back leaves by another device,
+# or there is none. loose: rp_filter is 2, and there is no route back. no-address: rp_filter is 2, the route back leaves by
 # another device, and the device has no IPv4 address.
 DropReason: TypeAlias = Literal["bad-source", "loopback", "forwarding", "own-source", "strict", "loose", "no-address"]
 
@@ -61,7 +61,7 @@ _DEFAULT_RULES = 3  # local, main, default
 
 @attrs.frozen
 class Drop:
-    """Why Linux drops a packet that arrives on a device; `back` is what decides the way back, if that is the reason."""
+    """Why Linux drops a packet that arrives on a device; `back` is what decides the route back, if that is the reason."""
 
     dev: str
     reason: DropReason
@@ -131,7 +131,7 @@ def _against_addresses(link: Link, source: IP, destination: IP) -> DropReason | 
 
 
 def reverse_flow(link: Link, destination: IP | None, flow: Flow, *, out: str) -> Flow:
-    """The packet that Linux looks up for the way back: `flow` arrives on `link` and leaves by the device `out`."""
+    """The packet that Linux looks up for the route back: `flow` arrives on `link` and leaves by the device `out`."""
     return attrs.evolve(
         flow,
         source=destination,
@@ -145,7 +145,7 @@ def reverse_flow(link: Link, destination: IP | None, flow: Flow, *, out: str) ->
 
 
 def drop_reason(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> DropReason | None:
-    """The reason why `link` drops IPv4 packets with this way back, which leave by `out`; None if it takes them."""
+    """The reason why `link` drops IPv4 packets with this route back, which leave by `out`; None if it takes them."""
     route, filters = back.route, link.rp_filter
     leads = route is not None and back.kind not in REFUSING
     if leads and back.kind == "local" and not link.accept_local:

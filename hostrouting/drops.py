@@ -54,7 +54,7 @@ class Dropped:
     sources: tuple[Prefix, ...] = ()
     """Where the packets come from; empty if that does not matter."""
     back: Decision | None = None
-    """What decides the way back, if it is the reason."""
+    """What decides the route back, if it is the reason."""
     replies_to: Flow | None = None
     """The packets that the replies are for; None for all that pods send."""
     unless_marked: bool = False

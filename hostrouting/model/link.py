@@ -11,7 +11,7 @@ __all__ = ["ARPHRD_INFINIBAND", "RP_FILTER_STRICT", "Address", "Link"]
 
 
 ARPHRD_INFINIBAND = 32
-RP_FILTER_STRICT = 1  # a packet is dropped if the way back to its source leaves by another device
+RP_FILTER_STRICT = 1  # a packet is dropped if the route back to its source leaves by another device
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +46,7 @@ class Link:
     # Whether it accepts packets that come from an address of this host, and those from or to 127.0.0.0/8.
     accept_local: bool = False
     route_localnet: bool = False
-    # Whether the reverse path filter looks up the way back with the mark of the packet; without this, the mark is 0.
+    # Whether the reverse path filter looks up the route back with the mark of the packet; without this, the mark is 0.
     src_valid_mark: bool = False
     # Whether it forwards IPv6 packets although net.ipv6.conf.all.forwarding is 0; exists since Linux 6.17.
     ipv6_force_forwarding: bool = False
