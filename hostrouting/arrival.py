@@ -10,12 +10,12 @@ that holds:
 - It is not for this host, and the device does not forward.
 - The route back shows that its source is an address of this host, and `accept_local` is off; or that it is a broadcast
   address.
-- The route back does not leave by the device that the packet arrived on (any next hop of the route counts), and rp_filter
-  is 1; or rp_filter is 2, and there is no route back, or the device has no IPv4 address.
+- The route back does not leave by the device that the packet arrived on (any next hop of the route counts), and
+  rp_filter is 1; or rp_filter is 2, and there is no route back, or the device has no IPv4 address.
 
-The route back is looked up for user 0, and with mark 0 unless `src_valid_mark` is on. So a rule by mark or user can lead
-a packet out by a device that drops the answer. IPv6 has no such filter in its routing; there, forwarding matters, and
-whether the source can be the address of one host. (Linux: `ip_route_input_slow`, `fib_validate_source`, `ip6_rcv`,
+The route back is looked up for user 0, and with mark 0 unless `src_valid_mark` is on. So a rule by mark or user can
+lead a packet out by a device that drops the reply. IPv6 has no such filter in its routing; there, forwarding matters,
+and whether the source can be the address of one host. (Linux: `ip_route_input_slow`, `fib_validate_source`, `ip6_rcv`,
 `ip6_forward`.)
 
 If a device is a port of a bridge, bond or team, no IP packet arrives on it: they arrive on the bridge.
@@ -46,9 +46,9 @@ __all__ = [
 ]
 
 # bad-source: not the address of one host. loopback: from or to 127.0.0.0/8, or to ::1. forwarding: it is off there.
-# own-source: it comes from an address of this host. strict: rp_filter is 1, and the route back leaves by another device,
-# or there is none. loose: rp_filter is 2, and there is no route back. no-address: rp_filter is 2, the route back leaves by
-# another device, and the device has no IPv4 address.
+# own-source: it comes from an address of this host. strict: rp_filter is 1, and the route back leaves by another
+# device, or there is none. loose: rp_filter is 2, and there is no route back. no-address: rp_filter is 2, the route
+# back leaves by another device, and the device has no IPv4 address.
 DropReason: TypeAlias = Literal["bad-source", "loopback", "forwarding", "own-source", "strict", "loose", "no-address"]
 
 RP_FILTER_REASONS: tuple[DropReason, ...] = ("strict", "loose", "no-address")
@@ -61,7 +61,7 @@ _DEFAULT_RULES = 3  # local, main, default
 
 @attrs.frozen
 class Drop:
-    """Why Linux drops a packet that arrives on a device; `back` is what decides the route back, if that is the reason."""
+    """Why Linux drops a packet that arrives on a device; `back` decides the route back, if that is the reason."""
 
     dev: str
     reason: DropReason
