@@ -366,7 +366,7 @@ def test_a_packet_that_is_dropped_as_it_arrives(name: str) -> None:
     with h200() as kernel:
         snapshot = kernel.snapshot(family=4)
     unreachable = Route.to("192.0.2.0/24", type="unreachable")
-    links = [attrs.evolve(it, **settings) if it.name == "eth0" else it for it in snapshot.links]  # type: ignore[arg-type]
+    links = [attrs.evolve(it, **settings) if it.name == "eth0" else it for it in snapshot.links]  # type: ignore[arg-type]  # any setting
     sick = attrs.evolve(snapshot, links=tuple(links)).with_routes([unreachable]).to_json().encode()
     said = say("explain", "8.8.8.8", *words, "--snapshot", "-", stdin=sick)
     assert said.lines[1] == f"But this host drops it when it arrives on eth0: {clause}."
