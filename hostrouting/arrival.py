@@ -68,7 +68,7 @@ class Drop:
     source: IP
     back: Decision | None = None
     out: str = ""
-    """If only some of the devices by which it may leave are a reason: the first of these."""
+    """The device by which it leaves if it is dropped; empty if it is dropped in any case."""
 
 
 def arrives_on(links: Mapping[str, Link], dev: str) -> str | None:
@@ -110,7 +110,7 @@ def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
     asked = destination if way.kind in {"local", "unicast"} else _UNSPECIFIED
     outs, found = way.devs if way.goes_out else ("lo",), []
     for out in outs:
-        back = fib.lookup(source, reverse_flow(link, asked, flow, out=out))
+        back = fib.lookup(source, reverse_flow(flow, asked, out=out, keeps_mark=link.src_valid_mark))
         reason = drop_reason(fib, link, back, out=out)
         if reason is not None:
             found.append(Drop(link.name, reason, source, back, out))
@@ -130,14 +130,14 @@ def _against_addresses(link: Link, source: IP, destination: IP) -> DropReason | 
     return "loopback" if inside and not link.route_localnet else None
 
 
-def reverse_flow(link: Link, destination: IP | None, flow: Flow, *, out: str) -> Flow:
-    """The packet that Linux looks up for the route back: `flow` arrives on `link` and leaves by the device `out`."""
+def reverse_flow(flow: Flow, destination: IP | None, *, out: str = "lo", keeps_mark: bool = False) -> Flow:
+    """The packet that Linux looks up for the route back of one to this destination, which leaves by `out`."""
     return attrs.evolve(
         flow,
         source=destination,
         iif=out,
         oif="",
-        mark=flow.mark if link.src_valid_mark else 0,
+        mark=flow.mark if keeps_mark else 0,
         uid=0,
         sport=flow.dport,
         dport=flow.sport,

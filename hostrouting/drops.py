@@ -138,12 +138,11 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
 
 def _routes_back(fib: Fib, its: PodPackets, outs: dict[str, Prefix]) -> list[Decision]:
     """What decides the routes back to packets of this class."""
-    anywhere = Link(name="", index=0)
     return [
         cell.decision
         for out, destination in outs.items()
         for source in its.sources
-        for cell in fib.cells(source, reverse_flow(anywhere, destination.ip, its.flow, out=out))
+        for cell in fib.cells(source, reverse_flow(its.flow, destination.ip, out=out))
     ]
 
 
@@ -170,7 +169,7 @@ def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPacke
         for sent in _senders(fib, link, packets):
             # A reply has no mark by itself.
             to = _own_address(fib, link) if sent is PLAIN else sent.source
-            reply = reverse_flow(link, to, attrs.evolve(sent, mark=0), out=_reply_leaves_by(fib, link, sent))
+            reply = reverse_flow(sent, to, out=_reply_leaves_by(fib, link, sent))
             for cidr in report.cidrs:
                 for first, last, forth, back in paired(fib.cells(cidr, sent), fib.cells(cidr, reply)):
                     reason = drop_reason(fib, link, back) if forth.goes_out and link.name in forth.devs else None

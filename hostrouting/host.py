@@ -112,7 +112,7 @@ def _fetch(url: str, timeout: float) -> Reply:
 
 
 def _marking_of(family: int, words: tuple[str, ...] = ()) -> Marking:
-    from hostrouting.marking import marking_of  # noqa: PLC0415
+    from hostrouting.marking.looking import marking_of  # noqa: PLC0415
 
     return marking_of(family, words=words)
 

@@ -127,7 +127,7 @@ def _replies(fib: Fib, destination: IP) -> Iterator[Drop]:
     own = {it.dev: it.ip for it in reversed(snapshot.addresses) if it.ip.version == IPV4}
     for link in snapshot.links if destination.version == IPV4 else ():
         if link.up and link.rp_filter and link.name in own and link.name != "lo":
-            back = fib.lookup(destination, reverse_flow(link, own[link.name], PLAIN, out="lo"))
+            back = fib.lookup(destination, reverse_flow(PLAIN, own[link.name]))
             reason = drop_reason(fib, link, back)
             if reason in RP_FILTER_REASONS:
                 yield Drop(link.name, reason, destination, back)

@@ -87,7 +87,7 @@ MARKS = {
     "ipsec[].destination": "their destination",
     "ipsec[].only": "what else it selects them by, as ip xfrm policy prints it",
     "ipsec[].action": "pass, drop, transport (encrypts them) or tunnel",
-    "ipsec[].end": "the other end of the tunnel, to which they are routed instead; empty if there is none",
+    "ipsec[].end": "the other end of the tunnel; empty if there is none",
     "notLookedAt[]": "what could not be looked at, with the reason",
 }
 CHECK = {

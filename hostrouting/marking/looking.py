@@ -7,7 +7,7 @@ changed. iptables-legacy-save creates the table that it is asked for, so it is o
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hostrouting.marking.iptables_rules import iptables_rules
 from hostrouting.marking.nft_rules import nft_rules
@@ -22,21 +22,13 @@ if TYPE_CHECKING:
     from hostrouting.marking.setter import IpsecPolicy
     from hostrouting.system.programs import Run
 
-__all__ = ["MarkingOf", "marking_of"]
+__all__ = ["marking_of"]
 
 _TIMEOUT = 10.0
 _IPTABLES = {4: "iptables", 6: "ip6tables"}
 _TABLES = {4: "/proc/net/ip_tables_names", 6: "/proc/net/ip6_tables_names"}
 _OF_EBTABLES = '{"type": "target", "name": "mark"}'  # as nft lists it
 _LONGEST = 120  # characters of a program's error
-
-
-class MarkingOf(Protocol):
-    """Finds what can mark packets of a family."""
-
-    def __call__(self, family: int) -> Marking:
-        """What was found, and what could not be looked at. Raises nothing."""
-        ...
 
 
 def marking_of(family: int, *, words: Sequence[str] = (), run: Run = run_program) -> Marking:

@@ -12,7 +12,7 @@ replies get the mark of the packet that was received.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hostrouting.model import Prefix
 
-__all__ = ["ALL_BITS", "Effect", "Hook", "IpsecPolicy", "MarkSetter", "Marking", "MarkingRules"]
+__all__ = ["ALL_BITS", "Effect", "Hook", "IpsecPolicy", "MarkSetter", "Marking", "MarkingOf", "MarkingRules"]
 
 ALL_BITS = 0xFFFFFFFF
 
@@ -118,3 +118,11 @@ class Marking:
         found = {hook.effect(self.hooks) for hook in setter.hooks}
         order: tuple[Effect, ...] = ("arriving", "own", "own-later")
         return tuple(it for it in order if it in found) or ("none",)
+
+
+class MarkingOf(Protocol):
+    """Finds what can mark packets of a family."""
+
+    def __call__(self, family: int) -> Marking:
+        """What was found, and what could not be looked at. Raises nothing."""
+        ...

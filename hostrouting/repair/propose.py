@@ -198,7 +198,7 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
         lost: set[Prefix] = set()
         own: set[Prefix] = set()
         for address in [it.ip for it in before.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4]:
-            back = reverse_flow(link, address, PLAIN, out="lo")
+            back = reverse_flow(PLAIN, address)
             for block in [route.prefix for route in routes]:
                 for first, last, then, now in paired(before.cells(block, back), after.cells(block, back)):
                     if then.own:

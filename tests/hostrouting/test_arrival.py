@@ -33,7 +33,8 @@ PREFIXES = ["default", "10.244.3.0/24", "10.244.3.2/32", "172.16.0.0/16", "172.1
 SOURCES = ["10.0.0.9", "172.16.5.5", "10.244.3.2", "8.8.8.8", "10.0.0.4", "172.16.0.4", "10.0.0.255", "127.0.0.1"]
 SOURCES += ["224.0.0.1", "255.255.255.255", "0.1.2.3", "240.0.0.1"]
 DESTINATIONS = ["10.0.0.4", "172.16.0.4", "10.244.3.2", "172.16.5.5", "8.8.8.8", "10.0.0.255", "127.0.0.1"]
-MARKS = [0, 0x10]
+# What a rule can see of a packet: its mark, and its port; a reply has the ports the other way round.
+PACKETS = [{"mark": 0, "dport": 0}, {"mark": 0x10, "dport": 53}]
 
 
 @st.composite
@@ -65,9 +66,10 @@ def _rules(draw: st.DrawFn) -> str:
     to = draw(st.sampled_from(["", "", "10.244.3.0/24", "172.16.0.0/16"]))
     iif = draw(st.sampled_from(["", "", "cni0", "eth0", "lo"]))
     mark = draw(st.sampled_from(["", "", "0x10/0x10"]))
+    port = draw(st.sampled_from(["", "", "sport 53", "dport 53"]))
     user = draw(st.sampled_from(["", "", "", "0-0", "1000-2000"]))
     words += f" to {to}" * bool(to) + f" iif {iif}" * bool(iif) + f" fwmark {mark}" * bool(mark)
-    words += f" uidrange {user}" * bool(user)
+    words += f" uidrange {user}" * bool(user) + f" ipproto udp {port}" * bool(port)
     return (
         f"rule add {words} priority {draw(st.integers(100, 104))} {draw(st.sampled_from(['lookup 100', 'prohibit']))}"
     )
@@ -86,7 +88,7 @@ def furnish(namespace: Namespace, on: dict[str, int], lines: list[str]) -> None:
     namespace.run("sh", "-ec", said)
 
 
-@settings(max_examples=scaled(40), suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=scaled(150), suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(world=worlds())
 def test_what_linux_drops(world: tuple[dict[str, int], list[str]]) -> None:
     """A packet is dropped exactly if Linux drops it; else it goes where the tables say."""
@@ -98,11 +100,11 @@ def test_what_linux_drops(world: tuple[dict[str, int], list[str]]) -> None:
             destinations: list[IP] = [IPv4Address(it) for it in DESTINATIONS]
             for dev in DEVICES:
                 for source in map(IPv4Address, SOURCES):
-                    for mark in MARKS:
-                        flow = attrs.evolve(PLAIN, source=source, iif=dev, mark=mark)
+                    for packet in PACKETS:
+                        flow = attrs.evolve(PLAIN, source=source, iif=dev, mark=packet["mark"], dport=packet["dport"])
                         for destination, answer in zip(destinations, backend.lookup(destinations, flow), strict=True):
                             drop, way = find_drop(fib, destination, flow), fib.lookup(destination, flow)
-                            told = (dev, source, destination, mark, drop, way, answer, on, lines)
+                            told = (dev, source, destination, packet, drop, way, answer, on, lines)
                             if drop is not None and drop.out:
                                 continue  # it depends on the device that this connection takes
                             if drop is not None:

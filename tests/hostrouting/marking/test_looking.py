@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.marking import IpsecPolicy, marking_of
+from hostrouting.marking import IpsecPolicy
+from hostrouting.marking.looking import marking_of
 from hostrouting.marking.policies import ipsec_policies
 from hostrouting.model import Prefix
 from hostrouting.system.programs import Ended

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.marking import marking_of
+from hostrouting.marking.looking import marking_of
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:
