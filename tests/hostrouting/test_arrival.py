@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.arrival import find_drop
@@ -88,6 +88,15 @@ def furnish(namespace: Namespace, on: dict[str, int], lines: list[str]) -> None:
     namespace.run("sh", "-ec", said)
 
 
+STRICT = {**{f"{dev}/rp_filter": 1 for dev in DEVICES}, **{f"{dev}/forwarding": 1 for dev in DEVICES}}
+# A rule by device counts for the device by which the packet leaves; a packet to a broadcast address has no address to
+# come back from.
+BY_DEVICE = ["route append 10.244.3.0/24 dev pod1 table 100", "rule add iif eth0 priority 100 lookup 100"]
+BY_NETWORK = ["route append 10.0.0.0/24 dev ib0 table 100", "rule add from 10.0.0.0/24 priority 100 lookup 100"]
+
+
+@example(world=(STRICT, BY_DEVICE))
+@example(world=(STRICT, BY_NETWORK))
 @settings(max_examples=scaled(150), suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(world=worlds())
 def test_what_linux_drops(world: tuple[dict[str, int], list[str]]) -> None:
