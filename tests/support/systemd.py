@@ -12,6 +12,7 @@ them in the same way, with `agents`.
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,11 +20,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-__all__ = ["THIS_HOST", "System", "booted", "missing", "trees", "wait_for"]
+__all__ = ["PROGRAM", "THIS_HOST", "System", "booted", "missing", "trees", "wait_for"]
 
 PROJECT = Path(__file__).resolve().parents[2]
 THIS_HOST = Path(os.environ.get("HOSTROUTING_TREE") or "/")
 """The tree of this host's own files, or the one that is booted in its place."""
+
+PROGRAM = "/opt/agent/bin/hostrouting"
+"""The path of this checkout's program in a system with this host's files; a service can run it, wherever the checkout is."""
 
 _GROUP = "hostrouting-test-"
 
@@ -217,6 +221,8 @@ def booted(
         system = System(outer, work)
         for path, text in files.items():
             system.lay(path, text)
+        if tree == Path("/"):
+            system.lay(PROGRAM, _program_text(), mode=0o755)
         for path, text in (scripts or {}).items():
             system.lay(path, text, mode=0o755)
         for path, target in (links or {}).items():
@@ -233,6 +239,13 @@ def booted(
         outer.stdout.close()
         work.rmdir()
         _clear_away()
+
+
+def _program_text() -> str:
+    python = Path(sys.executable)
+    if python.is_relative_to(PROJECT):
+        python = Path("/opt/project") / python.relative_to(PROJECT)
+    return f'#!/bin/sh\nPYTHONPATH=/opt/project exec {python} -m hostrouting "$@"\n'
 
 
 def _children(pid: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +10,13 @@ import pytest
 
 from hostrouting.config import GuardConfig, Mode
 from tests.support.gate import HALVES, config, configure, gate_tests, ours
-from tests.support.systemd import System, booted, wait_for
+from tests.support.systemd import PROGRAM, System, booted, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = gate_tests
 
-PROGRAM = str(Path(sys.executable).parent / "hostrouting")
 SETTINGS = attrs.evolve(config(*HALVES, mode=Mode.STRICT), guard=GuardConfig(enabled=True, program=PROGRAM))
 
 # The router is a network namespace of its own, with two addresses; its DHCP server names one of them.

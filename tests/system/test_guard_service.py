@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import attrs
-import pytest
 
 from hostrouting.config import GuardConfig, HostRoutingConfig, Mode
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, markers, ours, run_task
-from tests.support.systemd import System, wait_for
+from tests.support.systemd import PROGRAM, System, wait_for
 
 pytestmark = gate_tests
 
 UNIT = LAYOUT.guard_unit
-STUB = "/opt/agent/bin/hostrouting"
+STUB = "/opt/agent/bin/stub"
 # It says that it is ready and then waits, as the guard does. A tree of another distribution has no suitable Python.
 STUB_TEXT = """\
 #!/usr/bin/perl
@@ -60,12 +58,6 @@ def test_the_unit() -> None:
         assert not leader(system)
 
 
-@pytest.fixture
-def program() -> str:
-    """The program of this installation."""
-    return str(Path(sys.executable).parent / "hostrouting")
-
-
 def log(system: System) -> list[str]:
     """What the guard has logged."""
     return system.journal(UNIT).splitlines()
@@ -76,10 +68,10 @@ def overlaps(system: System) -> list[str]:
     return [line for line in log(system) if "the verdict is overlap" in line]
 
 
-def test_it_keeps_the_host_right(program: str) -> None:
+def test_it_keeps_the_host_right() -> None:
     """What is undone comes back, a change of the verdict is logged once, a new configuration is kept, an end undoes nothing."""
     with host(tree=Path("/")) as system:
-        settings = guarded(program)
+        settings = guarded(PROGRAM)
         configure(system, settings)
         wait_for("its first look", lambda: "the verdict is ok" in "\n".join(log(system)))
         system.must("ip", "route", "del", "172.16.0.0/17")
@@ -96,7 +88,7 @@ def test_it_keeps_the_host_right(program: str) -> None:
         system.must("ip", "route", "del", "172.16.7.0/24", "dev", "ib0")
         wait_for("the verdict", lambda: markers(system) == {LAYOUT.ok_path})
         assert len(overlaps(system)) == before + 1
-        found = system.run(program, "status")
+        found = system.run(PROGRAM, "status")
         assert found.returncode == 0, found.stdout
         assert "IN FORCE: the guard" in found.stdout
         assert "repairs: " in found.stdout
@@ -110,6 +102,6 @@ def test_it_keeps_the_host_right(program: str) -> None:
         system.must("systemctl", "stop", UNIT)
         assert system.show(UNIT, "Result") == "success"
         assert len(ours(system)) == 3
-        found = system.run(program, "status")
+        found = system.run(PROGRAM, "status")
         assert found.returncode == 1
         assert "NOT IN FORCE: the guard" in found.stdout
