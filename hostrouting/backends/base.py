@@ -189,7 +189,8 @@ class Watch(Protocol):
         `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no real time. A real
         kernel uses the machine's clock in any case. A burst of changes, also one that overflowed the socket's buffer,
         is reported as one True. True without a change is allowed; False before the time is up only comes from `wake()`,
-        called by another thread.
+        called by another thread. A listener that fails is opened again and reports a change, because it may have missed
+        one. Raises BackendError if it cannot be opened; the next wait tries again.
         """
         ...
 

@@ -17,7 +17,7 @@ import attrs
 
 import phases
 from hostrouting.config import needs_config
-from hostrouting.errors import FileError, HostBusy, HostRoutingError, Unsettled
+from hostrouting.errors import BackendError, FileError, HostBusy, HostRoutingError, Unsettled
 from hostrouting.guard import Fights, Look, Pace, State, figures
 from hostrouting.host import Host, needs_host
 from hostrouting.release import __version__
@@ -47,7 +47,7 @@ _LONGEST = 30.0  # seconds of one wait: after a suspension, the clock that waits
 _JUMP = 5.0  # seconds by which the two clocks may differ after a wait
 _SETTLING = 1.0  # seconds of one sleep between an event and its look, so that orders do not wait longer
 _LINES = 20  # lines about problems that begin or end with one look
-_RESTLESS = 120.0  # seconds of a former answer while the tables change too fast to be read
+_RESTLESS = 120.0  # seconds of a former answer while the tables change too fast, or another run holds the host
 
 
 def _spent() -> float:
@@ -170,7 +170,8 @@ class _Watching:
         self._looks: dict[str, Look] = {}  # the last answer of each task
         self._restless: dict[str, float] = {}  # the tasks that could not read the tables, and since when
         self._state = State(since=self._clock.utc())
-        self._said: dict[str, str] = {}  # what is wrong with reading or writing, so that it is said once
+        self._busy_since: float | None = None  # since when another run holds the host
+        self._said: dict[str, str] = {}  # what is wrong with reading, writing or listening, so that it is said once
         self._use(guard.config)
 
     def _use(self, config: HostRoutingConfig) -> None:
@@ -201,11 +202,22 @@ class _Watching:
         begun, at = self._clock.now(), self._clock.utc()
         if self._pace.event is not None:
             self._ctx.sleep(min(seconds, _SETTLING))  # an event was heard: what comes with it is not counted
-        elif self._watch.wait(seconds, clock=self._clock) or self._orders.taken("look"):
+        elif self._hears(seconds) or self._orders.taken("look"):
             self._pace = self._pace.heard(self._clock.now())
         passed = self._clock.now() - begun
         if abs((self._clock.utc() - at).total_seconds() - passed) > _JUMP:
             self._pace = self._pace.heard(self._clock.now())  # the machine was suspended, or its time was set
+
+    def _hears(self, seconds: float) -> bool:
+        """Whether something was heard within this time. If listening fails, that is said once, and tried again soon."""
+        try:
+            heard = self._watch.wait(seconds, clock=self._clock)
+        except BackendError as error:
+            self._say_once("listen", f"changes are not noticed until the next regular look: {error}", 3)
+            self._ctx.sleep(min(seconds, _SETTLING))
+            return False
+        self._said.pop("listen", None)
+        return heard
 
     def _look(self) -> None:
         begun, spent = self._clock.now(), self._guard.spent()
@@ -213,9 +225,13 @@ class _Watching:
         self._denied.clear()
         try:
             look = self._looked()
-        except HostBusy:
-            self._pace = self._pace.postponed(self._clock.now() + _BUSY)
-            return
+        except HostBusy as error:
+            if self._busy_since is None:
+                self._busy_since = begun
+            if begun - self._busy_since < _RESTLESS:
+                self._pace = self._pace.postponed(self._clock.now() + _BUSY)
+                return
+            look = self._former(failures={"guard": str(error)})
         except HostRoutingError as error:  # the host cannot be locked
             look = self._former(failures={"guard": str(error)})
         ended = self._clock.now()
@@ -237,12 +253,13 @@ class _Watching:
         """What was heard before a look is done with."""
         self._orders.taken("look")
         if self._pace.event is not None:
-            self._watch.wait(0)
+            self._hears(0)
 
     def _looked(self) -> Look:
         """Look while no other run can change the host, or the configuration that is installed on it."""
         found = Look()
         with self._host.locked(self._ctx) as host:
+            self._busy_since = None
             if self._guard.follows:
                 self._read_again()
             for make in TASKS:

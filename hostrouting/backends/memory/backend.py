@@ -98,7 +98,7 @@ class MemoryBackend:
     def watch(self) -> MemoryWatch:
         """Listen for changes. A wait uses the clock that it is given; see also `later`."""
         self._meet("watch")
-        watch = MemoryWatch(self._happenings, on_clock=self._on_clock)
+        watch = MemoryWatch(self._happenings, on_wait=lambda: self._meet("wait"), on_clock=self._on_clock)
         self._watches.append(watch)
         return watch
 

@@ -1,4 +1,4 @@
-"""Making the fake kernel fail: at the n-th change, snapshot or lookup from now.
+"""Making the fake kernel fail: at the n-th change, snapshot, lookup or wait from now.
 
 Here: what happens, and when. Not here: what the kernel does without faults.
 """
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Faults", "Moment"]
 
-Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch"]
-"""What can fail. Every single change counts, even if many are passed at once."""
+Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch", "wait"]
+"""What can fail. Every single change counts, even if many are passed at once. A wait is one of a watch."""
 
 
 @attrs.define

@@ -25,12 +25,19 @@ __all__ = ["MemoryWatch"]
 class MemoryWatch:
     """A listener. It waits on the clock that it is given; without one, a wait returns at once."""
 
-    def __init__(self, happenings: list[Callable[[], object]], *, on_clock: Callable[[Clock], object]) -> None:
+    def __init__(
+        self,
+        happenings: list[Callable[[], object]],
+        *,
+        on_wait: Callable[[], object],
+        on_clock: Callable[[Clock], object],
+    ) -> None:
         """Take the planned changes: without a report, a wait calls them until one changes something.
 
-        `on_clock` tells the fake kernel the clock of a wait, before and after it.
+        `on_wait` is called before each wait, and may raise. `on_clock` tells the fake kernel the clock of a wait, both
+        before and after it.
         """
-        self._happenings, self._on_clock = happenings, on_clock
+        self._happenings, self._on_wait, self._on_clock = happenings, on_wait, on_clock
         self._lock = threading.Lock()
         self._heard = self._woken = self._closed = False
         self._waiting: Event | None = None
@@ -48,6 +55,7 @@ class MemoryWatch:
         """
         if self._closed:
             raise BackendError("the watch was closed")
+        self._on_wait()
         while self._happenings and not (self._heard or self._woken):
             self._happenings.pop(0)()
         if clock is not None:

@@ -117,11 +117,15 @@ class NetlinkWatch:
         self._open()
 
     def _open(self) -> None:
-        self._socket, self._pid = self._make(), os.getpid()
-        self._socket.settimeout(0)
+        self._listen()
         # A pipe, so that wake() can be called before, during and between waits.
         wakened, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakened, self._waker = FileIO(wakened), FileIO(waker, "w")
+        self._pid = os.getpid()
+
+    def _listen(self) -> None:
+        self._socket = self._make()
+        self._socket.settimeout(0)
 
     def _make_mine(self) -> None:
         """In a forked child: open a new socket, because the parent reads the old one; changes may have been missed."""
@@ -135,6 +139,7 @@ class NetlinkWatch:
         """Wait for a change since the last wait: True; False after `timeout` seconds or wake()."""
         self._usable()
         self._make_mine()
+        self._make_whole()
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         poll.register(self._wakened, select.POLLIN)
@@ -149,7 +154,8 @@ class NetlinkWatch:
                 self._missed = False
                 return True
             if ready:
-                return self._drain()
+                self._drain()
+                return True
             if time.monotonic() >= deadline:
                 return False
 
@@ -178,16 +184,23 @@ class NetlinkWatch:
         while self._wakened.read(1 << 12):
             pass
 
-    def _drain(self) -> bool:
-        """Read everything that came, as one change. A burst that overflowed the buffer counts too."""
+    def _drain(self) -> None:
+        """Read everything that came. A burst may have overflowed the buffer. A socket that fails is closed."""
         while True:
             try:
                 self._socket.recv(1)
             except BlockingIOError:
-                return True
+                return
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    raise as_backend_error(error) from error
+                    self._socket.close()
+                    return
+
+    def _make_whole(self) -> None:
+        """Open a new socket if the old one has failed; changes may have been missed."""
+        if self._socket.fileno() < 0:
+            self._listen()
+            self._missed = True
 
     def __enter__(self) -> Self:
         return self

@@ -56,6 +56,11 @@ def test_snapshots_lookups_and_watches_fail_too() -> None:
         kernel.lookup([as_ip("192.0.2.1")])
     with pytest.raises(Exception, match="refused a watch"):
         kernel.watch()
+    kernel.faults.fail("wait", errno.ENOBUFS)
+    with kernel.watch() as watch:
+        with pytest.raises(Exception, match="refused a wait"):
+            watch.wait(0)
+        assert not watch.wait(0)
     assert (kernel.snapshot().rules, kernel.lookup([as_ip("10.0.0.4")])[0].kind) == (kernel.snapshot().rules, "local")
 
 

@@ -137,19 +137,35 @@ def test_all_options_are_set() -> None:
         assert [made.getsockopt(n.SOL_NETLINK, option) for option in options] == [1, 1, 1]
 
 
-def test_a_watch_that_breaks() -> None:
-    """For a listener, only an overflow of the buffer counts as a change; other errors are raised."""
+def test_a_watch_whose_socket_fails() -> None:
+    """A new socket is opened, and there may have been a change; while none can be opened, a wait says so."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    later, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     class Broken(socket.socket):
         def recv(self, *_: object) -> bytes:
             raise OSError(errno.EIO, "Input/output error")
 
-    with NetlinkWatch(lambda: Broken(fileno=ours.detach())) as watch, theirs:
+    sockets: Iterator[socket.socket | BackendError] = iter(
+        [Broken(fileno=ours.detach()), BackendError("too many open files"), later]
+    )
+
+    def make() -> socket.socket:
+        made = next(sockets)
+        if isinstance(made, BackendError):
+            raise made
+        return made
+
+    with NetlinkWatch(make) as watch, theirs, sender:
         theirs.send(b"x")
-        with pytest.raises(BackendError, match="netlink failed") as caught:
-            watch.wait(1)
-        assert caught.value.errno == errno.EIO
+        assert watch.wait(5)
+        with pytest.raises(BackendError, match="too many open files"):
+            watch.wait(5)
+        assert watch.wait(5)
+        assert not watch.wait(0)
+        sender.send(b"x")
+        assert watch.wait(5)
+        assert not watch.wait(0)
 
 
 @pytest.mark.parametrize("family", [4, 6])

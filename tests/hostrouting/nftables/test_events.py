@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +18,16 @@ from tests.support.namespace import private_namespace
 from tests.support.nft import needs_nft
 
 if TYPE_CHECKING:
-    import socket
+    from collections.abc import Iterator
     from pathlib import Path
+
+
+class Broken(socket.socket):
+    """A socket that has failed."""
+
+    def recv(self, *_: object) -> bytes:
+        """Fail."""
+        raise OSError(errno.EIO, "Input/output error")
 
 
 @needs_nft
@@ -40,6 +51,46 @@ def test_of_the_kernel(tmp_path: Path) -> None:
         namespace.run("nft", "add", "table", "ip6", "someone")
         assert not heard.wait(0.1)
         assert not [it for it in threading.enumerate() if it.name == "nftables events"]
+
+
+def test_a_socket_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new one is opened, as soon as that is possible; what came before it may have been missed, so it counts as heard."""
+    monkeypatch.setattr("hostrouting.nftables.events._AGAIN", 0.01)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    later, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    failed = OSError(errno.EMFILE, "Too many open files")
+    sockets: Iterator[socket.socket | OSError] = iter([Broken(fileno=ours.detach()), failed, later])
+
+    def make() -> socket.socket:
+        made = next(sockets)
+        if isinstance(made, OSError):
+            raise made
+        return made
+
+    heard = threading.Semaphore(0)
+    with theirs, sender, hearing_nftables(heard.release, open_socket=make):
+        theirs.send(b"x")
+        assert heard.acquire(timeout=30)
+        assert not heard.acquire(timeout=0.1)
+        sender.send(b"x")
+        assert heard.acquire(timeout=30)
+    assert later.fileno() < 0
+
+
+def test_the_block_ends_while_no_socket_can_be_opened() -> None:
+    """The end of the block does not wait for a new one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    failed = Broken(fileno=ours.detach())
+
+    def make() -> socket.socket:
+        if failed.fileno() < 0:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return failed
+
+    with theirs, hearing_nftables(list, open_socket=make):
+        theirs.send(b"x")
+        while failed.fileno() >= 0:
+            time.sleep(0.01)
 
 
 def test_of_the_fake() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import json
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +17,14 @@ import phases
 from hostrouting import Configure, Remove
 from hostrouting.backends.base import Change, Outcome
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import BackendTimeout, ConfigError, RouteRefused, Unsettled
+from hostrouting.errors import BackendError, BackendTimeout, ConfigError, RouteRefused, Unsettled
 from hostrouting.examination import Examination, examine, read
 from hostrouting.host import Host
 from hostrouting.model import Route
 from hostrouting.tasks.guard import Guard, Orders
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from phases.testing import FakeClock
+from tests.support.examples import LONG
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 if TYPE_CHECKING:
@@ -592,6 +595,63 @@ def test_another_run_holds_the_host(play: Play) -> None:
     )
     assert seen == [0, 1]
     assert play.state()["failure"] is None
+
+
+def test_another_run_holds_the_host_for_long(play: Play) -> None:
+    """After two minutes that is said, once, and what was known still holds; afterwards everything is as before."""
+    files = play.host.files
+    states: list[dict[str, object]] = []
+    play.perform(
+        (10.0, lambda: files.locked.add(LAYOUT.lock_path)),
+        (11.0, play.delete),
+        (700.0, lambda: states.append(play.state())),
+        (700.1, lambda: files.locked.discard(LAYOUT.lock_path)),
+        until=800,
+    )
+    told = [it for it in play.service.texts if "guard:" in it]
+    assert told == [told[0], f"no longer: {told[0]}"]
+    assert told[0].startswith("guard: another run has not finished on this host within ")
+    assert states[0]["verdict"] == "ok"
+    assert f"guard: {states[0]['failure']}".endswith(told[0])
+    assert play.state()["failure"] is None
+    assert len(play.route("172.16.0.0/17")) == 1
+
+
+def test_it_cannot_listen_for_a_while(play: Play) -> None:
+    """That is said once; the regular looks go on, and when it can listen again, it does."""
+    seen: list[int] = []
+    for nth in range(1, 101):
+        play.kernel.faults.fail("wait", BackendError("too many open files"), nth=nth + 1)
+    scenes = [(10.0, play.delete), (70.0, lambda: seen.append(len(play.route("172.16.0.0/17"))))]
+    scenes += [(150.0, play.delete), (150.2, lambda: seen.append(len(play.route("172.16.0.0/17"))))]
+    report = play.perform(*scenes, until=160)
+    assert not [it for it in report.failures if it.path[-1:] == ("guard",)]
+    assert seen == [1, 1]
+    told = [it for it in play.service.texts if "too many" in it]
+    assert told == ["changes are not noticed until the next regular look: too many open files"]
+    assert play.kernel.faults.waiting == 0
+
+
+def test_a_long_time(play: Play) -> None:
+    """A week with a fault every ten minutes: each is repaired, and the second half needs no more memory than the first."""
+    days = 7 if LONG else 0.5
+    sizes: list[int] = []
+
+    def weigh() -> None:
+        play.service.lines.clear()
+        play.service.notified.clear()
+        play.host.files.writes.clear()
+        gc.collect()
+        sizes.append(sys.getallocatedblocks())
+
+    faults = int(days * 144) - 1
+    scenes: list[tuple[float, Callable[[], object]]] = []
+    for nth in range(1, faults + 1):
+        scenes += [(600.0 * nth + 0.07, play.delete), (600.0 * nth + 10.07, weigh)]
+    play.perform(*scenes, until=days * 86_400)
+    assert play.state()["repairs"] == faults
+    middle = len(sizes) // 2
+    assert min(sizes[-10:]) - min(sizes[middle : middle + 10]) < 100
 
 
 def test_a_flushed_table() -> None:
