@@ -56,6 +56,11 @@ def private_namespace() -> "Iterator[Namespace]":
         holder.communicate()
 
 
+def _is_unsettled(words: list[str]) -> bool:
+    """Whether a device has a carrier, and the kernel has not yet said so; `words` is its line of `ip -o link`."""
+    return "LOWER_UP" in words[2].strip("<>").split(",") and words[words.index("state") + 1] not in {"UP", "UNKNOWN"}
+
+
 class Namespace:
     """The kernel in one private namespace."""
 
@@ -89,9 +94,19 @@ class Namespace:
     def batch(self, lines: Iterable[str], *, family: int | None = None, force: bool = False) -> None:
         """Run `ip` commands; if one fails, raise an error, unless told to continue."""
         options = [f"-{family}"] * bool(family) + ["-force"] * force
+        lines = tuple(lines)
         done = self.ip(*options, "-batch", "-", lines=lines)
         if done.returncode and not force:
             raise RuntimeError(done.stderr)
+        if any(line.startswith("link ") for line in lines):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wait until the kernel has told of every new carrier, which it does a little later, with an event of its own."""
+        end = time.monotonic() + 60
+        while any(_is_unsettled(line.split()) for line in self.ip("-o", "link").stdout.splitlines()):
+            if time.monotonic() > end:
+                raise TimeoutError(f"a carrier is not told of: {self.ip('-o', 'link').stdout}")
 
     def sysctl(self, path: str, value: int) -> None:
         """Set a value under /proc/sys/net in this namespace."""
