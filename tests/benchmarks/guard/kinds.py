@@ -92,7 +92,7 @@ class Node:
         while not holds():
             if time.monotonic() - begun > limit:
                 return None
-            self.watch.wait(0.01)
+            self.watch.wait(0.03)
         return time.monotonic() - begun
 
 
