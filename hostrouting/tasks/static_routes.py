@@ -115,7 +115,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     @property
     def is_wanted(self) -> bool:
         """Whether any routes are configured."""
-        return bool(self._wanted)
+        return self.config.static_routes.enabled and bool(self.config.static_routes.routes)
 
     def paths(self) -> tuple[str, ...]:
         """The paths of the task's files that exist on the host."""
@@ -161,27 +161,28 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         """Add, replace and delete routes as far as that is possible now: what is refused does not hinder the rest."""
         if self.host.backend is None or not self.is_wanted:
             return Look()
+        wanted = self._wanted
         with self.host.backend() as backend:
             before, _ = read(backend)
-            plan = self._plan_routes(self._wanted, before)
+            plan = self._plan_routes(wanted, before)
             needed = {step.route.key: repair_of(step) for step in reversed(plan.changes)}
             begun = ctx.clock.now()
             allowed = [key for key, it in needed.items() if may_repair(it)]
             done, lost, refused = self._apply_each(ctx, plan, before, backend, allowed)
             seconds = ctx.clock.now() - begun
         coming = {step.route.key for step in plan.changes if step.action != "delete"}
-        ours = sum(it.protocol == self.config.protocol and it.prefix not in self._spared for it in before.routes)
+        ours = set(before.routes.places(lambda shape: shape.protocol == self.config.protocol))
+        ours.difference_update(before.routes.leading_to(self._spared))
         verbs = [step.action for step in plan.only(set(done)).changes]
-        wanted = len(self._wanted)
         return Look(
             repairs=tuple(needed[key] for key in done),
             lost=tuple(needed[key] for key in lost),
             problems=(*map(_problem_of, plan.conflicts), *(Problem(str(it)) for it in plan.pending)),
             failures={self.name: _in_short(refused)} if refused else {},
             routes=(
-                wanted,
-                wanted - len(plan.conflicts) - len(plan.pending) - len(coming.difference(done)),
-                ours + verbs.count("add") - verbs.count("delete"),
+                len(wanted),
+                len(wanted) - len(plan.conflicts) - len(plan.pending) - len(coming.difference(done)),
+                len(ours) + verbs.count("add") - verbs.count("delete"),
             ),
             repair_seconds=seconds,
         )
