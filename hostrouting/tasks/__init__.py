@@ -18,30 +18,34 @@ from hostrouting.own_phases import require_own_phases
 
 require_own_phases()
 
-from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup  # noqa: E402  the check above comes first
-from hostrouting.tasks.configure import Configure, Remove  # noqa: E402  the check above comes first
-from hostrouting.tasks.guard import Guard, Orders  # noqa: E402  the check above comes first
-from hostrouting.tasks.guard_service import InstallGuard  # noqa: E402  the check above comes first
-from hostrouting.tasks.overlap_check import CheckRouteOverlap  # noqa: E402  the check above comes first
-from hostrouting.tasks.preflight import Preflight  # noqa: E402  the check above comes first
-from hostrouting.tasks.probe_rewrite import RewriteProbeSource  # noqa: E402  the check above comes first
-from hostrouting.tasks.results import (  # noqa: E402  the check above comes first
-    CheckResult,
-    CleanupResult,
-    GuardResult,
-    PreflightResult,
-    Preview,
-    ProbeResult,
-    RoutesResult,
-    Standing,
-    UndoResult,
-)
-from hostrouting.tasks.static_routes import (  # noqa: E402  the check above comes first
-    ConfigureStaticRoutes,
-    plan_static_routes,
-    reply_destinations,
-    wanted_routes,
-)
+import phases  # noqa: E402  the check above comes first
+
+TYPE_CHECKING = False  # as in the package above
+if TYPE_CHECKING:
+    from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup
+    from hostrouting.tasks.configure import Configure, Remove
+    from hostrouting.tasks.guard import Guard, Orders
+    from hostrouting.tasks.guard_service import InstallGuard
+    from hostrouting.tasks.overlap_check import CheckRouteOverlap
+    from hostrouting.tasks.preflight import Preflight
+    from hostrouting.tasks.probe_rewrite import RewriteProbeSource
+    from hostrouting.tasks.results import (
+        CheckResult,
+        CleanupResult,
+        GuardResult,
+        PreflightResult,
+        Preview,
+        ProbeResult,
+        RoutesResult,
+        Standing,
+        UndoResult,
+    )
+    from hostrouting.tasks.static_routes import (
+        ConfigureStaticRoutes,
+        plan_static_routes,
+        reply_destinations,
+        wanted_routes,
+    )
 
 __all__ = [
     "CheckResult",
@@ -68,3 +72,33 @@ __all__ = [
     "reply_destinations",
     "wanted_routes",
 ]
+
+# The module of each name; it is imported when the name is first used, because a command needs few of them.
+_HOMES = {
+    "azure_cleanup": ("CleanStaleAzureVnet", "UndoAzureVnetCleanup"),
+    "configure": ("Configure", "Remove"),
+    "guard": ("Guard", "Orders"),
+    "guard_service": ("InstallGuard",),
+    "overlap_check": ("CheckRouteOverlap",),
+    "preflight": ("Preflight",),
+    "probe_rewrite": ("RewriteProbeSource",),
+    "results": (
+        "CheckResult",
+        "CleanupResult",
+        "GuardResult",
+        "PreflightResult",
+        "Preview",
+        "ProbeResult",
+        "RoutesResult",
+        "Standing",
+        "UndoResult",
+    ),
+    "static_routes": ("ConfigureStaticRoutes", "plan_static_routes", "reply_destinations", "wanted_routes"),
+}
+
+if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name
+    __getattr__ = phases.lazily(__name__, _HOMES, globals())
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))
