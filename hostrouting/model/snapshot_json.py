@@ -2,13 +2,17 @@
 
 Here: the format `hostrouting/snapshot/1`, derived from the fields of the values themselves, so that no field can be
 forgotten. Not here: any other document.
+
+How each class is read is worked out from its fields once, and not again for each value: a fleet has thousands of
+snapshots. An error gets its path on the way out, from the inside to the outside.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 import attrs
 
@@ -21,6 +25,8 @@ from hostrouting.model.rule import SELECTORS, Rule
 __all__ = ["SCHEMA", "from_json", "to_json"]
 
 T = TypeVar("T")
+_Decoder: TypeAlias = Callable[[Any], Any]
+"""Reads a JSON value. Raises SnapshotError, whose path begins at this value."""
 
 SCHEMA = "hostrouting/snapshot/1"
 _SHOWN = 60  # a message shows at most this many characters of a key or a value
@@ -49,7 +55,8 @@ def from_json(kind: type[T], text: str) -> T:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise SnapshotError(path="schema", problem=f"must be {SCHEMA!r}")
     del document["schema"]
-    result: T = _decode_fields(kind, document, "")
+    form = _form_of(kind)  # type: ignore[arg-type]  # mypy takes a class for a thing that has no hash
+    result: T = form.read(document)
     return result
 
 
@@ -73,49 +80,106 @@ def _encode(value: Any) -> Any:
     return str(value)
 
 
-def _decode_fields(cls: type, document: Any, path: str) -> Any:
-    if not isinstance(document, dict):
-        raise SnapshotError(path=path, problem="must be an object")
-    fields = attrs.fields_dict(cls)
-    for name in document:
-        if name not in fields:
-            raise SnapshotError(path=_under(path, name), problem=f"unknown key {name[:_SHOWN]!a} in a {cls.__name__}")
-    for name, field in fields.items():
-        if field.default is attrs.NOTHING and name not in document:
-            raise SnapshotError(path=_under(path, name), problem="missing")
-    found = cls(**{name: _decode(fields[name].type, value, _under(path, name)) for name, value in document.items()})
-    for name, problem in _problems(found):
-        raise SnapshotError(path=_under(path, name), problem=problem)
-    return found
+class _Form:
+    """How the objects of one class are read: worked out from its fields."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        self._cls, fields = cls, attrs.fields_dict(cls)
+        self._members = {name: _decoder_of(field.type, name) for name, field in fields.items()}
+        self._required = tuple(name for name, field in fields.items() if field.default is attrs.NOTHING)
+        self._most = {name: most for name, most in _MOST.items() if name in fields}
+
+    def read(self, document: Any) -> Any:
+        """The object in this JSON object."""
+        if not isinstance(document, dict):
+            raise SnapshotError(path="", problem="must be an object")
+        for name in document:
+            if name not in self._members:
+                problem = f"unknown key {name[:_SHOWN]!a} in a {self._cls.__name__}"
+                raise SnapshotError(path=_shown_key(name), problem=problem)
+        for name in self._required:
+            if name not in document:
+                raise SnapshotError(path=name, problem="missing")
+        values = {}
+        for name, value in document.items():
+            try:
+                values[name] = self._members[name](value)
+            except SnapshotError as error:
+                raise _inside(name, error) from error
+        found = self._cls(**values)
+        for name, problem in self._problems(found):
+            raise SnapshotError(path=name, problem=problem)
+        return found
+
+    def _problems(self, found: Any) -> Iterator[tuple[str, str]]:
+        """Faults in the combination of fields, and numbers that are too large for their field."""
+        if isinstance(found, Rule):
+            yield from _problems_of_rule(found)
+        for name, most in self._most.items():
+            number = getattr(found, name)
+            if isinstance(number, int) and number > most:
+                yield name, f"{number} is not in 0..{most}"
 
 
-def _decode(kind: Any, value: Any, path: str) -> Any:
+@cache
+def _form_of(cls: Any) -> _Form:
+    return _Form(cls)
+
+
+def _decoder_of(kind: Any, name: str) -> _Decoder:
+    """A function that reads a value of this type, which is that of a field with this name."""
     if get_origin(kind) is UnionType:
-        if value is None and NoneType in get_args(kind):
-            return None
         members = [member for member in get_args(kind) if member is not NoneType]
-        return _decode_text(as_ip, value, path) if len(members) > 1 else _decode(members[0], value, path)
+        inner = partial(_decode_text, as_ip) if len(members) > 1 else _decoder_of(members[0], name)
+        return partial(_decode_optional, inner) if NoneType in get_args(kind) else inner
     if kind is Prefix:
-        return _decode_text(Prefix.parse, value, path)
+        return partial(_decode_text, Prefix.parse)
     if attrs.has(kind):
-        return _decode_fields(kind, value, path)
+        return _form_of(kind).read
     if kind is RouteTable:
-        return _decode_items((Route,), value, path)
+        return partial(_decode_items, _form_of(Route).read, None)
     if get_origin(kind) is tuple:
-        return _decode_items(get_args(kind), value, path)
-    # The remaining kinds: int, str, bool (not accepted as an int here) and words from a fixed list.
-    if not (value in get_args(kind) if get_origin(kind) is Literal else type(value) is kind):
-        raise SnapshotError(path=path, problem=f"{_shown(value)} is not allowed here")
-    if kind is int and not (least := _least(path)) <= value <= _HIGHEST:
-        raise SnapshotError(path=path, problem=f"{value} is not in {least}..{_HIGHEST}")
-    if kind is str and (problem := _text_problem(value)):
-        raise SnapshotError(path=path, problem=problem)
+        first, *rest = get_args(kind)
+        return partial(_decode_items, _decoder_of(first, name), None if rest == [Ellipsis] else 1 + len(rest))
+    if get_origin(kind) is Literal:
+        return partial(_decode_word, get_args(kind))
+    return partial(_decode_number, _least(name)) if kind is int else partial(_decode_plain, kind)
+
+
+def _decode_optional(inner: _Decoder, value: Any) -> Any:
+    return None if value is None else inner(value)
+
+
+def _decode_word(words: tuple[str, ...], value: Any) -> Any:
+    if value not in words:
+        raise _not_allowed(value)
     return value
 
 
-def _least(path: str) -> int:
+def _decode_number(least: int, value: Any) -> int:
+    if type(value) is not int:  # a bool is not accepted as a number
+        raise _not_allowed(value)
+    if not least <= value <= _HIGHEST:
+        raise SnapshotError(path="", problem=f"{value} is not in {least}..{_HIGHEST}")
+    return value
+
+
+def _decode_plain(kind: Any, value: Any) -> Any:
+    """A string or a bool."""
+    if type(value) is not kind:
+        raise _not_allowed(value)
+    if kind is str and (problem := _text_problem(value)):
+        raise SnapshotError(path="", problem=problem)
+    return value
+
+
+def _not_allowed(value: Any) -> SnapshotError:
+    return SnapshotError(path="", problem=f"{_shown(value)} is not allowed here")
+
+
+def _least(name: str) -> int:
     """The smallest number that is allowed here: only the seconds until a route expires can be negative."""
-    return -_HIGHEST if path.endswith(".expires") else 0
+    return -_HIGHEST if name == "expires" else 0
 
 
 def _text_problem(text: str) -> str:
@@ -129,19 +193,13 @@ def _text_problem(text: str) -> str:
     return ""
 
 
-def _problems(value: Any) -> Iterator[tuple[str, str]]:
-    """Faults in the combination of fields, and numbers that are too large for their field."""
-    match value:
-        case Rule(family=family) if family not in {IPV4, IPV6}:
-            yield "family", f"{family} is not an address family: use 4 or 6"
-        case Rule():
-            yield from (fault for selector in SELECTORS if (fault := selector.fault(value)))
-            if value.action == "goto" and value.target is None:
-                yield "target", "missing: a goto needs the priority to jump to"
-    for name, most in _MOST.items():
-        number = getattr(value, name, 0)
-        if isinstance(number, int) and number > most:
-            yield name, f"{number} is not in 0..{most}"
+def _problems_of_rule(rule: Rule) -> Iterator[tuple[str, str]]:
+    if rule.family not in {IPV4, IPV6}:
+        yield "family", f"{rule.family} is not an address family: use 4 or 6"
+        return
+    yield from (fault for selector in SELECTORS if (fault := selector.fault(rule)))
+    if rule.action == "goto" and rule.target is None:
+        yield "target", "missing: a goto needs the priority to jump to"
 
 
 def _shown(value: Any) -> str:
@@ -150,24 +208,30 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def _decode_text(parse: Callable[[str], Any], value: Any, path: str) -> Any:
+def _decode_text(parse: Callable[[str], Any], value: Any) -> Any:
     if not isinstance(value, str):
-        raise SnapshotError(path=path, problem=f"{_shown(value)} is not a string")
+        raise SnapshotError(path="", problem=f"{_shown(value)} is not a string")
     try:
         return parse(value)
     except ValueError as error:
         problem = (
             str(error) if str(error).isprintable() and len(value) <= _SHOWN else f"{_shown(value)} is not valid here"
         )
-        raise SnapshotError(path=path, problem=problem) from error
+        raise SnapshotError(path="", problem=problem) from error
 
 
-def _decode_items(kinds: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
-    """A sequence of any length of one kind, or a pair such as a range of ports."""
-    pair = len(kinds) > 1 and kinds[1] is not Ellipsis
-    if not isinstance(value, list) or (pair and len(value) != len(kinds)):
-        raise SnapshotError(path=path, problem=f"must be a list of {len(kinds) if pair else 'any number of'} items")
-    return tuple(_decode(kinds[0], item, f"{path}[{place}]") for place, item in enumerate(value))
+def _decode_items(item: _Decoder, count: int | None, value: Any) -> tuple[Any, ...]:
+    """A list of so many items, such as the two ends of a range of ports; None is any number of them."""
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        wanted = "any number of" if count is None else count
+        raise SnapshotError(path="", problem=f"must be a list of {wanted} items")
+    found = []
+    for place, one in enumerate(value):
+        try:
+            found.append(item(one))
+        except SnapshotError as error:
+            raise _inside(f"[{place}]", error) from error
+    return tuple(found)
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -175,11 +239,16 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise SnapshotError(path=_under("", twice), problem="this key is given more than once")
+        raise SnapshotError(path=_shown_key(twice), problem="this key is given more than once")
     return found
 
 
-def _under(path: str, name: str) -> str:
+def _inside(name: str, error: SnapshotError) -> SnapshotError:
+    """The same error with the path of the object, or the place in the list, around it."""
+    between = "." if error.path and not error.path.startswith("[") else ""
+    return SnapshotError(path=f"{name}{between}{error.path}", problem=error.problem)
+
+
+def _shown_key(name: str) -> str:
     # Text from a file must not control the terminal.
-    shown = name if name.isascii() and name.isidentifier() and len(name) <= _SHOWN else ascii(name[:_SHOWN])
-    return f"{path}.{shown}" if path else shown
+    return name if name.isascii() and name.isidentifier() and len(name) <= _SHOWN else ascii(name[:_SHOWN])
