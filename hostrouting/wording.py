@@ -17,14 +17,16 @@ from hostrouting.leftover import deletion_command
 from hostrouting.model import IPV4, REFUSING, TABLE_MAIN, Prefix, Route, ip_at, protocol_name, table_name, width_of
 from hostrouting.overlap import Finding, Kept, Note, Suppressed
 from hostrouting.packet_words import packets_line
+from hostrouting.phrases import spoken
 from hostrouting.pod_packets import PodPackets
 from hostrouting.repair import TOO_MANY, Diversion, Filtered, Unsafe, UnsafeReason
-from hostrouting.reserved import LOOPBACK
+from hostrouting.reserved import LINK_LOCAL, LOOPBACK
 from hostrouting.uplink import DesiredRoute
 
 __all__ = [
     "CHECK_SCHEMA",
     "CHECK_SCHEMA_BY_FAMILY",
+    "candidates_line",
     "check_document",
     "diversion_line",
     "drop_clause",
@@ -77,6 +79,7 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
 
 _UNKNOWN = "an unknown device"
 _NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
+_CANDIDATES = 20  # the number of devices that are named as perhaps the expected one
 _RANGES = 3  # the number of ranges that are named for one cause; the others are counted
 _PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
 
@@ -86,6 +89,33 @@ def no_default_line(instead: str, *, wait: float, family: int = IPV4) -> str:
     lack = f"none appeared within {wait:g} s" if wait else "there is none"
     expected = f"the expected devices are those of the IPv{family} default route"
     return f"NO-DEFAULT-ROUTE: {expected}, and {lack}; last seen: {instead}"
+
+
+def candidates_line(found: FamilyExamination) -> str:
+    """A clause: if there is no default route, the devices that are up and have an address; empty if there is one.
+
+    One of them may be the expected device. Devices that carry a part of the CIDRs rarely are, and come last.
+    """
+    from fnmatch import fnmatchcase  # noqa: PLC0415  only a host without a default route needs it
+
+    report, snapshot = found.report, found.fib.snapshot
+    if report.verdict != "no-default-route":
+        return ""
+    first: list[str] = []
+    last: list[str] = []
+    for link in snapshot.links:
+        its = [it for it in snapshot.addresses if it.dev == link.name and it.ip.version == report.family]
+        own = [it for it in its if report.family == IPV4 or it.ip not in LINK_LOCAL]
+        lenient = any(fnmatchcase(link.name, pattern) for pattern in report.allowed_devs)
+        if not own or not link.up or lenient or link.name == "lo":
+            continue
+        inside = any(it.ip in cidr for it in own for cidr in report.cidrs)
+        facts = [f"{own[0].ip}/{own[0].length}", *(["InfiniBand"] if link.infiniband else [])]
+        facts += [f"in {spoken([str(it) for it in report.cidrs])}"] if inside else []
+        (last if inside or link.infiniband else first).append(f"{link.name} ({', '.join(facts)})")
+    if devs := [*first, *last]:
+        return f"the device may be {spoken(devs, most=_CANDIDATES, last='or')}"
+    return f"no device is up and has an IPv{report.family} address"
 
 
 def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:

@@ -7,7 +7,6 @@ parser       the command line and its help, made from these records
 entry_point  from arguments to an exit code: the only place that catches, prints and exits
 page         lines, tables and colours, as values; `terminal` writes them as far as the terminal can show them
 source       the kernel or the saved snapshot to read, and the configuration
-reading      the bytes of the file, pipe or standard input that an argument names
 telling      a host that logs each access, for --verbose
 failure      the exit code of an error, and its document
 schemas      the keys that several JSON documents have in common, with their meanings

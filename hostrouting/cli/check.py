@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.family_view import FamilyView
-from hostrouting.cli.marks import Marks, look_for_marks, rules_in
 from hostrouting.cli.page import Painted, line, spoken
 from hostrouting.cli.source import (
     expected_of,
@@ -22,9 +21,9 @@ from hostrouting.cli.source import (
     start_command,
 )
 from hostrouting.examination import Examination, examine, examine_snapshot
-from hostrouting.model import Route
-from hostrouting.uplink import resolve_route
-from hostrouting.wording import check_document
+from hostrouting.repaired import repair_routes, with_repair
+from hostrouting.sought_marks import marks_of
+from hostrouting.wording import candidates_line, check_document
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.fib import Fib
     from hostrouting.host import Host
-    from hostrouting.model import IP, Snapshot
+    from hostrouting.model import IP, Route, Snapshot
+    from hostrouting.sought_marks import Marks
 
 __all__ = ["Check", "check_name", "make_check"]
 
@@ -65,8 +65,8 @@ class Check:
 
     def document(self) -> dict[str, Any]:
         """The check as the JSON value `hostrouting/check/1`, or `/2` with IPv6 CIDRs."""
-        mode = self.config.route_overlap.mode
-        return check_document(self.found, mode=mode, remarks=[it.candidates for it in self._views if it.candidates])
+        remarks = filter(None, map(candidates_line, self.found.families))
+        return check_document(self.found, mode=self.config.route_overlap.mode, remarks=remarks)
 
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Self:
@@ -76,23 +76,12 @@ class Check:
     @property
     def repair_routes(self) -> tuple[Route, ...]:
         """The routes of the repair, with device and gateway filled in."""
-        resolved = [resolve_route(wish, self.fib, protocol=self.config.protocol) for wish in self.found.routes]
-        return tuple(it for it in resolved if isinstance(it, Route))
+        return repair_routes(self.found, protocol=self.config.protocol)
 
     @cached_property
     def repaired(self) -> Fib | None:
         """The host with the repair applied; None if there is no repair."""
-        routes = self.repair_routes
-        if not routes:
-            return None
-        keys = {route.key for route in routes}
-        ours = [
-            it
-            for route in routes
-            for it in self.fib.routes(route.prefix)
-            if it.key in keys and it.protocol == self.config.protocol
-        ]
-        return self.fib.with_routes(routes, without=ours)
+        return with_repair(self.found, protocol=self.config.protocol)
 
     def answer_lines(self) -> Iterator[Line]:
         """The verdict on each family, in one sentence."""
@@ -124,25 +113,8 @@ class Check:
             yield line(Painted(told, "soft"))
 
     def marks(self, host: Callable[[], Host] | None) -> Marks:
-        """Who sets the marks that the notes, or dropped answers, depend on; a snapshot has no host to look at."""
-        found = []
-        for it in self.found.families:
-            its_rules = [rule for rule in it.fib.snapshot.rules if rule.family == it.report.family]
-            marks = {
-                drop.replies_to.mark for drop in it.dropped if drop.replies_to is not None and drop.replies_to.mark
-            }
-            rules = [
-                *rules_in(note.cases for note in it.notes),
-                *(
-                    rule
-                    for rule in its_rules
-                    if rule.fwmask and any(not rule.fwmark or mark & rule.fwmask == rule.fwmark for mark in marks)
-                ),
-            ]
-            devs = dict.fromkeys(dev for pods in it.pods for its in pods.packets if its.exist for dev in its.devs)
-            its = it.report.cidrs
-            found.append(look_for_marks(host, rules, family=it.report.family, destinations=its, devs=devs))
-        return Marks.together(found)
+        """Who sets the marks that the answer depends on; a snapshot has no host to look at."""
+        return marks_of(self.found, host)
 
     @cached_property
     def _views(self) -> tuple[FamilyView, ...]:

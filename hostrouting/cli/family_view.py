@@ -6,17 +6,17 @@ Here: the evidence as a table and maps, and which packets the verdict does not h
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.cli.cidr_map import draw_map, segments_of
+from hostrouting.cli.cidr_map import draw_map
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, table
-from hostrouting.model import IPV4, table_name
+from hostrouting.model import table_name
 from hostrouting.packet_words import packets_line
-from hostrouting.reserved import LINK_LOCAL
+from hostrouting.segments import segments_of
 from hostrouting.wording import (
+    candidates_line,
     dropped_line,
     expiry_line,
     note_line,
@@ -63,32 +63,6 @@ class FamilyView:
         )
         return tuple(dict.fromkeys(names))
 
-    @property
-    def candidates(self) -> str:
-        """A sentence: if there is no default route, the devices that are up and have an address.
-
-        One of them may be the expected device. Devices that carry a part of the CIDRs rarely are, and come last.
-        """
-        report, snapshot = self.found.report, self.found.fib.snapshot
-        if report.verdict != "no-default-route":
-            return ""
-        first: list[str] = []
-        last: list[str] = []
-        for link in snapshot.links:
-            its = [it for it in snapshot.addresses if it.dev == link.name and it.ip.version == report.family]
-            own = [it for it in its if report.family == IPV4 or it.ip not in LINK_LOCAL]
-            lenient = any(fnmatchcase(link.name, pattern) for pattern in report.allowed_devs)
-            if not own or not link.up or lenient or link.name == "lo":
-                continue
-            inside = any(it.ip in cidr for it in own for cidr in report.cidrs)
-            facts = [f"{own[0].ip}/{own[0].length}", *(["InfiniBand"] if link.infiniband else [])]
-            facts += [f"in {spoken([str(it) for it in report.cidrs])}"] if inside else []
-            (last if inside or link.infiniband else first).append(f"{link.name} ({', '.join(facts)})")
-        found = [*first, *last]
-        if not found:
-            return f"no device is up and has an IPv{report.family} address"
-        return f"the device may be {spoken(found, most=SHOWN, last='or')}"
-
     def answer_line(self) -> Line:
         """The verdict in one sentence."""
         report, verdict = self.found.report, self.found.verdict
@@ -131,7 +105,8 @@ class FamilyView:
         """The lines that say which packets the verdict holds for; without a default route only `advice`."""
         if self.found.verdict == "no-default-route":
             yield line()
-            yield line(f"{self.candidates[0].upper()}{self.candidates[1:]}.")
+            told = candidates_line(self.found)
+            yield line(f"{told[0].upper()}{told[1:]}.")
             yield line(advice)
             return
         report = self.found.report

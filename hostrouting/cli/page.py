@@ -1,10 +1,13 @@
 """Lines, tables and colours as values, independent of the terminal that shows them.
 
-Here: pieces of text with a tone, and columns that align. Not here: what a terminal can show (`terminal`). The commands
-are loaded for the help, and this module with them, so it imports nothing itself.
+Here: pieces of text with a tone, and columns that align; with them the words of `phrases`, which most lines need. Not
+here: what a terminal can show (`terminal`). The commands are loaded for the help, and this module with them, so it
+imports hardly anything.
 """
 
 from __future__ import annotations
+
+from hostrouting.phrases import counted, spoken
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -87,17 +90,6 @@ def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all"
     yield from lines
     if total > SHOWN:
         yield line("  ", Painted(f"… and {total - SHOWN:,} more; {where}", "soft"))
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: `1 route`, `1,000 routes`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
-    """The words as a phrase, with `last` before the last one; the first `most` are named, the others counted."""
-    shown = list(words[:most]) + ([f"{len(words) - most:,} more"] if len(words) > most else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}" if shown else ""
 
 
 def _painted(piece: Piece) -> Painted:

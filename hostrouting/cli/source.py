@@ -14,14 +14,14 @@ import attrs
 import phases
 from hostrouting.backends.saved import SavedBackend
 from hostrouting.cli.page import SHOWN, spoken
-from hostrouting.cli.reading import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
 from hostrouting.config import GuardConfig, HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
 from hostrouting.config.jsontext import SIZE_LIMIT
 from hostrouting.config.objects import Faulty, Spot
 from hostrouting.config.values import gateway
-from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable, SnapshotError
-from hostrouting.model import IPV4, IPV6, Snapshot
-from hostrouting.nearest import nearest
+from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable
+from hostrouting.model import IPV4, IPV6
+from hostrouting.named_devices import HOST_OF_A_SNAPSHOT, require_devices
+from hostrouting.reading import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
 from hostrouting.render import (
     DEFAULT_WAIT,
     parse_check_script,
@@ -29,6 +29,7 @@ from hostrouting.render import (
     parse_probe_script,
     parse_static_routes_script,
 )
+from hostrouting.saved_snapshot import read_snapshot
 
 if TYPE_CHECKING:
     import argparse
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import RouteBackend
     from hostrouting.config.addresses import Network
     from hostrouting.host import Host
-    from hostrouting.model import IP
+    from hostrouting.model import IP, Snapshot
     from hostrouting.render import ProbeScript
 
 __all__ = [
@@ -59,7 +60,6 @@ __all__ = [
 T = TypeVar("T")
 
 _PLACEHOLDER = "FILE"
-_LIMIT = 1 << 30  # bytes of a snapshot; one with 100,000 routes has about 10 MiB
 
 
 def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
@@ -227,23 +227,7 @@ def known_devices(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
     """Raise ConfigError if an option names a device that does not exist; the message has those that do."""
     typed = [("--dev", dev) for dev in arguments.devs]
     typed += [(f"--{name}", dev) for name in ("iif", "oif") if (dev := getattr(arguments, name, None)) is not None]
-    names = [link.name for link in snapshot.links]
-    there = spoken(names, most=SHOWN) or "none"
-    host = "this host" if arguments.snapshot is None else "the host of this snapshot"
-    faults = [
-        Fault(
-            option,
-            repr(dev),
-            f"is not a device of {host}",
-            f"did you mean {near}? The devices are {there}"
-            if (near := nearest(dev, names))
-            else f"the devices are {there}",
-        )
-        for option, dev in typed
-        if dev not in names
-    ]
-    if faults:
-        raise ConfigError(faults, "the command line" if len(faults) > 1 else None)
+    require_devices(typed, snapshot, host="this host" if arguments.snapshot is None else HOST_OF_A_SNAPSHOT)
 
 
 def address_of(text: str, name: str) -> IP:
@@ -263,50 +247,11 @@ def address_of(text: str, name: str) -> IP:
 def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> RouteBackend:
     """The kernel of this host, or the saved snapshot if one is named."""
     if getattr(arguments, "snapshot", None) is not None:
-        return SavedBackend(_saved(arguments.snapshot))
+        return SavedBackend(read_snapshot(arguments.snapshot))
     backend = host().backend
     if backend is None:
         raise NetlinkUnavailable("an image has no kernel to ask; use a snapshot of its host with --snapshot")
     return backend()
-
-
-def _saved(path: str) -> Snapshot:
-    """The snapshot in a file. Raises SnapshotError, which names the file."""
-    data = _read(path)
-    if not data.strip():
-        problem = "this is empty: the command that was to write it probably failed"
-        raise SnapshotError(path=name_of(path), problem=f"{problem}; save one with: hostrouting snapshot > FILE")
-    try:
-        return _snapshot_in(data)
-    except SnapshotError as error:
-        name = name_of(path)
-        place = f"{name}: {error.path}" if error.path else name
-        # With a fault inside, it is a snapshot that was changed; if all of it is wrong, it is probably another file.
-        remedy = "; save one with: hostrouting snapshot > FILE" if error.path in {"", "schema"} else ""
-        raise SnapshotError(path=place, problem=error.problem + remedy) from error
-
-
-def _snapshot_in(data: bytes) -> Snapshot:
-    """The snapshot in a document of this library, or of the script that uses `ip`."""
-    from hostrouting.backends.ip_document import is_ip_document, read_ip_document  # noqa: PLC0415  it needs json
-
-    if is_ip_document(data):
-        return read_ip_document(data)
-    try:
-        return Snapshot.from_json(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
-        raise SnapshotError(path="", problem=problem) from error
-
-
-def _read(path: str) -> bytes:
-    """The bytes of a snapshot. Raises SnapshotError, which names the file, if it cannot be read."""
-    name = name_of(path) if path.isprintable() else ascii(path)
-    try:
-        return read_bytes(path, what="a snapshot", limit=_LIMIT)
-    except Unreadable as error:
-        remedy = error.remedy or "save one with: hostrouting snapshot > FILE"
-        raise SnapshotError(path=name, problem=f"this {error.rule}; {remedy}") from error
 
 
 def start_command(host: Host) -> str:

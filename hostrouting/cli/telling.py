@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from hostrouting.cli.page import counted, spoken
-from hostrouting.cli.reading import name_of
+from hostrouting.reading import name_of
 from phases.text import escaped
 
 if TYPE_CHECKING:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hostrouting.cli.check import Check
-    from hostrouting.cli.marks import Marks
     from hostrouting.cli.page import Line, Style
     from hostrouting.cli.standings import Standings
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.host import Host
     from hostrouting.openings import GateState
+    from hostrouting.sought_marks import Marks
 
 __all__ = ["COMMAND", "advice_line"]
 
@@ -98,6 +98,7 @@ def _page(
     it: Check, gate: GateState, standings: Standings, arguments: argparse.Namespace, style: Style, *, marks: Marks
 ) -> Iterator[Line]:
     from hostrouting.cli.gates import gate_lines
+    from hostrouting.cli.marks import mark_lines
 
     yield from it.answer_lines()
     yield from it.evidence_lines(style)
@@ -108,7 +109,7 @@ def _page(
             it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
         )
     yield from it.limit_lines(advice=advice_line(arguments))
-    yield from marks.lines()
+    yield from mark_lines(marks)
     if it.found.verdict == "no-default-route":
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
         lost = next(found for found in it.found.families if found.verdict == "no-default-route")

@@ -54,8 +54,8 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _require_apply(arguments: argparse.Namespace) -> None:
-    from hostrouting.cli.reading import STANDARD_INPUT
     from hostrouting.errors import ConfigError, Fault
+    from hostrouting.reading import STANDARD_INPUT
 
     if arguments.approved is None:
         return
@@ -71,8 +71,8 @@ def _approved(path: str) -> CleanupPlan:
     import json
 
     from hostrouting.azure_vnet import CleanupPlan
-    from hostrouting.cli.reading import Unreadable, name_of, read_bytes
     from hostrouting.errors import ApprovedPlanError
+    from hostrouting.reading import Unreadable, name_of, read_bytes
 
     name = name_of(path)
     try:

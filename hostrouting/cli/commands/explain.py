@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from hostrouting.backends.base import RouteBackend
     from hostrouting.cli.check import Check
     from hostrouting.cli.explanation import Explanation
-    from hostrouting.cli.marks import Marks
     from hostrouting.cli.page import Line, Style, Tone
     from hostrouting.fib import Flow, Variant
     from hostrouting.fib.trace import Tried
     from hostrouting.host import Host
     from hostrouting.model import IP, Link, Route
+    from hostrouting.sought_marks import Marks
 
 __all__ = ["COMMAND"]
 
@@ -95,11 +95,11 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.arrival import arrives_on
     from hostrouting.cli.check import Check
     from hostrouting.cli.explanation import explain, explain_document
-    from hostrouting.cli.marks import look_for_marks, rules_in
     from hostrouting.cli.source import address_of, config_of, known_devices, looked_at
     from hostrouting.errors import ConfigError, Fault
     from hostrouting.fib import Flow
     from hostrouting.model import Prefix
+    from hostrouting.sought_marks import look_for_marks, rules_in
 
     address = address_of(arguments.address, "ADDRESS")
     source = None if arguments.source is None else address_of(arguments.source, "--from")
@@ -203,6 +203,7 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
 
 
 def _page(it: Explanation, check: Check, marks: Marks, *, source: str, surprise: str, style: Style) -> Iterator[Line]:
+    from hostrouting.cli.marks import mark_lines
     from hostrouting.wording import drop_clause
 
     yield _answer_line(it)
@@ -227,13 +228,14 @@ def _page(it: Explanation, check: Check, marks: Marks, *, source: str, surprise:
         yield from capped(table(("route", "why not"), rows[:SHOWN]), len(rows))
     yield from _map(it, check, style)
     yield from _limits(it)
-    yield from marks.lines()
+    yield from mark_lines(marks)
 
 
 def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
     """A map around the address: of the expected CIDR that contains it, or of the route's block."""
-    from hostrouting.cli.cidr_map import draw_map, segments_of
+    from hostrouting.cli.cidr_map import draw_map
     from hostrouting.fib.answer import is_own
+    from hostrouting.segments import segments_of
 
     if is_own(it.trace.kind, it.trace.route):
         return

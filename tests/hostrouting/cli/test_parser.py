@@ -33,6 +33,7 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
         "hostrouting.cli",
         "hostrouting.nearest",
         "hostrouting.own_phases",
+        "hostrouting.phrases",
         "hostrouting.release",
         "hostrouting.route_defaults",
         "phases",

@@ -1,7 +1,7 @@
 """The bytes of what an argument names: a regular file, a pipe, or standard input (`-`).
 
 Here: waiting for the writer of a pipe, and the messages for what cannot be read. Not here: the meaning of the bytes
-(`source`).
+(`saved_snapshot` for a snapshot).
 """
 
 from __future__ import annotations
