@@ -18,6 +18,7 @@ Here: the order of these actions. Not here: what a task needs on a host (`tasks`
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -100,12 +101,22 @@ class Gate:
         layout = host.layout
         self.files, self.layout = host.files, layout
         self.manager = host.manager if host.manager is not None and host.manager.is_running() else None
-        drop_in = File(layout.gate_drop_in_path, render_gate_drop_in(layout), marks=(OURS,))
-        script = File(layout.gate_script_path, render_gate_script(layout), _SCRIPT)
-        unit = unit_file(layout.gate_unit_path, render_gate_unit(layout), script=layout.gate_script, layout=layout)
-        self.drop_in, self.rest = FileSet((drop_in,)), FileSet((script, unit))
         former = tuple(File(path, "", marks=(OURS,)) for path in layout.former_drop_in_paths)
         self.former = FileSet(former, obsolete=layout.former_note_paths)
+
+    @cached_property
+    def drop_in(self) -> FileSet:
+        """The file that makes machines start the gate."""
+        layout = self.layout
+        return FileSet((File(layout.gate_drop_in_path, render_gate_drop_in(layout), marks=(OURS,)),))
+
+    @cached_property
+    def rest(self) -> FileSet:
+        """The gate's script and unit."""
+        layout = self.layout
+        script = File(layout.gate_script_path, render_gate_script(layout), _SCRIPT)
+        unit = unit_file(layout.gate_unit_path, render_gate_unit(layout), script=layout.gate_script, layout=layout)
+        return FileSet((script, unit))
 
     @property
     def steps(self) -> tuple[GateStep, ...]:
@@ -118,9 +129,13 @@ class Gate:
 
     def present(self) -> tuple[str, ...]:
         """The existing paths of the gate itself, without those of its parts."""
-        listed = [path for path in (self.layout.gate_steps_path,) if self.files.is_there(path)]
+        layout, former = self.layout, self.former.present(self.files)
+        own = (layout.gate_drop_in_path, layout.gate_steps_path, layout.gate_script_path, layout.gate_unit_path)
+        if not former and not any(map(self.files.is_there, own)):
+            return ()  # on most hosts; nothing has to be rendered for that
+        listed = [path for path in (layout.gate_steps_path,) if self.files.is_there(path)]
         return (
-            *self.former.present(self.files),
+            *former,
             *self.drop_in.present(self.files),
             *listed,
             *self.rest.present(self.files),

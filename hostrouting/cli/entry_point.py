@@ -63,15 +63,15 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign:
         from hostrouting.cli.failure import document_of  # noqa: PLC0415  imported only for an error
 
         return _refused(foreign, f"{_json(document_of(foreign))}\n" if arguments.json else "")
-    if host is None:
-        from hostrouting.host import Host  # noqa: PLC0415  imported after parsing
-
-        host = Host.local
-    from hostrouting.cli.terminal import log_to_stderr  # noqa: PLC0415  as above
-
     command = arguments.command
-    log_to_stderr(verbose=arguments.verbose or command.tells_progress)
     try:
+        if host is None:
+            from hostrouting.host import Host  # noqa: PLC0415  imported after parsing
+
+            host = Host.local
+        from hostrouting.cli.terminal import log_to_stderr  # noqa: PLC0415  as above
+
+        log_to_stderr(verbose=arguments.verbose or command.tells_progress)
         reply = command.answer(arguments, _telling(arguments, host) if arguments.verbose else host)
         shown = _rendered(reply, as_json=arguments.json)
     except Exception as error:  # noqa: BLE001  the exit code of any error must differ from that of a verdict
@@ -136,15 +136,18 @@ def _answered(code: int, write: Callable[[Terminal], None]) -> int:
 
 def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int, Callable[[Terminal], None]]:
     """Print the error to standard error; return the exit code and a function that writes the JSON document."""
-    from hostrouting.cli.failure import code_of, document_of  # noqa: PLC0415  as above
-    from hostrouting.errors import HostRoutingError  # noqa: PLC0415  as above
-
     if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in sys.stdlib_module_names:
-        _say(
+        # Our own modules may need it, so nothing else is imported.
+        text = (
             f"the module {error.name} of Python's standard library is missing; install all of Python: on Debian and"
             " Ubuntu the package python3, because python3-minimal is only a part"
         )
-    elif not isinstance(error, HostRoutingError):
+        _say(text)
+        return 3, _complaint(type(error).__name__, text) if as_json else lambda _: None
+    from hostrouting.cli.failure import code_of, document_of  # noqa: PLC0415  as above
+    from hostrouting.errors import HostRoutingError  # noqa: PLC0415  as above
+
+    if not isinstance(error, HostRoutingError):
         from traceback import format_exception  # noqa: PLC0415  only a bug needs it
 
         _say("this is a bug in hostrouting, please report it with the following text", *format_exception(error))

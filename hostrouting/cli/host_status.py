@@ -17,6 +17,7 @@ from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.source import installed_config, quiet_context, start_command
 from hostrouting.cli.standings import Standings
 from hostrouting.config import HostRoutingConfig
+from hostrouting.configured_routes import plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.examination import examine
 from hostrouting.fib import Fib
@@ -24,7 +25,7 @@ from hostrouting.gate import Gate
 from hostrouting.model import IPV4, IPV6
 from hostrouting.openings import GateState, find_gate_state
 from hostrouting.plan import RoutePlan
-from hostrouting.tasks import Configure, plan_static_routes, reply_destinations, wanted_routes
+from hostrouting.tasks import Configure
 from hostrouting.uplink import default_route
 from phases.text import moment_as_text
 

@@ -6,8 +6,11 @@ Here: what the help of all commands has in common. Not here: the options and tex
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 
 from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.width import width_of
 from hostrouting.nearest import nearest
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -34,6 +37,13 @@ class Misused(SystemExit):
         """Keep the message."""
         self.message = message
         super().__init__(2)
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal. argparse makes one for each option that is added, and would load shutil for that."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=width_of(sys.stdout, os.environ) - 2)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -108,7 +118,7 @@ def make_parser(version: str) -> argparse.ArgumentParser:
                 _codes(wrong),
             ]
         ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hostrouting {version}")
@@ -127,7 +137,7 @@ def make_parser(version: str) -> argparse.ArgumentParser:
             command=command,
             description=f"{command.name}: {command.summary}",
             epilog=f"{command.more}\n{_codes(command.failing, command.blocking)}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Help,
             allow_abbrev=False,
         )
     return parser

@@ -15,8 +15,8 @@ import attrs
 from hostrouting.cli.check import Check
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.config import HostRoutingConfig
+from hostrouting.configured_routes import plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.model import TABLE_MAIN, NextHop, Route
-from hostrouting.tasks import plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.uplink import DesiredRoute, bare_leg, resolve_route
 from hostrouting.wording import diversion_line, filtered_line, repair_document, unsafe_lines
 

@@ -12,7 +12,6 @@ import attrs
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.page import Painted, line
 from hostrouting.errors import HostRoutingError
-from hostrouting.tasks import Configure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +36,11 @@ class Standings:
     @classmethod
     def on(cls, host: Host, config: HostRoutingConfig) -> Self:
         """The present state on a host, by this configuration."""
+        directories = (host.layout.at(host.layout.config_directory), host.layout.at(host.layout.state_directory))
+        if not (config.probe_rewrite.enabled or config.guard.enabled or any(map(host.files.names, directories))):
+            return cls()  # nothing of ours is here or wanted; to load the tasks takes longer than a check
+        from hostrouting.tasks import Configure  # noqa: PLC0415  as above
+
         found, troubles = [], []
         for task in Configure(config, host=host).subtasks:
             try:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from hostrouting.cli.page import Style
+from hostrouting.cli.width import width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,7 +38,7 @@ class Terminal:
         shown = _isatty(self._stream)
         dumb = known.get("TERM", "dumb") in {"", "dumb"}
         self.colour = shown and not dumb and not known.get("NO_COLOR")
-        self.style = Style(width=_width(self._stream, known) if shown else 80, unicode=_is_utf8(self._stream, known))
+        self.style = Style(width=width_of(self._stream, known) if shown else 80, unicode=_is_utf8(self._stream, known))
 
     def show(self, lines: Iterable[Line]) -> None:
         """Write the lines, in colour if the terminal has it."""
@@ -84,15 +85,6 @@ def _isatty(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty()
     except ValueError:  # the stream is closed
         return False
-
-
-def _width(stream: TextIO | None, environment: Mapping[str, str]) -> int:
-    if (asked := environment.get("COLUMNS", "")).isascii() and asked.isdigit():
-        return int(asked) or 80
-    try:
-        return os.get_terminal_size(stream.fileno() if stream else -1).columns or 80
-    except (OSError, ValueError):
-        return 80
 
 
 def _is_utf8(stream: TextIO | None, environment: Mapping[str, str]) -> bool:

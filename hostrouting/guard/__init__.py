@@ -1,5 +1,6 @@
 """The guard's decisions: when to look, what may be repaired, what to report. Values and functions, no actions.
 
+look        what one look found and repaired
 bucket      how much may be spent now
 pace        when the next look is due
 fights      other programs that keep undoing a repair
@@ -7,9 +8,30 @@ state       what the guard knows, as JSON
 figures     the same for a Prometheus collector
 """
 
-from hostrouting.guard.fights import Fight, Fights, Repair
-from hostrouting.guard.figures import figures
-from hostrouting.guard.pace import Pace
-from hostrouting.guard.state import GUARD_SCHEMA, Look, Problem, State
+import phases
+
+TYPE_CHECKING = False  # as in the package above
+if TYPE_CHECKING:
+    from hostrouting.guard.fights import Fight, Fights
+    from hostrouting.guard.figures import figures
+    from hostrouting.guard.look import Look, Problem, Repair
+    from hostrouting.guard.pace import Pace
+    from hostrouting.guard.state import GUARD_SCHEMA, State
 
 __all__ = ["GUARD_SCHEMA", "Fight", "Fights", "Look", "Pace", "Problem", "Repair", "State", "figures"]
+
+# The module of each name; it is imported when the name is first used, because most commands need only a look.
+_HOMES = {
+    "fights": ("Fight", "Fights"),
+    "figures": ("figures",),
+    "look": ("Look", "Problem", "Repair"),
+    "pace": ("Pace",),
+    "state": ("GUARD_SCHEMA", "State"),
+}
+
+if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name
+    __getattr__ = phases.lazily(__name__, _HOMES, globals())
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -14,7 +14,9 @@ from hostrouting.guard.bucket import Bucket
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Fight", "Fights", "Repair"]
+    from hostrouting.guard.look import Repair
+
+__all__ = ["Fight", "Fights"]
 
 ROUNDS = 10
 """How many repairs of a key may come at once. A link that flaps a few times must not leave its routes away."""
@@ -24,17 +26,6 @@ NAMED, WITHIN = 3, 3600.0
 """After so many repairs within so many seconds, one more repair is a fight."""
 OVER = 600.0
 """A fight is over when no repair was needed for so many seconds."""
-
-
-@attrs.frozen
-class Repair:
-    """One repair: what was repaired, what belongs there, and what was there instead."""
-
-    key: str
-    """What the repair is about, such as `172.16.0.0/17` or `nftables table ip6 hostrouting_slb`."""
-    ours: str
-    found: str
-    """What was there, such as `no route`."""
 
 
 @attrs.frozen

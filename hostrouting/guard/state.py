@@ -1,6 +1,6 @@
 """What the guard knows: the last look, the verdict and since when it holds, repairs and fights. A value, and its JSON.
 
-Here: what follows from a look. Not here: looking, and where it is written (`tasks.guard`).
+Here: what follows from a look. Not here: the look itself (`look`), and where it is written (`tasks.guard`).
 """
 
 from __future__ import annotations
@@ -9,73 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from hostrouting.guard.look import Look
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
-    from hostrouting.guard.fights import Fight, Repair
+    from hostrouting.guard.fights import Fight
 
-__all__ = ["GUARD_SCHEMA", "Look", "Problem", "State"]
+__all__ = ["GUARD_SCHEMA", "State"]
 
 GUARD_SCHEMA = "hostrouting/guard/1"
-
-
-@attrs.frozen
-class Problem:
-    """Something that is wrong and could not be repaired: a sentence, and the names by which a journal finds it."""
-
-    text: str = attrs.field(eq=False)
-    fields: tuple[tuple[str, str], ...] = ()
-    key: str = attrs.field(default=attrs.Factory(lambda self: self.text, takes_self=True))
-    """What stays the same while the problem does; the text may have a lifetime in it."""
-
-
-@attrs.frozen(kw_only=True)
-class Look:
-    """What one look at the host found and did."""
-
-    repairs: tuple[Repair, ...] = ()
-    """What was repaired."""
-    lost: tuple[Repair, ...] = ()
-    """What was repaired too, but was undone before it could be read back."""
-    problems: tuple[Problem, ...] = ()
-    """What is wrong and could not be repaired."""
-    failures: Mapping[str, str] = attrs.field(factory=dict)
-    """By the name of the task: why its look, or a repair, failed."""
-    routes: tuple[int, int, int] | None = None
-    """The number of routes that are wanted, that are there as wanted, and that are ours."""
-    verdict: str = ""
-    """The verdict of the check; empty if nothing is checked."""
-    verdicts: Mapping[str, str] = attrs.field(factory=dict)
-    """The verdict on each expected CIDR."""
-    escapes: Mapping[str, int] = attrs.field(factory=dict)
-    """For each expected CIDR, the number of ranges that escape."""
-    seconds: float = 0.0
-    """How long it took."""
-    repair_seconds: float = 0.0
-    """How long the repairs took."""
-
-    @property
-    def failure(self) -> str:
-        """All failures as one text; empty if there are none."""
-        return "; ".join(f"{name}: {text}" for name, text in self.failures.items())
-
-    def __add__(self, other: Look) -> Look:
-        """Both as one look."""
-        return Look(
-            repairs=(*self.repairs, *other.repairs),
-            lost=(*self.lost, *other.lost),
-            problems=(*self.problems, *other.problems),
-            failures={**self.failures, **other.failures},
-            routes=self.routes or other.routes,
-            verdict=self.verdict or other.verdict,
-            verdicts={**self.verdicts, **other.verdicts},
-            escapes={**self.escapes, **other.escapes},
-            seconds=self.seconds + other.seconds,
-            repair_seconds=self.repair_seconds + other.repair_seconds,
-        )
 
 
 @attrs.frozen(kw_only=True)

@@ -5,7 +5,7 @@ image       the same below a root directory; links of the image are resolved ins
 programs    find a program of the host, and run it with a timeout
 manager     systemd: reload, start, stop, and why a unit failed
 rights      what this process may do
-service     what a service tells the manager that started it, and its lines in the journal
+service     what a service tells the manager that started it, and its lines in the journal; only the guard imports it
 """
 
 from hostrouting.system.files import Files, LocalFiles, Lock
@@ -13,21 +13,16 @@ from hostrouting.system.image import ImageFiles
 from hostrouting.system.manager import Manager, SystemdManager, UnitState
 from hostrouting.system.programs import BOOT_PATH, find_program, own_program, version_of
 from hostrouting.system.rights import Rights, own_rights
-from hostrouting.system.service import Line, NoService, Service, SystemdService
 
 __all__ = [
     "BOOT_PATH",
     "Files",
     "ImageFiles",
-    "Line",
     "LocalFiles",
     "Lock",
     "Manager",
-    "NoService",
     "Rights",
-    "Service",
     "SystemdManager",
-    "SystemdService",
     "UnitState",
     "find_program",
     "own_program",

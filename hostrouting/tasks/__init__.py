@@ -40,12 +40,7 @@ if TYPE_CHECKING:
         Standing,
         UndoResult,
     )
-    from hostrouting.tasks.static_routes import (
-        ConfigureStaticRoutes,
-        plan_static_routes,
-        reply_destinations,
-        wanted_routes,
-    )
+    from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 __all__ = [
     "CheckResult",
@@ -68,9 +63,6 @@ __all__ = [
     "Standing",
     "UndoAzureVnetCleanup",
     "UndoResult",
-    "plan_static_routes",
-    "reply_destinations",
-    "wanted_routes",
 ]
 
 # The module of each name; it is imported when the name is first used, because a command needs few of them.
@@ -93,7 +85,7 @@ _HOMES = {
         "Standing",
         "UndoResult",
     ),
-    "static_routes": ("ConfigureStaticRoutes", "plan_static_routes", "reply_destinations", "wanted_routes"),
+    "static_routes": ("ConfigureStaticRoutes",),
 }
 
 if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name

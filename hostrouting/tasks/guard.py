@@ -21,7 +21,7 @@ from hostrouting.errors import BackendError, FileError, HostBusy, HostRoutingErr
 from hostrouting.guard import Fights, Look, Pace, State, figures
 from hostrouting.host import Host, needs_host
 from hostrouting.release import __version__
-from hostrouting.system import Line, NoService, Service
+from hostrouting.system.service import Line, NoService, Service
 from hostrouting.tasks.configure import TASKS
 from phases.python310 import ExceptionGroup
 

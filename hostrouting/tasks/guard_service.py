@@ -16,7 +16,6 @@ from hostrouting.effects import Operation
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.fileset import File, FileSet, unit_file
 from hostrouting.gate import Part
-from hostrouting.guard import GUARD_SCHEMA
 from hostrouting.render import render_guard_unit, render_preset
 from hostrouting.tasks.boot import HostTask, start_unit
 from hostrouting.tasks.results import GuardResult, Preview, Standing
@@ -140,7 +139,9 @@ class InstallGuard(HostTask[GuardResult]):
 
 def _written(text: str | None) -> dict[str, Any]:
     """What the guard has written last; empty if that cannot be read."""
-    import json  # noqa: PLC0415  only `status` needs it
+    import json  # noqa: PLC0415  only `status` needs these
+
+    from hostrouting.guard import GUARD_SCHEMA  # noqa: PLC0415
 
     with suppress(ValueError, RecursionError):
         found = json.loads(text or "{}")

@@ -10,6 +10,7 @@ import attrs
 
 from hostrouting.apply import Applied, apply_plan
 from hostrouting.config import HostRoutingConfig
+from hostrouting.configured_routes import reply_destinations, wanted_routes, wanted_routes_of
 from hostrouting.effects import having_changed
 from hostrouting.errors import ApplyError, ConfigError, RouteRefused
 from hostrouting.examination import await_plan, is_any_route_ours, read
@@ -30,12 +31,10 @@ from hostrouting.render import (
 )
 from hostrouting.tasks.boot import HostTask, run_once
 from hostrouting.tasks.results import Preview, RoutesResult
-from hostrouting.uplink import DesiredRoute
 from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from ipaddress import IPv6Address
+    from collections.abc import Sequence
 
     import phases
     from hostrouting.backends.base import RouteBackend
@@ -45,36 +44,12 @@ if TYPE_CHECKING:
     from hostrouting.plan import Step
     from hostrouting.system import Files
     from hostrouting.tasks.boot import MayRepair
+    from hostrouting.uplink import DesiredRoute
 
 _SHOWN = 10  # reasons in one line
 _MOST_REFUSED = 1000  # failures after which the guard leaves the other routes to its next look
 
-__all__ = ["ConfigureStaticRoutes", "plan_static_routes", "repair_of", "reply_destinations", "wanted_routes"]
-
-
-def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
-    """The static routes of a configuration, as `plan_routes` takes them."""
-    return _wanted_of(config.static_routes)
-
-
-def reply_destinations(config: HostRoutingConfig, *, former: Iterable[IPv6Address] = ()) -> frozenset[Prefix]:
-    """The destinations of the routes that the probe rewrite adds: they carry our protocol, but are not static routes.
-
-    `former` are the addresses of earlier configurations.
-    """
-    return frozenset(map(Prefix.of, (config.probe_rewrite.global_address, *former)))
-
-
-def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
-    """The plan that leads from this snapshot to the static routes of a configuration."""
-    return plan_routes(wanted_routes(config), snapshot, protocol=config.protocol, spared=reply_destinations(config))
-
-
-def _wanted_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
-    return tuple(
-        DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
-        for it in (static.routes if static.enabled else ())
-    )
+__all__ = ["ConfigureStaticRoutes", "repair_of"]
 
 
 @attrs.frozen
@@ -263,7 +238,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     def _stays(self, before: Snapshot) -> tuple[Route, ...]:
         """The routes that match the configuration, present or installed before, but are not ours."""
         installed = installed_routes(self.host.files, self.host.layout)
-        wanted = self._wanted or (() if installed is None else _wanted_of(installed))
+        wanted = self._wanted or (() if installed is None else wanted_routes_of(installed))
         ours = {self.config.protocol, *self._former}
         steps = self._plan_routes(wanted, before).steps if wanted else ()
         return tuple(it.route for it in steps if it.action == "keep" and it.route.protocol not in ours)

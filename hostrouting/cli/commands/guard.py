@@ -20,7 +20,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     import os
 
     from hostrouting.cli.run import run_task
-    from hostrouting.system import SystemdService
+    from hostrouting.system.service import SystemdService
     from hostrouting.tasks import Guard, Orders
 
     here, orders = host(), Orders()

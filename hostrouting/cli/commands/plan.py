@@ -62,8 +62,8 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
 def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: HostRoutingConfig) -> Prospect:
     from hostrouting.cli.run import Prospect
     from hostrouting.cli.source import looked_at
+    from hostrouting.configured_routes import plan_static_routes
     from hostrouting.openings import GateState
-    from hostrouting.tasks import plan_static_routes
 
     with looked_at(arguments, host) as backend:
         before = backend.snapshot()

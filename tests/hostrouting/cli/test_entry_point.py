@@ -136,11 +136,11 @@ def test_interrupted_while_modules_load(module: str) -> None:
 @pytest.mark.processes
 def test_a_part_of_python() -> None:
     """If a module of the standard library is missing, as with python3-minimal, the message names it and the package."""
-    code = "import sys; sys.modules['shlex'] = None; from hostrouting.cli import main; sys.exit(main(['status']))"
+    code = "import sys; sys.modules['ipaddress'] = None; from hostrouting.cli import main; sys.exit(main(['status']))"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith(
-        "hostrouting: the module shlex of Python's standard library is missing; install all of"
+        "hostrouting: the module ipaddress of Python's standard library is missing; install all of"
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.system import Line, NoService, SystemdService
+from hostrouting.system.service import Line, NoService, SystemdService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

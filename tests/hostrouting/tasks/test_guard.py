@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from hostrouting.backends.base import RouteBackend
     from hostrouting.model import Snapshot
-    from hostrouting.system import Line
+    from hostrouting.system.service import Line
 
 
 @attrs.define

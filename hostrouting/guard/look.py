@@ -1,0 +1,82 @@
+"""One look of the guard at the host: what it repaired, and what is wrong. The tasks return it.
+
+Here: values. Not here: what follows from several looks (`state`, `fights`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Look", "Problem", "Repair"]
+
+
+@attrs.frozen
+class Repair:
+    """One repair: what was repaired, what belongs there, and what was there instead."""
+
+    key: str
+    """What the repair is about, such as `172.16.0.0/17` or `nftables table ip6 hostrouting_slb`."""
+    ours: str
+    found: str
+    """What was there, such as `no route`."""
+
+
+@attrs.frozen
+class Problem:
+    """Something that is wrong and could not be repaired: a sentence, and the names by which a journal finds it."""
+
+    text: str = attrs.field(eq=False)
+    fields: tuple[tuple[str, str], ...] = ()
+    key: str = attrs.field(default=attrs.Factory(lambda self: self.text, takes_self=True))
+    """What stays the same while the problem does; the text may have a lifetime in it."""
+
+
+@attrs.frozen(kw_only=True)
+class Look:
+    """What one look at the host found and did."""
+
+    repairs: tuple[Repair, ...] = ()
+    """What was repaired."""
+    lost: tuple[Repair, ...] = ()
+    """What was repaired too, but was undone before it could be read back."""
+    problems: tuple[Problem, ...] = ()
+    """What is wrong and could not be repaired."""
+    failures: Mapping[str, str] = attrs.field(factory=dict)
+    """By the name of the task: why its look, or a repair, failed."""
+    routes: tuple[int, int, int] | None = None
+    """The number of routes that are wanted, that are there as wanted, and that are ours."""
+    verdict: str = ""
+    """The verdict of the check; empty if nothing is checked."""
+    verdicts: Mapping[str, str] = attrs.field(factory=dict)
+    """The verdict on each expected CIDR."""
+    escapes: Mapping[str, int] = attrs.field(factory=dict)
+    """For each expected CIDR, the number of ranges that escape."""
+    seconds: float = 0.0
+    """How long it took."""
+    repair_seconds: float = 0.0
+    """How long the repairs took."""
+
+    @property
+    def failure(self) -> str:
+        """All failures as one text; empty if there are none."""
+        return "; ".join(f"{name}: {text}" for name, text in self.failures.items())
+
+    def __add__(self, other: Look) -> Look:
+        """Both as one look."""
+        return Look(
+            repairs=(*self.repairs, *other.repairs),
+            lost=(*self.lost, *other.lost),
+            problems=(*self.problems, *other.problems),
+            failures={**self.failures, **other.failures},
+            routes=self.routes or other.routes,
+            verdict=self.verdict or other.verdict,
+            verdicts={**self.verdicts, **other.verdicts},
+            escapes={**self.escapes, **other.escapes},
+            seconds=self.seconds + other.seconds,
+            repair_seconds=self.repair_seconds + other.repair_seconds,
+        )
