@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 # Many tests wait for systemd or a deadline, so there are more workers than cores.
 WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
-SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
+SCRIPTS := .ci/run hostrouting/cli/share/bash-completion/completions/hostrouting \
+  $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
 .PHONY: help demo test check docs messages pythons roots matrix bench pyz clean
 help: ## list the targets
@@ -54,7 +55,7 @@ docs: $(VENV)/docs ## build the site in .cache/site, and check every link
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'site: .cache/site/index.html'
 
-messages: $(VENV)/ready ## write docs/messages.md and docs/commands.md from the code
+messages: $(VENV)/ready ## write docs/messages.md, docs/commands.md, the completion scripts and the manual page from the code
 	$(BIN)/python -m tests.support.write_pages
 
 pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else

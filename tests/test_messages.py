@@ -1,4 +1,4 @@
-"""docs/messages.md and docs/commands.md are what the code says: every message has an entry, and the pages are current."""
+"""What is generated is what the code says: every message has an entry, and every generated file is current."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from hostrouting import errors
 from tests.support.awk_texts import statements, texts_in
-from tests.support.pages import PAGES
+from tests.support.pages import ROOT
 from tests.support.sentences import Sentence, sentences, sentences_of
 from tests.support.write_pages import GENERATED, listed, notes, sorted_out, whole_of
 
@@ -24,8 +24,8 @@ def test_every_message_has_an_entry() -> None:
 
 @pytest.mark.parametrize("path", GENERATED)
 def test_pages_are_current(path: str) -> None:
-    """The page is what the code makes of it now: after a change, run `make messages`."""
-    assert PAGES[path] == GENERATED[path](), "run: make messages"
+    """The file is what the code makes of it now: after a change, run `make messages`."""
+    assert (ROOT / path).read_text(encoding="utf-8") == GENERATED[path](), "run: make messages"
 
 
 def test_every_error_has_a_remedy() -> None:

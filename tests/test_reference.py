@@ -15,7 +15,7 @@ from hostrouting.config import DEFAULT_ALLOWED_DEVS
 from hostrouting.overlap import Escape, Verdict
 from hostrouting.preflight import Name
 from hostrouting.repair import TOO_MANY
-from tests.support.pages import page, tables
+from tests.support.pages import ROOT, page, tables
 
 RIGHT: dict[str, Any] = {
     "staticRoutes": {"enabled": True, "routes": [{"destination": "10.1.0.0/16"}]},
@@ -99,6 +99,15 @@ def test_every_line_that_the_check_says() -> None:
     kinds = {kind.upper() for kind in get_args(Escape)}
     verdicts = {verdict.upper() for verdict in get_args(Verdict)} - {"OK", "UNDECIDED"}
     assert rows == kinds | verdicts | {"ACTION", "UNSAFE"}
+
+
+def test_every_environment_variable() -> None:
+    """Each environment variable that the command reads has its row on the page for operators, and no other."""
+    rows = {name for row in tables(page("operators"), "environment") for name in re.findall(r"`([A-Z_]+)`", row[0])}
+    read = r'\b(?:known|environment)(?:\.get\(|\[)"([A-Z_]+)"'
+    found = {name for path in (ROOT / "hostrouting").rglob("*.py") for name in re.findall(read, path.read_text())}
+    locale = {"LC_ALL", "LC_CTYPE", "LANG"}
+    assert rows == found | locale
 
 
 def test_every_command() -> None:

@@ -42,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.processes
 def test_contents(wheel: Path) -> None:
-    """Each file of the two packages is in the wheel, and nothing besides its metadata."""
+    """Each file of the two packages is in the wheel, those of `share` also as data, and nothing else but metadata."""
     packed = set(zipfile.ZipFile(wheel).namelist())
     meta = f"hostrouting-{hostrouting.__version__}.dist-info/"
     ours = {
@@ -51,7 +51,10 @@ def test_contents(wheel: Path) -> None:
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert {name for name in packed if not name.startswith(meta)} == ours
+    data = f"hostrouting-{hostrouting.__version__}.data/data/"
+    shared = {f"{data}{name.removeprefix('hostrouting/cli/')}" for name in ours if "/share/" in name}
+    assert {name for name in packed if not name.startswith(meta)} == ours | shared
+    assert f"{data}share/man/man1/hostrouting.1" in shared
     assert {"hostrouting/py.typed", "phases/py.typed"} <= ours
 
 

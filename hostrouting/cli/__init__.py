@@ -15,6 +15,7 @@ explanation  the route of one packet: the facts
 host_status  what hostrouting has installed on a host, the verdict now, and the last one
 run          a run of our tasks: its preview and its result
 gates        the text about the gate
+shared       the completion scripts and the manual page, which are written from the records
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ class Command:
     `answer` gets the arguments and a function that makes the host; it imports what it needs when it is called.
     `failing` is the meaning of exit code 1; empty if the command never returns it. `blocking` is what exit code 2 means
     other than bad input; most commands have no such meaning. `keys` are the keys of the JSON
-    document, without `schema`, each with its meaning.
+    document, without `schema`, each with its meaning. `examples` are command lines for a shell, each after a
+    comment that says what it is for; a test runs every one.
     """
 
     def __init__(
@@ -56,7 +57,9 @@ class Command:
         failing: str = "",
         blocking: str = "",
         keys: Mapping[str, str],
+        examples: str,
         changes: bool = False,
+        about_host: bool = True,
         takes_snapshot: bool = False,
         tells_progress: bool = False,
         needs_files: bool = False,
@@ -64,10 +67,12 @@ class Command:
     ) -> None:
         """Keep all of it."""
         self.name, self.summary, self.more, self.failing, self.keys = name, summary, more, failing, keys
-        self.blocking = blocking
+        self.blocking, self.examples = blocking, examples
         self.answer, self.options = answer, options
         self.changes = changes
         """Whether it requires root because it changes a host or an image; the others only read."""
+        self.about_host = about_host
+        """Whether it reads or changes a host; the others only print something about this program."""
         self.takes_snapshot = takes_snapshot
         """Whether it can read a saved snapshot instead of this host."""
         self.tells_progress = tells_progress

@@ -168,7 +168,7 @@ def _words_of(error: BaseException) -> Iterator[str]:
     else:
         yield str(error) or type(error).__name__
     if is_denied(error):
-        names = [it.name for it in COMMANDS if not it.changes]
+        names = [it.name for it in COMMANDS if it.about_host and not it.changes]
         yield f"{spoken(names, most=len(names))} work without root"
     if isinstance(error, NetlinkUnavailable):
         names = [it.name for it in COMMANDS if it.takes_snapshot]

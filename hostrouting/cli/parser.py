@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.command import Command
 
-__all__ = ["Misused", "make_parser"]
-
-_CODES = """\
-exit codes:
-  0  {fine}
-{wrong}  2  {blocking}bad input: the command line, the configuration or the snapshot
-  3  no answer: undecided, no default route, permission denied, or no netlink
-"""
+__all__ = ["Misused", "add_options", "exit_codes", "make_parser"]
 
 
 class Misused(SystemExit):
@@ -93,20 +86,37 @@ class _CommandParser(_Parser):
         command = self._command
         super().__init__(**self._settings)
         self.set_defaults(command=command)
-        command.options(self)
-        if command.takes_snapshot:
-            told = "use this saved snapshot instead of this host; - is standard input"
-            self.add_argument("--snapshot", metavar="FILE", help=told)
-        # --json may also come before the command; if it is absent here, that value stays.
-        told = f"print one JSON document, {command.schema}"
-        self.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=told)
-        self.add_argument("-v", "--verbose", action="store_true", help="log each action to standard error")
+        add_options(self, command)
         return super().parse_known_args(args, namespace)
+
+
+def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Add the options and arguments of a command: its own, and those that all commands have."""
+    command.options(parser)
+    if command.takes_snapshot:
+        told = "use this saved snapshot instead of this host; - is standard input"
+        parser.add_argument("--snapshot", metavar="FILE", help=told)
+    # --json may also come before the command; if it is absent here, that value stays.
+    told = f"print one JSON document, {command.schema}"
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=told)
+    parser.add_argument("-v", "--verbose", action="store_true", help="log each action to standard error")
+
+
+def exit_codes(command: Command | None = None) -> Iterator[tuple[int, str]]:
+    """Each exit code with its meaning: for one command, or for all of them."""
+    wrong = "an overlap was found, there is something to do, something is wrong, or the command failed"
+    blocking = ""
+    if command is not None:
+        wrong, blocking = command.failing, command.blocking and f"{command.blocking}, or "
+    yield 0, "success" if wrong else "success, whatever the result"
+    if wrong:
+        yield 1, wrong
+    yield 2, f"{blocking}bad input: the command line, the configuration or the snapshot"
+    yield 3, "no answer: undecided, no default route, permission denied, or no netlink"
 
 
 def make_parser(version: str) -> argparse.ArgumentParser:
     """The parser of the whole command line; its result has the record of the typed command as `command`."""
-    wrong = "an overlap was found, there is something to do, something is wrong, or the command failed"
     parser = _Parser(
         prog="hostrouting",
         usage="hostrouting COMMAND ... [--json]\n       hostrouting --help, or hostrouting COMMAND --help",
@@ -115,7 +125,7 @@ def make_parser(version: str) -> argparse.ArgumentParser:
             [
                 *_listed("read only, for any user:", changes=False),
                 *_listed("make changes, requires root:", changes=True),
-                _codes(wrong),
+                *_codes(),
             ]
         ),
         formatter_class=_Help,
@@ -136,7 +146,7 @@ def make_parser(version: str) -> argparse.ArgumentParser:
             command.name,
             command=command,
             description=f"{command.name}: {command.summary}",
-            epilog=f"{command.more}\n{_codes(command.failing, command.blocking)}",
+            epilog="\n".join([command.more, *_examples(command), *_codes(command)]),
             formatter_class=_Help,
             allow_abbrev=False,
         )
@@ -150,11 +160,16 @@ def _meant(word: str, known: Sequence[str], dashes: str = "") -> str:
 
 def _listed(title: str, *, changes: bool) -> Iterator[str]:
     yield title
-    yield from (f"  {it.name:<10}{it.summary}" for it in COMMANDS if it.changes is changes)
+    yield from (f"  {it.name:<12}{it.summary}" for it in COMMANDS if it.changes is changes)
     yield ""
 
 
-def _codes(wrong: str, blocking: str = "") -> str:
-    told = f"  1  {wrong}\n" if wrong else ""
-    fine = "success" if wrong else "success, whatever the result"
-    return _CODES.format(fine=fine, wrong=told, blocking=f"{blocking}, or " if blocking else "")
+def _examples(command: Command) -> Iterator[str]:
+    yield "examples:"
+    yield from (f"  {line}" for line in command.examples.splitlines())
+    yield ""
+
+
+def _codes(command: Command | None = None) -> Iterator[str]:
+    yield "exit codes:"
+    yield from (f"  {code}  {meaning}" for code, meaning in exit_codes(command))

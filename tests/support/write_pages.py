@@ -1,12 +1,12 @@
-"""Writes the pages that are generated from the code: docs/messages.md and docs/commands.md. `make messages` runs it.
+"""Writes what is generated from the code: docs/messages.md, docs/commands.md, and the files in hostrouting/cli/share.
 
-Here: the layout of the two pages. Not here: the messages (tests.support.sentences) and their meanings
-(docs/messages.toml); the help of each command (hostrouting.cli.commands).
+`make messages` runs it. Here: the layout of the two pages. Not here: the messages (tests.support.sentences) and their
+meanings (docs/messages.toml); the help of each command (hostrouting.cli.commands); the completion scripts and the manual
+page (tests.support.completions, tests.support.manual_page).
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import re
 import sys
@@ -14,9 +14,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hostrouting import errors
-from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.failure import code_of
 from hostrouting.cli.schemas import ERROR
+from hostrouting.cli.shared import COMPLETIONS, MANUAL
+from tests.support.command_line import command_line
+from tests.support.completions import completion_of
+from tests.support.manual_page import STOPPED, manual_page
 from tests.support.pages import ROOT
 from tests.support.sentences import Sentence, sentences
 
@@ -26,7 +29,7 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["GENERATED", "commands_page", "listed", "messages_page", "notes", "sorted_out", "whole_of"]
 
@@ -200,7 +203,7 @@ def _exit_codes() -> Iterator[str]:
     yield "| 1 | an overlap was found; a change failed or was refused; `plan` found something to do or a failure; `status` found something wrong; `preflight` found warnings |"
     yield "| 2 | bad input: the command line, the configuration, the snapshot or another input file; `preflight` found errors |"
     yield "| 3 | no answer: the verdict is undecided or no-default-route, permission was denied, or something that is needed, such as netlink, nft or the metadata service, is missing or does not answer (also if STRICT fails because of that) |"
-    yield "| 130, 143 | stopped by Ctrl-C or SIGTERM |"
+    yield f"| 130, 143 | {STOPPED} |"
     yield ""
 
 
@@ -210,13 +213,15 @@ def commands_page() -> str:
 
 
 def _commands() -> Iterator[str]:
+    line = command_line()
+    commands, usual = line.commands, dict(line.codes)
     yield from _head("Commands", "make messages", "hostrouting/cli/commands")
     yield "`hostrouting COMMAND --help` prints the same. Results go to standard output, logs to standard error. `--json` works"
     yield "with every command, before or after its name. [Messages](messages.md#errors-and-exit-codes) explains the exit codes."
     yield ""
     yield "| command | what it does | requires root |"
     yield "|---|---|---|"
-    for command in COMMANDS:
+    for command in commands:
         yield f"| [`{command.name}`](#{command.name}) | {command.summary} | {'yes' if command.changes else 'no'} |"
     yield ""
     yield "## The JSON documents"
@@ -228,35 +233,33 @@ def _commands() -> Iterator[str]:
     yield "|---|---|"
     for key, meaning in ERROR.items():
         yield f"| `{key}` | {meaning} |"
-    for command in COMMANDS:
+    for command in commands:
         yield ""
         yield f"## {command.name}"
         yield ""
         yield f"{command.summary[:1].upper()}{command.summary[1:]}{'' if command.summary.endswith('?') else '.'}"
         yield ""
-        if command.more.strip():
+        if command.more:
             yield "```text"
-            yield command.more.strip("\n")
+            yield command.more
             yield "```"
             yield ""
-        if command.failing:
-            yield f"Exit code 1: {command.failing}."
+        yield "```console"
+        yield from (f"{'' if it.startswith('#') else '$ '}{it}" for it in command.examples.splitlines())
+        yield "```"
+        yield ""
+        codes = dict(command.codes)
+        if 1 in codes:
+            yield f"Exit code 1: {codes[1]}."
             yield ""
-        if command.blocking:
-            yield f"Exit code 2: {command.blocking}, or bad input."
+        if codes[2] != usual[2]:
+            yield f"Exit code 2: {codes[2]}."
             yield ""
         yield "| argument | meaning |"
         yield "|---|---|"
-        parser = argparse.ArgumentParser(add_help=False)
-        command.options(parser)
-        for action in parser._actions:
-            named = ", ".join(action.option_strings) or str(action.metavar or action.dest)
-            value = f" {action.metavar or action.dest.upper()}" if action.option_strings and action.nargs != 0 else ""
-            yield f"| `{named}{value}` | {' '.join((action.help or '').split())} |"
-        if command.takes_snapshot:
-            yield "| `--snapshot FILE` | use this saved snapshot instead of this host; - is standard input |"
-        yield f"| `--json` | print one JSON document, `{command.schema}` |"
-        yield "| `-v, --verbose` | log each action to standard error |"
+        for word in (*command.arguments, *command.options):
+            if "--help" not in word.names:
+                yield f"| `{word.usage}` | {word.meaning} |"
         yield ""
         if not command.keys:
             yield f"The document `{command.schema}` has the fields of `hostrouting.Snapshot`."
@@ -267,17 +270,29 @@ def _commands() -> Iterator[str]:
             yield f"| `{key}` | {meaning} |"
 
 
-GENERATED = {"docs/messages.md": messages_page, "docs/commands.md": commands_page}
+def _completion(shell: str) -> str:
+    return completion_of(shell, command_line())
+
+
+_SHARE = "hostrouting/cli/share"
+GENERATED: dict[str, Callable[[], str]] = {
+    "docs/messages.md": messages_page,
+    "docs/commands.md": commands_page,
+    f"{_SHARE}/{MANUAL}": lambda: manual_page(command_line()),
+    **{f"{_SHARE}/{path}": functools.partial(_completion, shell) for shell, path in COMPLETIONS.items()},
+}
+"""The files that are generated, each with what makes its text."""
 
 
 def main() -> None:
-    """Write both pages. If messages have no entry, print them and fail."""
+    """Write all of them. If messages have no entry, print them and fail."""
     _, unknown, unused = sorted_out()
     for sentence in unknown:
         sys.stderr.write(f"{sentence.place}, line {sentence.line}: no entry in docs/messages.toml: {sentence.text}\n")
     for pattern in sorted(unused):
         sys.stderr.write(f"docs/messages.toml: no message matches {pattern}\n")
     for path, made in GENERATED.items():
+        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
         (ROOT / path).write_text(made(), encoding="utf-8")
     raise SystemExit(1 if unknown or unused else 0)
 

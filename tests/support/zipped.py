@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["DEPENDENCIES", "write_pyz"]
 
 ROOT = Path(__file__).resolve().parents[2]
+SHARE = ROOT / "hostrouting" / "cli" / "share"
 KINDS = (".py", ".sh", ".typed")  # of files of ours: an editor may have left others
 # exceptiongroup is for Python 3.10; it needs typing-extensions there.
 DEPENDENCIES = ("attrs", "pyroute2", "exceptiongroup", "typing-extensions")
@@ -45,7 +46,7 @@ def _contents() -> Iterator[tuple[str, Path]]:
     yield "__main__.py", ROOT / "hostrouting" / "__main__.py"
     for package in ("hostrouting", "phases"):
         for path in sorted((ROOT / package).rglob("*")):
-            if path.is_file() and path.suffix in KINDS:
+            if path.is_file() and (path.suffix in KINDS or path.is_relative_to(SHARE)):
                 yield str(path.relative_to(ROOT)), path
     for name in DEPENDENCIES:
         for file in distribution(name).files or ():

@@ -124,6 +124,12 @@ COMMAND = Command(
 Requires root. Either all routes are applied or none; a running machine is not touched. If an overlap is left
 afterwards, the exit code is 1 in mode STRICT; in mode WARN the overlap is only reported.
 """,
+    examples="""\
+# as root: apply it now, and at every boot
+hostrouting apply --config agent.json
+# for a program, on a host whose default route may take five minutes
+hostrouting apply --config agent.json --wait 300 --json
+""",
     failing="it failed, or, in mode STRICT, an overlap is left",
     changes=True,
     tells_progress=True,

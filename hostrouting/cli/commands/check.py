@@ -191,6 +191,12 @@ IPv4 and IPv6 have a default route, expected devices, a verdict and a repair eac
 verdict. With an IPv6 CIDR, the document of --json is hostrouting/check/2: `verdicts` and `expectedDevs` are objects
 with the keys ipv4 and ipv6, and the other keys are the same.
 """,
+    examples="""\
+# is this network captured by another device?
+hostrouting check 172.16.0.0/16
+# the same on any computer, for the node that the snapshot is of
+hostrouting check --snapshot node.json 172.16.0.0/16
+""",
     failing="an overlap was found",
     takes_snapshot=True,
     keys={**CHECK, **MARKS, **STANDINGS},

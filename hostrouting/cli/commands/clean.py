@@ -261,6 +261,12 @@ reported, and kept.
 Before anything is deleted, the commands that restore it are written to a file; --undo FILE runs them. dryRun in the
 configuration applies to the task, not to this command.
 """,
+    examples="""\
+# as root: what did azure-vnet leave behind?
+hostrouting clean azure-vnet --config agent.json --json > plan.json
+# delete what is in that plan and is still stale
+hostrouting clean azure-vnet --config agent.json --apply --approved plan.json
+""",
     failing="something is stale, or --apply would be refused; with --apply or --undo: it failed",
     changes=True,
     tells_progress=True,

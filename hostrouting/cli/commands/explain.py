@@ -400,6 +400,12 @@ Only the destination of the packet is required. Whatever else is known about it 
 arrives on) can be given; in all other respects it is a packet that the host itself sends. If that matters, the answer
 says so.
 """,
+    examples="""\
+# which route decides for this address?
+hostrouting explain 172.16.5.9
+# the same for a packet of a pod, which arrives on cni0
+hostrouting explain 172.16.5.9 --from 10.244.0.9 --iif cni0
+""",
     takes_snapshot=True,
     keys={
         "address": "the address that was asked for",

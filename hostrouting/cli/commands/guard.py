@@ -64,6 +64,10 @@ It never changes another program's route and never touches a machine. SIGHUP mak
 SIGTERM and Ctrl-C end it, and change nothing. What it does is logged to standard error or, as a service of systemd, to
 the journal.
 """,
+    examples="""\
+# as root, until Ctrl-C: watch what another program undoes
+hostrouting guard --verbose
+""",
     failing="it could not begin, or ended by an error",
     changes=True,
     tells_progress=True,

@@ -180,6 +180,12 @@ Exit code 0 means that the host already matches the configuration. 1 means that 
 a conflict, or, in mode STRICT, that an overlap is left. 3 means that a default route or a device is missing, so it is
 not known yet. With --json, "answer" distinguishes these cases.
 """,
+    examples="""\
+# what would apply change?
+hostrouting plan --config agent.json
+# the same for the node that the snapshot is of
+hostrouting plan --config agent.json --snapshot node.json
+""",
     failing="there is something to do, or apply would fail",
     takes_snapshot=True,
     needs_files=True,

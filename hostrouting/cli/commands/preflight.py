@@ -83,6 +83,10 @@ invalid configuration also gives exit code 2. With --json the schema distinguish
 has findings, and hostrouting/error/1 means that preflight itself could not run. Any user can run it, but only root can
 read everything.
 """,
+    examples="""\
+# as root: can this configuration be applied, and will the host boot with it?
+hostrouting preflight --config agent.json
+""",
     failing="there are warnings, and no errors",
     blocking="there are errors",
     keys={

@@ -131,6 +131,12 @@ COMMAND = Command(
 Requires root. The routes of hostrouting carry its route protocol: {OURS}, unless a configuration sets another number.
 With --dry-run nothing is changed, the exit code is 0, and root is not required.
 """,
+    examples="""\
+# what would be removed?
+hostrouting remove --dry-run
+# as root: remove it
+hostrouting remove
+""",
     failing="not everything could be removed",
     changes=True,
     tells_progress=True,

@@ -80,6 +80,10 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="Writes the files that apply would write on the host below DIR, where the host's image is mounted.\n",
+    examples="""\
+# as root: write the boot files into the image that is mounted there
+hostrouting render --config agent.json --root /mnt/image
+""",
     failing="not everything could be written",
     changes=True,
     keys={

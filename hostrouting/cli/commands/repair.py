@@ -108,8 +108,14 @@ COMMAND = Command(
 Exit code 1 means that no static route can repair some of the overlap; 0 means that the routes repair everything, or
 that nothing was wrong.
 
-In one step, as root:  hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -
-The result includes the installed configuration, or the named one. The cost of the repair is logged to standard error.
+The result of --as-config includes the installed configuration, or the named one; the cost of the repair is logged to
+standard error.
+""",
+    examples="""\
+# which routes repair it, and what do they cost?
+hostrouting repair 172.16.0.0/16
+# as root: repair it now, and at every boot
+hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -
 """,
     failing="no static route can repair some of the overlap",
     takes_snapshot=True,

@@ -13,14 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_EXAMPLES = """\
-On the faulty host: hostrouting snapshot > node.json
-On any other:       hostrouting check --snapshot node.json 172.16.0.0/16
-Or in one step:     ssh node hostrouting snapshot | hostrouting check --snapshot - 172.16.0.0/16
-Without hostrouting on the node, which needs iproute2 only:
-                    hostrouting snapshot --script | ssh node sh > node.json
-"""
-
 
 def _options(parser: argparse.ArgumentParser) -> None:
     told = "print a shell script that takes the snapshot of a host without hostrouting; it needs iproute2, not root; "
@@ -42,10 +34,17 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 COMMAND = Command(
     "snapshot",
-    "print devices, addresses, rules and routes as JSON, to examine elsewhere with --snapshot",
+    "print devices, addresses, rules and routes as JSON, to examine elsewhere",
     answer=_answer,
     options=_options,
-    more=_EXAMPLES,
+    examples="""\
+# on the faulty host, for check, explain, repair and plan on any other
+hostrouting snapshot > node.json
+# snapshot and check in one step
+ssh node hostrouting snapshot | hostrouting check --snapshot - 172.16.0.0/16
+# from a node without hostrouting; it needs iproute2 only
+hostrouting snapshot --script | ssh node sh > node.json
+""",
     no_json={"script": "it prints a shell script"},
     keys={},  # it has the fields of `hostrouting.Snapshot`
 )

@@ -295,6 +295,10 @@ interrupted, that no script adds its routes at the next boot, or that routes are
 or, without one, those of the installed script. 3 means that not everything could be determined, or that
 the verdict is undecided.
 """,
+    examples="""\
+# is everything that hostrouting installed in force?
+hostrouting status
+""",
     failing="something that hostrouting installed is wrong, or there is an overlap now",
     keys={
         "installed": "whether hostrouting has anything installed on this host",

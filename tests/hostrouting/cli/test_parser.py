@@ -28,7 +28,7 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
     ours = {name for name in loaded if name.partition(".")[0] in {"hostrouting", "phases"}}
     light = {
         f"hostrouting.cli.{name}"
-        for name in ("command", "commands", "entry_point", "page", "parser", "schemas", "width")
+        for name in ("command", "commands", "entry_point", "page", "parser", "schemas", "shared", "width")
     }
     commands = {f"hostrouting.cli.commands.{it.name}" for it in COMMANDS}
     assert ours == {
@@ -51,9 +51,9 @@ def test_help_names_every_command_and_every_exit_code() -> None:
     said = say("--help")
     assert said.code == 0
     for command in COMMANDS:
-        assert f"  {command.name:<10}{command.summary}" in said.lines
+        assert f"  {command.name:<12}{command.summary}" in said.lines
     assert [line[:4] for line in said.lines[-4:]] == ["  0 ", "  1 ", "  2 ", "  3 "]
-    assert len(said.lines) <= 30
+    assert len(said.lines) <= 32
     assert said.out.isascii()
     assert max(map(len, said.lines)) <= 100
 
@@ -66,7 +66,8 @@ def test_help_of_each_command(command: Command) -> None:
     assert f"{command.name}: {command.summary}" in said.out
     assert f"hostrouting/{command.name}/1" in said.out
     assert "  3  no answer" in said.out
-    assert ("\n  1  " in said.out) is (command.name not in {"explain", "snapshot"})
+    assert ("\n  1  " in said.out) is (command.name not in {"completion", "explain", "manual", "snapshot"})
+    assert f"examples:\n  {command.examples.rstrip().replace(chr(10), chr(10) + '  ')}\n\nexit codes:\n" in said.out
     assert said.out.isascii()
 
 

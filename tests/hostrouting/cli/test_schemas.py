@@ -224,6 +224,8 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
             "clean", "azure-vnet", "--config", str(stale), host=azure_host(bridge_rules=MemoryEbtables(others="what?"))
         ),
         told("plan", "--config", str(always), kernel=barred),
+        told("completion", "fish"),
+        told("manual"),
     ]
 
 

@@ -33,6 +33,7 @@ COMMAND = Command(
     answer=_answer,
     options=lambda parser: parser.add_argument("name", metavar="NAME"),
     more="Nobody is ever greeted by exit code 1.\n",
+    examples="# a stranger\nhostrouting greet you\n",
     takes_snapshot=True,
     keys={"greeted": "who was, and where"},
 )
@@ -47,7 +48,7 @@ def another(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_in_the_help() -> None:
     """The list of commands has it, and its own help has its words, options, schema and exit codes."""
-    assert "  greet     say hello" in say("--help").lines
+    assert "  greet       say hello" in say("--help").lines
     said = say("greet", "--help", COLUMNS="100").out
     for text in (
         "greet: say hello",
@@ -55,6 +56,7 @@ def test_it_is_in_the_help() -> None:
         "--snapshot FILE",
         "hostrouting/greet/1",
         "Nobody is",
+        "examples:\n  # a stranger\n  hostrouting greet you\n",
         "success, whatever",
     ):
         assert text in said

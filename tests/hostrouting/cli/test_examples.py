@@ -1,0 +1,144 @@
+"""The examples in the help of each command, run as they stand by a shell, on an H200 node of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.cli.commands import COMMANDS
+from hostrouting.testing import h200
+from tests.support.machine import H200, private_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.machine import Machine
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
+]
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = [line for it in COMMANDS for line in it.examples.splitlines() if not line.startswith("#")]
+CONFIG = {
+    "staticRoutes": {
+        "enabled": True,
+        "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}],
+    },
+    "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+    "azureVnetCleanup": {"managed": ["10.240.0.0/16"]},
+}
+APPLY, AZURE = "hostrouting apply --config agent.json", "hostrouting clean azure-vnet --config agent.json"
+RULES = "ebtables -t nat -A PREROUTING -i nothing -j ACCEPT"
+
+# Exit code, and what is printed first; for some, what has to be done before.
+OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
+    "hostrouting check 172.16.0.0/16": (1, "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"),
+    "hostrouting check --snapshot node.json 172.16.0.0/16": (1, "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"),
+    "hostrouting explain 172.16.5.9": (0, "172.16.5.9 leaves by ib0"),
+    "hostrouting explain 172.16.5.9 --from 10.244.0.9 --iif cni0": (0, "172.16.5.9 leaves by ib0"),
+    "hostrouting repair 172.16.0.0/16": (0, "REPAIR: 2 static routes repair every escape"),
+    "hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -": (0, "DONE: 2 routes added"),
+    "hostrouting plan --config agent.json": (1, "TO DO: add 2 routes"),
+    "hostrouting plan --config agent.json --snapshot node.json": (1, "TO DO: add 2 routes"),
+    "hostrouting preflight --config agent.json": (2, "WOULD FAIL: "),
+    "hostrouting status": (0, "", APPLY),
+    "hostrouting snapshot > node.json": (0, ""),
+    "ssh node hostrouting snapshot | hostrouting check --snapshot - 172.16.0.0/16": (1, "OVERLAP: "),
+    "hostrouting snapshot --script | ssh node sh > node.json": (0, ""),
+    "source <(hostrouting completion bash)": (0, ""),
+    "source <(hostrouting completion zsh)": (0, ""),
+    "hostrouting completion fish > ~/.config/fish/completions/hostrouting.fish": (0, ""),
+    "hostrouting manual | man -l -": (0, "HOSTROUTING(1)"),
+    APPLY: (0, "DONE: 2 routes added"),
+    "hostrouting apply --config agent.json --wait 300 --json": (0, "{"),
+    "hostrouting remove --dry-run": (0, "TO DO: remove 2 routes", APPLY),
+    "hostrouting remove": (0, "DONE: 2 routes", APPLY),
+    "hostrouting guard --verbose": (130, "", APPLY),
+    f"{AZURE} --json > plan.json": (0, "", RULES),
+    f"{AZURE} --apply --approved plan.json": (0, "", f"{RULES}; {AZURE} --json > plan.json"),
+    "hostrouting render --config agent.json --root /mnt/image": (0, "DONE: "),
+}
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    """An H200 node with a bridge for pods, and an image that is mounted."""
+    with private_machine() as machine:
+        machine.batch([*H200, "link add cni0 type bridge", "address add 10.244.0.1/24 dev cni0", "link set cni0 up"])
+        machine.shell("mount -t tmpfs -o size=1m tmpfs /mnt && mkdir -p /mnt/image/etc")
+        yield machine
+
+
+def test_every_example_is_run() -> None:
+    """A new example has a row here, and each command has one or two examples, or one for each of its ways."""
+    assert set(EXAMPLES) == set(OUTCOMES)
+    assert len(EXAMPLES) == len(OUTCOMES)
+    for command in COMMANDS:
+        lines = command.examples.splitlines()
+        assert 2 <= len(lines) <= 6
+        assert [line.startswith("#") for line in lines] == [True, False] * (len(lines) // 2)
+        assert all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example(machine: Machine, example: str, tmp_path: Path) -> None:
+    """Each is understood and answered, with the files that it names, and writes those that it redirects to."""
+    code, begins, *before = OUTCOMES[example]
+    (tmp_path / "agent.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "node.json").write_text(h200().snapshot().to_json())
+    done = run(machine, example, tmp_path, *before)
+    assert done.returncode == code, done.stderr
+    assert done.stdout.startswith(begins)
+    for name in re.findall(r" > (\S+)", example):
+        assert (tmp_path / name.removeprefix("~/")).read_text()
+
+
+def run(machine: Machine, example: str, folder: Path, *before: str) -> subprocess.CompletedProcess[str]:
+    """Run it in this directory of the machine, where `ssh node` runs a command in the same machine."""
+    programs = folder / "programs"
+    programs.mkdir()
+    for name, body in (
+        ("hostrouting", f'exec {sys.executable} -m hostrouting "$@"'),
+        ("ssh", 'shift; exec sh -c "$*"'),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+        (programs / name).chmod(0o755)
+    (folder / ".config/fish/completions").mkdir(parents=True)
+    shell = ["bash", "-c"]
+    if example.endswith("completion zsh)"):
+        if not shutil.which("zsh"):
+            pytest.skip("zsh is not installed")
+        shell, example = ["zsh", "-fc"], f"autoload -Uz compinit; compinit -D; {example}; (( $+_comps[hostrouting] ))"
+    if "| man " in example and not shutil.which("man"):
+        pytest.skip("man is not installed")
+    if example.startswith("hostrouting guard"):  # until Ctrl-C
+        example = f"set -m; {example} & until [[ -e /run/aks-flex-node/guard.json ]]; do sleep 0.05; done; kill -INT $!; wait $!"
+    if "azure-vnet" in example:
+        if not shutil.which("ebtables-nft"):
+            pytest.skip("ebtables-nft is not installed")
+        machine.shell("mkdir /etc/alternatives; ln -s /usr/sbin/ebtables-nft /etc/alternatives/ebtables")  # as Debian
+    quietly = "".join(f"({it}) >/dev/null 2>&1\n" for it in before)
+    return subprocess.run(
+        [*machine.enter, *shell, f"cd {folder}\n{quietly}{example}"],
+        env={
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(folder),
+            "LC_ALL": "C.UTF-8",
+            "MANPAGER": "cat",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )

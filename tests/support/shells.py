@@ -1,0 +1,128 @@
+"""Real shells on a terminal of their own, which are asked what they complete.
+
+Here: typing at a shell and reading which words it puts in. Not here: what should be offered (tests/test_completions.py).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["LIBRARY", "SHARE", "Shell", "fish_offers", "shell"]
+
+SHARE = Path(__file__).resolve().parents[2] / "hostrouting" / "cli" / "share"
+LIBRARY = Path("/usr/share/bash-completion/bash_completion")
+_ALL = "\x1b*"
+"""The key that puts in everything that is offered."""
+
+# The words that follow hostrouting when the line is run are those that were put in.
+_ASKED = """\
+hostrouting() { for word; do printf '%s\\0' "$word"; done >&"$asked"; printf '\\1' >&"$asked"; }
+"""
+_BASH = "bind 'set disable-completion off'; bind '\"\\e*\": insert-completions'\n"
+_ZSH = """\
+autoload -Uz compinit && compinit -u -d "$HOME/dump"
+zle -C everything complete-word _generic && bindkey '\\e*' everything
+zstyle ':completion:everything::::' completer _all_matches _complete
+zstyle ':completion:everything:*' insert true
+"""
+
+
+class Shell:
+    """A shell that waits for a line."""
+
+    def __init__(self, terminal: int, answers: int) -> None:
+        """Type at this terminal, and read the words from this pipe."""
+        self._terminal, self._answers = terminal, answers
+
+    def run(self, script: str) -> None:
+        """Run lines that print nothing."""
+        os.write(self._terminal, f"{script}\nhostrouting\n".encode())
+        assert self._words() == []
+
+    def offers(self, typed: str) -> set[str]:
+        """Everything that the shell offers after this beginning of a line."""
+        kept = len(typed.split()) - (not typed.endswith(" "))
+        os.write(self._terminal, f"{typed}{_ALL}\n".encode())
+        words = self._words()[kept - 1 :]
+        last = typed.rpartition(" ")[2]
+        return set() if words == [last] else _bare(words, last)
+
+    def _words(self) -> list[str]:
+        found, end = b"", time.monotonic() + 120
+        while not found.endswith(b"\1"):
+            ready, _, _ = select.select([self._terminal, self._answers], [], [], end - time.monotonic())
+            assert ready, f"the shell does not answer, after {found!r}"
+            if self._terminal in ready:
+                os.read(self._terminal, 65536)  # what it shows; if nobody reads it, the shell waits
+            if self._answers in ready:
+                found += os.read(self._answers, 65536)
+        return found.decode().removesuffix("\1").split("\0")[:-1]
+
+
+@contextmanager
+def shell(name: str, home: Path, *, before: Sequence[str] = ()) -> Iterator[Shell]:
+    """Bash or zsh in the directory `home`, without files of its user; `before` are words that start it."""
+    terminal, theirs = os.openpty()
+    answers, asked = os.pipe()
+    words = {"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f", "-i"]}[name]
+    running = subprocess.Popen(
+        ["setsid", "--ctty", *before, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        pass_fds=[asked],
+        cwd=home,
+        env={
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "TERM": "dumb",
+            "INPUTRC": "/dev/null",
+            "LC_ALL": "C.UTF-8",
+            "XDG_DATA_DIRS": f"{SHARE}:/usr/share",
+        },
+    )
+    os.close(theirs)
+    os.close(asked)
+    try:
+        it = Shell(terminal, answers)
+        it.run(f"asked={asked}\n{_ASKED}{_BASH if name == 'bash' else _ZSH}")
+        yield it
+    finally:
+        running.kill()
+        running.wait()
+        os.close(terminal)
+        os.close(answers)
+
+
+def fish_offers(typed: str, home: Path, *, before: Sequence[str] = ()) -> set[str]:
+    """Everything that fish offers after this beginning of a line, without files of its user."""
+    done = subprocess.run(
+        [*before, "fish", "-c", "function hostrouting; end; complete -C $argv[1]", typed],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        cwd=home,
+        env={
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "LC_ALL": "C.UTF-8",
+            "XDG_DATA_DIRS": f"{SHARE}:/usr/share",
+        },
+    )
+    assert not done.stderr
+    return _bare((line.partition("\t")[0] for line in done.stdout.splitlines()), typed.rpartition(" ")[2])
+
+
+def _bare(words: Iterable[str], last: str) -> set[str]:
+    """The words as in any shell: without the option before =, and without the / after a directory."""
+    return {word.removeprefix(last[: last.rfind("=") + 1]).removesuffix("/") for word in words}

@@ -1,0 +1,168 @@
+"""What bash, zsh and fish complete: they are started, and each is asked at its own command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.shared import COMPLETIONS
+from tests.support.cli import say
+from tests.support.command_line import KINDS, command_line
+from tests.support.namespace import private_namespace
+from tests.support.shells import LIBRARY, SHARE, fish_offers, shell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hostrouting.cli.command import Command
+
+    Offers = Callable[[str], set[str]]
+
+pytestmark = pytest.mark.processes
+
+COMMAND_NAMES = {it.name for it in COMMANDS}
+
+
+def asked(stack: ExitStack, name: str, home: Path, *, script: str = "", before: tuple[str, ...] = ()) -> Offers:
+    """What one shell offers in this directory, after it has run the script."""
+    if not shutil.which(name):
+        pytest.skip(f"{name} is not installed")
+    if name == "fish":
+        return lambda typed: fish_offers(typed, home, before=before)
+    it = stack.enter_context(shell(name, home, before=before))
+    it.run(script or f"source {SHARE / COMPLETIONS[name]}")
+    return it.offers
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with two files, one of which has a blank in its name, and a directory."""
+    path = tmp_path_factory.mktemp("home")
+    (path / "agent.json").touch()
+    (path / "a node.json").touch()
+    (path / "images").mkdir()
+    return path
+
+
+@pytest.fixture(scope="module", params=COMPLETIONS)
+def offers(request: pytest.FixtureRequest, home: Path) -> Iterator[Offers]:
+    """What one shell offers."""
+    with ExitStack() as stack:
+        yield asked(stack, request.param, home)
+
+
+def test_commands(offers: Offers) -> None:
+    """The commands are offered, also after an option, and after a part of a name those that fit."""
+    assert offers("hostrouting ") == COMMAND_NAMES
+    assert offers("hostrouting --json ") == COMMAND_NAMES
+    assert offers("hostrouting re") == {"repair", "remove", "render"}
+    assert offers("hostrouting --") == {"--help", "--version", "--json"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda it: it.name)
+def test_options(offers: Offers, command: Command) -> None:
+    """Every option in the help of a command is offered there, and no other, also after words that look like commands."""
+    known = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", say(command.name, "--help", COLUMNS="100").out, re.MULTILINE))
+    assert {"--help", "--json", "--verbose"} <= known
+    assert offers(f"hostrouting {command.name} --") == known
+    assert offers(f"hostrouting {command.name} --verb") == {"--verbose"}
+
+
+def test_a_value_is_not_the_command(offers: Offers) -> None:
+    """The command is the first word, whatever words the values of its options are."""
+    assert offers("hostrouting render --root check --con") == {"--config"}
+    assert offers("hostrouting explain fe80::1 --i") == {"--iif", "--ipproto"}
+
+
+def test_files(offers: Offers) -> None:
+    """A file is offered where the help says FILE, in both ways of writing an option; a name with a blank is one word."""
+    for typed in ("hostrouting plan --config a", "hostrouting plan --config=a", "hostrouting clean --undo a"):
+        assert offers(typed) == {"agent.json", "a node.json"}
+
+
+def test_directories(offers: Offers) -> None:
+    """Directories are offered where the help says DIR, and no file beside them."""
+    assert offers("hostrouting render --root i") == {"images"}
+    offered = offers("hostrouting render --root ")
+    assert "images" in offered
+    assert not {"agent.json", "a node.json"} & offered
+
+
+def test_devices(offers: Offers) -> None:
+    """The devices of this host are offered where the help says DEV."""
+    devices = {path.name for path in Path("/sys/class/net").iterdir() if path.is_dir()}
+    assert devices
+    assert offers("hostrouting check --dev ") == devices
+    assert offers("hostrouting explain 10.0.0.1 --iif=l") == {name for name in devices if name.startswith("l")}
+
+
+def test_choices(offers: Offers) -> None:
+    """Where only some words are possible, they are offered, once."""
+    assert offers("hostrouting completion ") == set(COMPLETIONS)
+    assert offers("hostrouting clean ") == {"azure-vnet"}
+    assert not {"azure-vnet"} & offers("hostrouting clean azure-vnet ")
+
+
+def test_nothing_is_made_up(offers: Offers) -> None:
+    """Where nothing is known, nothing is offered: for an address, a CIDR, a number, and after an unknown command."""
+    for typed in ("check 1", "explain a", "explain 10.0.0.1 --mark a", "apply --wait a", "nonsense a"):
+        assert offers(f"hostrouting {typed}") == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="devices in a private network namespace require root")
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_odd_names_of_devices(tmp_path: Path, name: str) -> None:
+    """A device whose name is a command for a shell is put in as a word; no command runs."""
+    odd = ["$(touch${IFS}x)", "a;b", "eth0", "~"]
+    before = 'mount --make-rprivate / && mount -t sysfs sysfs /sys && exec "$@"'
+    with private_namespace() as namespace, ExitStack() as stack:
+        for number, dev in enumerate(odd):
+            assert not namespace.ip("link", "add", dev, "type", "veth", "peer", "name", f"peer{number}").returncode
+        inside = (*namespace.enter, "unshare", "--mount", "sh", "-c", before, "sh")
+        offered = asked(stack, name, tmp_path, before=inside)("hostrouting check --dev ")
+    assert {*odd, "lo"} <= offered
+    assert not (tmp_path / "x").exists()
+
+
+# How an installation brings them: the directories are those below /usr/share or that of an environment.
+WAYS = {
+    "bash, by the library of bash-completion": ("bash", f"source {LIBRARY}"),
+    "zsh, by fpath": ("zsh", f"fpath=({SHARE}/zsh/site-functions $fpath); compinit -u -D"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_files_of_the_package(home: Path, way: str) -> None:
+    """The shells find the files by themselves where the package puts them; the tests above do so for fish."""
+    name, script = WAYS[way]
+    if name == "bash" and not LIBRARY.exists():
+        pytest.skip("bash-completion is not installed")
+    with ExitStack() as stack:
+        offers = asked(stack, name, home, script=script)
+        assert offers("hostrouting ") == COMMAND_NAMES
+        assert offers("hostrouting plan --config=a") == {"agent.json", "a node.json"}
+        assert offers("hostrouting remove --d") == {"--dry-run"}
+
+
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_printed(name: str) -> None:
+    """The command prints the file as it is."""
+    said = say("completion", name)
+    assert (said.code, said.out) == (0, (SHARE / COMPLETIONS[name]).read_text())
+    assert say("completion", name, "--json").json["script"] == said.out
+    assert said.out.isascii()
+
+
+def test_every_placeholder_is_known() -> None:
+    """Each placeholder of the help has a kind, and each kind of placeholder is in the help."""
+    line = command_line()
+    words = [*line.options, *(word for it in line.commands for word in (*it.options, *it.arguments))]
+    assert {word.takes for word in words if word.takes} == set(KINDS)
+    assert all(bool(word.choices) is (word.kind == "choice") for word in words)
