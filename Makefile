@@ -10,7 +10,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 SCRIPTS := .ci/run hostrouting/cli/share/bash-completion/completions/hostrouting \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs messages pythons roots matrix bench pyz clean
+.PHONY: help demo test check docs messages public pythons roots matrix bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -57,6 +57,9 @@ docs: $(VENV)/docs ## build the site in .cache/site, and check every link
 
 messages: $(VENV)/ready ## write docs/messages.md, docs/commands.md, the completion scripts and the manual page from the code
 	$(BIN)/python -m tests.support.write_pages
+
+public: $(VENV)/ready ## write tests/public_api.txt, the list of what is public, and show what is gone from it
+	$(BIN)/python -m tests.support.public_api
 
 pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else
 	@mkdir -p dist

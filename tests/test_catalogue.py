@@ -125,7 +125,7 @@ def test_foreign_phases(tmp_path: Path, text: str | None) -> None:
         assert (done.returncode, "Traceback" in done.stderr) == (3, False)
         assert "hostrouting: the package 'phases' " in done.stderr
         assert "pip install --force-reinstall" in done.stderr
-        assert done.stdout.startswith({"--version": "hostrouting 0", "status": "", "--json": "{"}[words[-1]])
+        assert done.stdout.startswith({"--version": "hostrouting 1", "status": "", "--json": "{"}[words[-1]])
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:

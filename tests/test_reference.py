@@ -15,34 +15,15 @@ from hostrouting.config import DEFAULT_ALLOWED_DEVS
 from hostrouting.overlap import Escape, Verdict
 from hostrouting.preflight import Name
 from hostrouting.repair import TOO_MANY
+from tests.support.config_keys import COMPLETE, keys_of
 from tests.support.pages import ROOT, page, tables
-
-RIGHT: dict[str, Any] = {
-    "staticRoutes": {"enabled": True, "routes": [{"destination": "10.1.0.0/16"}]},
-    "routeOverlap": {},
-    "probeRewrite": {"imds": {}},
-    "azureVnetCleanup": {"managed": ["10.240.0.0/16"], "what": {}},
-    "guard": {},
-}
-
 
 CONFIGURATION = [[cell.strip("`") for cell in row] for row in tables(page("configuration"), "configuration")]
 
 
-def keys_of(document: object, path: str = "") -> dict[str, object]:
-    """Every key of a JSON value by its path, with what it has there."""
-    if isinstance(document, dict):
-        own = {f"{path}{key}": value for key, value in document.items() if not isinstance(value, dict)}
-        inner = [keys_of(value, f"{path}{key}{'[]' * isinstance(value, list)}.") for key, value in document.items()]
-        return {key: value for found in (own, *inner) for key, value in found.items()}
-    if isinstance(document, list):
-        return {key: value for item in document for key, value in keys_of(item, path).items()}
-    return {}
-
-
 def with_value(key: str, value: object) -> dict[str, Any]:
     """A configuration that is right but for the value of this key."""
-    document = copy.deepcopy(RIGHT)
+    document = copy.deepcopy(COMPLETE)
     *way, last = key.replace("[]", ".0").split(".")
     place: Any = document
     for step in way:
@@ -53,7 +34,7 @@ def with_value(key: str, value: object) -> dict[str, Any]:
 
 def test_every_key_of_the_configuration() -> None:
     """Each key has a row, with the default that it has; nothing else has one."""
-    known = keys_of(HostRoutingConfig.from_mapping(RIGHT).to_mapping())
+    known = keys_of(HostRoutingConfig.from_mapping(COMPLETE).to_mapping())
     assert {row[0] for row in CONFIGURATION} == set(known)
     defaults = keys_of(HostRoutingConfig().to_mapping()) | {
         key: value for key, value in known.items() if key.startswith(("staticRoutes.routes[].", "azureVnetCleanup."))

@@ -1,0 +1,75 @@
+"""Read by mypy, not run: the types of what the public functions take and return.
+
+A line with a type: ignore is one that must be refused; mypy --strict complains when it is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from typing_extensions import assert_type
+
+import hostrouting as hr
+import phases
+from hostrouting.backends import Answer, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hostrouting.backends import Change
+
+# The configuration.
+config = hr.HostRoutingConfig.from_json("{}")
+assert_type(config, hr.HostRoutingConfig)
+assert_type(hr.HostRoutingConfig.from_mapping({}), hr.HostRoutingConfig)
+assert_type(hr.HostRoutingConfig.load("agent.json"), hr.HostRoutingConfig)
+assert_type(config.static_routes, hr.StaticRoutesConfig)
+assert_type(config.static_routes.routes, tuple[hr.StaticRoute, ...])
+assert_type(config.route_overlap, hr.RouteOverlapConfig)
+assert_type(config.route_overlap.mode, hr.Mode)
+assert_type(config.protocol, int)
+
+# The tasks, on any host.
+host = hr.Host.local()
+assert_type(host, hr.Host)
+assert_type(hr.Host.offline("/mnt/image"), hr.Host)
+assert_type(phases.execute(hr.ConfigureStaticRoutes(config, host=host)), hr.RoutesResult | phases.Skip)
+assert_type(phases.execute(hr.CheckRouteOverlap(config, host=host)), hr.CheckResult | phases.Skip)
+assert_type(phases.execute(hr.RewriteProbeSource(config, host=host)), hr.ProbeResult | phases.Skip)
+assert_type(phases.execute(hr.Preflight(config, host=host)), hr.PreflightResult)
+assert_type(phases.run(hr.Configure(config, host=host)), phases.Report)
+assert_type(phases.run(hr.Remove(config, host=host)), phases.Report)
+assert_type(phases.run(phases.serial(hr.Configure(config), phases.when(True, hr.Remove(config)))), phases.Report)
+hr.Configure("agent.json")  # type: ignore[arg-type]
+hr.Configure(config, host=hr.Host.local)  # type: ignore[arg-type]
+
+# Conclusions, from values to values.
+snapshot = hr.Snapshot.from_json("{}")
+fib = hr.Fib(snapshot)
+assert_type(fib.lookup("172.16.0.1"), hr.Decision)
+report = hr.check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth0"])
+assert_type(report, hr.OverlapReport)
+assert_type(report.verdict, hr.Verdict)
+assert_type(report.findings, tuple[hr.Finding, ...])
+repair = hr.propose_repair(fib, report)
+assert_type(repair, hr.Repair)
+assert_type(repair.routes, tuple[hr.DesiredRoute, ...])
+plan = hr.plan_routes(repair.routes, snapshot)
+assert_type(plan, hr.RoutePlan)
+assert_type(hr.resolve_route(repair.routes[0], fib), hr.Route | hr.Pending)
+
+
+# A kernel.
+def use(backend: hr.RouteBackend, change: Change) -> Iterator[object]:
+    """What each verb takes and returns."""
+    yield assert_type(backend.snapshot(), hr.Snapshot)
+    yield assert_type(backend.lookup(["172.16.0.1"]), tuple[Answer, ...])
+    yield assert_type(backend.change([change]), tuple[Outcome, ...])
+    yield assert_type(hr.apply_plan(plan, backend, before=snapshot), hr.Applied)
+
+
+def accept(backend: hr.RouteBackend) -> None:
+    """A backend is whatever has the verbs."""
+
+
+accept(hr.NetlinkBackend())
