@@ -8,9 +8,10 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run hostrouting/cli/share/bash-completion/completions/hostrouting \
+  tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs messages public pythons roots matrix bench pyz clean
+.PHONY: help demo test check docs messages public pythons roots matrix bench pyz deb dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -66,6 +67,16 @@ pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has P
 	@$(BIN)/python -m tests.support.zipped dist/hostrouting.pyz
 	@ls -sh dist/hostrouting.pyz
 
+deb: $(VENV)/ready ## build dist/hostrouting_VERSION-1_all.deb, the same as a package for Debian 12, Ubuntu 22.04 and newer
+	@mkdir -p dist
+	@$(BIN)/python -m tests.support.debian_package dist
+
+dist: $(VENV)/release ## build all that is published in dist, from the last commit, and check it
+	@tests/support/build_dist.sh $(BIN)/python dist
+
+packages: dist roots ## try what is in dist in Debian 11, 12 and 13; requires root
+	$(BIN)/python -m tests.system.packages dist .cache/roots
+
 clean: ## remove everything that was built here
 	rm -rf --one-file-system .venv .cache dist
 
@@ -75,6 +86,11 @@ $(VENV)/ready: pyproject.toml
 	@echo 'setting up $(VENV), once'
 	@$(PYTHON) -m venv --without-pip $(VENV)
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+$(VENV)/release: $(VENV)/ready
+	@echo 'setting up twine, once'
+	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[release]'
 	@touch $@
 
 $(VENV)/docs: $(VENV)/ready

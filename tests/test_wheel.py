@@ -1,50 +1,83 @@
-"""The wheel that users install: nothing is missing from it, nothing else is in it, and the tests pass on it."""
+"""The sdist and the wheel that users install: nothing is missing, nothing else is in them, and the tests pass on the wheel."""
 
 from __future__ import annotations
 
 import email
 import os
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import hostrouting
 from tests.support.examples import LONG
+from tests.support.package_hook import addresses, readme_elsewhere, repository_of
+
+if TYPE_CHECKING:
+    from email.message import Message
 
 ROOT = Path(__file__).resolve().parent.parent
+META = f"hostrouting-{hostrouting.__version__}.dist-info/"
+UNWANTED = (".git", ".venv", ".cache", "dist", "__pycache__", ".hypothesis", "*.egg-info", ".coverage")
+
+
+def copied(target: Path, *, closed: bool = False) -> Path:
+    """A copy of this checkout; with `closed`, as whoever has the umask 077 has it, and of another day."""
+    shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*UNWANTED))
+    for path in target.rglob("*") if closed else ():
+        path.chmod(0o700 if path.is_dir() or path.stat().st_mode & 0o100 else 0o600)
+        os.utime(path, (1e9, 1e9))
+    return target
+
+
+def built(source: Path, **environment: str) -> dict[str, Path]:
+    """What `make dist` builds from these files, by the end of its name."""
+    folder = source.with_name(f"{source.name}-dist")
+    folder.mkdir()
+    for words in (
+        ["hatchling", "build", "--directory", str(folder)],
+        ["tests.support.zipped", str(folder / "hostrouting.pyz")],
+        ["tests.support.debian_package", str(folder)],
+    ):
+        subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=source,
+            check=True,
+            capture_output=True,
+            env={**os.environ, **environment},
+            umask=0o077 if environment else 0o022,
+            timeout=300,
+        )
+    return {"".join(path.suffixes[-1:]): path for path in folder.iterdir()}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from the files of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    # Written by way of a copy, so that nothing that happens to lie about in the checkout's root gets in.
-    source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE", "hostrouting", "phases"):
-        origin = ROOT / name
-        if origin.is_dir():
-            shutil.copytree(origin, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(origin, source / name)
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=source,
-        check=True,
-        capture_output=True,
-    )
-    [built] = folder.glob("*.whl")
-    return built
+def dist(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """All that is published, from a copy of this checkout."""
+    return built(copied(tmp_path_factory.mktemp("dist") / "source"))
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: dict[str, Path]) -> Path:
+    """The wheel."""
+    return dist[".whl"]
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Message:
+    """The metadata of the wheel."""
+    return email.message_from_bytes(zipfile.ZipFile(wheel).read(f"{META}METADATA"))
 
 
 @pytest.mark.processes
 def test_contents(wheel: Path) -> None:
     """Each file of the two packages is in the wheel, those of `share` also as data, and nothing else but metadata."""
     packed = set(zipfile.ZipFile(wheel).namelist())
-    meta = f"hostrouting-{hostrouting.__version__}.dist-info/"
     ours = {
         str(path.relative_to(ROOT))
         for package in ("hostrouting", "phases")
@@ -53,17 +86,39 @@ def test_contents(wheel: Path) -> None:
     }
     data = f"hostrouting-{hostrouting.__version__}.data/data/"
     shared = {f"{data}{name.removeprefix('hostrouting/cli/')}" for name in ours if "/share/" in name}
-    assert {name for name in packed if not name.startswith(meta)} == ours | shared
+    assert {name for name in packed if not name.startswith(META)} == ours | shared
     assert f"{data}share/man/man1/hostrouting.1" in shared
     assert {"hostrouting/py.typed", "phases/py.typed"} <= ours
 
 
 @pytest.mark.processes
-def test_metadata(wheel: Path) -> None:
+def test_sdist(dist: dict[str, Path], tmp_path: Path) -> None:
+    """The sdist has every file of the repository, and the wheel that is built from it is the same."""
+    subprocess.run(["tar", "-xzf", str(dist[".gz"]), "-C", str(tmp_path)], check=True)
+    [source] = tmp_path.iterdir()
+    packed, present = (
+        {str(path.relative_to(top)) for path in top.rglob("*") if path.is_file()}
+        for top in (source, copied(tmp_path / "copy"))
+    )
+    assert packed == present | {"PKG-INFO"}
+    assert built(source)[".whl"].read_bytes() == dist[".whl"].read_bytes()
+
+
+@pytest.mark.processes
+def test_the_same_bytes(dist: dict[str, Path], tmp_path: Path) -> None:
+    """Another directory, umask, day, locale, time zone and order of sets: what is built is the same, byte for byte."""
+    source = copied(tmp_path / "a directory of another length", closed=True)
+    again = built(source, TZ="Asia/Kolkata", LC_ALL="C", PYTHONHASHSEED="7", HOME="/nonexistent")
+    assert set(dist) == {".whl", ".gz", ".pyz", ".deb"}
+    assert {end: path.read_bytes() == dist[end].read_bytes() for end, path in again.items()} == dict.fromkeys(
+        dist, True
+    )
+
+
+@pytest.mark.processes
+def test_metadata(metadata: Message) -> None:
     """The metadata says licence, Python version, dependencies and extras."""
-    archive = zipfile.ZipFile(wheel)
-    [name] = [name for name in archive.namelist() if name.endswith("/METADATA")]
-    found = email.message_from_bytes(archive.read(name))
+    found = metadata
     assert (found["Name"], found["License-Expression"], found["Requires-Python"]) == ("hostrouting", "MIT", ">=3.10")
     required = found.get_all("Requires-Dist") or []
     assert [line for line in required if "extra ==" not in line] == [
@@ -71,15 +126,54 @@ def test_metadata(wheel: Path) -> None:
         "exceptiongroup>=1.2; python_version < '3.11'",
         "pyroute2<0.10,>=0.9.7",
     ]
-    assert found.get_all("Provides-Extra") == ["docs", "test", "tty"]
+    assert found.get_all("Provides-Extra") == ["docs", "release", "test", "testing", "tty"]
+    kits = [line.partition(";")[0] for line in required if line.endswith("extra == 'testing'")]
+    assert [re.split("[<>=]", line)[0] for line in kits] == ["hypothesis", "pytest"]
+
+
+@pytest.mark.processes
+def test_page_of_an_index(metadata: Message) -> None:
+    """The page of an index is the README, and no link on it leads nowhere."""
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    page = str(metadata.get_payload())
+    assert page.startswith("# hostrouting\n")
+    assert not re.findall(r"\]\((?!https://)", page)
+    assert dict(line.split(", ", 1) for line in metadata.get_all("Project-URL") or []) == addresses(
+        repository_of(ROOT), hostrouting.__version__
+    )
+
+
+def test_links_elsewhere() -> None:
+    """With an address, each link of the README leads to the file in the repository; without one, it is only its text."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    here = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(here) > 20
+    there = re.findall(r"\]\(([^)]+)\)", readme_elsewhere(text, "https://example.org/h", "1.2"))
+    assert there == [f"https://example.org/h/blob/v1.2/{it}" for it in here]
+    assert (
+        readme_elsewhere("see [the\nguard](docs/a.md#b), [x](https://y.z)", "", "1")
+        == "see the\nguard, [x](https://y.z)"
+    )
+    for address in addresses("https://example.org/h", "1.2").values():
+        path = address.removeprefix("https://example.org/h").partition("/blob/v1.2/")[2]
+        assert (ROOT / path).exists()
+    assert addresses("", "1.2") == {}
+
+
+@pytest.mark.parametrize("line", ["", 'repository = "git@example.org:h"', 'repository = "https://example.org/"'])
+def test_an_address_with_a_fault(line: str, tmp_path: Path) -> None:
+    """An address that is missing, or not one of a page, is refused, with what to write."""
+    (tmp_path / "pyproject.toml").write_text(f"[tool.hostrouting]\n# It is here.\n{line}\n")
+    with pytest.raises(ValueError, match=r"pyproject.toml: \[tool.hostrouting\] must have one line with the address"):
+        repository_of(tmp_path)
 
 
 @pytest.mark.processes
 def test_commands(wheel: Path) -> None:
     """The wheel brings the command `hostrouting`."""
     archive = zipfile.ZipFile(wheel)
-    [name] = [name for name in archive.namelist() if name.endswith("/entry_points.txt")]
-    assert archive.read(name).decode().split("\n")[:2] == ["[console_scripts]", "hostrouting = hostrouting.cli:main"]
+    lines = archive.read(f"{META}entry_points.txt").decode().split("\n")
+    assert lines[:2] == ["[console_scripts]", "hostrouting = hostrouting.cli:main"]
 
 
 @pytest.mark.processes

@@ -16,8 +16,9 @@ import pytest
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.render import render_gate_script
 from hostrouting.testing import h200
+from tests.support.bundle import DEPENDENCIES
 from tests.support.namespace import private_namespace
-from tests.support.zipped import DEPENDENCIES, write_pyz
+from tests.support.zipped import write_pyz
 
 if TYPE_CHECKING:
     from pathlib import Path
