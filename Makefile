@@ -77,6 +77,9 @@ dist: $(VENV)/release ## build all that is published in dist, from the last comm
 packages: dist roots ## try what is in dist in Debian 11, 12 and 13; requires root
 	$(BIN)/python -m tests.system.packages dist .cache/roots
 
+release: $(VENV)/release ## go through the checklist for a release; takes an hour, and publishes nothing
+	@tests/support/release.sh $(BIN)/python
+
 clean: ## remove everything that was built here
 	rm -rf --one-file-system .venv .cache dist
 

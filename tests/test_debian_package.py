@@ -15,7 +15,7 @@ import hostrouting
 from hostrouting.cli.shared import COMPLETIONS, MANUAL
 from hostrouting.render import render_guard_unit
 from tests.support.bundle import DEPENDENCIES, SHARE
-from tests.support.debian_package import NAME, package_files, write_package
+from tests.support.debian_package import NAME, debian_version, package_files, write_package
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,13 +46,22 @@ def tree(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"), [("1.0.0rc1", "1.0.0"), ("1.0.0rc9", "1.0.0rc10"), ("1.0.0b2", "1.0.0rc1")]
+)
+def test_versions_sort_for_dpkg_as_for_python(older: str, newer: str) -> None:
+    """A release candidate is older than the release."""
+    words = ["dpkg", "--compare-versions", debian_version(older), "lt", debian_version(newer)]
+    assert ran(words).returncode == 0
+
+
 def test_fields(package: Path) -> None:
     """Dpkg reads name, version and dependencies; the oldest Python is that of the wheel."""
     fields = ["Package", "Version", "Architecture", "Depends"]
     done = ran(["dpkg-deb", "--field", str(package), *fields])
     assert dict(line.split(": ") for line in done.stdout.splitlines()) == {
         "Package": "hostrouting",
-        "Version": f"{hostrouting.__version__}-1",
+        "Version": debian_version(hostrouting.__version__),
         "Architecture": "all",
         "Depends": "python3 (>= 3.10), iproute2 (>= 5.9)",
     }

@@ -30,15 +30,21 @@ from hostrouting.release import __version__
 from tests.support.bundle import DEPENDENCIES, ROOT, SHARE, bundled, licences, moment
 from tests.support.package_hook import repository_of
 
-__all__ = ["NAME", "Packed", "package", "package_files", "write_package"]
+__all__ = ["NAME", "Packed", "debian_version", "package", "package_files", "write_package"]
 
-NAME = f"hostrouting_{__version__}-1_all.deb"
+
+def debian_version(version: str) -> str:
+    """The same version for Debian, where 1.0.0rc1 is newer than 1.0.0, but 1.0.0~rc1 is older."""
+    return re.sub(r"(?<=\d)(a|b|rc)(?=\d+$)", r"~\1", version) + "-1"
+
+
+NAME = f"hostrouting_{debian_version(__version__)}_all.deb"
 _OWN = Path(__file__).with_name("debian")
 _DOC = "usr/share/doc/hostrouting"
 
 _CONTROL = """\
 Package: hostrouting
-Version: {version}-1
+Version: {version}
 Architecture: all
 Maintainer: The hostrouting developers <{address}>
 Installed-Size: {size}
@@ -137,7 +143,7 @@ def _control(files: dict[str, Packed]) -> str:
     [python] = re.findall(r'^requires-python = ">=([\d.]+)"$', project, re.MULTILINE)
     repository = repository_of(ROOT)
     return _CONTROL.format(
-        version=__version__,
+        version=debian_version(__version__),
         address=os.environ.get("DEBEMAIL") or _NO_ADDRESS,
         size=sum(len(it.content) // 1024 + 1 for it in files.values()),
         python=python,
@@ -162,7 +168,7 @@ def _changes() -> str:
     date = format_datetime(datetime.fromtimestamp(moment(), timezone.utc))
     address = os.environ.get("DEBEMAIL") or _NO_ADDRESS
     told = f"  * Version {__version__}; see changelog.gz."
-    return f"hostrouting ({__version__}-1) unstable; urgency=medium\n\n{told}\n\n -- The hostrouting developers <{address}>  {date}\n"
+    return f"hostrouting ({debian_version(__version__)}) unstable; urgency=medium\n\n{told}\n\n -- The hostrouting developers <{address}>  {date}\n"
 
 
 def _gzip(content: bytes) -> bytes:
