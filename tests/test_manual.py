@@ -15,7 +15,7 @@ import hostrouting
 from hostrouting.cli.shared import MANUAL
 from tests.support.cli import say
 from tests.support.command_line import command_line
-from tests.support.manual_page import manual_page
+from tests.support.manual_page import date_of, manual_page
 from tests.support.pages import page, tables
 from tests.support.shells import SHARE
 
@@ -100,6 +100,15 @@ def test_odd_texts() -> None:
 def test_it_names_the_version() -> None:
     """The page has the version of the package."""
     assert f'"hostrouting {hostrouting.__version__}"' in SOURCE
+
+
+def test_date() -> None:
+    """Once a version is released, the page has the date of the release; a version without a heading is a mistake."""
+    changes = "# Changelog\n\n## 1.1 - unreleased\n\n## 1.0 — 2027-02-03\n\n## 0.9 - 2026-12-01\n"
+    assert [date_of(version, changes) for version in ("1.0", "0.9")] == ["2027-02-03", "2026-12-01"]
+    assert date_of("1.1", changes) in SOURCE
+    with pytest.raises(ValueError, match="no heading for this version"):
+        date_of("2.0", changes)
 
 
 def test_printed() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.support.command_line import CommandLine, Part, Word
 
-__all__ = ["STOPPED", "manual_page"]
+__all__ = ["STOPPED", "date_of", "manual_page"]
 
 _WRITTEN = "2026-11-22"
 """The date of the page until the version is released, when CHANGELOG.md has its date."""
@@ -53,7 +53,8 @@ def manual_page(line: CommandLine) -> str:
 
 def _lines(line: CommandLine) -> Iterator[str]:
     yield '.\\" `make messages` writes this file from the code: change that.'
-    yield f'.TH HOSTROUTING 1 {_date(line.version)} "hostrouting {line.version}" "User Commands"'
+    date = date_of(line.version, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    yield f'.TH HOSTROUTING 1 {date} "hostrouting {line.version}" "User Commands"'
     yield ".nh"
     yield ".SH NAME"
     summary = f"{line.summary[:1].lower()}{line.summary[1:].rstrip('.')}"
@@ -96,10 +97,12 @@ def _lines(line: CommandLine) -> Iterator[str]:
         yield f".BR {_roff(title)} ({section}){',' if number < len(_ALSO) else ''}"
 
 
-def _date(version: str) -> str:
-    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    released = re.search(rf"^## {re.escape(version)} — (\d{{4}}-\d\d-\d\d)$", changes, re.MULTILINE)
-    return released[1] if released else _WRITTEN
+def date_of(version: str, changes: str) -> str:
+    """The date of the page: that of the version, as the text of CHANGELOG.md has it, if it is released."""
+    heading = re.search(rf"^## {re.escape(version)} [—-] (unreleased|\d{{4}}-\d\d-\d\d)$", changes, re.MULTILINE)
+    if heading is None:
+        raise ValueError(f"CHANGELOG.md has no heading for this version; write: ## {version} — unreleased, or its date")
+    return _WRITTEN if heading[1] == "unreleased" else heading[1]
 
 
 def _typed(part: Part) -> Iterator[str]:

@@ -50,10 +50,9 @@ class Shell:
 
     def offers(self, typed: str) -> set[str]:
         """Everything that the shell offers after this beginning of a line."""
-        kept = len(typed.split()) - (not typed.endswith(" "))
         os.write(self._terminal, f"{typed}{_ALL}\n".encode())
-        words = self._words()[kept - 1 :]
-        last = typed.rpartition(" ")[2]
+        before, _, last = typed.rpartition(" ")
+        words = self._words()[len(before.split()) - 1 :]  # without those that were typed before, and the command
         return set() if words == [last] else _bare(words, last)
 
     def _words(self) -> list[str]:
