@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.backends.base import RouteBackend
+    from hostrouting.backends.netlink import NetlinkBackend
     from hostrouting.ebtables import Ebtables, EbtablesProgram
     from hostrouting.ingress import Programs, ProgramsAt
     from hostrouting.marking import Marking, MarkingOf
@@ -76,7 +77,13 @@ def _is_layout(_instance: object, _attribute: object, value: Any) -> None:
     require(value, HostLayout, "a host's layout", "write HostLayout(root=…)")
 
 
-# Modules that most hosts never need are imported on first use.
+# These modules are imported on first use: most hosts never need them, and not every command reads the kernel's routes.
+
+
+def _netlink() -> NetlinkBackend:
+    from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415
+
+    return NetlinkBackend()
 
 
 def _nft(words: tuple[str, ...] = ()) -> NftProgram:
@@ -163,10 +170,8 @@ class Host:
     @classmethod
     def local(cls) -> Host:
         """The machine that this runs on: its kernel through netlink, its files, its systemd."""
-        from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  netlink is imported on first use
-
         return cls(
-            backend=NetlinkBackend,
+            backend=_netlink,
             files=LocalFiles(),
             manager=SystemdManager(),
             nftables=_nft,

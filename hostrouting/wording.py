@@ -22,10 +22,9 @@ from hostrouting.pod_packets import PodPackets
 from hostrouting.repair import TOO_MANY, Diversion, Filtered, Unsafe, UnsafeReason
 from hostrouting.reserved import LINK_LOCAL, LOOPBACK
 from hostrouting.uplink import DesiredRoute
+from hostrouting.written import CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY
 
 __all__ = [
-    "CHECK_SCHEMA",
-    "CHECK_SCHEMA_BY_FAMILY",
     "candidates_line",
     "check_document",
     "diversion_line",
@@ -54,11 +53,6 @@ __all__ = [
     "unsafe_line",
     "unsafe_lines",
 ]
-
-CHECK_SCHEMA = "hostrouting/check/1"
-"""The schema of a check of IPv4 CIDRs."""
-CHECK_SCHEMA_BY_FAMILY = "hostrouting/check/2"
-"""The schema of a check with IPv6 CIDRs: it has the verdict and the expected devices of each family."""
 
 _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     "earlier-rule": "is decided by {holder} before table main is looked up; no route in table main can change that",

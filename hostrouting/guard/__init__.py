@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from hostrouting.guard.figures import figures
     from hostrouting.guard.look import Look, Problem, Repair
     from hostrouting.guard.pace import Pace
-    from hostrouting.guard.state import GUARD_SCHEMA, State
+    from hostrouting.guard.state import State
 
-__all__ = ["GUARD_SCHEMA", "Fight", "Fights", "Look", "Pace", "Problem", "Repair", "State", "figures"]
+__all__ = ["Fight", "Fights", "Look", "Pace", "Problem", "Repair", "State", "figures"]
 
 # The module of each name; it is imported when the name is first used, because most commands need only a look.
 _HOMES = {
@@ -26,7 +26,7 @@ _HOMES = {
     "figures": ("figures",),
     "look": ("Look", "Problem", "Repair"),
     "pace": ("Pace",),
-    "state": ("GUARD_SCHEMA", "State"),
+    "state": ("State",),
 }
 
 if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name

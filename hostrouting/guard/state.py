@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.guard.look import Look
+from hostrouting.written import GUARD_SCHEMA
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 
     from hostrouting.guard.fights import Fight
 
-__all__ = ["GUARD_SCHEMA", "State"]
-
-GUARD_SCHEMA = "hostrouting/guard/1"
+__all__ = ["State"]
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +61,7 @@ class State:
         )
 
     def to_mapping(self) -> dict[str, Any]:
-        """The JSON value `hostrouting/guard/1`."""
+        """The JSON value `hostrouting/guard/1`. The problems can be many, so they are last: npd.sh reads 64 KiB."""
         return {
             "schema": GUARD_SCHEMA,
             "since": _stamp(self.since),
@@ -72,12 +71,12 @@ class State:
             "verdictSince": _stamp(self.verdict_since),
             "repairs": self.repairs,
             "lastRepair": _stamp(self.repaired),
-            "problems": [it.text for it in self.look.problems],
             "failure": self.look.failure or None,
             "fights": [
                 {"key": it.last.key, "ours": it.last.ours, "found": it.last.found, "rounds": it.rounds}
                 for it in self.fights
             ],
+            "problems": [it.text for it in self.look.problems],
         }
 
 

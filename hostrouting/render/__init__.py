@@ -6,6 +6,7 @@ scripts     the boot scripts of the IPv4 tasks: a static body, and the settings 
 units       the units that run one script each, and the name of our route protocol
 probe       the boot script that rewrites the source of probes, and its unit
 snapshot    the script that takes a snapshot with `ip`, on a node without this library; no boot needs it
+npd         the plugin for node-problem-detector as a script; no boot needs it
 guard       the unit of the guard
 gate        the drop-in, unit, script and list of steps that keep machines from starting too early
 assets/     the bodies: plain shell and awk, without placeholders
@@ -21,6 +22,7 @@ from hostrouting.render.gate import (
     render_gate_unit,
 )
 from hostrouting.render.guard import parse_guard_unit, render_guard_unit
+from hostrouting.render.npd import render_npd_script
 from hostrouting.render.probe import (
     BootCondition,
     ProbeScript,
@@ -80,6 +82,8 @@ __all__ = [
     "StepKind",
     # the script that takes a snapshot
     "render_snapshot_script",
+    # the plugin for node-problem-detector
+    "render_npd_script",
     # the name of our route protocol
     "render_protocol_name",
     "parse_protocol_name",

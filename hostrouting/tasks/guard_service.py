@@ -6,7 +6,6 @@ has no step in the gate.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -19,6 +18,7 @@ from hostrouting.gate import Part
 from hostrouting.render import render_guard_unit, render_preset
 from hostrouting.tasks.boot import HostTask, start_unit
 from hostrouting.tasks.results import GuardResult, Preview, Standing
+from hostrouting.written import GUARD_SCHEMA, document_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +121,7 @@ class InstallGuard(HostTask[GuardResult]):
         if self.host.backend is None or not (runs or is_installed):
             return None
         faults = () if runs else (f"it does not run; see: systemctl status {layout.guard_unit}",)
-        written = _written(files.read(layout.guard_path)) if runs else {}
+        written = document_in(files.read(layout.guard_path), GUARD_SCHEMA) if runs else {}
         return Standing("the guard", faults=faults, notes=tuple(_notes(written)), facts=tuple(_facts(written)))
 
     @property
@@ -135,19 +135,6 @@ class InstallGuard(HostTask[GuardResult]):
     @property
     def _program(self) -> str | None:
         return self.config.guard.program or self.host.own_program() or self.host.find_program(_PROGRAM)
-
-
-def _written(text: str | None) -> dict[str, Any]:
-    """What the guard has written last; empty if that cannot be read."""
-    import json  # noqa: PLC0415  only `status` needs these
-
-    from hostrouting.guard import GUARD_SCHEMA  # noqa: PLC0415
-
-    with suppress(ValueError, RecursionError):
-        found = json.loads(text or "{}")
-        if isinstance(found, dict) and found.get("schema") == GUARD_SCHEMA:
-            return found
-    return {}
 
 
 def _facts(written: dict[str, Any]) -> Iterator[str]:

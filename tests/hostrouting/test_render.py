@@ -38,6 +38,7 @@ from hostrouting.render import (
     render_gate_steps,
     render_gate_unit,
     render_guard_unit,
+    render_npd_script,
     render_preset,
     render_probe_script,
     render_probe_unit,
@@ -140,6 +141,7 @@ SCRIPTS = {
     "probe-rewrite": render_probe_script(PROBE),
     "host-routing-gate": render_gate_script(),
     "snapshot": render_snapshot_script(),
+    "npd": render_npd_script(),
 }
 
 

@@ -21,6 +21,7 @@ from tests.support.cli import say
 from tests.support.commands import LINKS, furnish, route_command, rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.posix_shells import SHELLS
 from tests.support.rawkernel import raw_kernel
 from tests.support.strategies import blocks, routes, rules
 from tests.support.systemd import THIS_HOST
@@ -31,7 +32,6 @@ pytestmark = [
 ]
 
 SCRIPT = render_snapshot_script()
-SHELLS = [words for words in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(words[0])]
 CIDRS = ("10.0.0.0/8", "172.16.0.0/12", "0.0.0.0/0")
 each_tree = pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.name or "this host")
 

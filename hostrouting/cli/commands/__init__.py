@@ -12,6 +12,7 @@ from hostrouting.cli.commands import (
     explain,
     guard,
     manual,
+    npd,
     plan,
     preflight,
     remove,
@@ -36,6 +37,7 @@ COMMANDS = (
     apply.COMMAND,
     remove.COMMAND,
     guard.COMMAND,
+    npd.COMMAND,
     clean.COMMAND,
     render.COMMAND,
 )

@@ -79,11 +79,11 @@ hostrouting guard --verbose
         "verdictSince": "since when it is the same, as far as the guard knows",
         "repairs": "how often it has repaired something",
         "lastRepair": "when it last did; null if never",
-        "problems[]": "what is wrong and could not be repaired; each a sentence",
         "failure": "why the last look or repair failed; null if it did not",
         "fights[].key": "what does not stay although it was repaired: a destination, or a table of nftables",
         "fights[].ours": "what belongs there",
         "fights[].found": "what was there instead the last time",
         "fights[].rounds": "how often it was repaired",
+        "problems[]": "what is wrong and could not be repaired; each a sentence",
     },
 )

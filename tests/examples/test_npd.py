@@ -1,0 +1,378 @@
+"""examples/fleet/npd: the configuration and the manifests, tried with a model of node-problem-detector."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hostrouting.config import HostRoutingConfig
+from hostrouting.layout import HostLayout
+from hostrouting.render import render_npd_script
+from tests.support.machine import H200, Machine, private_machine
+from tests.support.manifests import faults_of, manifests_in
+from tests.support.npd import Condition, Event, Fatal, Npd, Result, seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples/fleet/npd"
+CONDITION = (FOLDER / "hostrouting.json").read_text(encoding="utf-8")
+EVENT = (FOLDER / "hostrouting-events.json").read_text(encoding="utf-8")
+PLUGIN = "/etc/hostrouting-npd/hostrouting-npd.sh"
+STATE = HostLayout().state_directory
+RIGHT = "every expected CIDR leaves by an expected device"
+DIGITS = "0123456789" * 9
+
+processes = pytest.mark.processes
+requires_root = pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+
+
+def config(*rules: dict[str, Any], **settings: object) -> str:
+    """A configuration with these rules; of the conditions, Odd has a default."""
+    default = {"type": "Odd", "reason": "NotOdd", "message": "it is even"}
+    return json.dumps({"plugin": "custom", "pluginConfig": settings, "conditions": [default], "rules": list(rules)})
+
+
+def plugin(directory: Path, body: str, *, mode: int = 0o755) -> str:
+    """A plugin with this body; its path."""
+    path = directory / f"plugin-{len(list(directory.iterdir()))}.sh"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(mode)
+    return str(path)
+
+
+class TestTheModel:
+    """What the tests and the source of node-problem-detector say of it, so that the model can be believed."""
+
+    # The cases of TestNewPluginRun in pkg/custompluginmonitor/plugin/plugin_test.go, and more that its source shows.
+    @processes
+    @pytest.mark.parametrize(
+        ("body", "result"),
+        [
+            ("echo OK; exit 0", Result(0, "OK")),
+            ("echo NonOK; exit 1", Result(1, "NonOK")),
+            ("echo UNKNOWN; exit 2", Result(2, "UNKNOWN")),
+            ("echo NON-DEFINED-EXIT-STATUS; exit 100", Result(2, "NON-DEFINED-EXIT-STATUS")),
+            (f"echo {DIGITS}", Result(0, DIGITS[:80])),
+            ("echo; echo '  two  words  '; echo", Result(0, "two  words")),
+            (f"printf %s {DIGITS[:78]}; printf '\\342\\200\\223'", Result(0, DIGITS[:78] + "\udce2\udc80")),
+            ("head -c 100000 /dev/zero | tr '\\0' ' '; echo late", Result(0, "")),
+            ("head -c 1000000 /dev/zero >&2; echo OK", Result(0, "OK")),
+            ("kill -9 $$", Result(2, "")),
+            ("echo said; kill -15 $$", Result(2, "said")),
+        ],
+    )
+    def test_run(self, body: str, result: Result, tmp_path: Path) -> None:
+        """An exit code, and of the output 4 KiB, trimmed and cut to 80 bytes."""
+        npd = Npd(config({"type": "temporary", "reason": "x", "path": plugin(tmp_path, body)}))
+        assert npd.tick() == [result]
+
+    @processes
+    def test_not_executable(self, tmp_path: Path) -> None:
+        """A plugin that cannot be started is unknown."""
+        npd = Npd(config({"type": "temporary", "reason": "x", "path": plugin(tmp_path, "", mode=0o644)}))
+        assert npd.tick() == [Result(2, "Error in starting plugin. Please check the error log")]
+
+    @processes
+    def test_timeout(self, tmp_path: Path) -> None:
+        """At its time-out, a plugin and what it has started are killed, and the result is unknown."""
+        path = plugin(tmp_path, f"sleep 500 & echo $! >{tmp_path}/child; echo early; wait")
+        npd = Npd(config({"type": "temporary", "reason": "x", "path": path, "timeout": "500ms"}, max_output_length=500))
+        [result] = npd.tick()
+        assert result == Result(2, f'Timeout when running plugin "{path}": state - signal: killed. output - ""')
+        child = int((tmp_path / "child").read_text())
+        until("the child has ended", lambda: not is_running(child))
+
+    @processes
+    def test_what_is_left_behind(self, tmp_path: Path) -> None:
+        """A program that keeps the output open is waited for, although the plugin itself has ended."""
+        path = plugin(tmp_path, "sleep 500 & echo done; exit 0")
+        npd = Npd(config({"type": "temporary", "reason": "x", "path": path}, timeout="500ms"))
+        [result] = npd.tick()
+        assert result.status == 0
+        assert result.message.startswith("Timeout when running plugin ")
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("{", "unmarshal"),
+            (config().replace("custom", "journald"), "only the plugin custom"),
+            (config({"type": "temporary", "path": "/bin/sh", "timeout": "6s"}), "greater than global timeout"),
+            (config({"type": "temporary", "path": "/absent"}), "rule path /absent does not exist"),
+            (config({"type": "permanent", "condition": "Even", "path": "/bin/sh"}), "Even does not have a default"),
+            (config(timeout="5"), "error in parsing"),
+        ],
+    )
+    def test_refused(self, text: str, why: str) -> None:
+        """With such a configuration NPD ends at its start."""
+        with pytest.raises(Fatal, match=why):
+            Npd(text)
+
+    @pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("1m30s", 90), ("500ms", 0.5), ("1.5h", 5400)])
+    def test_durations(self, text: str, seconds: float) -> None:
+        """Durations are in Go's notation."""
+        assert seconds_of(text) == pytest.approx(seconds)
+
+    @processes
+    def test_conditions(self, tmp_path: Path) -> None:
+        """A condition begins as False with its default; it changes with the result, and each change is an event."""
+        path = plugin(tmp_path, f'cat {tmp_path}/says; exit "$(cat {tmp_path}/code)"')
+        npd = Npd(config({"type": "permanent", "condition": "Odd", "reason": "IsOdd", "path": path}))
+
+        def then(code: int, says: str) -> Condition:
+            (tmp_path / "says").write_text(says)
+            (tmp_path / "code").write_text(f"{code}\n")
+            npd.tick()
+            return npd.condition("Odd")
+
+        assert npd.condition("Odd") == Condition("Odd", "False", "NotOdd", "it is even")
+        assert then(0, "fine") == Condition("Odd", "False", "NotOdd", "it is even")
+        assert npd.events == []
+        assert then(1, "one") == Condition("Odd", "True", "IsOdd", "one")
+        assert then(1, "three") == Condition("Odd", "True", "IsOdd", "one")
+        npd.tells_changes = True
+        assert then(1, "three") == Condition("Odd", "True", "IsOdd", "three")
+        assert then(3, "who knows") == Condition("Odd", "Unknown", "NotOdd", "who knows")
+        assert then(3, "nobody") == Condition("Odd", "Unknown", "NotOdd", "who knows")
+        assert then(0, "fine") == Condition("Odd", "False", "NotOdd", "it is even")
+        assert [it.severity for it in npd.events] == ["Warning", "Warning", "Normal", "Normal"]
+        assert npd.events[0].message == 'Node condition Odd is now: True, reason: IsOdd, message: "one"'
+
+    @processes
+    def test_events(self, tmp_path: Path) -> None:
+        """A temporary rule has an event each time that its result is not 0, also if it is unknown."""
+        for code, expected in ((0, []), (1, [Event("Warning", "x", "told")]), (7, [Event("Warning", "x", "told")])):
+            npd = Npd(config({"type": "temporary", "reason": "x", "path": plugin(tmp_path, f"echo told; exit {code}")}))
+            npd.tick()
+            assert npd.events == expected
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process is there, and not only waits to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def until(what: str, holds: Callable[[], object]) -> None:
+    """Wait until it holds."""
+    end = time.monotonic() + 200
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def manifest(name: str, kind: str) -> dict[str, Any]:
+    """The manifest of this kind in this file."""
+    [found] = [it for it in manifests_in(FOLDER / name) if it["kind"] == kind]
+    return found
+
+
+class TestTheManifests:
+    """That they fit together, and only have fields that exist."""
+
+    @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.name)
+    def test_fields(self, path: Path) -> None:
+        """Each field exists in its kind, with this type."""
+        assert manifests_in(path)
+        assert {it["kind"]: faults_of(it) for it in manifests_in(path) if faults_of(it)} == {}
+
+    def test_an_unknown_field_is_found(self) -> None:
+        """A misspelt field, a field in the wrong place and another type are found."""
+        broken = manifest("daemonset.yaml", "DaemonSet")
+        pod = broken["spec"]["template"]["spec"]
+        pod["volumes"][0]["configmap"] = {}
+        pod["containers"][0]["hostPath"] = {}
+        pod["volumes"][1]["hostPath"]["path"] = 1
+        assert faults_of(broken) == [
+            ".spec.template.spec.containers[0].hostPath",
+            ".spec.template.spec.volumes[0].configmap",
+            ".spec.template.spec.volumes[1].hostPath.path",
+        ]
+
+    def test_the_pod_has_what_the_rules_name(self) -> None:
+        """Each configuration that NPD is given, and each plugin in them, is a file of the volume at its path."""
+        pod = manifest("daemonset.yaml", "DaemonSet")["spec"]["template"]["spec"]
+        [container] = pod["containers"]
+        volumes = {it["name"]: it for it in pod["volumes"]}
+        mounts = {it["mountPath"]: volumes[it["name"]] for it in container["volumeMounts"]}
+        assert all(it["readOnly"] for it in container["volumeMounts"])
+        [option] = [it for it in container["command"] if it.startswith("--config.custom-plugin-monitor=")]
+        [generated] = manifest("kustomization.yaml", "Kustomization")["configMapGenerator"]
+        assert mounts["/etc/hostrouting-npd"]["configMap"] == {"name": generated["name"], "defaultMode": 0o555}
+        paths = option.partition("=")[2].split(",")
+        paths += [rule["path"] for text in (CONDITION, EVENT) for rule in json.loads(text)["rules"]]
+        assert {path.rpartition("/")[0] for path in paths} == {"/etc/hostrouting-npd"}
+        assert {path.rpartition("/")[2] for path in paths} == set(generated["files"])
+        there = {it.name for it in FOLDER.iterdir()}
+        assert set(generated["files"]) - there <= {"hostrouting-npd.sh"}
+        assert set(manifest("kustomization.yaml", "Kustomization")["resources"]) <= there
+
+    def test_the_pod_sees_the_state_directory(self) -> None:
+        """The directory of the host is mounted at the path where the plugin looks."""
+        pod = manifest("daemonset.yaml", "DaemonSet")["spec"]["template"]["spec"]
+        [volume] = [it for it in pod["volumes"] if "hostPath" in it]
+        [mount] = [it for it in pod["containers"][0]["volumeMounts"] if it["name"] == volume["name"]]
+        assert volume["hostPath"]["path"] == mount["mountPath"] == STATE
+        assert f"directory={STATE} " in render_npd_script()
+
+    def test_the_rule_for_the_taint(self) -> None:
+        """It requires the condition that the plugin sets, on the nodes where the plugin runs, within the CRD's limits."""
+        spec = manifest("taint.yaml", "NodeReadinessRule")["spec"]
+        [condition] = json.loads(CONDITION)["conditions"]
+        assert spec["conditions"] == [{"type": condition["type"], "requiredStatus": "False"}]
+        pod = manifest("daemonset.yaml", "DaemonSet")["spec"]["template"]["spec"]
+        assert spec["nodeSelector"]["matchLabels"] == pod["nodeSelector"]
+        assert {"conditions", "enforcementMode", "nodeSelector", "taint"} <= set(spec)
+        assert spec["enforcementMode"] == "continuous"
+        assert spec["taint"]["key"].startswith("readiness.k8s.io/")
+        assert spec["taint"]["effect"] in {"NoSchedule", "PreferNoSchedule", "NoExecute"}
+        assert pod["tolerations"] == [{"operator": "Exists"}]
+
+    def test_the_account(self) -> None:
+        """The pod's account is the one that has NPD's role."""
+        binding = manifest("rbac.yaml", "ClusterRoleBinding")
+        account = manifest("rbac.yaml", "ServiceAccount")["metadata"]
+        pod = manifest("daemonset.yaml", "DaemonSet")
+        assert pod["spec"]["template"]["spec"]["serviceAccountName"] == account["name"]
+        [subject] = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+        assert pod["metadata"]["namespace"] == account["namespace"]
+        assert binding["roleRef"]["name"] == "system:node-problem-detector"
+
+
+def test_one_rule_for_each_condition() -> None:
+    """Two rules for one condition would overwrite each other's result."""
+    for text in (CONDITION, EVENT):
+        kinds = [rule["condition"] for rule in json.loads(text)["rules"] if rule["type"] == "permanent"]
+        assert len(set(kinds)) == len(kinds)
+
+
+def npd_in(machine: Machine, text: str) -> Npd:
+    """NPD with this configuration, in the machine."""
+    return Npd(text, root=f"/proc/{machine.pid}/root", enter=(*machine.enter, "--"))
+
+
+@contextmanager
+def guarding(machine: Machine) -> Iterator[subprocess.Popen[str]]:
+    """A guard in the machine, until the block ends."""
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    with subprocess.Popen(
+        machine.command("guard"), stderr=subprocess.PIPE, text=True, env=environment, cwd="/"
+    ) as running:
+        try:
+            yield running
+        finally:
+            running.send_signal(signal.SIGTERM)
+            running.communicate(timeout=60)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    """An H200 node with the files of the ConfigMap."""
+    with private_machine() as machine:
+        machine.batch(H200)
+        folder = PLUGIN.rpartition("/")[0]
+        subprocess.run(
+            [*machine.enter, "sh", "-c", f"mkdir {folder} && cat >{PLUGIN} && chmod 555 {PLUGIN}"],
+            input=render_npd_script(),
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        yield machine
+
+
+def apply(machine: Machine, *routes: str) -> None:
+    """Install these routes and the check of 172.16.0.0/16."""
+    settings = HostRoutingConfig(
+        {"enabled": bool(routes), "routes": [{"destination": it} for it in routes]},
+        {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"},
+    )
+    machine.shell(f"cat >/etc/agent.json <<'END'\n{settings.to_json()}\nEND")
+    done = machine.hostrouting("apply", "--config", "/etc/agent.json", "--wait", "0")
+    assert done.returncode == 0, done.stderr
+
+
+OK = Condition("HostRoutingProblem", "False", "HostRoutingIsRight", RIGHT)
+
+
+@processes
+@requires_root
+def test_with_a_guard(machine: Machine) -> None:
+    """A real guard writes, and the condition follows: fine, misrouted, fine again, and unknown after it has ended."""
+    npd, events = npd_in(machine, CONDITION), npd_in(machine, EVENT)
+    npd.tick()
+    assert npd.condition(OK.type).status == "Unknown"
+    assert npd.condition(OK.type).message.startswith(f"UNKNOWN: there is no directory {STATE}: ")
+    apply(machine, "172.16.0.0/17", "172.16.128.0/17")
+
+    def becomes(status: str) -> Condition:
+        def holds() -> bool:
+            npd.tick()
+            return npd.condition(OK.type).status == status
+
+        until(f"the condition is {status}", holds)
+        return npd.condition(OK.type)
+
+    with guarding(machine):
+        until("the first look", lambda: "looks" in machine.shell(f"cat {STATE}/guard.json 2>/dev/null || :"))
+        assert becomes("False") == OK
+        assert [it.status for it in events.tick()] == [0]
+        machine.batch(["route add 172.16.9.0/24 dev ib3"])
+        found = becomes("True")
+        assert found.reason == "ExpectedCIDRMisrouted"
+        assert found.message.startswith("OVERLAP: addresses of 172.16.0.0/16 leave by ib3; since 20")
+        assert npd.events[-1].severity == "Warning"
+        machine.batch(["route del 172.16.9.0/24 dev ib3"])
+        assert becomes("False") == OK
+        # Another program takes the place of a route: the guard cannot repair that, although nothing escapes.
+        machine.batch(["route replace 172.16.0.0/17 via 10.0.0.1 dev eth0 proto static"])
+        machine.batch(["route replace 172.16.0.0/17 via 10.0.0.2 dev eth0 proto static"])
+
+        def is_told() -> bool:
+            events.tick()
+            return bool(events.events)
+
+        until("the event", is_told)
+        assert events.events[-1].reason == "HostRoutingNotRepaired"
+        assert events.events[-1].message.startswith("NOT REPAIRED: 172.16.0.0/17: ")
+    # The guard has ended. Its last look becomes old; here, it is made old.
+    machine.shell(f"""sed -i 's/"lastLook": "20../"lastLook": "2010/' {STATE}/guard.json""")
+    assert becomes("Unknown").message.startswith("UNKNOWN: the guard has not looked since 2010-")
+    assert npd.condition(OK.type).reason == OK.reason
+
+
+@processes
+@requires_root
+def test_without_a_guard(machine: Machine) -> None:
+    """The last check decides: that of the task, and that of the script that runs before a machine starts."""
+    npd, events = npd_in(machine, CONDITION), npd_in(machine, EVENT)
+    apply(machine)
+    for _ in range(2):
+        npd.tick()
+        told = npd.condition(OK.type)
+        assert (told.status, told.reason) == ("True", "ExpectedCIDRMisrouted")
+        assert told.message.startswith("OVERLAP: addresses of 172.16.0.0/16 leave by ib0; checked at 20")
+        events.tick()
+        assert events.events == []
+        machine.shell("/etc/aks-flex-node/check-route-overlap.sh")
+    machine.batch(["route add 172.16.0.0/17 via 10.0.0.1 dev eth0", "route add 172.16.128.0/17 via 10.0.0.1 dev eth0"])
+    machine.shell("/etc/aks-flex-node/check-route-overlap.sh")
+    npd.tick()
+    assert npd.condition(OK.type) == OK
+    # The command gives the same answer on the host.
+    [result] = npd.tick()
+    assert machine.hostrouting("npd").stdout[: npd.most].strip() == result.message
+    machine.shell(f"touch -d '2 days ago' {STATE}/route-overlap.json")
+    npd.tick()
+    assert npd.condition(OK.type).message.startswith("UNKNOWN: no guard runs, and the last check was at 20")

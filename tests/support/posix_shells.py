@@ -1,0 +1,22 @@
+"""The shells that a POSIX script has to run in: those that are installed here."""
+
+import shutil
+
+import pytest
+
+__all__ = ["SHELLS", "each_shell"]
+
+_KNOWN = (["dash"], ["bash", "--posix"], ["busybox", "sh"])
+
+SHELLS = [words for words in _KNOWN if shutil.which(words[0])]
+"""Those that are installed here, each as the words that start it."""
+
+each_shell = pytest.mark.parametrize(
+    "shell",
+    [
+        pytest.param(words, marks=pytest.mark.skipif(words not in SHELLS, reason=f"{words[0]} is not installed"))
+        for words in _KNOWN
+    ],
+    ids=lambda words: words[0],
+)
+"""Runs a test in each shell."""
