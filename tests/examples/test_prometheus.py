@@ -1,0 +1,226 @@
+"""examples/fleet/prometheus: the rules and the dashboard, with the guard's real figures, node_exporter and Prometheus."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hostrouting.config import HostRoutingConfig
+from hostrouting.guard import Look, Repair, State, figures
+from hostrouting.layout import HostLayout
+from tests.support.machine import H200, Machine, private_machine
+from tests.support.manifests import manifests_in
+from tests.support.pages import PAGES
+from tests.support.prometheus import exporter, missing, prometheus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples/fleet/prometheus"
+RULES = FOLDER / "hostrouting.rules.yml"
+DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
+PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
+FIGURES = HostLayout().figures_path
+
+needs_prometheus = pytest.mark.skipif(bool(missing()), reason=missing() or "all are installed")
+processes = pytest.mark.processes
+
+
+def every_figure() -> str:
+    """A text that has each figure."""
+    now = datetime.now(timezone.utc)
+    repair = Repair("172.16.0.0/17", "[ours]", "no route")
+    verdicts, escapes = {"172.16.0.0/16": "overlap", "fd00::/48": "ok"}, {"172.16.0.0/16": 2, "fd00::/48": 0}
+    look = Look(repairs=(repair,), routes=(2, 1, 1), verdict="overlap", verdicts=verdicts, escapes=escapes, seconds=0.1)
+    return figures(State(since=now).after(look, (), now), version="1")
+
+
+def rules() -> list[dict[str, Any]]:
+    """Every rule."""
+    return [rule for document in manifests_in(RULES) for group in document["groups"] for rule in group["rules"]]
+
+
+def queries() -> list[str]:
+    """Every query of the dashboard, as Grafana sends it for all nodes."""
+    found = [target["expr"] for panel in PANELS for target in panel["targets"]]
+    found += [it["expr"] for it in DASHBOARD["annotations"]["list"]]
+    return [it.replace("$instance", ".*").replace("$__rate_interval", "1m") for it in found]
+
+
+def names_in(query: str) -> set[str]:
+    """The figures that a query names."""
+    return set(re.findall(r"(?<![:\w])hostrouting_\w+(?!\w*:)", re.sub(r'"[^"]*"', "", query)))
+
+
+@processes
+@needs_prometheus
+@pytest.mark.parametrize("words", [("check", "rules", RULES.name), ("test", "rules", "hostrouting.rules.test.yml")])
+def test_rules(words: tuple[str, ...]) -> None:
+    """Promtool accepts the rules, and their unit tests pass."""
+    done = subprocess.run(["promtool", *words], cwd=FOLDER, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_is_tested() -> None:
+    """The unit tests expect each alert to fire, and not to fire, and each recorded series."""
+    [document] = manifests_in(FOLDER / "hostrouting.rules.test.yml")
+    cases = [it for test in document["tests"] for it in test.get("alert_rule_test", ())]
+    for rule in rules():
+        if "alert" in rule:
+            expected = {bool(it["exp_alerts"]) for it in cases if it["alertname"] == rule["alert"]}
+            assert expected == {True, False}, rule["alert"]
+            assert {"summary", "description"} == set(rule["annotations"])
+    used = json.dumps(document) + json.dumps([rule for rule in rules() if "alert" in rule])
+    for rule in rules():
+        assert "alert" in rule or rule["record"] in used
+
+
+def test_every_alert_is_on_the_page() -> None:
+    """The table of alerts in docs/fleet.md has each alert, with its severity, in the order of the rules."""
+    rows = re.findall(r"^\| `(HostRouting\w+)` \| (\w+) \|", PAGES["docs/fleet.md"], re.MULTILINE)
+    assert rows == [(rule["alert"], rule["labels"]["severity"]) for rule in rules() if "alert" in rule]
+
+
+@processes
+@needs_prometheus
+def test_the_figures_are_as_prometheus_wants_them() -> None:
+    """Promtool finds nothing to object to: names, units, help and types."""
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=every_figure(), capture_output=True, text=True, check=False, timeout=100
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_every_name_is_a_figure() -> None:
+    """Each figure that a rule or a panel names is one that the guard writes; each recorded series is recorded."""
+    known = set(re.findall(r"^# TYPE (\w+)", every_figure(), re.MULTILINE))
+    asked = [rule["expr"] for rule in rules()] + queries()
+    assert set().union(*map(names_in, asked)) <= known
+    recorded = {rule["record"] for rule in rules() if "record" in rule}
+    assert {it for query in asked for it in re.findall(r"\b\w+:hostrouting[\w:]*", query)} <= recorded
+    assert known - set().union(*map(names_in, asked)) <= {
+        "hostrouting_guard_start_time_seconds",
+        "hostrouting_guard_looks_total",
+        "hostrouting_guard_repair_seconds",
+        "hostrouting_routes_ours",
+    }
+
+
+class TestTheDashboard:
+    """Grafana cannot be installed here: what its JSON has to have is checked instead."""
+
+    def test_panels(self) -> None:
+        """Each panel has a number, a known type, a description and the data source that is chosen at the top."""
+        numbers = [it["id"] for it in PANELS]
+        assert len(set(numbers)) == len(numbers)
+        for it in PANELS:
+            assert it["type"] in {"stat", "table", "timeseries"}
+            assert it["title"]
+            assert it["description"].endswith((".", "check"))
+            refs = [target["refId"] for target in it["targets"]]
+            assert len(set(refs)) == len(refs) >= 1
+            for source in (it["datasource"], *(target["datasource"] for target in it["targets"])):
+                assert source == {"type": "prometheus", "uid": "${datasource}"}
+
+    def test_places(self) -> None:
+        """No two panels are in the same place, and none is wider than the 24 columns."""
+        taken = [
+            {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+            for at in (it["gridPos"] for it in PANELS)
+        ]
+        assert all(one.isdisjoint(other) for one, other in itertools.combinations(taken, 2))
+        assert max(x for place in taken for x, _ in place) == 23
+
+    def test_variables(self) -> None:
+        """Each variable that a query uses is one of the dashboard's, or Grafana's own."""
+        text = json.dumps(DASHBOARD)
+        own = {it["name"] for it in DASHBOARD["templating"]["list"]}
+        assert set(re.findall(r"\$\{?(\w+)", text)) <= own | {"__rate_interval", "__all"}
+        assert {"title", "uid", "schemaVersion", "panels", "templating", "time", "annotations"} <= set(DASHBOARD)
+        assert "id" not in DASHBOARD  # with one, Grafana would look for a dashboard that it has
+
+
+@contextmanager
+def guarding(machine: Machine) -> Iterator[None]:
+    """A guard in the machine, until the block ends."""
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    with subprocess.Popen(
+        machine.command("guard"), stderr=subprocess.PIPE, text=True, env=environment, cwd="/"
+    ) as running:
+        try:
+            yield
+        finally:
+            running.send_signal(signal.SIGTERM)
+            running.communicate(timeout=60)
+
+
+def until(what: str, holds: Callable[[], object]) -> None:
+    """Wait until it holds."""
+    end = time.monotonic() + 200
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+@processes
+@needs_prometheus
+@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+def test_from_the_guard_to_the_alert(tmp_path: Path) -> None:
+    """A real guard writes its figures, node_exporter serves them, Prometheus reads them, and the alerts fire."""
+    good, empty = "127.0.0.1:9100", "127.0.0.1:9101"
+    # The same rules, but an alert fires at once.
+    (tmp_path / "rules.yml").write_text(re.sub(r"for: \d+m", "for: 0s", RULES.read_text(encoding="utf-8")))
+    labels = "labels: {hostrouting: 'true'}"
+    settings = f"""
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: [{tmp_path}/rules.yml]
+scrape_configs:
+  - job_name: node
+    static_configs: [{{targets: ["{good}", "{empty}"], {labels}}}]
+"""
+    with private_machine() as machine, ExitStack() as stack:
+        machine.batch(H200)
+        config = HostRoutingConfig(
+            {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+            {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"},
+        )
+        machine.shell(f"cat >/etc/agent.json <<'END'\n{config.to_json()}\nEND")
+        done = machine.hostrouting("apply", "--config", "/etc/agent.json", "--wait", "0")
+        assert done.returncode == 0, done.stderr
+        # As the documentation says it, for a node_exporter that takes one directory: a directory of links.
+        machine.shell("mkdir -p /run/others /run/textfiles /run/none && echo 'other_total 1' >/run/others/other.prom")
+        machine.shell("ln -s /run/others /run/aks-flex-node /run/textfiles")
+        served = stack.enter_context(exporter(machine, "/run/textfiles/*"))
+        stack.enter_context(exporter(machine, "/run/none", port=9101))
+        asked = stack.enter_context(prometheus(machine, tmp_path, settings))
+        with guarding(machine):
+            until("both are served", lambda: {"other_total 1", "hostrouting_routes_present 2"} <= set(served.lines()))
+            assert "node_textfile_scrape_error 0" in served.lines()
+            until("no figures of the second", lambda: asked.firing() == {("HostRoutingGuardMissing", empty)})
+            machine.batch(["route add 172.16.9.0/24 dev ib3"])
+            until("the escape", lambda: ("HostRoutingEscape", good) in asked.firing())
+            [verdict] = asked.ask("instance_cidr_verdict:hostrouting_not_ok")
+            assert (verdict["metric"]["cidr"], verdict["metric"]["verdict"]) == ("172.16.0.0/16", "overlap")
+            # Each query of the dashboard has an answer, also one that needs two samples.
+            for query in queries():
+                until(query, lambda query=query: asked.ask(query))  # type: ignore[misc]  # bound in each round
+            machine.batch(["route del 172.16.9.0/24 dev ib3"])
+            until("the end of the escape", lambda: asked.firing() == {("HostRoutingGuardMissing", empty)})
+            machine.batch(["route replace 172.16.0.0/17 via 10.0.0.2 dev eth0 proto static"])
+            until("what is not repaired", lambda: ("HostRoutingNotRepaired", good) in asked.firing())
+            assert ("HostRoutingEscape", good) not in asked.firing()
+        # The guard has ended, and its file stays. Its last look becomes old; here, it is made old.
+        machine.shell(f"sed -i 's/^\\(hostrouting_guard_last_look_time_seconds\\) .*/\\1 1700000000/' {FIGURES}")
+        until("the silent guard", lambda: ("HostRoutingGuardSilent", good) in asked.firing())
+        assert ("HostRoutingGuardMissing", good) not in asked.firing()
