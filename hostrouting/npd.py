@@ -94,7 +94,7 @@ def decide(question: str, written: Written, *, now: int, max_age: int = MAX_AGE)
         told = f"the guard has not looked since {looked}"
         return _unknown(f"{told}; on the host, run: systemctl status hostrouting-guard")
     if at - now > FRESH:
-        told = f"the clock was set back: the guard's last look was at {looked}"
+        told = f"the clock was set back: the guard last looked at {looked}"
         return _unknown(f"{told}; on the host, run: systemctl restart hostrouting-guard")
     return by_guard(guard, written, looked)
 

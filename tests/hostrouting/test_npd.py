@@ -88,7 +88,7 @@ def test_age_of_a_look(question: str, after: int, code: int) -> None:
     if after > FRESH:
         assert answer.line.startswith("UNKNOWN: the guard has not looked since 2026-08-01T10:00:00Z; ")
     if after < -FRESH:
-        assert answer.line.startswith("UNKNOWN: the clock was set back: the guard's last look was at 2026-08-01T10:0")
+        assert answer.line.startswith("UNKNOWN: the clock was set back: the guard last looked at 2026-08-01T10:00:00Z")
 
 
 def test_a_silent_guard_is_believed_less_than_none() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostrouting.cli.command import Command, Reply
+from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.page import line
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -50,7 +50,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     if arguments.script:
         from hostrouting.render import render_npd_script
 
-        return Reply(0, lambda: render_npd_script().removesuffix("\n"))
+        return Reply(FINE, lambda: render_npd_script().removesuffix("\n"))
     import time
 
     from hostrouting.npd import decide

@@ -24,15 +24,15 @@ while [ $# -gt 0 ]; do
 done
 
 # The JSON is on one line, and the keys are in a known order. A quote inside a text has a backslash before it, so the
-# name of a key in quotes cannot be part of a text.
+# name of a key in quotes cannot be part of a text. A shell needs a time that grows with the square of the distance to
+# find a word: so each search begins where the last one ended, and only the beginning of a file is read.
 
-# Sets `text` to the beginning of a file: what is read here is there.
-read_file() { text='' && [ -f "$1" ] && text=$(head -c 65536 "$1" 2>/dev/null); }
-# Sets `value` to the text after these words; empty if they are not there.
-after() {
-  value=${text#*"$1"}
-  if [ "$value" = "$text" ]; then value=''; else value=${value%%\"*}; fi
-}
+# Sets `text` to the beginning of a file.
+read_file() { text='' && [ -f "$1" ] && text=$(head -c 16384 "$1" 2>/dev/null); }
+# Takes everything up to these words from `text`.
+go_to() { text=${text#*"$1"}; }
+# Sets `value` to the text in quotes that is next; empty if that is something else, such as null.
+take() { case $text in \"*) value=${text#?} && value=${value%%\"*} ;; *) value='' ;; esac; }
 # Whether a text is as it was before it was put into JSON, and may be shown.
 is_plain() { case $1 in *[!\ -~]* | *\\*) return 1 ;; esac; }
 
@@ -63,16 +63,16 @@ by_verdict() {
     *) return ;;
   esac
   found='OVERLAP: addresses of an expected CIDR do not leave by an expected device'
-  after '"findings": [{"cidr": "' && cidr=$value
+  go_to '"findings": [{"cidr": ' && take && cidr=$value
   if [ "$cidr" ]; then
-    text=${text#*'"findings": [{"cidr": "'} && after '"kind": "'
+    text=${text%%'}}'*} && go_to '"kind": ' && take # in this finding
     case $value in
       no-route) found="NO-ROUTE: addresses of $cidr have no route" ;;
       unreachable) found="UNREACHABLE: addresses of $cidr are unreachable" ;;
       blackhole) found="BLACKHOLE: addresses of $cidr are dropped by a blackhole" ;;
       prohibit) found="PROHIBIT: addresses of $cidr are refused" ;;
       *)
-        after '"via": {"dev": "'
+        go_to '"via": {"dev": ' && take
         { [ "$value" ] && is_plain "$value"; } || value='another device'
         found="OVERLAP: addresses of $cidr leave by $value"
         ;;
@@ -86,21 +86,22 @@ read_report() {
   verdict='' && read_file "$directory/route-overlap.json"
   case $text in
     '{"schema": "hostrouting/check/1", "verdict": "'* | '{"schema": "hostrouting/check/2", "verdict": "'*)
-      after '"verdict": "' && verdict=$value
+      go_to '"verdict": ' && take && verdict=$value
       ;;
     *) text='' ;;
   esac
 }
 
+# The rest of `text` begins after the last look.
 about_verdict() {
-  after '"failure": "'
+  go_to '"verdict": ' && take && found=$value
+  go_to '"verdictSince": ' && take && when="since $value"
+  go_to '"failure": ' && take
   case "; $value" in
     *'; guard: '* | *'; check-route-overlap: '*)
       unknown 'the guard cannot check the routing; on the host, run: journalctl -u hostrouting-guard'
       ;;
   esac
-  after '"verdictSince": "' && when="since $value"
-  after '"verdict": "' && found=$value
   [ "$found" ] || unknown "nothing is checked, because no expected CIDRs are configured\
 ; on the host, add routeOverlap.expectedCidrs and run: hostrouting apply"
   [ "$found" = ok ] && when="last look: $looked"
@@ -111,29 +112,29 @@ about_verdict() {
 }
 
 about_repairs() {
-  after '"failure": "'
+  go_to '"failure": ' && take
   if [ "$value" ]; then
     is_plain "$value" || value='the guard cannot look or repair'
     answer 1 "FAILED: $value; on the host, run: journalctl -u hostrouting-guard"
   fi
-  after '"fights": [{"key": "'
-  if [ "$value" ]; then
-    is_plain "$value" || value=something
-    answer 1 "UNDONE: $value does not stay repaired; on the host, run: hostrouting status"
-  fi
-  after '"problems": ["' && problem=$value
-  while [ "$problem" ]; do
-    word=${problem%%: *}
-    case $problem in "$word" | 'and '*) ;; *) case $word in *[!A-Z-]*) word=$problem ;; esac ;; esac
-    case $problem in
-      'and '*) ;; # how many more findings there are
-      "$word")    # not a finding, such as OVERLAP: ...
-        is_plain "$problem" || problem='the guard cannot repair something'
-        answer 1 "NOT REPAIRED: $problem; on the host, run: journalctl -u hostrouting-guard"
-        ;;
-    esac
-    text=${text#*'"problems": ["'} && after '", "' && problem=$value
-    text="\"problems\": [\"${text#*'", "'}"
+  go_to '"fights": ['
+  case $text in
+    '{"key": '*)
+      go_to '"key": ' && take
+      is_plain "$value" || value=something
+      answer 1 "UNDONE: $value does not stay repaired; on the host, run: hostrouting status"
+      ;;
+  esac
+  go_to '"problems": [' && take
+  while [ "$value" ]; do
+    # A finding begins with a word such as OVERLAP: and the line after many findings counts the others.
+    case ${value%%: *} in '' | "$value" | *[!A-Z-]*) is_finding='' ;; *) is_finding=yes ;; esac
+    case $value in 'and '*) is_finding=yes ;; esac
+    if [ ! "$is_finding" ]; then
+      is_plain "$value" || value='the guard cannot repair something'
+      answer 1 "NOT REPAIRED: $value; on the host, run: journalctl -u hostrouting-guard"
+    fi
+    case $text in *'", "'*) go_to '", "' && text="\"$text" && take ;; *) value='' ;; esac
   done
   answer 0 "OK: nothing is left to repair; last look: $looked"
 }
@@ -145,13 +146,13 @@ case $now in '' | *[!0-9]*) unknown 'the program date does not work here' ;; esa
 if [ -e "$directory/guard.json" ]; then
   read_file "$directory/guard.json"
   case $text in
-    '{"schema": "hostrouting/guard/1", '*) after '"lastLook": "' && looked=$value ;;
+    '{"schema": "hostrouting/guard/1", '*) go_to '"lastLook": ' && take && looked=$value ;;
     *) looked='' ;;
   esac
   read_moment "$looked" || unknown 'guard.json cannot be read; on the host, run: hostrouting status'
   [ $((now - seconds)) -le "$fresh" ] ||
     unknown "the guard has not looked since $looked; on the host, run: systemctl status hostrouting-guard"
-  [ $((seconds - now)) -le "$fresh" ] || unknown "the clock was set back: the guard's last look was at $looked\
+  [ $((seconds - now)) -le "$fresh" ] || unknown "the clock was set back: the guard last looked at $looked\
 ; on the host, run: systemctl restart hostrouting-guard"
   "about_$about"
 fi

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from datetime import datetime, timezone
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hostrouting.cli.commands.npd import COMMAND
 from hostrouting.guard import Look, State
+from hostrouting.npd import MAX_AGE, QUESTIONS
 from hostrouting.render import render_npd_script
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
@@ -66,6 +69,17 @@ def test_the_age_of_the_last_check() -> None:
     host.files.times[LAYOUT.report_path] = time.time() - 7200
     assert say("npd", host=host).code == 0
     assert say("npd", "--max-age", "3600", host=host).code == 3
+
+
+def test_what_the_options_say() -> None:
+    """The record of the command, which imports nothing, names the questions, the age and the directory as they are."""
+    parser = argparse.ArgumentParser()
+    COMMAND.options(parser)
+    found = {it.dest: it for it in parser._actions}
+    assert tuple(found["about"].choices or ()) == tuple(QUESTIONS)
+    assert found["max_age"].default == MAX_AGE
+    assert f"(default: {MAX_AGE}, a day)" in str(found["max_age"].help)
+    assert f"(default: {LAYOUT.state_directory})" in str(found["directory"].help)
 
 
 @pytest.mark.parametrize("path", [LAYOUT.guard_path, LAYOUT.report_path])
