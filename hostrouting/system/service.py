@@ -7,7 +7,6 @@ Outside systemd, nothing is notified, and the lines go to the log of the run.
 from __future__ import annotations
 
 import os
-import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -112,6 +111,8 @@ def _field(name: str, text: str) -> bytes:
 
 
 def _send(path: str, data: bytes) -> bool:
+    import socket  # noqa: PLC0415  only a service sends anything, and every command loads this module
+
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
         sender.settimeout(0)
         sender.sendto(data, path)
