@@ -29,6 +29,7 @@ KINDS: dict[str, Kind] = {
     "DEV": "device",
     "CNI": "choice",
     "SHELL": "choice",
+    "QUESTION": "choice",
     "ADDRESS": "other",
     "CIDR": "other",
     "N": "other",

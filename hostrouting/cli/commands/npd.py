@@ -25,7 +25,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     told = "without a guard, the answer is unknown if the last check is older than this (default: 86400, a day)"
     parser.add_argument("--max-age", metavar="SECONDS", type=_seconds, default=86_400, help=told)
     told = "the directory to read (default: /run/aks-flex-node)"
-    parser.add_argument("--directory", metavar="DIRECTORY", type=_directory, help=told)
+    parser.add_argument("--directory", metavar="DIR", type=_directory, help=told)
     told = "print the plugin as a shell script, for a container without Python; not with --json"
     parser.add_argument("--script", action="store_true", help=told)
 
@@ -99,6 +99,12 @@ Where node-problem-detector runs in a container, give it the shell script that -
 options, gives the same answers, and needs no Python. It finds the files if /run/aks-flex-node of the host is mounted.
 
 Exit code 0 means that nothing is wrong, and 3 that the answer is unknown.
+""",
+    examples="""\
+# what the guard, or else the last check, has found
+hostrouting npd
+# the plugin for a container that has no Python
+hostrouting npd --script > hostrouting-npd.sh
 """,
     failing="there is a problem, which the line names",
     no_json={"script": "it prints a shell script"},

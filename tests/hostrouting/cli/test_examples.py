@@ -67,6 +67,8 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     f"{AZURE} --json > plan.json": (0, "", RULES),
     f"{AZURE} --apply --approved plan.json": (0, "", f"{RULES}; {AZURE} --json > plan.json"),
     "hostrouting render --config agent.json --root /mnt/image": (0, "DONE: "),
+    "hostrouting npd": (0, "OK: every expected CIDR leaves by an expected device", APPLY),
+    "hostrouting npd --script > hostrouting-npd.sh": (0, ""),
 }
 
 
