@@ -10,7 +10,7 @@ snapshots. An error gets its path on the way out, from the inside to the outside
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
@@ -32,7 +32,10 @@ SCHEMA = "hostrouting/snapshot/1"
 _SHOWN = 60  # a message shows at most this many characters of a key or a value
 _LONGEST = 128  # the length of the kernel's longest device name; every other word in a snapshot is shorter
 _HIGHEST = (1 << 32) - 1  # of every number in the kernel's routing
+# By field: the highest number that is allowed in it; and the lowest, which is 0 in all other fields.
 _MOST = {"protocol": 255, "scope": 255, "weight": 256, **{it.field: it.most for it in SELECTORS}}
+_LEAST = {"expires": -_HIGHEST}
+_KEPT = 4096  # texts of addresses that were read last: one address is in several routes of a host
 
 
 def to_json(snapshot: Any, *, indent: int | None = None) -> str:
@@ -86,39 +89,30 @@ class _Form:
     def __init__(self, cls: type[Any]) -> None:
         self._cls, fields = cls, attrs.fields_dict(cls)
         self._members = {name: _decoder_of(field.type, name) for name, field in fields.items()}
-        self._required = tuple(name for name, field in fields.items() if field.default is attrs.NOTHING)
-        self._most = {name: most for name, most in _MOST.items() if name in fields}
+        self._required = {name: None for name, field in fields.items() if field.default is attrs.NOTHING}
 
     def read(self, document: Any) -> Any:
         """The object in this JSON object."""
         if not isinstance(document, dict):
             raise SnapshotError(path="", problem="must be an object")
-        for name in document:
-            if name not in self._members:
-                problem = f"unknown key {name[:_SHOWN]!a} in a {self._cls.__name__}"
-                raise SnapshotError(path=_shown_key(name), problem=problem)
-        for name in self._required:
-            if name not in document:
-                raise SnapshotError(path=name, problem="missing")
-        values = {}
-        for name, value in document.items():
-            try:
-                values[name] = self._members[name](value)
-            except SnapshotError as error:
-                raise _inside(name, error) from error
+        members = self._members
+        if not document.keys() <= members.keys():
+            name = next(name for name in document if name not in members)
+            problem = f"unknown key {name[:_SHOWN]!a} in a {self._cls.__name__}"
+            raise SnapshotError(path=_shown_key(name), problem=problem)
+        if not self._required.keys() <= document.keys():
+            raise SnapshotError(path=next(it for it in self._required if it not in document), problem="missing")
+        values, name = {}, ""
+        try:
+            for name, value in document.items():
+                values[name] = members[name](value)
+        except SnapshotError as error:
+            raise _inside(name, error) from error
         found = self._cls(**values)
-        for name, problem in self._problems(found):
-            raise SnapshotError(path=name, problem=problem)
-        return found
-
-    def _problems(self, found: Any) -> Iterator[tuple[str, str]]:
-        """Faults in the combination of fields, and numbers that are too large for their field."""
         if isinstance(found, Rule):
-            yield from _problems_of_rule(found)
-        for name, most in self._most.items():
-            number = getattr(found, name)
-            if isinstance(number, int) and number > most:
-                yield name, f"{number} is not in 0..{most}"
+            for name, problem in _problems_of(found):
+                raise SnapshotError(path=name, problem=problem)
+        return found
 
 
 @cache
@@ -130,20 +124,26 @@ def _decoder_of(kind: Any, name: str) -> _Decoder:
     """A function that reads a value of this type, which is that of a field with this name."""
     if get_origin(kind) is UnionType:
         members = [member for member in get_args(kind) if member is not NoneType]
-        inner = partial(_decode_text, as_ip) if len(members) > 1 else _decoder_of(members[0], name)
+        inner = partial(_decode_text, _ip_in) if len(members) > 1 else _decoder_of(members[0], name)
         return partial(_decode_optional, inner) if NoneType in get_args(kind) else inner
     if kind is Prefix:
-        return partial(_decode_text, Prefix.parse)
+        return partial(_decode_text, _prefix_in)
     if attrs.has(kind):
         return _form_of(kind).read
     if kind is RouteTable:
         return partial(_decode_items, _form_of(Route).read, None)
     if get_origin(kind) is tuple:
         first, *rest = get_args(kind)
-        return partial(_decode_items, _decoder_of(first, name), None if rest == [Ellipsis] else 1 + len(rest))
+        return partial(_decode_items, _decoder_of(first, ""), None if rest == [Ellipsis] else 1 + len(rest))
     if get_origin(kind) is Literal:
         return partial(_decode_word, get_args(kind))
-    return partial(_decode_number, _least(name)) if kind is int else partial(_decode_plain, kind)
+    if kind is int:
+        return partial(_decode_number, _LEAST.get(name, 0), _MOST.get(name, _HIGHEST))
+    return partial(_decode_plain, kind)
+
+
+_ip_in = lru_cache(_KEPT)(as_ip)
+_prefix_in = lru_cache(_KEPT)(Prefix.parse)
 
 
 def _decode_optional(inner: _Decoder, value: Any) -> Any:
@@ -156,11 +156,11 @@ def _decode_word(words: tuple[str, ...], value: Any) -> Any:
     return value
 
 
-def _decode_number(least: int, value: Any) -> int:
+def _decode_number(least: int, most: int, value: Any) -> int:
     if type(value) is not int:  # a bool is not accepted as a number
         raise _not_allowed(value)
-    if not least <= value <= _HIGHEST:
-        raise SnapshotError(path="", problem=f"{value} is not in {least}..{_HIGHEST}")
+    if not least <= value <= most:
+        raise SnapshotError(path="", problem=f"{value} is not in {least}..{most}")
     return value
 
 
@@ -177,11 +177,6 @@ def _not_allowed(value: Any) -> SnapshotError:
     return SnapshotError(path="", problem=f"{_shown(value)} is not allowed here")
 
 
-def _least(name: str) -> int:
-    """The smallest number that is allowed here: only the seconds until a route expires can be negative."""
-    return -_HIGHEST if name == "expires" else 0
-
-
 def _text_problem(text: str) -> str:
     """What is wrong with a name; empty if it is valid."""
     # The kernel allows nearly any character in a device name; code that prints a name escapes it for the terminal.
@@ -193,7 +188,7 @@ def _text_problem(text: str) -> str:
     return ""
 
 
-def _problems_of_rule(rule: Rule) -> Iterator[tuple[str, str]]:
+def _problems_of(rule: Rule) -> Iterator[tuple[str, str]]:
     if rule.family not in {IPV4, IPV6}:
         yield "family", f"{rule.family} is not an address family: use 4 or 6"
         return
@@ -225,12 +220,12 @@ def _decode_items(item: _Decoder, count: int | None, value: Any) -> tuple[Any, .
     if not isinstance(value, list) or (count is not None and len(value) != count):
         wanted = "any number of" if count is None else count
         raise SnapshotError(path="", problem=f"must be a list of {wanted} items")
-    found = []
-    for place, one in enumerate(value):
-        try:
-            found.append(item(one))
-        except SnapshotError as error:
-            raise _inside(f"[{place}]", error) from error
+    found: list[Any] = []
+    try:
+        for one in value:
+            found.append(item(one))  # noqa: PERF401  the number of those that were read is the place of the next
+    except SnapshotError as error:
+        raise _inside(f"[{len(found)}]", error) from error
     return tuple(found)
 
 
