@@ -11,6 +11,9 @@
     ├── CleanupIncomplete    host: not everything could be deleted, or restored; says what is true now
     ├── UndoFileError        input: the file is not an undo file
     ├── ApprovedPlanError    input: the file is not a plan of a clean-up, or was made on another host
+    ├── FleetIncomplete      executor: it cannot go on, so not every snapshot was judged; says how many were
+    ├── WorkerLost           executor: the process that judged a snapshot ended, twice
+    ├── JudgingFailed        hostrouting: a snapshot could not be judged, because of a bug or for lack of memory
     ├── PreflightFailed      host: something on it would make a bootstrap fail, or strand the node later
     ├── NotReady             host: something that the routes need was missing at the deadline
     ├── HostBusy             host: another process holds the lock
@@ -83,11 +86,13 @@ __all__ = [
     "EbtablesWrongBackend",
     "Fault",
     "FileError",
+    "FleetIncomplete",
     "ForeignPhases",
     "GatewayNotOnLink",
     "HostBusy",
     "HostRoutingError",
     "InvalidRoute",
+    "JudgingFailed",
     "ManagerError",
     "MetadataError",
     "NetlinkUnavailable",
@@ -112,6 +117,7 @@ __all__ = [
     "UndoFileError",
     "UnitFailed",
     "Unsettled",
+    "WorkerLost",
 ]
 
 
@@ -315,6 +321,29 @@ class ApprovedPlanError(HostRoutingError, ValueError):
         self.source, self.problem = source, problem
         remedy = "make a plan on this host: hostrouting clean azure-vnet --config FILE --json > PLAN"
         super().__init__(f"{source}: {problem}; {remedy}")
+
+
+class FleetIncomplete(HostRoutingError):  # noqa: N818  reads as what is wrong
+    """Not every snapshot was judged, because the executor cannot go on. `judged` and `total` are numbers of nodes."""
+
+    can_retry = True
+
+    def __init__(self, reason: str, *, judged: int, total: int) -> None:
+        """Give the reason, and how many of the snapshots were judged before."""
+        self.judged, self.total = judged, total
+        super().__init__(f"{judged:,} of {total:,} snapshots were judged, and then {reason}")
+
+
+class WorkerLost(HostRoutingError):  # noqa: N818  reads as what happened
+    """The process that judged a snapshot ended before it had a result, and so did a second one."""
+
+    can_retry = True
+
+
+class JudgingFailed(HostRoutingError):  # noqa: N818  reads as what happened
+    """A snapshot could not be judged, because of a bug in hostrouting or for lack of memory."""
+
+    can_retry = False
 
 
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong

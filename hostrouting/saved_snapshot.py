@@ -18,20 +18,18 @@ _REMEDY = "save one with: hostrouting snapshot > FILE"
 
 def read_snapshot(path: str) -> Snapshot:
     """The snapshot in a file. Raises SnapshotError, which names the file."""
-    data = snapshot_bytes(path)
     try:
-        return snapshot_in(data)
+        return snapshot_in(snapshot_bytes(path))
     except SnapshotError as error:
         raise of_file(error, path) from error
 
 
 def snapshot_bytes(path: str) -> bytes:
-    """The bytes of a snapshot. Raises SnapshotError, which names the file, if it cannot be read."""
+    """The bytes of a snapshot. Raises SnapshotError if the file cannot be read; it does not name the file."""
     try:
         return read_bytes(path, what="a snapshot", limit=_LIMIT)
     except Unreadable as error:
-        problem = f"this {error.rule}; {error.remedy or _REMEDY}"
-        raise SnapshotError(path=_shown(path), problem=problem) from error
+        raise SnapshotError(path="", problem=f"this {error.rule}; {error.remedy or _REMEDY}") from error
 
 
 def snapshot_in(data: bytes) -> Snapshot:
@@ -39,6 +37,21 @@ def snapshot_in(data: bytes) -> Snapshot:
 
     Raises SnapshotError, whose path is the place in the document.
     """
+    try:
+        return _decoded(data)
+    except SnapshotError as error:
+        if error.path not in {"", "schema"}:  # a snapshot that was changed; otherwise it is probably another file
+            raise
+        raise SnapshotError(path=error.path, problem=f"{error.problem}; {_REMEDY}") from error
+
+
+def of_file(error: SnapshotError, path: str) -> SnapshotError:
+    """The same error with the name of the file."""
+    name = name_of(path) if path.isprintable() else ascii(path)  # it must not control the terminal
+    return SnapshotError(path=f"{name}: {error.path}" if error.path else name, problem=error.problem)
+
+
+def _decoded(data: bytes) -> Snapshot:
     from hostrouting.backends.ip_document import is_ip_document, read_ip_document  # noqa: PLC0415  it needs json
 
     if not data.strip():
@@ -50,16 +63,3 @@ def snapshot_in(data: bytes) -> Snapshot:
     except UnicodeDecodeError as error:
         problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
         raise SnapshotError(path="", problem=problem) from error
-
-
-def of_file(error: SnapshotError, path: str) -> SnapshotError:
-    """The error of `snapshot_in` with the name of the file, and with the remedy if all of the file is wrong."""
-    name = _shown(path)
-    # With a fault inside, it is a snapshot that was changed; if all of it is wrong, it is probably another file.
-    remedy = f"; {_REMEDY}" if error.path in {"", "schema"} else ""
-    return SnapshotError(path=f"{name}: {error.path}" if error.path else name, problem=error.problem + remedy)
-
-
-def _shown(path: str) -> str:
-    # The name of a file must not control the terminal.
-    return name_of(path) if path.isprintable() else ascii(path)

@@ -18,8 +18,10 @@ from hostrouting.errors import (
     EbtablesError,
     EbtablesRefused,
     FileError,
+    FleetIncomplete,
     ForeignPhases,
     HostRoutingError,
+    JudgingFailed,
     MetadataError,
     NftablesError,
     NftRefused,
@@ -29,6 +31,7 @@ from hostrouting.errors import (
     TableNotInForce,
     TableOwned,
     UndoFileError,
+    WorkerLost,
 )
 
 __all__ = ["code_of", "document_of", "errors_in"]
@@ -51,7 +54,8 @@ def code_of(error: BaseException, *, needs_files: bool = True) -> int:
     if isinstance(error, NftRefused | TableOwned | TableNotInForce | EbtablesRefused | BadRule):
         return FAILED
     outside = BackendError | EbtablesError | ForeignPhases | MetadataError | NftablesError | NotReady
-    unanswered = isinstance(error, outside)
+    unjudged = FleetIncomplete | JudgingFailed | WorkerLost
+    unanswered = isinstance(error, outside | unjudged)
     if unanswered or is_denied(error) or not isinstance(error, HostRoutingError):
         return UNDECIDED
     return FAILED

@@ -43,6 +43,7 @@ SILENT = {
     "hostrouting/neighbours/memory.py": "the fake says what Linux says",
     "hostrouting/steps.py": "how values print",
     "hostrouting/effects.py": "how values print",
+    "hostrouting/fleet/grouping.py": "what groups of nodes are called",
     "hostrouting/leftover.py": "commands of ip",
     "hostrouting/segments.py": "the legend of a map",
     "phases/__init__.py": "names only",

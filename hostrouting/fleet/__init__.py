@@ -1,0 +1,52 @@
+"""Many nodes: their snapshots are judged together, by several processes or on a cluster, and grouped.
+
+    from hostrouting import HostRoutingConfig, fleet
+
+    config = HostRoutingConfig.load("agent.json")
+    for group in fleet.group_nodes(fleet.check_snapshots(["nodes"], config)):
+        print(len(group.nodes), group.verdict, group.problem)
+
+    check_snapshots   judges the snapshots at some paths; the results come one by one
+    NodeResult        the result for one node: a verdict with its reasons, or why there is none
+    NodeEscape        a range that escapes on it
+    group_nodes       puts results with the same problem together
+    NodeGroup         nodes with the same problem, and the repair that helps all of them
+    find_snapshots    the files at some paths, and the name of the node of each
+    Source            one of them
+
+Nothing here opens a connection or reads this host. A program that calls `check_snapshots` without an executor needs the
+line `if __name__ == "__main__":`, as any program with processes of its own: each of them imports the program's file.
+"""
+
+TYPE_CHECKING = False  # as in `hostrouting`
+if TYPE_CHECKING:
+    from hostrouting.fleet.checking import check_snapshots
+    from hostrouting.fleet.grouping import NodeGroup, group_nodes
+    from hostrouting.fleet.node import NodeEscape, NodeResult
+    from hostrouting.fleet.sources import Source, find_snapshots
+
+__all__ = [
+    "check_snapshots",
+    "NodeResult",
+    "NodeEscape",
+    "group_nodes",
+    "NodeGroup",
+    "find_snapshots",
+    "Source",
+]
+
+_HOMES = {
+    "checking": ("check_snapshots",),
+    "grouping": ("NodeGroup", "group_nodes"),
+    "node": ("NodeEscape", "NodeResult"),
+    "sources": ("Source", "find_snapshots"),
+}
+
+if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept any name
+    import phases
+
+    __getattr__ = phases.lazily(__name__, _HOMES, globals())
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,183 @@
+"""Many snapshots, judged by others: read here, sent in batches, and the results as they come.
+
+How it works. The calling process reads the files, so workers on another computer need none of them. It sends a batch
+when the one before has left, and keeps only so many on the way that every worker is busy; so the memory does not grow
+with the snapshots. Of a snapshot that was judged it keeps a digest and the result, and most nodes have one of a few
+results. A snapshot with the bytes of another one, judged or on its way, is not sent.
+
+A batch is lost if its worker ends. Which of the snapshots on their way ended it is not known. So all others are waited
+for, and then each lost snapshot is judged again, alone, with nothing else on the way: if the worker ends again, it was
+because of this one, and that is its result. An executor that takes no batch any more is the end of the run: the
+error says how many snapshots were judged. So is one whose workers cannot judge at all, which an empty batch shows:
+hostrouting may not be installed where they are.
+
+Here: the order of events. Not here: processes (`workers`), and the judgement (`judging`).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import FIRST_COMPLETED, wait
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.errors import FleetIncomplete, SnapshotError, WorkerLost
+from hostrouting.fleet.judging import judge_each
+from hostrouting.fleet.node import NodeResult
+from hostrouting.fleet.workers import GivenExecutor, OwnProcesses
+from hostrouting.saved_snapshot import snapshot_bytes
+from phases.text import describe_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from concurrent.futures import Executor
+
+    from hostrouting.fleet.judging import Question
+    from hostrouting.fleet.sources import Source
+    from hostrouting.fleet.workers import Judge, Results, Workers
+
+__all__ = ["judge_snapshots"]
+
+_SNAPSHOTS, _BYTES = 16, 1 << 20  # the most in one batch: enough that sending it costs little beside judging it
+
+
+def judge_snapshots(
+    sources: Sequence[Source], question: Question, *, executor: Executor | None = None, judge: Judge = judge_each
+) -> Iterator[NodeResult]:
+    """The results, as they come; one for each source. Without an executor, processes of our own judge.
+
+    Raises FleetIncomplete if the executor cannot go on.
+    """
+    workers = OwnProcesses() if executor is None else GivenExecutor(executor)
+    return _Run(sources, question, workers, judge).results()
+
+
+@attrs.frozen
+class _Sent:
+    """A snapshot that was not judged yet."""
+
+    digest: bytes
+    data: bytes
+
+
+class _Run:
+    """One run, and what is known in it so far."""
+
+    def __init__(self, sources: Sequence[Source], question: Question, workers: Workers, judge: Judge) -> None:
+        self._sources, self._question, self._workers, self._judge = sources, question, workers, judge
+        self._on_the_way: dict[Results, list[_Sent]] = {}
+        self._lost: list[_Sent] = []
+        # By the digest of a snapshot: who waits for its result, and then the result.
+        self._waiting: dict[bytes, list[Source]] = {}
+        self._known: dict[bytes, NodeResult] = {}
+        # Equal results are kept once.
+        self._different: dict[NodeResult, NodeResult] = {}
+        self._count = 0
+
+    def results(self) -> Iterator[NodeResult]:
+        """All results."""
+        try:
+            for result in self._results():
+                self._count += 1
+                yield result
+        finally:
+            for future in self._on_the_way:
+                future.cancel()
+            self._workers.close()
+
+    def _results(self) -> Iterator[NodeResult]:
+        batch: list[_Sent] = []
+        for source in self._sources:
+            try:
+                data = snapshot_bytes(source.path)
+            except SnapshotError as error:
+                yield NodeResult(source.name, source.path, failure=error)
+                continue
+            digest = blake2b(data, digest_size=16).digest()
+            if digest in self._known:
+                yield _named(self._known[digest], source)
+            elif digest in self._waiting:
+                self._waiting[digest].append(source)
+            else:
+                self._waiting[digest] = [source]
+                batch.append(_Sent(digest, data))
+            if len(batch) == _SNAPSHOTS or sum(len(it.data) for it in batch) >= _BYTES:
+                yield from self._send(batch)
+                batch = []
+        if batch:
+            yield from self._send(batch)
+        while self._on_the_way:
+            yield from self._receive()
+
+    def _send(self, batch: list[_Sent]) -> Iterator[NodeResult]:
+        """Send the batch as soon as there is room, and yield what comes in until then."""
+        while len(self._on_the_way) >= self._workers.at_once:
+            yield from self._receive()
+        self._on_the_way[self._submit(batch)] = batch
+
+    def _submit(self, batch: Sequence[_Sent]) -> Results:
+        try:
+            return self._workers.submit(self._judge, [it.data for it in batch], self._question)
+        except Exception as error:
+            raise self._stopped(error) from error
+
+    def _receive(self) -> Iterator[NodeResult]:
+        """Wait for a batch, and yield its results; after a loss, also those of all other snapshots on their way."""
+        yield from self._arrived()
+        if self._lost:
+            while self._on_the_way:
+                yield from self._arrived()
+            again, self._lost = self._lost, []
+            yield from self._judge_alone(again)
+
+    def _arrived(self) -> Iterator[NodeResult]:
+        done, _ = wait(self._on_the_way, return_when=FIRST_COMPLETED)
+        for future in [it for it in self._on_the_way if it in done]:  # in the order in which they were sent
+            batch = self._on_the_way.pop(future)
+            found = _outcome(future)
+            if isinstance(found, Exception):
+                self._lost += batch
+            else:
+                for sent, result in zip(batch, found, strict=True):
+                    yield from self._judged(sent, result)
+
+    def _judge_alone(self, again: Iterable[_Sent]) -> Iterator[NodeResult]:
+        self._renew()
+        for sent in again:
+            found = _outcome(self._submit([sent]))
+            if isinstance(found, Exception):
+                self._renew()
+                lost = WorkerLost(
+                    "the process that judged this snapshot ended before it had a result, and so did a second one, which"
+                    f" judged nothing else ({describe_error(found)}); perhaps it needs more memory than there is"
+                )
+                found = (NodeResult(failure=lost),)
+            yield from self._judged(sent, found[0])
+
+    def _renew(self) -> None:
+        """Go on after a loss: with new workers, if it takes these, and only if they can judge."""
+        self._workers.renew()
+        found = _outcome(self._submit([]))
+        if isinstance(found, Exception):
+            raise self._stopped(found) from found
+
+    def _judged(self, sent: _Sent, result: NodeResult) -> Iterator[NodeResult]:
+        self._known[sent.digest] = result = self._different.setdefault(result, result)
+        yield from (_named(result, source) for source in self._waiting.pop(sent.digest))
+
+    def _stopped(self, error: Exception) -> FleetIncomplete:
+        reason = f"the executor could not go on ({describe_error(error)})"
+        return FleetIncomplete(reason, judged=self._count, total=len(self._sources))
+
+
+def _outcome(future: Results) -> tuple[NodeResult, ...] | Exception:
+    """The results of a batch, or why it was lost: `judge_each` raises nothing, so any error is the executor's."""
+    try:
+        return future.result()
+    except Exception as error:  # noqa: BLE001  each executor has errors of its own
+        return error
+
+
+def _named(result: NodeResult, source: Source) -> NodeResult:
+    return attrs.evolve(result, name=source.name, path=source.path)

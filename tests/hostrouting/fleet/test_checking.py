@@ -1,0 +1,128 @@
+"""`fleet.check_snapshots`: the call of a program, with processes of its own or on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hostrouting import ConfigError, HostRoutingConfig, fleet
+from hostrouting.fleet.judging import judge
+from hostrouting.testing import h200, plain_vm
+from tests.support.fleets import ASKED, CIDR, DEADLY, Inline, config_of, distinct_nodes, save
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    """Each node has its verdict, its findings, its repair and its notes, as in the document of a check."""
+    save(tmp_path, {"gpu": h200().snapshot(), "vm": plain_vm().snapshot(), "broken": "{"})
+    found = {it.name: it for it in fleet.check_snapshots([tmp_path], config_of(), executor=Inline())}
+    gpu, vm, broken = found["gpu"], found["vm"], found["broken"]
+    assert (gpu.verdict, vm.verdict, broken.verdict) == ("overlap", "ok", None)
+    assert [it["prefixes"] for it in gpu.findings] == [[CIDR]]
+    assert [it["destination"] for it in gpu.repair] == ["172.16.0.0/17", "172.16.128.0/17"]
+    assert any("become unreachable over IP" in it for it in gpu.notes)
+    assert (vm.findings, vm.repair, broken.findings, broken.notes) == ([], [], [], [])
+    document = gpu.to_mapping()
+    assert (document.pop("node"), document.pop("snapshot")) == ("gpu", str(tmp_path / "gpu.json"))
+    assert document == json.loads(judge(h200().snapshot().to_json().encode(), ASKED).answer)
+    assert broken.to_mapping()["kind"] == "SnapshotError"
+    assert [str(it).partition(":")[0] for it in found.values()] == list(found)
+
+
+def test_faults_come_at_once(tmp_path: Path) -> None:
+    """A path without a snapshot, and a configuration with nothing to check, are refused by the call itself."""
+    with pytest.raises(ConfigError, match=r"'.*nowhere' does not exist"):
+        fleet.check_snapshots([tmp_path / "nowhere"], config_of())
+    with pytest.raises(ConfigError, match=r"routeOverlap.expectedCidrs: no expected CIDR is given"):
+        fleet.check_snapshots([tmp_path], HostRoutingConfig())
+    with pytest.raises(TypeError, match="check_snapshots takes a HostRoutingConfig, not a str"):
+        fleet.check_snapshots([tmp_path], "agent.json")  # type: ignore[arg-type]  # the mistake
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Nodes of several kinds, and the configuration beside them."""
+    (tmp_path / "config.json").write_text(json.dumps(config_of().to_mapping()))
+    nodes = {**distinct_nodes(150), "vm": plain_vm().snapshot().to_json(), "broken": "{"}
+    return save(tmp_path / "nodes", nodes)
+
+
+def on_a_cluster(folder: Path, fate: str) -> dict[str, str]:
+    """What is found on a cluster whose workers have this fate, by the name of the node."""
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    words = ["-W", "error", "-m", "tests.support.on_a_cluster", str(folder), str(folder.parent / "config.json"), fate]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, timeout=300, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = json.loads(done.stdout)
+    assert {it.split(":")[1] for it in said["addresses"]} == {"//127.0.0.1"}
+    found: dict[str, str] = said["found"]
+    return found
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("fate", ["nothing", "killed"])
+def test_on_a_cluster(folder: Path, fate: str) -> None:
+    """On a Dask cluster, the results are the same, also if all of its workers are killed meanwhile."""
+    here = fleet.check_snapshots([folder], config_of(), executor=Inline())
+    assert on_a_cluster(folder, fate) == {it.name: it.answer or str(it.error) for it in here}
+
+
+@pytest.mark.processes
+def test_a_snapshot_that_kills_the_workers_of_a_cluster(folder: Path) -> None:
+    """What the cluster loses is judged again; what it loses again has a result that says so, as the only one."""
+    nodes: dict[str, str | bytes] = {f"{number:02}": str(number) for number in range(30)}
+    save(folder.parent / "few", {**nodes, "07": DEADLY})
+    found = on_a_cluster(folder.parent / "few", "deadly")
+    assert "which judged nothing else (KilledWorker: " in found.pop("07")
+    assert found == {name: text for name, text in nodes.items() if name != "07"}
+
+
+PROGRAM = """
+import sys, time
+from hostrouting import HostRoutingConfig, fleet
+if __name__ == "__main__":
+    results = fleet.check_snapshots([sys.argv[1]], HostRoutingConfig.load(sys.argv[2]))
+    next(results)
+    print("begun", flush=True)
+    time.sleep(300)
+"""
+
+
+@pytest.mark.processes
+def test_workers_end_with_their_program(folder: Path, tmp_path: Path) -> None:
+    """If the program that started them is killed, no process of it is left."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    words = [sys.executable, *map(str, (tmp_path / "program.py", folder, folder.parent / "config.json"))]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "begun\n"
+        session = program.pid
+        assert len(in_session(session)) > 1
+        program.send_signal(signal.SIGKILL)
+        program.wait(60)
+        end = time.monotonic() + 60
+        while in_session(session) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not in_session(session)
+
+
+def in_session(session: int) -> list[str]:
+    """The processes of this session that have not ended."""
+    found = []
+    for it in os.listdir("/proc"):
+        if it.isdigit():
+            try:
+                state, _, _, its, *_ = Path(f"/proc/{it}/stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(its) == session and state != "Z":
+                found.append(it)
+    return found

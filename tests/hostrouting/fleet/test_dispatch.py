@@ -1,0 +1,308 @@
+"""Many snapshots, judged by others: each has one result, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.errors import FleetIncomplete, JudgingFailed, SnapshotError, WorkerLost
+from hostrouting.fleet import Source, dispatch, find_snapshots
+from hostrouting.fleet.dispatch import judge_snapshots
+from hostrouting.fleet.judging import judge
+from hostrouting.testing import plain_vm
+from tests.support.fleets import ASKED, DEADLY, ONCE, Inline, deadly_judge, distinct_nodes, echo, save
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from hostrouting.fleet.judging import Question
+    from hostrouting.fleet.node import NodeResult
+
+
+def answers(results: Iterator[NodeResult]) -> dict[str, str]:
+    """What was found, by the name of the node."""
+    found = list(results)
+    assert len({it.name for it in found}) == len(found)
+    return {it.name: it.answer or str(it.error) for it in found}
+
+
+def test_each_node_has_its_result(tmp_path: Path) -> None:
+    """The result of a node is the judgement of its snapshot, with the name and the file."""
+    nodes = distinct_nodes(40)
+    sources = find_snapshots([save(tmp_path, nodes)])
+    found = {it.name: it for it in judge_snapshots(sources, ASKED, executor=Inline())}
+    assert found.keys() == nodes.keys()
+    for source in sources:
+        alone = judge(nodes[source.name].encode(), ASKED)
+        assert found[source.name].answer == alone.answer
+        assert (found[source.name].path, found[source.name].verdict) == (source.path, "overlap")
+
+
+def test_results_come_one_by_one(tmp_path: Path) -> None:
+    """No more snapshots are read ahead than keep the workers busy, however many there are."""
+    save(tmp_path, {"only": "x"})
+    read = 0
+
+    class Sources(Sequence[Source]):
+        def __len__(self) -> int:
+            return 1_000_000
+
+        def __getitem__(self, place: Any) -> Any:
+            nonlocal read
+            read += 1
+            (tmp_path / "only.json").write_text(str(place))
+            return Source(str(place), str(tmp_path / "only.json"))
+
+    results = judge_snapshots(Sources(), ASKED, executor=Inline(), judge=echo)
+    assert next(results).answer == "0"
+    assert read <= 65 * 16
+    results.close()  # type: ignore[attr-defined]  # it is a generator
+
+
+def test_large_snapshots_are_sent_alone(tmp_path: Path) -> None:
+    """A batch has at most sixteen snapshots, and fewer if they are large."""
+    executor = Inline()
+    save(tmp_path, {f"{number:02}": f"{number} " * (1 if number < 17 else 600_000) for number in range(20)})
+    answers(judge_snapshots(find_snapshots([tmp_path]), ASKED, executor=executor, judge=echo))
+    assert [len(it) for it in executor.batches] == [16, 2, 1, 1]
+
+
+def test_equal_snapshots_are_judged_once(tmp_path: Path) -> None:
+    """Whether its like has been judged, is on its way or is in the same batch: equal bytes are sent once."""
+    executor = Inline()
+    nodes = {f"{number:04}": f"{number % 30}" for number in range(3000)}
+    found = answers(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=executor, judge=echo))
+    assert found == nodes
+    assert sorted(it for batch in executor.batches for it in batch) == sorted({it.encode() for it in nodes.values()})
+
+
+def test_equal_snapshots_without_a_verdict(tmp_path: Path) -> None:
+    """Of equal files, each error names its own."""
+    save(tmp_path, {"one": "{}", "other": "{}"})
+    found = {it.name: it.error for it in judge_snapshots(find_snapshots([tmp_path]), ASKED, executor=Inline())}
+    for name, error in found.items():
+        assert str(error).startswith(
+            f"snapshot: {tmp_path}/{name}.json: schema: must be 'hostrouting/snapshot/1'; save"
+        )
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    """What is no snapshot is the result of one node; the others are judged."""
+    save(tmp_path, {"empty": "", "well": plain_vm().snapshot()})
+    gone = Source("gone", str(tmp_path / "gone.json"))
+    found = {it.name: it for it in judge_snapshots([gone, *find_snapshots([tmp_path])], ASKED, executor=Inline())}
+    assert found["well"].verdict == "ok"
+    assert (
+        str(found["gone"].error)
+        == f"snapshot: {gone.path}: this cannot be read: No such file or directory; check the path"
+    )
+    assert isinstance(found["empty"].error, SnapshotError)
+    assert found["empty"].error.path == str(tmp_path / "empty.json")
+
+
+class Losing:
+    """Loses the batches with certain snapshots, the first few times."""
+
+    def __init__(self, times: dict[bytes, int]) -> None:
+        """How often each of them is lost."""
+        self._times = times
+
+    def __call__(self, batch: list[bytes]) -> None:
+        """Raise OSError for the loss of a batch."""
+        for it in batch:
+            if self._times.get(it, 0):
+                self._times[it] -= 1
+                raise OSError("the worker is gone")
+
+
+def test_what_a_worker_loses_is_judged_again(tmp_path: Path) -> None:
+    """Each snapshot of a lost batch is sent again, alone; none of the others is."""
+    executor = Inline(Losing({b"20": 1}))
+    nodes = {f"{number:02}": str(number) for number in range(64)}
+    found = answers(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=executor, judge=echo))
+    assert found == nodes
+    lost = [str(number).encode() for number in range(16, 32)]
+    assert [it for it in executor.batches if len(it) == 1] == [[it] for it in lost]
+    assert executor.batches.count([]) == 1  # whether the workers can judge at all
+
+
+def test_a_snapshot_that_is_lost_twice(tmp_path: Path) -> None:
+    """It has a result of its own, which says so; the others of its batch have theirs."""
+    executor = Inline(Losing({b"20": 2, b"40": 2}))
+    nodes = {f"{number:02}": str(number) for number in range(64)}
+    results = list(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=executor, judge=echo))
+    failed = {it.name: it.error for it in results if it.failure}
+    assert sorted(failed) == ["20", "40"]
+    assert isinstance(failed["20"], WorkerLost)
+    assert "which judged nothing else (OSError: the worker is gone)" in str(failed["20"])
+    assert {it.name: it.answer for it in results if it.failure is None} == {
+        name: text for name, text in nodes.items() if name not in failed
+    }
+
+
+class Ending(Inline):
+    """An executor that takes so many batches, and then no more."""
+
+    def __init__(self, most: int) -> None:
+        """Take this many."""
+        super().__init__()
+        self._most = most
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See Executor."""
+        if len(self.batches) == self._most:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        return super().submit(*args, **kwargs)
+
+
+def test_an_executor_that_ends(tmp_path: Path) -> None:
+    """The error says why, and how many snapshots were judged; these have their results."""
+    sources = find_snapshots([save(tmp_path, {f"{number:04}": str(number) for number in range(2000)})])
+    results = judge_snapshots(sources, ASKED, executor=Ending(80), judge=echo)
+    found: list[NodeResult] = []
+    with pytest.raises(FleetIncomplete) as caught:
+        found.extend(iter(lambda: next(results), None))
+    assert (caught.value.judged, caught.value.total) == (len(found), 2000)
+    assert len(found) >= 16
+    assert str(caught.value) == (
+        f"{len(found):,} of 2,000 snapshots were judged, and then the executor could not go on (RuntimeError: cannot "
+        "schedule new futures after shutdown)"
+    )
+
+
+def test_workers_that_cannot_judge_at_all(tmp_path: Path) -> None:
+    """If not even an empty batch has a result, as without hostrouting on a cluster, the run ends, and not each node."""
+
+    def refuse(_: list[bytes]) -> None:
+        raise OSError("no hostrouting here")
+
+    executor = Inline(refuse)
+    sources = find_snapshots([save(tmp_path, {"one": "1", "other": "2"})])
+    with pytest.raises(FleetIncomplete, match=r"0 of 2 snapshots were judged, .*OSError: no hostrouting here"):
+        list(judge_snapshots(sources, ASKED, executor=executor, judge=echo))
+    assert executor.batches == [[b"1", b"2"], []]
+
+
+def test_a_bug_is_the_result_of_one_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that nobody expected names the place in the code, and the other nodes are judged."""
+    original = judge
+
+    def buggy(data: bytes, question: Question) -> NodeResult:
+        if b"10.0.1." in data:
+            raise KeyError("oops")
+        if b"10.0.2." in data:
+            raise MemoryError
+        return original(data, question)
+
+    monkeypatch.setattr("hostrouting.fleet.judging.judge", buggy)
+    sources = find_snapshots([save(tmp_path, distinct_nodes(4))])
+    found = {it.name: it for it in judge_snapshots(sources, ASKED, executor=Inline())}
+    assert [it.verdict for _, it in sorted(found.items())] == ["overlap", None, None, "overlap"]
+    error, short = found["node-00001"].error, found["node-00002"].error
+    assert isinstance(error, JudgingFailed)
+    assert "this is a bug in hostrouting, please report it: KeyError: 'oops' in buggy, " in str(error)
+    assert str(short) == "there is not enough memory to judge this snapshot"
+
+
+@given(
+    texts=st.lists(st.sampled_from(["a", "b", "c", "d", "lost once", "lost twice", ""]), max_size=60),
+    batch=st.integers(1, 4),
+    threads=st.integers(1, 3),
+)
+def test_each_snapshot_has_one_result(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], batch: int, threads: int
+) -> None:
+    """Whatever is equal, unreadable or lost, and however many at once: each snapshot has exactly one result, its own."""
+    folder = tmp_path_factory.mktemp("nodes")
+    save(folder, {str(number): text for number, text in enumerate(texts)})
+    sources = [Source(str(number), str(folder / f"{number}.json")) for number in range(len(texts))]
+    times = {b"lost once": 1, b"lost twice": 2}
+    losing = Losing(times)
+
+    def judging(data: Sequence[bytes], question: Question) -> tuple[NodeResult, ...]:
+        losing(list(data))
+        return echo(data, question)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(threads) as executor:
+        patch.setattr(dispatch, "_SNAPSHOTS", batch)
+        results = list(judge_snapshots(sources, ASKED, executor=executor, judge=judging))
+    assert sorted(int(it.name) for it in results) == list(range(len(texts)))
+    for it in results:
+        text = texts[int(it.name)]
+        assert isinstance(it.failure, WorkerLost) == (text == "lost twice")
+        assert it.answer == ("" if text == "lost twice" else text)
+
+
+@pytest.mark.processes
+class TestOwnProcesses:
+    """Real processes, which are really killed."""
+
+    def test_they_judge(self, tmp_path: Path) -> None:
+        """Their results are those of this process, and none of them is left at the end."""
+        nodes = {**distinct_nodes(40), "broken": "{", "vm": plain_vm().snapshot().to_json()}
+        sources = find_snapshots([save(tmp_path, nodes)])
+        found = {it.name: it for it in judge_snapshots(sources, ASKED)}
+        here = {it.name: it for it in judge_snapshots(sources, ASKED, executor=Inline())}
+        assert {name: (it.answer, str(it.error)) for name, it in found.items()} == {
+            name: (it.answer, str(it.error)) for name, it in here.items()
+        }
+        assert not children()
+
+    def test_a_process_is_killed(self, tmp_path: Path) -> None:
+        """What a killed process had is judged again, by another one."""
+        (tmp_path / "marker").touch()
+        nodes: dict[str, Any] = {f"{number:02}": str(number) for number in range(60)}
+        nodes["33"] = ONCE.decode() + str(tmp_path / "marker")
+        sources = find_snapshots([save(tmp_path / "nodes", nodes)])
+        assert answers(judge_snapshots(sources, ASKED, judge=deadly_judge)) == nodes
+        assert not children()
+
+    def test_a_snapshot_that_kills_every_process(self, tmp_path: Path) -> None:
+        """It is the only one without a verdict."""
+        nodes: dict[str, Any] = {f"{number:02}": str(number) for number in range(60)}
+        nodes["33"] = DEADLY
+        results = list(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, judge=deadly_judge))
+        assert {it.name: type(it.failure) for it in results if it.failure} == {"33": WorkerLost}
+        assert {it.name for it in results} == nodes.keys()
+        assert not children()
+
+    def test_the_reader_has_enough(self, tmp_path: Path) -> None:
+        """A caller that stops early leaves no process behind."""
+        results = judge_snapshots(find_snapshots([save(tmp_path, distinct_nodes(50))]), ASKED)
+        assert next(results).verdict == "overlap"
+        results.close()  # type: ignore[attr-defined]  # it is a generator
+        assert not children()
+
+    def test_no_process_can_judge(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If no process starts as it should, the error says so at once."""
+        monkeypatch.setattr("hostrouting.fleet.workers._begin", unable)
+        with pytest.raises(FleetIncomplete, match=r"0 of 1 snapshots were judged, .*BrokenProcessPool"):
+            list(judge_snapshots(find_snapshots([save(tmp_path, {"one": "1"})]), ASKED, judge=echo))
+        assert not children()
+
+
+def unable() -> None:
+    """What a process does first: it ends."""
+    os._exit(7)
+
+
+def children() -> list[str]:
+    """The worker processes of this process."""
+    found = []
+    for it in os.listdir("/proc"):
+        if it.isdigit():
+            try:
+                with open(f"/proc/{it}/stat") as stat, open(f"/proc/{it}/cmdline") as line:
+                    is_mine = stat.read().rpartition(")")[2].split()[1] == str(os.getpid())
+                    if is_mine and "spawn_main" in (command := line.read()):
+                        found.append(command)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    return found

@@ -1,0 +1,178 @@
+"""Nodes with the same problem are told together, with the repair that helps all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.backends.base import Change
+from hostrouting.errors import SnapshotError, WorkerLost
+from hostrouting.fleet import NodeEscape, NodeResult, group_nodes
+from hostrouting.fleet.judging import Question, judge
+from hostrouting.model import Prefix, Route
+from hostrouting.testing import MemoryBackend, h200, plain_vm
+from hostrouting.uplink import DesiredRoute
+from tests.support.fleets import ASKED, CIDR, config_of, distinct_nodes
+
+if TYPE_CHECKING:
+    from hostrouting.overlap import Escape
+
+BLOCK = Prefix.parse(CIDR)
+HALVES = tuple(DesiredRoute(it) for it in ("172.16.0.0/17", "172.16.128.0/17"))
+
+
+def escape(*devs: str, cidr: Prefix = BLOCK, kind: Escape = "overlap", part: int = 0, packets: str = "") -> NodeEscape:
+    """A range of the CIDR: all of it, or without so many addresses at its end."""
+    return NodeEscape(cidr, cidr.first, cidr.last - part, kind, devs, packets)
+
+
+def node(name: str, *escapes: NodeEscape, repair: tuple[DesiredRoute, ...] = HALVES, whole: bool = True) -> NodeResult:
+    """A node where this escapes."""
+    return NodeResult(name, verdict="overlap", escapes=escapes, open_repair=repair, is_repairable=whole)
+
+
+def test_the_fabric_of_a_fleet() -> None:
+    """Whichever of the eight devices Linux finds first, it is one problem, and one repair closes all of it."""
+    results = [node(f"node-{number}", escape(f"ib{number % 8}")) for number in range(24)]
+    [group] = group_nodes(reversed(results))
+    assert (group.verdict, group.problem) == ("overlap", "172.16.0.0/16 by ib0…ib7")
+    assert group.nodes == tuple(sorted(it.name for it in results))
+    assert (group.repair, group.repairs, group.is_repairable) == (HALVES, 1, True)
+
+
+def test_real_nodes_in_different_subnets() -> None:
+    """Nodes with other addresses and gateways have one repair."""
+    results = [attrs.evolve(judge(it.encode(), ASKED), name=name) for name, it in distinct_nodes(5).items()]
+    assert len({it.repair[0]["gateway"] for it in results}) == 5
+    [group] = group_nodes(results)
+    assert (len(group.nodes), group.problem, group.repair) == (5, "172.16.0.0/16 by ib0", HALVES)
+
+
+@pytest.mark.parametrize(
+    ("escapes", "problem"),
+    [
+        ([escape("ib3")], "172.16.0.0/16 by ib3"),
+        ([escape("ib3", "ib9")], "172.16.0.0/16 by ib3 and ib9"),
+        ([escape("ib9", "ib10", "ib11")], "172.16.0.0/16 by ib9…ib11"),
+        ([escape("wg0", "ib1", "ib0", "ib2", "ib7", "eth1")], "172.16.0.0/16 by eth1, ib0…ib2, ib7 and wg0"),
+        ([escape("ib", "ib0")], "172.16.0.0/16 by ib and ib0"),
+        ([escape()], "172.16.0.0/16 by an unknown device"),
+        ([escape("ib0", part=5), escape("ib1", part=9)], "a part of 172.16.0.0/16 by ib0 and ib1"),
+        ([escape(kind="no-route")], "172.16.0.0/16 by no device (no route)"),
+        ([escape("ib0", packets="what pods send")], "what pods send: 172.16.0.0/16 by ib0"),
+        (
+            [escape("ib0"), escape("ib0", cidr=Prefix.parse("fd16::/48"))],
+            "172.16.0.0/16 by ib0 and fd16::/48 by ib0",
+        ),
+    ],
+)
+def test_words(escapes: list[NodeEscape], problem: str) -> None:
+    """A problem is named by CIDR, devices and packets."""
+    [group] = group_nodes([node("a", *escapes)])
+    assert group.problem == problem
+
+
+def test_different_problems() -> None:
+    """Another CIDR, a part of one, another kind of device or another fate is another problem."""
+    results = [
+        node("a", escape("ib0")),
+        node("b", escape("wg0")),
+        node("c", escape("ib0", part=1)),
+        node("d", escape(kind="blackhole")),
+        node("e", escape("ib0", cidr=Prefix.parse("10.0.0.0/8"))),
+        node("f", escape("ib0"), escape("ib0", cidr=Prefix.parse("10.0.0.0/8"))),
+        node("g", escape("ib0", packets="what pods send")),
+    ]
+    assert len(group_nodes(results)) == len(results)
+
+
+def test_the_worst_comes_first() -> None:
+    """First what escapes, then what could not be judged, then what is open; and more nodes before fewer."""
+    file = SnapshotError(path="links", problem="must be a list")
+    results = [
+        NodeResult("ok", verdict="ok"),
+        NodeResult("open", verdict="undecided", escapes=(escape("ib0", packets="packets with fwmark 0x1"),)),
+        NodeResult("lost", verdict="no-default-route", without_default=(4, 6)),
+        NodeResult("file", "/nodes/a.json", failure=file),
+        NodeResult("other file", "/nodes/b.json", failure=file),
+        NodeResult("dead", failure=WorkerLost("it ended")),
+        node("one", escape("wg0")),
+        node("two", escape("ib0")),
+        node("three", escape("ib1")),
+    ]
+    assert [(it.verdict, it.problem, it.nodes) for it in group_nodes(results)] == [
+        ("overlap", "172.16.0.0/16 by ib0 and ib1", ("three", "two")),
+        ("overlap", "172.16.0.0/16 by wg0", ("one",)),
+        (None, "links: must be a list", ("file", "other file")),
+        (None, "it ended", ("dead",)),
+        ("no-default-route", "no IPv4 default route and no IPv6 default route", ("lost",)),
+        ("undecided", "packets with fwmark 0x1: 172.16.0.0/16 by ib0", ("open",)),
+        ("ok", "", ("ok",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "repair", "repairs", "is_repairable"),
+    [
+        ([node("a", escape("ib0")), node("b", escape("ib1"))], HALVES, 1, True),
+        ([node("a", escape("ib0")), node("b", escape("ib1"), repair=HALVES[:1])], (), 2, True),
+        ([node("a", escape("ib0")), node("b", escape("ib1"), repair=())], (), 1, True),
+        ([node("a", escape("ib0")), node("b", escape("ib1"), whole=False)], (), 1, False),
+        ([node("a", escape("ib0"), repair=(), whole=False)], (), 0, False),
+    ],
+)
+def test_one_repair_for_all(
+    nodes: list[NodeResult], repair: tuple[DesiredRoute, ...], repairs: int, *, is_repairable: bool
+) -> None:
+    """A repair is that of the group only if every node has exactly this one, and it closes everything there."""
+    [group] = group_nodes(nodes)
+    assert (group.repair, group.repairs, group.is_repairable) == (repair, repairs, is_repairable)
+
+
+def test_no_default_route() -> None:
+    """A host without a default route has that problem; if another family escapes, both are named."""
+    nothing = judge(MemoryBackend().snapshot().to_json().encode(), ASKED)
+    both = judge(h200().snapshot().to_json().encode(), Question(config_of(CIDR, "fd00::/8")))
+    assert [it.problem for it in group_nodes([nothing, both])] == [
+        "172.16.0.0/16 by ib0 and no IPv6 default route",
+        "no IPv4 default route",
+    ]
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", "ok", "broken"]), max_size=30))
+def test_each_node_is_in_one_group(kinds: list[str]) -> None:
+    """Whatever the results and their order: each node is in exactly one group, and groups have different problems."""
+    made = {
+        "a": node("", escape("ib0")),
+        "b": node("", escape("ib5")),
+        "c": node("", escape("wg0")),
+        "ok": NodeResult(verdict="ok"),
+        "broken": NodeResult(failure=SnapshotError(path="", problem="this is empty")),
+    }
+    results = [attrs.evolve(made[kind], name=f"{kind}{number}") for number, kind in enumerate(kinds)]
+    groups = group_nodes(results)
+    assert sorted(name for it in groups for name in it.nodes) == sorted(it.name for it in results)
+    assert len({(it.verdict, it.problem) for it in groups}) == len(groups)
+    other_way = group_nodes(reversed(results))
+    assert [(it.problem, it.nodes, it.repair) for it in other_way] == [
+        (it.problem, it.nodes, it.repair) for it in groups
+    ]
+
+
+def test_a_host_without_a_problem() -> None:
+    """A node where everything is fine has none, and needs no repair."""
+    [group] = group_nodes([judge(plain_vm().snapshot().to_json().encode(), ASKED)])
+    assert (group.verdict, group.problem, group.repair, group.repairs) == ("ok", "", (), 0)
+
+
+def test_a_repaired_fleet() -> None:
+    """With the routes of the repair, nothing escapes any more."""
+    kernel = h200()
+    [group] = group_nodes([judge(kernel.snapshot().to_json().encode(), ASKED)])
+    routes = [Route.to(it.destination, dev="eth0", gateway="10.0.0.1", protocol=213) for it in group.repair]
+    kernel.change([Change("add", it) for it in routes])
+    assert judge(kernel.snapshot().to_json().encode(), ASKED).verdict == "ok"

@@ -1,0 +1,178 @@
+"""The judgement of one snapshot among many is that of `hostrouting check --snapshot`, and can be sent."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.backends.base import Change
+from hostrouting.fib import Fib
+from hostrouting.fleet.judging import Question, judge, judge_each
+from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.overlap import check_overlap
+from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.uplink import resolve_route
+from tests.support.cli import say
+from tests.support.fleets import ASKED, CIDR, config_of
+from tests.support.strategies import blocks, snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.model import Snapshot
+
+
+def alone(data: bytes, config: HostRoutingConfig, folder: Path, *words: str) -> tuple[int, Any]:
+    """What `check --snapshot` says of it: the exit code and the document."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(config.to_mapping()))
+    said = say("check", "--snapshot", "-", "--config", str(path), "--json", *words, stdin=data)
+    return said.code, said.json
+
+
+def refusing() -> MemoryBackend:
+    """An H200 node with a rule that no route can mend."""
+    kernel = h200()
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
+    return kernel
+
+
+def marking() -> MemoryBackend:
+    """A host where a rule sends packets with a mark elsewhere."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_rule(Rule(family=4, priority=100, fwmark=0x10, fwmask=0x10, table=100))
+    kernel.change([Change("add", Route.to("0.0.0.0/0", dev="eth1", table=100))])
+    return kernel
+
+
+NODES: dict[str, tuple[Callable[[], MemoryBackend], HostRoutingConfig]] = {
+    "h200": (h200, config_of()),
+    "dual stack": (lambda: h200(dual_stack=True), config_of(CIDR, "fd16::/48")),
+    "half": (lambda: h200(dual_stack=False), config_of(CIDR, "fd16::/48")),
+    "vm": (plain_vm, config_of()),
+    "vpn": (vpn_node, config_of()),
+    "ecmp": (ecmp_node, config_of(mode="STRICT")),
+    "cni": (cni_node, config_of("10.244.0.0/16")),
+    "refusing": (refusing, config_of()),
+    "marking": (marking, config_of()),
+    "pods": (cni_node, config_of(podCidrs=["10.244.0.0/24"])),
+    "nothing": (MemoryBackend, config_of()),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_the_same_judgement(name: str, tmp_path: Path) -> None:
+    """Its document is what the check of this snapshot alone prints, whatever the host."""
+    make, config = NODES[name]
+    data = make().snapshot().to_json().encode()
+    result = judge(data, Question(config))
+    code, document = alone(data, config, tmp_path)
+    assert json.loads(result.answer) == document
+    assert "\n" not in result.answer
+    assert {"ok": 0, "overlap": 1, "undecided": 3, "no-default-route": 3}[str(result.verdict)] == code
+
+
+@given(
+    st.sampled_from([4, 6]).flatmap(
+        lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
+    )
+)
+def test_the_same_judgement_of_any_host(
+    tmp_path_factory: pytest.TempPathFactory, host: tuple[Prefix, Snapshot]
+) -> None:
+    """The check of a snapshot alone also asks the tables as it would ask a kernel; they say what was judged."""
+    block, snapshot = host
+    data, config = snapshot.to_json().encode(), config_of(str(block), allowedDevs=["eth1"])
+    _, document = alone(data, config, tmp_path_factory.mktemp("config"))
+    assert json.loads(judge(data, Question(config)).answer) == document
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b" \n", b"{", b"\xff", b"[]", b'{"schema": "hostrouting/snapshot/1", "links": 7}', b"[" * 100_000],
+    ids=["empty", "blank", "cut", "latin", "list", "fault", "deep"],
+)
+def test_the_same_error(data: bytes, tmp_path: Path) -> None:
+    """What is no snapshot is refused with the words of the check of this file alone."""
+    [result] = judge_each([data], ASKED)
+    (tmp_path / "node.json").write_bytes(data)
+    said = say("check", "--snapshot", str(tmp_path / "node.json"), CIDR, "--json")
+    named = attrs.evolve(result, path=str(tmp_path / "node.json"))
+    assert said.code == 2
+    assert str(named.error) == said.json["message"]
+    assert type(named.error).__name__ == said.json["error"]
+
+
+def test_a_device_that_a_node_does_not_have(tmp_path: Path) -> None:
+    """`--dev` has to name a device of every node."""
+    data, config = plain_vm().snapshot().to_json().encode(), config_of(expectedDevs=["eth7"])
+    [result] = judge_each([data], Question(config, devs=("eth7",)))
+    _, document = alone(data, config_of(), tmp_path, "--dev", "eth7")
+    assert str(result.error) == document["message"]
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_results_can_be_sent(name: str) -> None:
+    """A result is the same after a journey, and so is the question; a result is small."""
+    make, config = NODES[name]
+    [result] = judge_each([make().snapshot().to_json().encode()], Question(config))
+    assert pickle.loads(pickle.dumps(result)) == result  # noqa: S301  our own bytes
+    assert pickle.loads(pickle.dumps(Question(config))) == Question(config)  # noqa: S301  as above
+    assert len(pickle.dumps(result)) < 8192
+
+
+def test_an_open_repair_is_the_same_repair() -> None:
+    """Where the default route makes the same of it, the repair names neither device nor gateway."""
+    result = judge(h200().snapshot().to_json().encode(), ASKED)
+    assert [str(it) for it in result.open_repair] == ["172.16.0.0/17", "172.16.128.0/17"]
+    assert [it["gateway"] for it in result.repair] == ["10.0.0.1", "10.0.0.1"]
+
+
+@given(
+    st.sampled_from([4, 6]).flatmap(
+        lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
+    )
+)
+def test_an_open_repair_repairs(host: tuple[Prefix, Snapshot]) -> None:
+    """On any host, the open routes become exactly the complete ones, and close what these close."""
+    block, snapshot = host
+    config = config_of(str(block))
+    result = judge(snapshot.to_json().encode(), Question(config))
+    fib = Fib(snapshot)
+    complete = [resolve_route(it, fib, protocol=config.protocol) for it in result.open_repair]
+    assert [
+        {
+            "destination": str(it.prefix),
+            "dev": it.legs[0].dev,
+            "gateway": str(it.legs[0].gateway) if it.legs[0].gateway else "",
+        }
+        for it in complete
+        if isinstance(it, Route) and len(it.legs) == 1
+    ] == [
+        {key: wish[key] for key in ("destination", "dev", "gateway")}
+        for wish, it in zip(result.repair, complete, strict=True)
+        if isinstance(it, Route) and len(it.legs) == 1
+    ]
+    if result.is_repairable:
+        report = check_overlap(fib, [block])
+        after = fib.with_routes([it for it in complete if isinstance(it, Route)])
+        assert check_overlap(after, [block], expected_devs=report.expected_devs).verdict != "overlap"
+
+
+def test_what_escapes() -> None:
+    """A finding is told with its range and devices; of an undecided verdict, the packets that escape are named."""
+    [escape] = judge(h200().snapshot().to_json().encode(), Question(config_of("172.0.0.0/8"))).escapes
+    assert (str(escape.cidr), escape.kind, escape.devs, escape.is_whole) == ("172.0.0.0/8", "overlap", ("ib0",), False)
+    [marked] = judge(marking().snapshot().to_json().encode(), ASKED).escapes
+    assert (marked.devs, marked.packets) == (("eth1",), "packets with fwmark 0x10/0x10 (rule 100)")
+    lost = judge(MemoryBackend().snapshot().to_json().encode(), ASKED)
+    assert (lost.escapes, lost.without_default) == ((), (4,))

@@ -1,0 +1,112 @@
+"""Which snapshots there are, and what their nodes are called."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting import ConfigError
+from hostrouting.fleet import Source, find_snapshots
+from hostrouting.fleet.sources import _names
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with snapshots and other things, as the working directory."""
+    for path in ("a.json", "b.json", ".hidden.json", "notes.txt", "rack1/n.json", "rack2/n.json", "rack2/deep/m.json"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("{}")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("paths", "found"),
+    [
+        (["."], {"a": "./a.json", "b": "./b.json"}),
+        (["a.json", "b.json"], {"a": "a.json", "b": "b.json"}),
+        (["b.json", "a.json", "./b.json", "."], {"b": "b.json", "a": "a.json"}),
+        (["*.json"], {"a": "a.json", "b": "b.json"}),
+        (["notes.txt"], {"notes.txt": "notes.txt"}),
+        (["rack?/n.json"], {"rack1/n": "rack1/n.json", "rack2/n": "rack2/n.json"}),
+        (["rack*"], {"rack1/n": "rack1/n.json", "rack2/n": "rack2/n.json"}),
+        (["rack2/**/*.json"], {"m": "rack2/deep/m.json", "n": "rack2/n.json"}),
+        (["a.json", "rack1", "rack2"], {"a": "a.json", "rack1/n": "rack1/n.json", "rack2/n": "rack2/n.json"}),
+    ],
+)
+def test_what_a_path_stands_for(nodes: Path, paths: list[str], found: dict[str, str]) -> None:
+    """A file is itself, a directory its visible *.json files, a pattern its matches; each file once."""
+    del nodes
+    if paths == ["*.json"]:
+        os.rmdir("folder.json")
+    assert find_snapshots(paths) == tuple(Source(name, path) for name, path in found.items())
+
+
+def test_any_kind_of_path(nodes: Path) -> None:
+    """Paths may be objects."""
+    assert [it.name for it in find_snapshots([nodes / "a.json"])] == ["a"]
+
+
+def test_a_name_with_the_signs_of_a_pattern(nodes: Path) -> None:
+    """A file that is there is not taken for a pattern."""
+    (nodes / "[a].json").write_text("{}")
+    assert find_snapshots(["[a].json"]) == (Source("[a]", "[a].json"),)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nothing", "'nothing' does not exist; check the path"),
+        ("nothing/*.json", "'nothing/*.json' matches no file; check the pattern"),
+        ("empty", "'empty' has no .json file; save the snapshot of each node there"),
+        ("empty*", "'empty*' matches no file"),
+        ("-", "'-' is standard input, which is one snapshot; check it with --snapshot -"),
+    ],
+)
+def test_paths_without_a_snapshot(nodes: Path, path: str, said: str) -> None:
+    """A path that stands for nothing is named with the reason and a remedy, and so is every other such path."""
+    del nodes
+    with pytest.raises(ConfigError) as caught:
+        find_snapshots(["a.json", path, "neither"])
+    assert [str(it).partition(said)[1] or it.value for it in caught.value.faults] == [said, "'neither'"]
+
+
+def test_no_path() -> None:
+    """No path at all is an error, and a single one that is not in a list is a mistake of the caller."""
+    with pytest.raises(ConfigError, match="no path is given"):
+        find_snapshots([])
+    with pytest.raises(TypeError, match=r'write \["nodes"\]'):
+        find_snapshots("nodes")
+
+
+def test_a_directory_that_is_not_readable(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is that of the system."""
+    del nodes
+
+    def denied(_: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(ConfigError, match="'rack1' cannot be read: Permission denied; check the path and"):
+        find_snapshots(["rack1"])
+
+
+PARTS = st.sampled_from(["a", "b", "a.json", "b.json", "c"])
+
+
+@given(st.lists(st.lists(PARTS, min_size=1, max_size=4).map(lambda its: "/" + "/".join(its)), unique=True))
+def test_no_two_nodes_have_one_name(paths: list[str]) -> None:
+    """Whatever the paths, every name is used once, and is the end of its path as far as that is possible."""
+    names = list(_names(paths))
+    assert len(set(names)) == len(paths)
+    for name, path in zip(names, paths, strict=True):
+        assert f"/{path.removesuffix('.json')}".endswith(f"/{name}") or name == path
+        if sum(Path(it).name.removesuffix(".json") == Path(path).name.removesuffix(".json") for it in paths) == 1:
+            assert name == Path(path).name.removesuffix(".json")
