@@ -14,7 +14,7 @@ from hostrouting.model import Prefix
 from hostrouting.overlap import Judge
 from hostrouting.pod_blocks import PodBlocks
 
-__all__ = ["JUDGEMENTS", "Judgement", "Segment", "Strip", "segments_of", "strip_of"]
+__all__ = ["JUDGEMENTS", "Judgement", "Segment", "Strip", "segments_of", "strip_of", "told_segments"]
 
 Judgement: TypeAlias = Literal["expected", "allowed", "own", "escape"]
 
@@ -67,6 +67,24 @@ def segments_of(
         else:
             found.append(Segment(cell.first, cell.last, *look))
     return tuple(found)
+
+
+def told_segments(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """The segments for a list in words: a single address of the host itself counts in the range before or after it."""
+    found: list[Segment] = []
+    begin: int | None = None
+    for it in segments:
+        if it.judgement == "own" and it.first == it.last:
+            if found:
+                found[-1] = attrs.evolve(found[-1], last=it.last)
+            elif begin is None:
+                begin = it.first
+        elif found and found[-1].look == it.look:
+            found[-1] = attrs.evolve(found[-1], last=it.last)
+        else:
+            found.append(it if begin is None else attrs.evolve(it, first=begin))
+            begin = None
+    return tuple(found or segments)
 
 
 def strip_of(cidr: Prefix, segments: Sequence[Segment], columns: int) -> Strip:

@@ -15,8 +15,9 @@ import pytest
 
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.render import render_gate_script
-from hostrouting.testing import h200
+from hostrouting.testing import h200, plain_vm
 from tests.support.bundle import DEPENDENCIES
+from tests.support.fleets import save
 from tests.support.namespace import private_namespace
 from tests.support.zipped import write_pyz
 
@@ -95,6 +96,19 @@ def test_a_command(pyz: Path, folder: Path, name: str) -> None:
     done = ran(pyz, name, *words.format(folder=folder).split())
     assert (done.returncode, done.stderr) == (code, "")
     assert done.stdout
+
+
+def test_many_nodes(pyz: Path, tmp_path: Path) -> None:
+    """Processes that judge snapshots start from the archive, and so does the page."""
+    save(tmp_path / "nodes", {"gpu": h200().snapshot(), "vm": plain_vm().snapshot()})
+    words = ["--snapshots", str(tmp_path / "nodes"), "--html", str(tmp_path / "page.html")]
+    done = ran(pyz, "check", "172.16.0.0/16", "--json", *words)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert {it["node"]: it["verdict"] for it in map(json.loads, done.stdout.splitlines())} == {
+        "gpu": "overlap",
+        "vm": "ok",
+    }
+    assert "172.16.0.0/16 on gpu" in (tmp_path / "page.html").read_text()
 
 
 def test_boot_files_are_written(pyz: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import argparse
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, TypeAlias
 
     import phases
@@ -23,6 +23,7 @@ __all__ = [
     "FAILED",
     "FINE",
     "UNDECIDED",
+    "VERDICT_CODES",
     "WRONG_INPUT",
     "Command",
     "Reply",
@@ -34,6 +35,8 @@ __all__ = [
 
 FINE, FAILED, WRONG_INPUT, UNDECIDED = 0, 1, 2, 3
 """The exit codes."""
+VERDICT_CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-default-route": UNDECIDED}
+"""The exit code for each verdict of a check."""
 
 
 class Command:
@@ -91,20 +94,26 @@ class Command:
 class Reply:
     """The reply of a command: an exit code, a document and lines; the latter two are made only when they are needed.
 
-    A document that is a string is JSON already; without `lines` it is always printed. If a run `failed`, the reasons
-    are printed before the lines.
+    A document that is a string is JSON already; without `lines` it is always printed. Of several documents, each is a
+    string of one line, and is printed before the next one is made; then the exit code may be a function, which is
+    called when all are printed. If a run `failed`, the reasons are printed before the lines.
     """
 
     def __init__(
         self,
-        code: int,
-        document: Callable[[], Mapping[str, Any] | str],
+        code: int | Callable[[], int],
+        document: Callable[[], Mapping[str, Any] | str | Iterator[str]],
         lines: Callable[[Style], Iterable[Line]] | None = None,
         *,
         failed: phases.Report | None = None,
     ) -> None:
         """Keep all of it."""
-        self.code, self.document, self.lines, self.failed = code, document, lines, failed
+        self._code, self.document, self.lines, self.failed = code, document, lines, failed
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return self._code() if callable(self._code) else self._code
 
 
 def config_option(parser: argparse.ArgumentParser, *, required: bool = False) -> None:

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
     except KeyboardInterrupt:
         _say("interrupted")
         told = _complaint("Interrupted", "interrupted")
-        return _answered(_INTERRUPTED, told) if "--json" in words else _INTERRUPTED
+        return _answered(lambda: _INTERRUPTED, told) if "--json" in words else _INTERRUPTED
 
 
 def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign: ForeignPhases | None) -> int:
@@ -54,15 +54,16 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign:
         arguments = make_parser(__version__).parse_args(words)
     except SystemExit as stopped:  # argparse has printed its help, or what is wrong
         if isinstance(stopped, Misused) and "--json" in words:
-            _answered(2, _complaint("Misused", stopped.message))
+            _answered(lambda: 2, _complaint("Misused", stopped.message))
         if _unwritten():
-            stopped.code = _answered(int(stopped.code or 0), lambda terminal: terminal.show(()))
+            code = int(stopped.code or 0)
+            stopped.code = _answered(lambda: code, lambda terminal: terminal.show(()))
             _say()
         raise
     if foreign is not None:
         from hostrouting.cli.failure import document_of  # noqa: PLC0415  imported only for an error
 
-        return _refused(foreign, f"{_json(document_of(foreign))}\n" if arguments.json else "")
+        return _refused(foreign, f"{_on_one_line(document_of(foreign))}\n" if arguments.json else "")
     command = arguments.command
     try:
         if host is None:
@@ -73,11 +74,10 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign:
 
         log_to_stderr(verbose=arguments.verbose or command.tells_progress)
         reply = command.answer(arguments, _telling(arguments, host) if arguments.verbose else host)
-        shown = _rendered(reply, as_json=arguments.json)
+        return _answered(lambda: reply.code, _rendered(reply, as_json=arguments.json))
     except Exception as error:  # noqa: BLE001  the exit code of any error must differ from that of a verdict
         code, shown = _failed(error, needs_files=command.needs_files, as_json=arguments.json)
-        return _answered(code, shown)
-    return _answered(reply.code, shown)
+        return _answered(lambda: code, shown)
 
 
 def _unwritten() -> bool:
@@ -109,20 +109,32 @@ def _refused(foreign: ForeignPhases, answer: str) -> int:
 def _complaint(error: str, message: str) -> Callable[[Terminal], None]:
     """A function that writes `hostrouting/error/1` for an error that is not one of our exceptions."""
     document = {"schema": "hostrouting/error/1", "error": error, "message": message, "faults": []}
-    return lambda terminal: terminal.write_json(_json(document))
+    return lambda terminal: terminal.write_json(_on_one_line(document))
 
 
 def _rendered(reply: Reply, *, as_json: bool) -> Callable[[Terminal], None]:
     """A function that writes the reply. The document is made before, because that can fail."""
     if as_json or reply.lines is None:
+        from collections.abc import Iterator  # noqa: PLC0415  as above
+
         document = reply.document()
+        if isinstance(document, Iterator):
+            return lambda terminal: _write_each(document, terminal)
         text = document if isinstance(document, str) else _json(document)
         return lambda terminal: terminal.write_json(text)
     make, failed = reply.lines, () if reply.failed is None else tuple(_why_failed(reply.failed))
     return lambda terminal: terminal.show((*failed, *make(terminal.style)))
 
 
-def _answered(code: int, write: Callable[[Terminal], None]) -> int:
+def _write_each(documents: Iterator[str], terminal: Terminal) -> None:
+    """Write each document on a line of its own, until the reader has gone."""
+    for text in documents:
+        terminal.write_json(text)
+        if terminal.reader_is_gone:
+            break
+
+
+def _answered(code: Callable[[], int], write: Callable[[Terminal], None]) -> int:
     """Write the answer and return the exit code; not 0 if it could not be written."""
     from hostrouting.cli.terminal import Terminal  # noqa: PLC0415  as above
 
@@ -130,8 +142,8 @@ def _answered(code: int, write: Callable[[Terminal], None]) -> int:
         write(Terminal())
     except OSError as error:
         _say(f"the answer could not be written: {error.strerror or error}")
-        return code or 1
-    return code
+        return code() or 1
+    return code()
 
 
 def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int, Callable[[Terminal], None]]:
@@ -153,7 +165,7 @@ def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int,
         _say("this is a bug in hostrouting, please report it with the following text", *format_exception(error))
     else:
         _say(*_words_of(error))
-    text = _json(document_of(error)) if as_json else ""
+    text = _on_one_line(document_of(error)) if as_json else ""
     return code_of(error, needs_files=needs_files), lambda terminal: terminal.write_json(text) if text else None
 
 
@@ -203,3 +215,10 @@ def _json(document: object) -> str:
     import json  # noqa: PLC0415  imported only with --json
 
     return json.dumps(document, indent=2)
+
+
+def _on_one_line(document: object) -> str:
+    """The document of an error: it may follow others that have a line each."""
+    import json  # noqa: PLC0415  imported only with --json
+
+    return json.dumps(document)

@@ -5,7 +5,19 @@ change the version; removing one or changing its meaning increases it. `[]` mean
 is `null`. After an error, the document is `hostrouting/error/1` instead of any other.
 """
 
-__all__ = ["CHECK", "ERROR", "FAILURES", "FORESEEN", "GATE", "MARKS", "OPERATIONS", "ROUTE", "STANDINGS", "STEPS"]
+__all__ = [
+    "CHECK",
+    "ERROR",
+    "FAILURES",
+    "FORESEEN",
+    "GATE",
+    "MARKS",
+    "NODE",
+    "OPERATIONS",
+    "ROUTE",
+    "STANDINGS",
+    "STEPS",
+]
 
 _FINDING = {
     "cidr": "the expected CIDR that contains the range",
@@ -57,6 +69,10 @@ FORESEEN = {
     **{f"foreseen[].instead[].{key}": says for key, says in ROUTE.items()},
     "foreseen[].text": "why it will be lost, and what to configure instead: a sentence",
 }
+NODE = {
+    "node": "with --snapshots: the name of the node; else the key is absent",
+    "snapshot": "with --snapshots: the file with its snapshot; else the key is absent",
+}
 ERROR = {
     "error": "the kind of error",
     "message": "what is wrong and what to do about it",
@@ -64,6 +80,7 @@ ERROR = {
     "faults[].value": "what was found there",
     "faults[].rule": "what is wrong with it",
     "faults[].remedy": "what to do about it",
+    **NODE,
 }
 FAILURES = {
     "failures[].task": "the task that failed, as a path of names",

@@ -37,7 +37,10 @@ class Terminal:
         known = os.environ if environment is None else environment
         shown = _isatty(self._stream)
         dumb = known.get("TERM", "dumb") in {"", "dumb"}
-        self.colour = shown and not dumb and not known.get("NO_COLOR")
+        self.is_live = shown and not dumb
+        """Whether a line that was written can be written again."""
+        self.colour = self.is_live and not known.get("NO_COLOR")
+        self.reader_is_gone = False
         self.style = Style(width=width_of(self._stream, known) if shown else 80, unicode=_is_utf8(self._stream, known))
 
     def show(self, lines: Iterable[Line]) -> None:
@@ -48,6 +51,10 @@ class Terminal:
         """Write a JSON document: always UTF-8, whatever the locale."""
         # A byte that is not a character becomes \udcxx, which is a valid escape in JSON.
         self._write(f"{text}\n", encoding="utf-8")
+
+    def rewrite(self, text: str) -> None:
+        """Write the text in place of what this wrote last; for a terminal that is live."""
+        self._write(f"\r{text}\x1b[K")
 
     def _line(self, pieces: Line) -> str:
         if not self.colour:
@@ -68,6 +75,7 @@ class Terminal:
                 self._stream.write(text)
         except OSError as error:
             _let_go(self._stream)
+            self.reader_is_gone = True
             if error.errno not in _GONE:
                 raise
 

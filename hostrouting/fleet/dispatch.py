@@ -111,8 +111,8 @@ class _Run:
             yield from self._receive()
 
     def _send(self, batch: list[_Sent]) -> Iterator[NodeResult]:
-        """Send the batch as soon as there is room, and yield what comes in until then."""
-        while len(self._on_the_way) >= self._workers.at_once:
+        """Send the batch as soon as there is room, and yield what has come in until then."""
+        while len(self._on_the_way) >= self._workers.at_once or any(it.done() for it in self._on_the_way):
             yield from self._receive()
         self._on_the_way[self._submit(batch)] = batch
 

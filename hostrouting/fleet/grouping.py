@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hostrouting.overlap import Verdict
     from hostrouting.uplink import DesiredRoute
 
-__all__ = ["Grouping", "NodeGroup", "group_nodes"]
+__all__ = ["Grouping", "NodeGroup", "group_nodes", "tally_verdicts"]
 
 _WORST_FIRST: tuple[Verdict | None, ...] = ("overlap", None, "no-default-route", "undecided", "ok")
 _NUMBER = re.compile(r"\d+")
@@ -44,11 +44,25 @@ class NodeGroup:
     example: NodeResult
     """The result of one of them."""
     repair: tuple[DesiredRoute, ...] = ()
-    """The routes that close every escape on every one of these nodes; empty if the nodes need different ones."""
+    """The routes that repair every one of these nodes; empty if the nodes need different ones."""
     repairs: int = 0
     """The number of different repairs of these nodes."""
     is_repairable: bool = False
-    """Whether these repairs close every escape."""
+    """Whether these repairs leave no escape."""
+
+    @property
+    def verdict_words(self) -> str:
+        """The verdict, or that there is none."""
+        return self.verdict or "no verdict"
+
+    @property
+    def repair_words(self) -> str:
+        """What repairs it; empty if nothing escapes for certain."""
+        if self.verdict != "overlap":
+            return ""
+        if self.repair:
+            return "one repair for all" if len(self.nodes) > 1 else "a repair"
+        return f"{self.repairs:,} different repairs" if self.is_repairable else "no route can repair all of it"
 
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
@@ -57,6 +71,14 @@ def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
     for it in results:
         grouping.add(it)
     return grouping.groups()
+
+
+def tally_verdicts(groups: Iterable[NodeGroup]) -> dict[str, int]:
+    """The number of nodes with each verdict, in the order of the groups."""
+    found: dict[str, int] = {}
+    for it in groups:
+        found[it.verdict_words] = found.get(it.verdict_words, 0) + len(it.nodes)
+    return found
 
 
 class Grouping:
@@ -114,7 +136,15 @@ class _Group:
         first = self._first
         if first.failure is not None:
             return _reason(first.failure)
-        parts = dict.fromkeys(_words(it, tuple(self._devs[_place(it)])) for it in first.escapes)
+        # CIDRs with the same fate are named together.
+        fates: dict[tuple[str, bool, str], dict[str, None]] = {}
+        for it in first.escapes:
+            fate = it.packets, it.is_whole, _way(it, tuple(self._devs[_place(it)]))
+            fates.setdefault(fate, {})[str(it.cidr)] = None
+        parts = [
+            f"{f'{packets}: ' if packets else ''}{'' if is_whole else 'a part of '}{spoken(tuple(cidrs))} {way}"
+            for (packets, is_whole, way), cidrs in fates.items()
+        ]
         lacking = [f"no IPv{family} default route" for family in first.without_default]
         return spoken([*parts, *lacking])
 
@@ -137,10 +167,8 @@ def _reason(error: HostRoutingError) -> str:
     return str(error)
 
 
-def _words(escape: NodeEscape, devs: Sequence[str]) -> str:
-    what = f"{'' if escape.is_whole else 'a part of '}{escape.cidr}"
-    way = f"by {_devices(devs)}" if escape.kind == "overlap" else f"by no device ({escape.kind.replace('-', ' ')})"
-    return f"{f'{escape.packets}: ' if escape.packets else ''}{what} {way}"
+def _way(escape: NodeEscape, devs: Sequence[str]) -> str:
+    return f"by {_devices(devs)}" if escape.kind == "overlap" else f"by no device ({escape.kind.replace('-', ' ')})"
 
 
 def _devices(devs: Sequence[str]) -> str:

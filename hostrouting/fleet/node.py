@@ -56,7 +56,7 @@ class NodeResult:
     open_repair: tuple[DesiredRoute, ...] = ()
     """The routes of the repair. Gateway and device are left open where they are those of the default route."""
     is_repairable: bool = False
-    """Whether the repair closes every escape of the findings."""
+    """Whether the repair leaves no escape of the findings."""
     answer: str = ""
     """What `hostrouting check --snapshot FILE --json` prints, on one line; empty without a verdict."""
     failure: HostRoutingError | None = None

@@ -63,12 +63,16 @@ class OwnProcesses:
         """See Workers."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self._count, mp_context=get_context("spawn"), initializer=_begin)
+        # A process that starts now inherits this. Ctrl-C is for the program that waits for the results.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return self._pool.submit(judge, data, question)
         except BrokenExecutor as error:  # a process has ended, and this batch is lost like those before it
             lost: Results = Future()
             lost.set_exception(error)
             return lost
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def renew(self) -> None:
         """See Workers."""
@@ -109,8 +113,7 @@ def _processors() -> int:
 
 
 def _begin() -> None:
-    """The first call in a new process: it ends with the process that started it, and not by Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """The first call in a new process, which ends with the process that started it."""
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

@@ -18,7 +18,7 @@ __all__ = ["DEPENDENCIES", "ROOT", "SHARE", "bundled", "licences", "moment"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARE = ROOT / "hostrouting" / "cli" / "share"
-KINDS = (".py", ".sh", ".typed")  # of files of ours: an editor may have left others
+KINDS = (".py", ".sh", ".html", ".typed")  # of files of ours: an editor may have left others
 # exceptiongroup is for Python 3.10; it needs typing-extensions there.
 DEPENDENCIES = ("attrs", "pyroute2", "exceptiongroup", "typing-extensions")
 # These tell where and how pip installed a package, which differs from one environment to the next.

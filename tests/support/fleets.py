@@ -24,6 +24,7 @@ __all__ = [
     "DEADLY",
     "ONCE",
     "Inline",
+    "Slow",
     "config_of",
     "deadly_judge",
     "distinct_nodes",
@@ -82,6 +83,25 @@ class Inline(Executor):
             future.set_result(fn(*args, **kwargs))
         except OSError as error:  # the worker is lost
             future.set_exception(error)
+        return future
+
+
+class Slow(Inline):
+    """An executor that carries out a call when so many others have been submitted after it."""
+
+    def __init__(self, many: int) -> None:
+        """Keep so many calls."""
+        super().__init__()
+        self._many = many
+        self._kept: list[tuple[Future[Any], tuple[Any, ...]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See Executor."""
+        future: Future[Any] = Future()
+        self._kept.append((future, (fn, *args)))
+        while len(self._kept) >= self._many:
+            oldest, call = self._kept.pop(0)
+            oldest.set_result(super().submit(*call, **kwargs).result())
         return future
 
 

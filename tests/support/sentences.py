@@ -44,6 +44,7 @@ SILENT = {
     "hostrouting/steps.py": "how values print",
     "hostrouting/effects.py": "how values print",
     "hostrouting/fleet/grouping.py": "what groups of nodes are called",
+    "hostrouting/fleet/page.py": "the text of a page",
     "hostrouting/leftover.py": "commands of ip",
     "hostrouting/segments.py": "the legend of a map",
     "phases/__init__.py": "names only",
@@ -58,6 +59,7 @@ SILENT = {
 SPEAKING = (
     "hostrouting/cli/command.py",
     "hostrouting/cli/entry_point.py",
+    "hostrouting/cli/fleet_check.py",
     "hostrouting/cli/gates.py",
     "hostrouting/cli/host_status.py",
     "hostrouting/cli/parser.py",

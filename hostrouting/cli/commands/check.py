@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from hostrouting.cli.command import (
-    FAILED,
-    FINE,
-    UNDECIDED,
+    VERDICT_CODES,
     Command,
     Reply,
     config_option,
@@ -14,7 +12,7 @@ from hostrouting.cli.command import (
     wait_option,
 )
 from hostrouting.cli.page import Painted, line, spoken
-from hostrouting.cli.schemas import CHECK, MARKS, STANDINGS
+from hostrouting.cli.schemas import CHECK, MARKS, NODE, STANDINGS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -30,12 +28,11 @@ if TYPE_CHECKING:
     from hostrouting.openings import GateState
     from hostrouting.sought_marks import Marks
 
-__all__ = ["COMMAND", "advice_line"]
-
-_CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-default-route": UNDECIDED}
+__all__ = ["COMMAND", "advice_line", "check_options"]
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def check_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a check of one host, which `repair` has as well."""
     parser.add_argument("cidrs", metavar="CIDR", nargs="*", help="an expected CIDR, such as 172.16.0.0/16")
     devs_option(parser)
     gateway_option(parser)
@@ -43,7 +40,20 @@ def _options(parser: argparse.ArgumentParser) -> None:
     wait_option(parser)
 
 
+def _options(parser: argparse.ArgumentParser) -> None:
+    check_options(parser)
+    told = "check the snapshots of many nodes: directories with *.json files, patterns in quotes, or files"
+    parser.add_argument("--snapshots", metavar="PATH", nargs="+", action="extend", help=told)
+    parser.add_argument(
+        "--html", metavar="FILE", help="with --snapshots: also write the results as a page to this file"
+    )
+
+
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    if arguments.snapshots or arguments.html:
+        from hostrouting.cli.fleet_check import check_fleet
+
+        return check_fleet(arguments)
     from hostrouting.cli.check import make_check
     from hostrouting.cli.gates import looked_at_gate
     from hostrouting.cli.source import config_of, installed_config
@@ -68,7 +78,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         notes = [*found["notes"], *gate.openings, *standings.troubles]
         return {**found, "notes": notes, **marks.document(), "standings": standings.documents()}
 
-    code = _CODES[it.found.verdict] or standings.code
+    code = VERDICT_CODES[it.found.verdict] or standings.code
     return Reply(code, document, lambda style: _page(it, gate, standings, arguments, style, marks=marks))
 
 
@@ -190,6 +200,12 @@ a mark, but a rule by mark, user or port sends others elsewhere), no-default-rou
 IPv4 and IPv6 have a default route, expected devices, a verdict and a repair each; the exit code is that of the worse
 verdict. With an IPv6 CIDR, the document of --json is hostrouting/check/2: `verdicts` and `expectedDevs` are objects
 with the keys ipv4 and ipv6, and the other keys are the same.
+
+With --snapshots, a table shows the nodes with the same problem together, and whether one repair is right for all of
+them. A node is called like its file, without .json; files with one name are told apart by their directories. With
+--json, the document of each node is one line, printed as soon as it is there: that of --snapshot, or the error because
+of which there is no verdict. The exit code is that of the worst node: 1 if an address escapes on one of them; else 2 if
+a file is not a snapshot; else 3 if a node has no answer. As many processes judge as there are processors.
 """,
     examples="""\
 # is this network captured by another device?
@@ -199,5 +215,5 @@ hostrouting check --snapshot node.json 172.16.0.0/16
 """,
     failing="an overlap was found",
     takes_snapshot=True,
-    keys={**CHECK, **MARKS, **STANDINGS},
+    keys={**CHECK, **MARKS, **STANDINGS, **NODE},
 )

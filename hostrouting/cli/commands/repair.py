@@ -50,7 +50,7 @@ def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    check.COMMAND.options(parser)
+    check.check_options(parser)
     told = "print only a configuration that includes the repair: hostrouting apply --config - reads it"
     parser.add_argument("--as-config", action="store_true", help=told)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import attrs
 import pytest
@@ -14,6 +15,7 @@ from hostrouting.backends.base import Change
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import FileError, NetlinkUnavailable
+from hostrouting.fleet.workers import GivenExecutor
 from hostrouting.guard import Fights, Look, Problem, Repair, State
 from hostrouting.ingress import Programs
 from hostrouting.marking import Hook, IpsecPolicy, Marking, MarkSetter
@@ -21,6 +23,7 @@ from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, plain_vm, vpn_node
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
 from tests.support.cli import say
+from tests.support.fleets import Inline, save
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -173,12 +176,17 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         ("explain", "172.16.5.9", "--iif", "veth1", "--from", "10.244.0.9"),
     )
 
+    save(tmp_path / "nodes", {"gpu": h200().snapshot(), "broken": "{"})
+    with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=GivenExecutor(Inline())):
+        nodes = [json.loads(it) for it in say("check", CIDR, "--snapshots", str(tmp_path / "nodes"), "--json").lines]
+
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json
         return document
 
     return [
         guarded(),
+        *nodes,
         told("check", CIDR, kernel=refusing()),
         told("check", CIDR, kernel=MemoryBackend()),
         told("explain", "8.8.8.8", kernel=vpn_node()),

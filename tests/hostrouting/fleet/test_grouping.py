@@ -65,8 +65,12 @@ def test_real_nodes_in_different_subnets() -> None:
         ([escape(kind="no-route")], "172.16.0.0/16 by no device (no route)"),
         ([escape("ib0", packets="what pods send")], "what pods send: 172.16.0.0/16 by ib0"),
         (
-            [escape("ib0"), escape("ib0", cidr=Prefix.parse("fd16::/48"))],
-            "172.16.0.0/16 by ib0 and fd16::/48 by ib0",
+            [
+                escape("ib0"),
+                escape("ib0", cidr=Prefix.parse("fd16::/48")),
+                escape("wg0", cidr=Prefix.parse("10.0.0.0/8")),
+            ],
+            "172.16.0.0/16 and fd16::/48 by ib0 and 10.0.0.0/8 by wg0",
         ),
     ],
 )

@@ -1,0 +1,186 @@
+"""The check of many nodes as a page to look at: one HTML file that needs nothing else.
+
+The page allows only its own script, by its hash, and no connection at all. Here: what is in the page. Not here: its
+layout and its script (`assets/page.html`), its elements (`markup`), and the groups (`grouping`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hostrouting.fleet.grouping import tally_verdicts
+from hostrouting.fleet.maps import read_maps
+from hostrouting.fleet.markup import Markup, element, fill, joined
+from hostrouting.model import ip_at
+from hostrouting.phrases import counted, spoken
+from hostrouting.release import __version__
+from hostrouting.segments import JUDGEMENTS
+from hostrouting.wording import range_name, repair_document
+from phases.text import moment_as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from hostrouting.fleet.grouping import NodeGroup
+    from hostrouting.fleet.judging import Question
+    from hostrouting.fleet.maps import CidrMap
+    from hostrouting.model import Prefix
+    from hostrouting.segments import Segment, Strip
+
+__all__ = ["make_page", "render_page"]
+
+_PROBLEMS = 100  # groups that have a section of their own; the others are in the tables only
+_NAMES = 12  # nodes that a section names at once
+_RANGES = 8  # ranges of a map in words
+_NOTES = 20
+
+
+def make_page(groups: Sequence[NodeGroup], question: Question, *, moment: datetime) -> str:
+    """The page about these groups, made at this moment. Reads the snapshot of one node of each group, for its maps."""
+    maps = [read_maps(it.example, question) if it.verdict == "overlap" else () for it in groups[:_PROBLEMS]]
+    return render_page(groups, maps, question, moment=moment)
+
+
+def render_page(
+    groups: Sequence[NodeGroup], maps: Sequence[Sequence[CidrMap]], question: Question, *, moment: datetime
+) -> str:
+    """The text of the page; `maps` are those of the first groups."""
+    check = question.config.route_overlap
+    counts = tally_verdicts(groups)
+    nodes = counted(sum(counts.values()), "node")
+    cidrs = spoken([str(it) for it in check.expected_cidrs], most=20)
+    devs = spoken(check.expected_devs, last="or") or "the device of its default route"
+    told = groups[:_PROBLEMS]
+    places = {it: f"problem-{number}" for number, it in enumerate(told, start=1) if it.verdict != "ok"}
+    sections = [_section(it, its, places[it]) for it, its in zip(told, maps, strict=True) if it in places]
+    return fill(
+        _template(),
+        {
+            "title": f"The routing of {nodes}",
+            "subtitle": f"On each node, every address of {cidrs} is expected to leave by {devs}.",
+            "summary": f"{nodes}: {', '.join(f'{count:,} {verdict}' for verdict, count in counts.items())}",
+            "groups": joined(_group_row(it, places.get(it, "")) for it in groups),
+            "problems": joined(sections),
+            "verdicts": joined(element("option", it) for it in counts),
+            "nodes": joined(row for it in groups for row in _node_rows(it, places.get(it, ""))),
+            "version": __version__,
+            "moment": element("time", f"{moment:%Y-%m-%d %H:%M} UTC", datetime=moment_as_text(moment)),
+            "script-hash": _script_hash(),
+        },
+    )
+
+
+def _verdict_cell(group: NodeGroup) -> Markup:
+    return element("td", group.verdict_words, class_=f"verdict {group.verdict or ''}")
+
+
+def _linked(words: str, place: str) -> str:
+    return element("a", words, href=f"#{place}") if place else words
+
+
+def _group_row(group: NodeGroup, place: str) -> Markup:
+    return element(
+        "tr",
+        element("td", f"{len(group.nodes):,}", class_="number"),
+        _verdict_cell(group),
+        element("td", _linked(group.problem, place), class_="problem"),
+        element("td", group.repair_words, class_="repair"),
+    )
+
+
+def _node_rows(group: NodeGroup, place: str) -> Iterator[Markup]:
+    verdict, problem = _verdict_cell(group), element("td", _linked(group.problem, place), class_="problem")
+    return (element("tr", element("th", name, scope="row"), verdict, problem) for name in group.nodes)
+
+
+def _section(group: NodeGroup, maps: Sequence[CidrMap], place: str) -> Markup:
+    """What is known of one problem."""
+    heading = f"{counted(len(group.nodes), 'node')}: {group.problem}"
+    pieces = [
+        element("h2", heading, id=place, tabindex="-1"),
+        _names(group.nodes),
+        *(_map(it, group.example.name) for it in maps),
+        *_repair(group),
+        *_notes(group),
+    ]
+    return element("section", joined(pieces), aria_labelledby=place)
+
+
+def _names(nodes: Sequence[str]) -> Markup:
+    every = element("p", spoken(nodes, most=len(nodes)), class_="names")
+    if len(nodes) <= _NAMES:
+        return every
+    return element("details", element("summary", spoken(nodes, most=3)), every)
+
+
+def _repair(group: NodeGroup) -> Iterator[Markup]:
+    if words := group.repair_words:
+        yield element("h3", f"{words[0].upper()}{words[1:]}")
+    if group.repair:
+        yield element("p", "Add this to ", element("code", "staticRoutes.routes"), " of the configuration:")
+        routes = joined(map(json.dumps, repair_document(group.repair)), between=",\n")
+        yield element("pre", routes, tabindex="0")
+
+
+def _notes(group: NodeGroup) -> Iterator[Markup]:
+    if notes := group.example.notes:
+        more = [f"and {len(notes) - _NOTES:,} more"] if len(notes) > _NOTES else []
+        yield element("h3", f"Notes on {group.example.name}")
+        yield element("ul", *(element("li", it) for it in [*notes[:_NOTES], *more]))
+
+
+def _map(it: CidrMap, node: str) -> Markup:
+    ends = (element("span", str(ip_at(it.cidr.family, end))) for end in (it.cidr.first, it.cidr.last))
+    axis = element("div", *ends, class_="axis", aria_hidden="true")
+    rows = [
+        element(
+            "tr",
+            element("th", row.name, scope="row"),
+            element("td", *([] if place else [axis]), _bar(row.strip), _ranges(it.cidr, row.segments)),
+        )
+        for place, row in enumerate(it.rows)
+    ]
+    return element("table", element("caption", f"{it.cidr} on {node}"), element("tbody", *rows), class_="map")
+
+
+def _bar(strip: Strip) -> Markup:
+    """The runs to scale: a picture of the ranges, which follow in words."""
+    runs = [
+        element("span", it.label if columns > len(it.label) else "", class_=it.judgement, style=f"flex:{columns}")
+        for it, columns in strip.runs
+    ]
+    return element("div", *runs, class_="bar", aria_hidden="true")
+
+
+def _ranges(cidr: Prefix, segments: Sequence[Segment]) -> Markup:
+    more = len(segments) - _RANGES
+    told = [element("li", *_range(cidr, it)) for it in segments[:_RANGES]]
+    told += [element("li", f"and {counted(more, 'more range')}")] if more > 0 else []
+    return element("ul", *told, class_="ranges")
+
+
+def _range(cidr: Prefix, segment: Segment) -> Iterator[str]:
+    yield f"{range_name(cidr.family, segment.first, segment.last)}: "
+    if segment.judgement != "own":
+        yield f"{segment.label}, "
+    says = JUDGEMENTS[segment.judgement]
+    yield element("b", says) if segment.judgement == "escape" else says
+
+
+@cache
+def _template() -> str:
+    loader: Any = __spec__.loader  # which reads from a folder or, for hostrouting.pyz, from an archive
+    text: str = loader.get_data(str(Path(__file__).parent / "assets" / "page.html")).decode()
+    return text
+
+
+def _script_hash() -> str:
+    """The hash by which the page allows its own script."""
+    script = _template().partition("<script>")[2].partition("</script>")[0]
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"

@@ -1,0 +1,336 @@
+"""`check --snapshots`: the table, the lines of JSON, the exit code, and what may be typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import pytest
+
+from hostrouting.errors import FileError
+from hostrouting.fleet.workers import GivenExecutor
+from hostrouting.model import Prefix, Rule
+from hostrouting.system import LocalFiles
+from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from tests.support.cli import Said, say
+from tests.support.fleets import CIDR, Inline, distinct_nodes, save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from hostrouting.model import Snapshot
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Judge in this process, where a test is not about others."""
+    if "processes" in request.keywords:
+        yield
+        return
+    with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=GivenExecutor(Inline())):
+        yield
+
+
+def refusing() -> MemoryBackend:
+    """An H200 node with a rule that no route can mend."""
+    kernel = h200()
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
+    return kernel
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    """Nodes of every kind."""
+    vm = plain_vm().snapshot()
+    nodes: dict[str, Snapshot | str | bytes] = {
+        **distinct_nodes(9),
+        "refusing": refusing().snapshot(),
+        "nothing": MemoryBackend().snapshot(),
+        "vpn": vpn_node().snapshot(),
+        "broken": "{",
+        "vm-1": vm,
+        "vm-2": vm,
+    }
+    return save(tmp_path / "nodes", nodes)
+
+
+def lines_of(said: Said) -> dict[str, dict[str, object]]:
+    """Each line of JSON, by the name of the node."""
+    documents = [json.loads(it) for it in said.out.splitlines()]
+    return {it["node"]: it for it in documents}
+
+
+def test_the_whole_table(fleet: Path) -> None:
+    """First the numbers, then one row for each problem, the worst first; then the nodes, the repair, and how to go on."""
+    said = say("check", "--snapshots", str(fleet), CIDR)
+    assert (said.code, said.err) == (1, "")
+    assert said.lines[:22] == [
+        "15 nodes: 10 overlap, 1 no verdict, 1 no-default-route, 1 undecided, 2 ok",
+        "",
+        "  NODES  VERDICT           PROBLEM                                                       REPAIR",
+        "      9  overlap           172.16.0.0/16 by ib0                                          one repair for all",
+        "      1  overlap           a part of 172.16.0.0/16 by no device (prohibit) and a part …  no route can repair all of it",
+        "      1  no verdict        this is not JSON: Expecting property name enclosed in doubl…",
+        "      1  no-default-route  no IPv4 default route",
+        "      1  undecided         packets with fwmark 0xca6c (rule 32764): 172.16.0.0/16 by e…",
+        "      2  ok",
+        "",
+        "9 nodes: 172.16.0.0/16 by ib0",
+        "  node-00000, node-00001, node-00002, node-00003, node-00004, node-00005 and 3 more",
+        "  One repair for all: add this to staticRoutes.routes of the configuration of each node:",
+        '    {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
+        '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
+        f"  For node-00000: hostrouting check --snapshot {fleet}/node-00000.json 172.16.0.0/16",
+        "",
+        "1 node: a part of 172.16.0.0/16 by no device (prohibit) and a part of 172.16.0.0/16 by ib0",
+        "  refusing",
+        f"  For refusing: hostrouting repair --snapshot {fleet}/refusing.json 172.16.0.0/16",
+        "",
+        said.lines[21],
+    ]
+    assert said.lines[21].startswith("1 node: this is not JSON: ")
+    assert said.lines[-1] == "Only routing tables and rules are checked, not firewalls, IPsec or eBPF programs."
+
+
+def test_the_repair_of_the_table_repairs(fleet: Path, tmp_path: Path) -> None:
+    """What is printed can be pasted, and then nothing escapes on any of these nodes."""
+    said = say("check", "--snapshots", f"{fleet}/node-*.json", CIDR)
+    routes = [json.loads(it.strip().rstrip(",")) for it in said.lines if it.startswith('    {"destination"')]
+    config = {"staticRoutes": {"enabled": True, "routes": routes}, "routeOverlap": {"expectedCidrs": [CIDR]}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for path in sorted(fleet.glob("node-*.json"))[:3]:
+        told = say("plan", "--config", str(tmp_path / "config.json"), "--snapshot", str(path), "--json").json
+        assert [it["action"] for it in told["steps"]] == ["add", "add"]
+        assert told["verdict"] == "ok"
+    again = say("check", "--snapshots", f"{fleet}/node-*.json", "--config", str(tmp_path / "config.json"))
+    path = tmp_path / "config.json"
+    assert (
+        f"  One repair for all: {path} has its routes. On each node, as root: hostrouting apply --config {path}"
+        in again.lines
+    )
+
+
+def test_all_is_well(tmp_path: Path) -> None:
+    """A fleet without a problem is told in one line."""
+    save(tmp_path, {"a": plain_vm().snapshot(), "b": plain_vm().snapshot()})
+    said = say("check", "--snapshots", str(tmp_path), CIDR)
+    assert (said.code, said.lines[:2]) == (0, ["2 nodes: 2 ok", ""])
+    assert len(said.lines) == 3
+
+
+def test_each_line_is_the_document_of_the_node(fleet: Path) -> None:
+    """With --json there is one line for each node: what --snapshot says of it, or the error."""
+    said = say("check", "--snapshots", str(fleet), "--json", CIDR)
+    assert (said.code, said.err) == (1, "")
+    found = lines_of(said)
+    assert found.keys() == {path.stem for path in fleet.iterdir()}
+    for name, document in found.items():
+        path = str(fleet / f"{name}.json")
+        alone = say("check", "--snapshot", path, "--json", CIDR)
+        assert (document.pop("node"), document.pop("snapshot")) == (name, path)
+        assert document == alone.json
+        assert document["schema"] == ("hostrouting/error/1" if name == "broken" else "hostrouting/check/1")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "code"),
+    [
+        ([plain_vm, ecmp_node], 0),
+        ([plain_vm, vpn_node], 3),
+        ([plain_vm, MemoryBackend], 3),
+        ([None, vpn_node], 2),
+        ([None, plain_vm], 2),
+        ([vpn_node, None, h200, cni_node], 1),
+    ],
+)
+def test_the_worst_node_decides(tmp_path: Path, nodes: list[Callable[[], MemoryBackend] | None], code: int) -> None:
+    """1 if an address escapes on a node; else 2 if a file is no snapshot; else 3 if there is no answer; else 0."""
+    save(tmp_path, {str(number): make().snapshot() if make else "?" for number, make in enumerate(nodes)})
+    for more in ([], ["--json"]):
+        assert say("check", "--snapshots", str(tmp_path), CIDR, *more).code == code
+
+
+def test_several_paths_and_arguments(fleet: Path, tmp_path: Path) -> None:
+    """Files that a shell has found, and several options, are one list; CIDRs and devices count for every node."""
+    one, other = str(fleet / "vm-1.json"), str(fleet / "vm-2.json")
+    words = [
+        "check",
+        "10.9.0.0/16",
+        "--dev",
+        "eth0",
+        "--snapshots",
+        one,
+        "--json",
+        "--snapshots",
+        other,
+        str(fleet / "nothing.json"),
+    ]
+    found = lines_of(say(*words))
+    assert {name: it.get("verdict") for name, it in found.items()} == {
+        "vm-1": "ok",
+        "vm-2": "ok",
+        "nothing": None,
+    }
+    assert str(found["nothing"]["message"]).startswith("--dev: 'eth0' is not a device of the host of this snapshot")
+    del tmp_path
+
+
+def test_names_in_the_way_of_a_terminal(tmp_path: Path) -> None:
+    """A name that could control a terminal, or a shell, is shown as text."""
+    save(tmp_path, {"a\x1b[31m": h200().snapshot(), "b c": h200().snapshot()})
+    said = say("check", "--snapshots", str(tmp_path), CIDR)
+    assert "\x1b" not in said.out
+    assert "  a\\u001b[31m and b c" in said.lines
+    (tmp_path / "a\x1b[31m.json").unlink()
+    assert (
+        f"  For b c: hostrouting check --snapshot '{tmp_path}/b c.json' 172.16.0.0/16"
+        in say("check", "--snapshots", str(tmp_path), CIDR).lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--snapshots", "{fleet}"], "no expected CIDR is given, so there is nothing to check"),
+        (["--snapshots", "{fleet}/x", CIDR], "--snapshots: '{fleet}/x' does not exist; check the path"),
+        (
+            ["--snapshots", "-", CIDR],
+            "--snapshots: '-' is standard input, which is one snapshot; check it with --snapshot -",
+        ),
+        (
+            ["--snapshots", "{fleet}", "--snapshot", "-", CIDR],
+            "--snapshot: '-' cannot be used together with --snapshots",
+        ),
+        (["--html", "x.html", CIDR], "--html: 'x.html' is a page about many nodes, and needs --snapshots; name"),
+        (["--html", "x.html", "--snapshot", "-", CIDR], "--html: 'x.html' is a page about many nodes, and needs"),
+        (["--snapshots", "{fleet}", "--html", "{fleet}", CIDR], "--html: '{fleet}' is a directory; name a file in it"),
+        (["--snapshots", "{fleet}", "--gateway", "10.0.0.1", CIDR], "--gateway: '10.0.0.1' needs one expected device"),
+        (["--snapshots"], "argument --snapshots: expected at least one argument"),
+        (["--snapshots", "{fleet}", "nodes", CIDR], "--snapshots: 'nodes' does not exist; check the path"),
+        (["--snapshots", CIDR], "--snapshots: no path is given; name a directory, a pattern or files"),
+    ],
+)
+def test_bad_usage(fleet: Path, words: list[str], said: str) -> None:
+    """What cannot be done is refused with exit code 2 before anything is read; with --json as one document, too."""
+    typed = ["check", *(it.format(fleet=fleet) for it in words)]
+    told = say(*typed)
+    assert (told.code, told.out) == (2, "")
+    assert said.format(fleet=fleet) in told.err
+    document = say(*typed, "--json").json
+    assert document["schema"] == "hostrouting/error/1"
+
+
+def test_cidrs_before_and_after(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network after the snapshots is a CIDR, as with --snapshot; but a file that is called like one is a file."""
+    one, other = str(fleet / "vm-1.json"), str(fleet / "node-00000.json")
+    before = say("check", CIDR, "10.9.0.0/16", "--json", "--snapshots", one, other)
+    assert say("check", "--snapshots", one, other, CIDR, "10.9.0.0/16", "--json").out == before.out
+    assert say("check", "10.9.0.0/16", "--snapshots", one, other, CIDR, "--json").out == before.out
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "10.0.0.4").write_text(h200().snapshot().to_json())
+    assert lines_of(say("check", "--json", "--snapshots", "10.0.0.4", CIDR)).keys() == {"10.0.0.4"}
+    said = say("check", "--snapshots", one, "172.16.0.0/99")
+    assert "--snapshots: '172.16.0.0/99' does not exist; check the path" in said.err
+
+
+def test_the_page(fleet: Path, tmp_path: Path) -> None:
+    """--html writes the page, with the table or with the lines of JSON, and says nothing more."""
+    page = tmp_path / "new" / "page.html"
+    table = say("check", "--snapshots", str(fleet), "--html", str(page), CIDR)
+    assert (table.code, table.out) == (1, say("check", "--snapshots", str(fleet), CIDR).out)
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "172.16.0.0/16 on node-00000" in text
+    page.unlink()
+    lines = say("check", CIDR, "--snapshots", str(fleet), "--html", str(page), "--json")
+    assert len(lines.lines) == 15
+    assert page.exists()
+
+
+def test_a_page_that_cannot_be_written(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory where none can be is refused at once. If the disk is full at the end, the answer is printed all the same."""
+    (tmp_path / "file").touch()
+    said = say("check", CIDR, "--snapshots", str(fleet), "--html", str(tmp_path / "file" / "page.html"))
+    assert (said.code, said.out) == (3, "")
+    assert "Not a directory" in said.err
+
+    def full(self: LocalFiles, path: str, text: str, *, mode: int = 0) -> bool:
+        del self, text, mode
+        raise FileError(f"cannot write {path}: No space left on device", path=path)
+
+    monkeypatch.setattr(LocalFiles, "write", full)
+    page = tmp_path / "page.html"
+    for name in ("vm-1", "node-00001"):
+        told = say("check", CIDR, "--snapshots", str(fleet / f"{name}.json"), "--html", str(page))
+        assert told.code == 1
+        assert told.err == f"cannot write {page}: No space left on device\n"
+        assert told.lines[0].startswith("1 node: 1 ")
+
+
+def test_verbose(fleet: Path) -> None:
+    """With --verbose, the number of snapshots is logged."""
+    assert "checking 15 snapshots\n" in say("check", CIDR, "--snapshots", str(fleet), "-v").err
+
+
+@pytest.mark.processes
+class TestAsAProgram:
+    """The program itself, with processes of its own."""
+
+    def start(self, folder: Path, *, count: int) -> subprocess.Popen[bytes]:
+        """Start it, in a session of its own and on one processor, for so many nodes and a pipe."""
+        os.mkfifo(folder / "later.json")
+        vm = plain_vm().snapshot().to_json()
+        save(folder / "nodes", {f"{it:03}": vm.replace('"10.0.0.', f'"10.9.{it}.') for it in range(count)})
+        paths = [str(folder / "nodes"), str(folder / "later.json")]
+        command = [sys.executable, "-W", "error", "-m", "hostrouting", "check", CIDR, "--json", "--snapshots", *paths]
+        one = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+        # Without a buffer, a line that was read is all that was taken out of the pipe.
+        return subprocess.Popen(
+            [*one, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, start_new_session=True
+        )
+
+    def test_lines_come_one_by_one(self, tmp_path: Path) -> None:
+        """A line can be read while another snapshot is not even there."""
+        with self.start(tmp_path, count=100) as program:
+            assert program.stdout is not None
+            assert json.loads(program.stdout.readline())["verdict"] == "ok"
+            (tmp_path / "later.json").write_text(h200().snapshot().to_json())
+            out, err = program.communicate(timeout=120)
+        assert (program.returncode, err) == (1, b"")
+        assert len(out.splitlines()) == 100
+
+    def test_the_reader_goes_away(self, tmp_path: Path) -> None:
+        """As with `| head -1`: the rest is not judged, and that is no failure; the exit code is that of what was judged."""
+        with self.start(tmp_path, count=250) as program:
+            assert program.stdout is not None
+            program.stdout.readline()
+            program.stdout.close()
+            assert program.stderr is not None
+            assert program.stderr.read() == b""
+            assert program.wait(120) == 0
+
+    def test_it_is_interrupted(self, tmp_path: Path) -> None:
+        """Ctrl-C, which every process of the terminal gets, is one line and exit code 130; the last line is an error."""
+        with self.start(tmp_path, count=100) as program:
+            assert program.stdout is not None
+            program.stdout.readline()
+            os.killpg(program.pid, signal.SIGINT)
+            out, err = program.communicate(timeout=120)
+        assert (program.returncode, err) == (130, b"hostrouting: interrupted\n")
+        *_, last = map(json.loads, out.splitlines())
+        assert (last["schema"], last["error"]) == ("hostrouting/error/1", "Interrupted")
+
+    def test_no_process_can_be_started(self, tmp_path: Path) -> None:
+        """The error says so, and how many were judged; the exit code is 3."""
+        save(tmp_path, {"a": plain_vm().snapshot()})
+        code = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)); from hostrouting.cli import main; sys.exit(main(sys.argv[1:]))"
+        words = [sys.executable, "-c", code, "check", CIDR, "--snapshots", str(tmp_path)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 3, done
+        assert "0 of 1 snapshots were judged, and then the executor could not go on (OSError: " in done.stderr

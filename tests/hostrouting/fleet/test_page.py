@@ -1,0 +1,202 @@
+"""The page about many nodes: what is on it, and that nothing of a snapshot can be more than text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from datetime import datetime, timezone
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.errors import SnapshotError
+from hostrouting.fib import Fib
+from hostrouting.fleet import NodeResult, group_nodes
+from hostrouting.fleet.judging import Question, judge
+from hostrouting.fleet.maps import maps_of, read_maps
+from hostrouting.fleet.page import make_page, render_page
+from hostrouting.model import Link, Prefix, Route, Snapshot
+from hostrouting.segments import Segment, segments_of, told_segments
+from hostrouting.testing import h200, plain_vm, vpn_node
+from tests.hostrouting.fleet.test_markup import TEXTS, Reader
+from tests.support.fleets import ASKED, config_of, save
+from tests.support.strategies import blocks, snapshots
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = datetime(2026, 11, 22, 8, 34, tzinfo=timezone.utc)
+FABRIC = h200().snapshot().to_json()
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> list[NodeResult]:
+    """Nodes of several kinds, with their files."""
+    nodes = {
+        "gpu-1": FABRIC,
+        "gpu-2": FABRIC,
+        "vm": plain_vm().snapshot().to_json(),
+        "vpn": vpn_node().snapshot().to_json(),
+    }
+    save(tmp_path, nodes)
+    found = [
+        attrs.evolve(judge(text.encode(), ASKED), name=name, path=str(tmp_path / f"{name}.json"))
+        for name, text in nodes.items()
+    ]
+    return [*found, NodeResult("broken", "broken.json", failure=SnapshotError(path="links", problem="must be a list"))]
+
+
+def text_of(page: str) -> str:
+    """The text of the page, without its style and script."""
+    body = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.DOTALL)
+    return " ".join(
+        "".join(f" {it} " for it in Reader(body).found if isinstance(it, str) and not it.startswith("/")).split()
+    )
+
+
+def test_what_is_on_it(results: list[NodeResult]) -> None:
+    """The verdicts by node, each problem with its map before and after the repair, and the repair."""
+    text = text_of(make_page(group_nodes(results), ASKED, moment=NOW))
+    for told in (
+        "The routing of 5 nodes",
+        "every address of 172.16.0.0/16 is expected to leave by the device of its default route.",
+        "5 nodes: 2 overlap, 1 no verdict, 1 undecided, 1 ok",
+        "2 overlap 172.16.0.0/16 by ib0 one repair for all",
+        "172.16.0.0/16 on gpu-1 now 172.16.0.0 172.16.255.255 ib0 172.16.0.0–172.16.255.255: ib0, escapes",  # noqa: RUF001  the dash is meant
+        "repaired eth0 172.16.0.0–172.16.255.255: eth0, expected",  # noqa: RUF001  as above
+        '{"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
+        "neighbours there, in the repaired range, become unreachable over IP",
+        "1 node: links: must be a list broken",
+        "gpu-1 overlap 172.16.0.0/16 by ib0 gpu-2 overlap",
+        "2026-11-22 08:34 UTC",
+    ):
+        assert told in text
+
+
+def test_it_needs_nothing_else(results: list[NodeResult]) -> None:
+    """It loads nothing, links to nothing outside, and allows only the script that it has."""
+    page = make_page(group_nodes(results), ASKED, moment=NOW)
+    tags = [it for it in Reader(page).found if isinstance(it, tuple)]
+    assert not {tag for tag, _ in tags} & {"link", "img", "iframe", "object", "base"}
+    assert not [attributes for _, attributes in tags if attributes.keys() & {"src", "srcset", "action", "background"}]
+    assert all(attributes["href"].startswith("#") for _, attributes in tags if "href" in attributes)
+    assert "url(" not in page
+    [policy] = [
+        it["content"] for tag, it in tags if tag == "meta" and it.get("http-equiv") == "Content-Security-Policy"
+    ]
+    script = page.split("<script>")[1].split("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.startswith("default-src 'none';")
+    assert f"script-src 'sha256-{digest}';" in policy
+
+
+def test_every_link_leads_somewhere(results: list[NodeResult]) -> None:
+    """Each place that is linked to is on the page, once."""
+    tags = [it for it in Reader(make_page(group_nodes(results), ASKED, moment=NOW)).found if isinstance(it, tuple)]
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(set(ids)) == len(ids)
+    named = {it[key] for _, it in tags for key in ("aria-labelledby", "for") if key in it}
+    linked = {it["href"][1:] for _, it in tags if "href" in it} | {word for names in named for word in names.split()}
+    assert linked <= set(ids)
+    assert {f"problem-{number}" for number in (1, 2, 3)} <= linked
+
+
+@given(name=TEXTS.filter(bool), dev=TEXTS.filter(bool), problem=TEXTS)
+def test_no_value_becomes_markup(name: str, dev: str, problem: str) -> None:
+    """Whatever nodes and devices are called, and whatever an error says, the page has the elements that it always has."""
+
+    def page(name: str, dev: str, problem: str) -> str:
+        host = Snapshot(
+            links=(Link(name="eth0", index=2), Link(name=dev, index=3)),
+            rules=plain_vm().snapshot().rules,
+            routes=(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), Route.to("172.16.0.0/17", dev=dev)),
+        )
+        data = host.to_json().encode()
+        result = attrs.evolve(judge(data, ASKED), name=name)
+        broken = NodeResult(f"x{name}", failure=SnapshotError(path=problem, problem=f"x{problem}"))
+        maps = [tuple(maps_of(data, ASKED)), ()]
+        return render_page(group_nodes([result, broken]), maps, ASKED, moment=NOW)
+
+    mild = [it.replace("/", "-") or "x" for it in ("n", "d", "p")]
+    dev = "".join(it for it in dev if not "\ud800" <= it <= "\udfff")[:40] or "d"
+    if dev != "eth0":
+        assert without_data(page(name, dev, problem)) == without_data(page(*mild))
+
+
+def without_data(page: str) -> list[object]:
+    """The tags of the page with the names of their attributes."""
+    return [(it[0], tuple(it[1])) for it in Reader(page).found if isinstance(it, tuple)]
+
+
+def test_thousands_of_nodes_and_problems() -> None:
+    """Every node has its row; only the first hundred problems have a section."""
+    results = [
+        NodeResult(f"node-{number}", failure=SnapshotError(path=f"routes[{number % 150}]", problem="no"))
+        for number in range(3000)
+    ]
+    groups = group_nodes(results)
+    page = render_page(groups, [()] * 100, ASKED, moment=NOW)
+    assert page.count('<th scope="row">node-') == 3000
+    assert page.count("<h2 id=") == 2 + 100
+
+
+class TestMaps:
+    """The maps of a group."""
+
+    def test_a_file_that_has_changed(self, results: list[NodeResult], tmp_path: Path) -> None:
+        """There is no map of a node whose file is gone, or is another one by now; an ok node needs none."""
+        gpu, _, vm, *_ = results
+        assert [it.cidr for it in read_maps(gpu, ASKED)] == [Prefix.parse("172.16.0.0/16")]
+        assert read_maps(vm, ASKED) == ()
+        (tmp_path / "gpu-1.json").write_text(vpn_node().snapshot().to_json())
+        assert read_maps(gpu, ASKED) == ()
+        (tmp_path / "gpu-1.json").unlink()
+        assert read_maps(gpu, ASKED) == ()
+
+    @given(
+        st.sampled_from([4, 6]).flatmap(
+            lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
+        )
+    )
+    def test_the_map_shows_what_the_verdict_says(self, host: tuple[Prefix, Snapshot]) -> None:
+        """On any host: the first row has an escape, and the second has none if the repair is whole."""
+        block, snapshot = host
+        data, question = snapshot.to_json().encode(), Question(config_of(str(block)))
+        result = judge(data, question)
+        maps = list(maps_of(data, question))
+        assert bool(maps) == (result.verdict == "overlap")
+        for it in maps:
+            now, *after = it.rows
+            assert "escape" in {segment.judgement for segment in now.segments}
+            assert bool(after) == bool(result.repair)
+            if result.is_repairable:
+                assert "escape" not in {segment.judgement for row in after for segment in row.segments}
+
+    @given(
+        st.sampled_from([4, 6]).flatmap(
+            lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
+        )
+    )
+    def test_ranges_in_words(self, host: tuple[Prefix, Snapshot]) -> None:
+        """The ranges cover the block without a gap; only single addresses of the host are counted with their neighbours."""
+        block, snapshot = host
+        segments = segments_of(Fib(snapshot), block, expected_devs=("eth0",))
+        told = told_segments(segments)
+        assert (told[0].first, told[-1].last) == (block.first, block.last)
+        assert all(one.last + 1 == other.first for one, other in pairwise(told))
+        for it in segments:
+            [around] = [other for other in told if other.first <= it.first <= it.last <= other.last]
+            assert around.look == it.look or (it.judgement == "own" and it.first == it.last)
+
+    def test_an_own_address_among_others(self) -> None:
+        """It does not divide the range around it."""
+        rows = [Segment(0, 4, "ib0", "escape"), Segment(5, 5, "own", "own"), Segment(6, 9, "ib0", "escape")]
+        assert told_segments(rows) == (Segment(0, 9, "ib0", "escape"),)
+        assert told_segments(rows[1:]) == (Segment(5, 9, "ib0", "escape"),)
+        assert told_segments(rows[1:2]) == (rows[1],)
+        assert told_segments([rows[0], Segment(5, 6, "own", "own")]) == (rows[0], Segment(5, 6, "own", "own"))
