@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, table
 from hostrouting.cli.remedy import route_lines
+from hostrouting.configured_routes import wanted_routes
 from hostrouting.fleet.grouping import tally_verdicts
-from hostrouting.tasks import wanted_routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

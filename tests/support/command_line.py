@@ -28,6 +28,7 @@ KINDS: dict[str, Kind] = {
     "DIR": "directory",
     "DEV": "device",
     "CNI": "choice",
+    "PATH": "file",
     "SHELL": "choice",
     "QUESTION": "choice",
     "ADDRESS": "other",

@@ -30,6 +30,7 @@ _MODULES = (
     "hostrouting",
     "hostrouting.backends",
     "hostrouting.errors",
+    "hostrouting.fleet",
     "hostrouting.testing",
     "hostrouting.wording",
     "phases",

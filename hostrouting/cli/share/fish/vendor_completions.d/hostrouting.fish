@@ -29,6 +29,8 @@ complete -c hostrouting -n '__hostrouting_command check' -l dev -x -a '(__hostro
 complete -c hostrouting -n '__hostrouting_command check' -l gateway -x -d 'the gateway on DEV that the repair uses, instead of that of the default route'
 complete -c hostrouting -n '__hostrouting_command check' -l config -r -F -d 'the configuration, as JSON; - is standard input'
 complete -c hostrouting -n '__hostrouting_command check' -l wait -x -d 'how long to wait for a default route or a device that does not exist yet (default: 0)'
+complete -c hostrouting -n '__hostrouting_command check' -l snapshots -r -F -d 'check the snapshots of many nodes: directories with *.json files, patterns in quotes, or files'
+complete -c hostrouting -n '__hostrouting_command check' -l html -r -F -d 'with --snapshots: also write the results as a page to this file'
 complete -c hostrouting -n '__hostrouting_command check' -l snapshot -r -F -d 'use this saved snapshot instead of this host; - is standard input'
 complete -c hostrouting -n '__hostrouting_command check' -l json -d 'print one JSON document, hostrouting/check/1'
 complete -c hostrouting -n '__hostrouting_command check' -s v -l verbose -d 'log each action to standard error'
