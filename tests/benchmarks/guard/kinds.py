@@ -24,9 +24,11 @@ from tests.benchmarks.guard.keepers import GATEWAY, HALVES, MANY, METRICS, comma
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KINDS", "SPARING", "Kind", "Node", "ip"]
+__all__ = ["KINDS", "LOG", "SPARING", "Kind", "Node", "ip"]
 
 STATE = Path("/run/aks-flex-node/guard.json")
+LOG = Path("/run/keeper.log")
+"""What the keeper of a node prints."""
 Routes: TypeAlias = "dict[tuple[str, int], tuple[str, str, int]]"
 
 
@@ -49,8 +51,8 @@ class Node:
 
     def start(self) -> None:
         """Start the keeper."""
-        output = subprocess.DEVNULL
-        self.process = subprocess.Popen(command(self.keeper), stdout=output, stderr=output, start_new_session=True)
+        with LOG.open("a") as log:
+            self.process = subprocess.Popen(command(self.keeper), stdout=log, stderr=log, start_new_session=True)
 
     def kill(self) -> None:
         """Kill the keeper, and wait for its end."""

@@ -21,7 +21,7 @@ import attrs
 from hostrouting.backends.base import Change
 from hostrouting.model import Route
 from tests.benchmarks.guard.keepers import HALVES, MANY, OTHERS, install
-from tests.benchmarks.guard.kinds import KINDS, Node, ip
+from tests.benchmarks.guard.kinds import KINDS, LOG, Node, ip
 from tests.support.machine import H200, ROOT
 
 if TYPE_CHECKING:
@@ -90,19 +90,20 @@ def rounds(keeper: str, kinds: Sequence[str], pause: float) -> list[Round]:
             right = node.wait(partial(kind.right, node, key), limit=LIMIT)
             found.append(Round(name, None if handled is None else took + handled, right, node.foreign() != before))
         if keeper not in OTHERS:
-            _compare(node)
+            _compare(node, found)
     finally:
         node.kill()
     return found
 
 
-def _compare(node: Node) -> None:
-    """Raise RuntimeError if `ip` lists other routes than the wanted ones beside the kernel's own."""
+def _compare(node: Node, found: Sequence[Round]) -> None:
+    """Raise RuntimeError, with the rounds and the log of the keeper, if `ip` lists other routes than the wanted ones beside the kernel's own."""
     told = json.loads(subprocess.run(["ip", "-j", "route"], check=True, capture_output=True, text=True).stdout)
     listed = sorted((it["dst"], it.get("gateway")) for it in told if it.get("protocol") != "kernel")
     wanted = sorted([(it, node.gateway) for it in (*HALVES, *MANY)] + [("default", node.gateway)])
     if listed != wanted:
-        raise RuntimeError(f"at the end, these differ: {sorted(set(listed) ^ set(wanted))[:10]}")
+        differ = sorted(set(listed) ^ set(wanted))[:10]
+        raise RuntimeError(f"at the end, these differ: {differ}\n{found}\n{LOG.read_text()[-4000:]}")
 
 
 def strain(keeper: str, events: int, seconds: float) -> dict[str, float]:
