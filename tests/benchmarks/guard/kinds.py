@@ -29,7 +29,7 @@ __all__ = ["KINDS", "LOG", "SPARING", "Kind", "Node", "ip"]
 STATE = Path("/run/aks-flex-node/guard.json")
 LOG = Path("/run/keeper.log")
 """What the keeper of a node prints."""
-Routes: TypeAlias = "dict[tuple[str, int], tuple[str, str, int]]"
+Routes: TypeAlias = "frozenset[tuple[str, int, str, str]]"
 
 
 def ip(*lines: str) -> None:
@@ -60,26 +60,25 @@ class Node:
         self.process.wait()
 
     def routes(self) -> Routes:
-        """All routes of table main by destination and metric: gateway, device, protocol."""
+        """All routes of table main: destination, metric, gateway and device."""
         snapshot = self.kernel.snapshot(family=IPV4, table=TABLE_MAIN)
-        return {
-            (str(it.prefix), it.metric): (str(it.legs[0].gateway or ""), it.legs[0].dev or "", it.protocol)
-            for it in snapshot.routes
-        }
+        return frozenset(
+            (str(it.prefix), it.metric, str(it.legs[0].gateway or ""), it.legs[0].dev or "") for it in snapshot.routes
+        )
 
     def foreign(self) -> Routes:
         """The routes of the fabric."""
-        return {key: found for key, found in self.routes().items() if found[1].startswith("ib")}
+        return frozenset(it for it in self.routes() if it[3].startswith("ib"))
 
     def has(self, prefix: str) -> bool:
         """Whether the wanted route to this destination is there, and no other."""
-        found = {metric: found[0] for (name, metric), found in self.routes().items() if name == prefix}
-        return found == {self.metric: self.gateway}
+        return [it[1:3] for it in self.routes() if it[0] == prefix] == [(self.metric, self.gateway)]
 
     def has_all(self) -> bool:
-        """Whether every wanted route is there."""
-        found = self.routes()
-        return all(found.get((prefix, self.metric), ("",))[0] == self.gateway for prefix in (*HALVES, *MANY))
+        """Whether every wanted route is there, and no other to these destinations, such as one by the former gateway."""
+        wanted = {*HALVES, *MANY}
+        found = [it for it in self.routes() if it[0] in wanted]
+        return len(found) == len(wanted) and all(it[1:3] == (self.metric, self.gateway) for it in found)
 
     def word(self) -> dict[str, Any]:
         """What the guard has written."""
