@@ -70,6 +70,8 @@ class Prospect:
     saved: bool
     gate: GateState
     """The present state of the gate."""
+    rewrites: tuple[str, ...] = ()
+    """The files to write that already exist with another content."""
     operations: tuple[Operation, ...] = ()
     notes: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
@@ -260,7 +262,8 @@ def tally(steps: Sequence[Step], words: dict[str, str]) -> list[str]:
 
 def step_document(step: Step) -> dict[str, Any]:
     """A step as plain values."""
-    return {"action": step.action, "route": str(step.route), "reason": step.why}
+    existing = None if step.held is None else str(step.held)
+    return {"action": step.action, "route": str(step.route), "reason": step.why, "existing": existing}
 
 
 def operation_document(operation: Operation) -> dict[str, Any]:

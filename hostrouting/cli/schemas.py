@@ -47,6 +47,7 @@ STEPS = {
     "steps[].action": "keep, add, replace, delete or conflict",
     "steps[].route": "the route, as ip route prints it",
     "steps[].reason": "why",
+    "steps[].existing": "for replace and conflict: the existing route with the same destination and metric; else null",
 }
 OPERATIONS = {
     "operations[].verb": "create, replace, add, delete or start",

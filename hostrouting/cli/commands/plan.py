@@ -53,6 +53,7 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
         after,
         saved=False,
         gate=gate,
+        rewrites=tuple(path for path in look.files.writes if host.files.is_there(path)),
         operations=look.operations,
         notes=look.notes,
         conflicts=look.conflicts,
@@ -164,10 +165,15 @@ def _document(it: Prospect) -> dict[str, Any]:
         "operations": [operation_document(operation) for operation in it.operations],
         "notes": list(it.notes),
         "conflicts": list(it.conflicts),
-        "files": None if it.saved else {"write": list(it.writes), "remove": list(it.removes)},
+        "files": None if it.saved else _files(it),
         "verdict": None if it.after is None else it.after.found.verdict,
+        "check": None if it.after is None else it.after.document(),
         "gate": None if it.saved else gate_document(it.gate),
     }
+
+
+def _files(it: Prospect) -> dict[str, list[str]]:
+    return {"write": list(it.writes), "rewrite": list(it.rewrites), "remove": list(it.removes)}
 
 
 COMMAND = Command(
@@ -199,8 +205,10 @@ hostrouting plan --config agent.json --snapshot node.json
         "notes[]": "remarks on the operations; each a sentence",
         "conflicts[]": "what prevents the operations; each a sentence",
         "files.write[]": "the files that would be written, even if apply then fails; files is null for a snapshot",
+        "files.rewrite[]": "those of them that already exist, and are different",
         "files.remove[]": "the files that would be removed",
         "verdict": "the verdict of check afterwards; null if there is nothing to check, or it is not known",
+        "check": "that check, as hostrouting/check/1; null if there is none",
         **GATE,
     },
 )

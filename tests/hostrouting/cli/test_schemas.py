@@ -201,6 +201,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("npd", host=well),
         told("status", host=FakeHost(backend=no_netlink)),
         told("apply", "--config", half, host=well),
+        told("plan", "--config", repaired, host=well),
         told("apply", "--config", repaired, host=full),
         told("status", "--config", written({"destination": CIDR}), host=full),
         *(told(verb, "--config", repaired, host=opened) for verb in ("plan", "apply", "status")),

@@ -111,7 +111,7 @@ def test_schema(repaired: str, written: Callable[..., str]) -> None:
     good = say("apply", "--config", repaired, "--json", kernel=h200()).json
     assert set(good) == keys
     assert (good["schema"], good["ok"], good["changed"]) == ("hostrouting/apply/1", True, True)
-    assert [set(step) for step in good["steps"]] == [{"action", "route", "reason"}] * 2
+    assert [set(step) for step in good["steps"]] == [{"action", "route", "reason", "existing"}] * 2
     assert set(good["files"]) == {"wrote", "removed"}
     assert good["check"]["schema"] == "hostrouting/check/1"
     assert good["check"]["verdict"] == "ok"

@@ -105,16 +105,38 @@ def test_schema(repaired: str, *, from_snapshot: bool) -> None:
     where = ("--snapshot", "-") if from_snapshot else ()
     said = say("plan", "--config", repaired, "--json", *where, kernel=h200(), stdin=snapshot)
     document = said.json
-    told = {"steps", "pending", "foreseen", "operations", "notes", "conflicts", "files", "verdict", "gate"}
+    told = {"steps", "pending", "foreseen", "operations", "notes", "conflicts", "files", "verdict", "check", "gate"}
     assert set(document) == {"schema", "answer", "changes"} | told
     assert (document["schema"], document["changes"], document["verdict"]) == ("hostrouting/plan/1", True, "ok")
     assert document["steps"][0] == {
         "action": "add",
         "route": "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "reason": "it does not exist",
+        "existing": None,
     }
+    assert document["check"]["verdict"] == document["verdict"]
     assert document["files"] is None if from_snapshot else len(document["files"]["write"]) == 11
-    assert from_snapshot or set(document["files"]) == {"write", "remove"}
+    assert from_snapshot or set(document["files"]) == {"write", "rewrite", "remove"}
+
+
+def test_what_is_there_before(written: Callable[..., str]) -> None:
+    """The JSON has the route that a step replaces, or that is in its way, and which of the files already exist."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", written({**HALF, "gateway": "10.0.0.9"}), host=host)
+    document = say("plan", "--config", written(HALF, mode="WARN"), "--json", host=host).json
+    [step] = document["steps"]
+    assert (step["action"], step["route"]) == ("replace", "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting")
+    assert step["existing"] == "172.16.0.0/17 via 10.0.0.9 dev eth0 proto hostrouting"
+    assert document["files"]["rewrite"] == [it for it in document["files"]["write"] if host.files.is_there(it)]
+    assert document["files"]["rewrite"]
+    assert document["check"]["mode"] == "WARN"
+    del host.files.texts[host.layout.routes_script_path]
+    document = say("plan", "--config", written({"destination": "172.16.0.0/16"}), "--json", host=host).json
+    assert [it["existing"] for it in document["steps"]] == [
+        "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"
+    ]
+    assert host.layout.routes_script_path in document["files"]["write"]
+    assert host.layout.routes_script_path not in document["files"]["rewrite"]
 
 
 def test_many_steps_are_capped(written: Callable[..., str]) -> None:
