@@ -13,6 +13,11 @@
     NodeGroup         nodes with the same problem, and the repair that helps all of them
     find_snapshots    the files at some paths, and the name of the node of each
     Source            one of them
+    outcome_of        what a run of the program did on a node: changed, failed, a message and a diff
+    Outcome           the answer
+    routing_facts     what the script of `hostrouting snapshot --script` read on a node, and a check of it
+    NodeFacts         the answer
+    Ran               what a program printed on a node, which both take
 
 Nothing here opens a connection or reads this host. A program that calls `check_snapshots` without an executor needs the
 line `if __name__ == "__main__":`, as any program with processes of its own: each of them imports the program's file.
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
     from hostrouting.fleet.checking import check_snapshots
     from hostrouting.fleet.grouping import NodeGroup, group_nodes
     from hostrouting.fleet.node import NodeEscape, NodeResult
+    from hostrouting.fleet.node_facts import NodeFacts, routing_facts
+    from hostrouting.fleet.outcome import Outcome, outcome_of
+    from hostrouting.fleet.ran import Ran
     from hostrouting.fleet.sources import Source, find_snapshots
 
 __all__ = [
@@ -33,12 +41,20 @@ __all__ = [
     "NodeGroup",
     "find_snapshots",
     "Source",
+    "outcome_of",
+    "Outcome",
+    "routing_facts",
+    "NodeFacts",
+    "Ran",
 ]
 
 _HOMES = {
     "checking": ("check_snapshots",),
     "grouping": ("NodeGroup", "group_nodes"),
     "node": ("NodeEscape", "NodeResult"),
+    "node_facts": ("NodeFacts", "routing_facts"),
+    "outcome": ("Outcome", "outcome_of"),
+    "ran": ("Ran",),
     "sources": ("Source", "find_snapshots"),
 }
 

@@ -1,0 +1,299 @@
+"""From what `plan`, `apply` and `remove` print on a node to what a tool for many nodes reports.
+
+Such a tool asks four questions after each run: was anything changed, did it fail, what is the message, and what is
+different (a text before and a text after). The documents of the commands have the answers:
+
+    plan            what a run would do: for a dry run (in Ansible, check mode)
+    plan, apply     a run, with its difference; only the plan knows which of the written files existed before
+    apply           a run, without its difference
+    remove          a removal; with --dry-run, what it would do
+
+A dry run fails if the run is certain to fail: because of a conflict, or because addresses escape in mode STRICT. If
+something is missing that `apply` waits for, that is a warning.
+
+Here: the meaning of the documents to such a tool. Not here: running the commands on the node, and any conclusion about
+routing, because the documents contain those.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from hostrouting.fleet.ran import Ran
+
+__all__ = ["Document", "Outcome", "outcome_of", "verdict_sentence"]
+
+Document: TypeAlias = "Mapping[str, Any]"
+_Pair: TypeAlias = "tuple[str, str]"  # a line before and a line after; an empty one is absent
+
+_NAMED = 3  # the number of findings in a message; the document has all of them
+_PASTED = 20  # the number of routes in a message
+
+
+@attrs.frozen
+class Outcome:
+    """What a run did on a node, or would do."""
+
+    message: str
+    changed: bool = False
+    failed: bool = False
+    verdict: str | None = None
+    """The verdict of the check afterwards; None if nothing is checked, or the verdict is not known yet."""
+    steps: tuple[Document, ...] = ()
+    """The steps for the routes, as in the documents."""
+    findings: tuple[Document, ...] = ()
+    """What escapes afterwards, as in the document of the check."""
+    repair: tuple[Document, ...] = ()
+    """The routes that the configuration lacks, as in `staticRoutes.routes`."""
+    warnings: tuple[str, ...] = ()
+    """What an operator has to know although the run does not fail; each a sentence."""
+    before: str = ""
+    """The routes and files that the run changes or keeps, one on each line, as they were."""
+    after: str = ""
+    """The same lines as they are after the run."""
+    documents: Mapping[str, Document] = attrs.field(factory=dict)
+    """The document of each command that was run."""
+
+
+def outcome_of(ran: Mapping[str, Ran]) -> Outcome:
+    """The outcome of these commands on a node, by name and in the order in which they were run."""
+    documents: dict[str, Document] = {}
+    for command, one in ran.items():
+        document = _parsed(one.output)
+        if fault := _fault(command, one, document):
+            return Outcome(fault, failed=True, documents=documents)
+        documents[command] = document
+    if "remove" in documents:
+        found = _removal(documents["remove"])
+    elif "apply" in documents:
+        found = _run(documents["apply"], documents.get("plan"))
+    else:
+        found = _dry_run(documents["plan"])
+    return attrs.evolve(found, documents=documents)
+
+
+def _parsed(text: str) -> Document:
+    """The JSON object in the text; empty if it has none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _fault(command: str, ran: Ran, document: Document) -> str:
+    """Why the command has no answer; empty if it has one."""
+    schema, expected = document.get("schema"), f"hostrouting/{command}/1"
+    if schema == expected:
+        return ""
+    if schema == "hostrouting/error/1":
+        return str(document["message"])
+    if schema is not None:
+        return (
+            f"hostrouting {command} printed {schema} on the node, but {expected} is needed: the version of hostrouting"
+            " there is not the one here; copy the program to the node again"
+        )
+    return f"hostrouting {command} did not print its document on the node; it {ran.ending}"
+
+
+def _dry_run(plan: Document) -> Outcome:
+    """What `apply` would do."""
+    found, files = _checked(plan.get("check")), _lasting(plan["files"]["write"], plan["files"]["remove"])
+    conflicts = [f"{it['route']}: {it['reason']}" for it in plan["steps"] if it["action"] == "conflict"]
+    conflicts += plan["conflicts"]
+    strict = found.verdict == "overlap" and plan["check"]["mode"] == "STRICT"
+    before, after = _texts(_lines(plan["steps"], plan["operations"], files, plan["files"].get("rewrite", ())))
+    changed = plan["changes"] and before != after
+    if conflicts:
+        told = f"CONFLICT: apply would fail: {'; '.join(conflicts)}"
+    elif plan["answer"] == "not-ready":
+        missing = plan["pending"] or ["a default route, which the check needs"]
+        told = f"NOT READY: apply would wait for what is missing: {'; '.join(missing)}"
+    elif changed:
+        told = f"TO DO: {_counts(plan['steps'], plan['operations'], files)}"
+    else:
+        told = _SETTLED
+    warnings = [*found.warnings, *_warnings(plan)]
+    if plan["answer"] == "not-ready":
+        warnings.insert(0, told)
+    if verdict := found.message:
+        told += f"; the verdict afterwards would be {verdict}"
+    if strict:
+        told += "; apply would fail, because the mode is STRICT"
+    return attrs.evolve(
+        found,
+        message=told,
+        changed=changed,
+        failed=bool(conflicts) or strict,
+        verdict=plan["verdict"],
+        steps=tuple(plan["steps"]),
+        warnings=tuple(warnings),
+        before=before,
+        after=after,
+    )
+
+
+_SETTLED = "NOTHING TO DO: the host already matches the configuration"
+
+
+def _run(apply: Document, plan: Document | None) -> Outcome:
+    """What `apply` did."""
+    found = _checked(apply["check"])
+    files = _lasting(apply["files"]["wrote"], apply["files"]["removed"])
+    counts = _counts(apply["steps"], apply["operations"], files)
+    if not apply["ok"]:
+        told = "\n".join(it["message"] for it in apply["failures"]) or "the run was stopped"
+        told += f"\nwhat it has changed before it failed: {counts}" if apply["changed"] else ""
+    else:
+        told = f"DONE: {counts}" if apply["changed"] else _SETTLED
+        told += f"; the verdict is {verdict}" if (verdict := found.message) else ""
+    before, after = "", ""
+    if plan is not None:
+        rewritten = plan["files"].get("rewrite", ())
+        before, after = _texts(_lines(apply["steps"], apply["operations"], files, rewritten))
+    return attrs.evolve(
+        found,
+        message=told,
+        changed=apply["changed"],
+        failed=not apply["ok"],
+        steps=tuple(apply["steps"]),
+        warnings=(*found.warnings, *_warnings(apply)) if apply["ok"] else (),
+        before=before,
+        after=after,
+    )
+
+
+def _removal(remove: Document) -> Outcome:
+    """What `remove` did, or would do."""
+    steps = tuple({"action": "delete", "route": it, "reason": "ours"} for it in remove["routes"])
+    files = _lasting((), remove["files"])
+    counts = _counts(steps, remove["operations"], files)
+    if remove["failures"]:
+        told = "\n".join(it["message"] for it in remove["failures"])
+        return Outcome(f"{told}\nto see what is left on the node: hostrouting status", failed=True)
+    changed = bool(remove["dryRun"] or steps or remove["operations"] or remove["files"])
+    if not changed:
+        told = "NOTHING TO DO: hostrouting has nothing installed on this host"
+    else:
+        told = f"TO DO: {counts}" if remove["dryRun"] else f"DONE: {counts}"
+    stays = tuple(
+        f"{route} stays, because another program has added it; to delete it: {command}"
+        for route, command in ((it["route"], it["command"]) for it in remove["stays"])
+    )
+    before, after = _texts(_lines(steps, remove["operations"], files, ()))
+    return Outcome(told, changed=changed, steps=steps, warnings=stays, before=before, after=after)
+
+
+def _checked(check: Document | None) -> Outcome:
+    """The part of an outcome that a check decides; its message is the verdict."""
+    if check is None:
+        return Outcome("")
+    told, verdict = verdict_sentence(check), check["verdict"]
+    return Outcome(
+        told,
+        verdict=verdict,
+        findings=_findings(check),
+        repair=tuple(check["repair"]),
+        warnings=() if verdict == "ok" else (told,),
+    )
+
+
+def verdict_sentence(check: Document) -> str:
+    """The verdict of a check, the first findings, and the routes that repair them."""
+    verdict, findings = check["verdict"], _findings(check)
+    if verdict == "ok":
+        return "OK: nothing escapes"
+    if verdict == "no-default-route":
+        remedy = "check DHCP and the uplink, or name the device in routeOverlap.expectedDevs"
+        return f"NO-DEFAULT-ROUTE: there is no default route, so no device is expected; {remedy}"
+    if verdict == "undecided":
+        return f"UNDECIDED: {'; '.join(check['notes']) or 'see the notes of the check'}"
+    told = [_escape(it, check["expectedDevs"]) for it in findings[:_NAMED]]
+    told += [f"and {len(findings) - _NAMED} more findings"] if len(findings) > _NAMED else []
+    told += [f"UNSAFE: {it['text']}" for it in check["unsafe"][:_NAMED]]
+    if len(routes := check["repair"]) > _PASTED:
+        told.append(f"ACTION: add to staticRoutes.routes the {len(routes)} routes under repair in the result")
+    elif routes:
+        told.append(f"ACTION: add to staticRoutes.routes: {json.dumps(routes)}")
+    return f"OVERLAP: {'; '.join(told)}"
+
+
+def _findings(check: Document) -> tuple[Document, ...]:
+    """What escapes, of the packets of the host and then of those of pods, without duplicates."""
+    found = [*check["findings"], *(it for pods in check.get("pods", ()) for it in pods["findings"])]
+    return tuple({json.dumps(it): it for it in found}.values())
+
+
+def _escape(finding: Document, expected: Any) -> str:
+    """A sentence: which addresses escape, and by which device and route."""
+    prefixes, via = finding["prefixes"], finding["via"]
+    where = prefixes[0] if len(prefixes) == 1 else f"{finding['first']} to {finding['last']}"
+    devs = expected[f"ipv{6 if ':' in where else 4}"] if isinstance(expected, dict) else expected
+    route = f" [{via['route']} proto {via['protocol']}]" if via["route"] else ""
+    kind, dev = finding["kind"], via["dev"] or "an unknown device"
+    if kind == "overlap":
+        return f"{where} leaves by {dev}{route}, not by {', '.join(devs)}"
+    if kind == "no-route":
+        return f"{where} has no route, and should leave by {', '.join(devs)}"
+    return f"{where} is refused ({kind}){route}, and should leave by {', '.join(devs)}"
+
+
+def _warnings(document: Document) -> Iterator[str]:
+    """What an operator has to know about the future: the next boot, and the next start of a machine."""
+    yield from (it["text"] for it in document["foreseen"])
+    gate = document["gate"] or {}
+    yield from (*gate.get("openings", ()), *gate.get("bars", ()))
+
+
+def _lasting(written: Iterable[str], removed: Iterable[str]) -> Document:
+    """The files that the next boot keeps. Those in /run are the results of checks, which every run writes anew."""
+    named = {"write": written, "remove": removed}
+    return {verb: tuple(path for path in paths if not path.startswith("/run/")) for verb, paths in named.items()}
+
+
+def _counts(steps: Iterable[Document], operations: Iterable[Document], files: Document) -> str:
+    """How many routes and files there are of each kind: `routes: add 2, keep 1; files: write 11`."""
+    named = {
+        "routes": [it["action"] for it in steps],
+        "others": [it["verb"] for it in operations],
+        "files": [verb for verb in ("write", "remove") for _ in files[verb]],
+    }
+    told = {name: {verb: verbs.count(verb) for verb in verbs} for name, verbs in named.items() if verbs}
+    counted = (f"{name}: {', '.join(f'{verb} {n}' for verb, n in each.items())}" for name, each in told.items())
+    return "; ".join(counted) or "nothing"
+
+
+def _lines(
+    steps: Iterable[Document], operations: Iterable[Document], files: Document, rewritten: Iterable[str]
+) -> Iterator[_Pair]:
+    """Each route, operation and file as a line before the run and a line after it."""
+    for step in steps:
+        route, action = f"route {step['route']}", step["action"]
+        if action == "replace":
+            yield (f"route {step['existing']}" if step.get("existing") else "", route)
+        elif action != "conflict":
+            yield ("" if action == "add" else route, "" if action == "delete" else route)
+    for it in operations:
+        there = it["object"]
+        yield {
+            "delete": (there, ""),
+            "replace": (f"{there} (different)", there),
+            "start": (f"{there} (not started)", there),
+        }.get(it["verb"], ("", there))
+    different = set(rewritten)
+    for path in sorted(files["write"]):
+        yield (f"file {path} (different)" if path in different else "", f"file {path}")
+    yield from ((f"file {path}", "") for path in sorted(files["remove"]))
+
+
+def _texts(lines: Iterable[_Pair]) -> tuple[str, str]:
+    """The two texts."""
+    pairs = list(lines)
+    before, after = ("".join(f"{pair[side]}\n" for pair in pairs if pair[side]) for side in (0, 1))
+    return before, after
