@@ -2,8 +2,8 @@
 
 How it works. The calling process reads the files, so workers on another computer need none of them. It sends a batch
 when the one before has left, and keeps only so many on the way that every worker is busy; so the memory does not grow
-with the snapshots. Of a snapshot that was judged it keeps a digest and the result, and most nodes have one of a few
-results. A snapshot with the bytes of another one, judged or on its way, is not sent.
+with the snapshots. A snapshot with the bytes of another one, judged or on its way, is not sent: the result of the first
+is kept until the last one has come.
 
 A batch is lost if its worker ends. Which of the snapshots on their way ended it is not known. So all others are waited
 for, and then each lost snapshot is judged again, alone, with nothing else on the way: if the worker ends again, it was
@@ -16,8 +16,8 @@ Here: the order of events. Not here: processes (`workers`), and the judgement (`
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, wait
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import attrs
@@ -25,6 +25,7 @@ import attrs
 from hostrouting.errors import FleetIncomplete, SnapshotError, WorkerLost
 from hostrouting.fleet.judging import judge_each
 from hostrouting.fleet.node import NodeResult
+from hostrouting.fleet.repeats import count_repeated, digest_of
 from hostrouting.fleet.workers import GivenExecutor, OwnProcesses
 from hostrouting.saved_snapshot import snapshot_bytes
 from phases.text import describe_error
@@ -68,11 +69,10 @@ class _Run:
         self._sources, self._question, self._workers, self._judge = sources, question, workers, judge
         self._on_the_way: dict[Results, list[_Sent]] = {}
         self._lost: list[_Sent] = []
-        # By the digest of a snapshot: who waits for its result, and then the result.
+        # By the digest of a snapshot: who waits for its result; then the result, for as many as have still to come.
         self._waiting: dict[bytes, list[Source]] = {}
         self._known: dict[bytes, NodeResult] = {}
-        # Equal results are kept once.
-        self._different: dict[NodeResult, NodeResult] = {}
+        self._to_come: Counter[bytes] = Counter()
         self._count = 0
 
     def results(self) -> Iterator[NodeResult]:
@@ -88,15 +88,19 @@ class _Run:
 
     def _results(self) -> Iterator[NodeResult]:
         batch: list[_Sent] = []
+        self._to_come = count_repeated(it.path for it in self._sources)
         for source in self._sources:
             try:
                 data = snapshot_bytes(source.path)
             except SnapshotError as error:
                 yield NodeResult(source.name, source.path, failure=error)
                 continue
-            digest = blake2b(data, digest_size=16).digest()
+            digest = digest_of(data)
+            self._to_come[digest] -= 1
             if digest in self._known:
                 yield _named(self._known[digest], source)
+                if self._to_come[digest] <= 0:
+                    del self._known[digest], self._to_come[digest]
             elif digest in self._waiting:
                 self._waiting[digest].append(source)
             else:
@@ -163,7 +167,10 @@ class _Run:
             raise self._stopped(found) from found
 
     def _judged(self, sent: _Sent, result: NodeResult) -> Iterator[NodeResult]:
-        self._known[sent.digest] = result = self._different.setdefault(result, result)
+        if self._to_come[sent.digest] > 0:
+            self._known[sent.digest] = result
+        else:
+            del self._to_come[sent.digest]
         yield from (_named(result, source) for source in self._waiting.pop(sent.digest))
 
     def _stopped(self, error: Exception) -> FleetIncomplete:

@@ -39,6 +39,9 @@ def contests(folder: Path) -> Iterator[Contest | LeftOut]:
 
     yield import_contest()
     yield task_contest()
+    from tests.benchmarks.fleet import fleet_contests  # noqa: PLC0415  as above
+
+    yield from fleet_contests(folder)
     if obstacle:
         yield LeftOut("routes, checks, commands and boot scripts", obstacle)
         return

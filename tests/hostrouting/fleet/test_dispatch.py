@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -15,15 +16,16 @@ from hostrouting.errors import FleetIncomplete, JudgingFailed, SnapshotError, Wo
 from hostrouting.fleet import Source, dispatch, find_snapshots
 from hostrouting.fleet.dispatch import judge_snapshots
 from hostrouting.fleet.judging import judge
+from hostrouting.fleet.node import NodeResult
+from hostrouting.saved_snapshot import snapshot_bytes
 from hostrouting.testing import plain_vm
 from tests.support.fleets import ASKED, DEADLY, ONCE, Inline, Slow, deadly_judge, distinct_nodes, echo, save
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from hostrouting.fleet.judging import Question
-    from hostrouting.fleet.node import NodeResult
 
 
 def answers(results: Iterator[NodeResult]) -> dict[str, str]:
@@ -45,24 +47,25 @@ def test_each_node_has_its_result(tmp_path: Path) -> None:
         assert (found[source.name].path, found[source.name].verdict) == (source.path, "overlap")
 
 
-def test_results_come_one_by_one(tmp_path: Path) -> None:
+def test_results_come_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more snapshots are read ahead than keep the workers busy, however many there are."""
-    save(tmp_path, {"only": "x"})
-    read = 0
+    sources = find_snapshots([save(tmp_path, {f"{number:04}": str(number) for number in range(3000)})])
+    with monkeypatch.context() as patch:
+        reading = mock.Mock(wraps=snapshot_bytes)
+        patch.setattr(dispatch, "snapshot_bytes", reading)
+        results = judge_snapshots(sources, ASKED, executor=Slow(64), judge=echo)
+        assert next(results).answer == "0"
+        assert 60 * 16 < reading.call_count <= 65 * 16
+        results.close()  # type: ignore[attr-defined]  # it is a generator
 
-    class Sources(Sequence[Source]):
-        def __len__(self) -> int:
-            return 1_000_000
 
-        def __getitem__(self, place: Any) -> Any:
-            nonlocal read
-            read += 1
-            (tmp_path / "only.json").write_text(str(place))
-            return Source(str(place), str(tmp_path / "only.json"))
-
-    results = judge_snapshots(Sources(), ASKED, executor=Slow(64), judge=echo)
-    assert next(results).answer == "0"
-    assert 60 * 16 < read <= 65 * 16
+def test_no_result_is_kept(tmp_path: Path) -> None:
+    """Of thousands of results, only those exist that the caller keeps, and those that came with them."""
+    nodes = {f"{number:04}": str(number) for number in range(2000)} | {"z": "0"}
+    results = judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=Inline(), judge=echo)
+    for _ in range(1900):
+        next(results)
+    assert sum(isinstance(it, NodeResult) for it in gc.get_objects()) < 50
     results.close()  # type: ignore[attr-defined]  # it is a generator
 
 
@@ -116,10 +119,11 @@ class Losing:
 
     def __call__(self, batch: list[bytes]) -> None:
         """Raise OSError for the loss of a batch."""
-        for it in batch:
-            if self._times.get(it, 0):
-                self._times[it] -= 1
-                raise OSError("the worker is gone")
+        lost = [it for it in batch if self._times.get(it, 0)]
+        for it in lost:
+            self._times[it] -= 1
+        if lost:
+            raise OSError("the worker is gone")
 
 
 def test_what_a_worker_loses_is_judged_again(tmp_path: Path) -> None:
