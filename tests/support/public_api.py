@@ -193,7 +193,8 @@ def _text(annotation: ast.expr | None) -> str:
 
 
 def _signature(node: ast.FunctionDef) -> str:
-    return f"({ast.unparse(node.args)}) -> {_text(node.returns)}"
+    told = ast.unparse(node.args).replace("lambda : ", "lambda: ")  # as Python 3.10 writes it
+    return f"({told}) -> {_text(node.returns)}"
 
 
 def _read_by_programs() -> Iterator[str]:
