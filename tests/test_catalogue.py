@@ -16,6 +16,7 @@ import pytest
 
 import hostrouting.tasks
 import phases
+from hostrouting import fleet
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -76,7 +77,7 @@ def test_each_name_is_loaded_from_its_home(package: ModuleType) -> None:
     assert set(package.__all__) <= set(dir(package))
 
 
-@pytest.mark.parametrize("package", [phases, hostrouting], ids=["phases", "hostrouting"])
+@pytest.mark.parametrize("package", [phases, hostrouting, fleet], ids=lambda package: package.__name__)
 def test_no_module_hides_a_name(package: ModuleType) -> None:
     """No module is called as something that its package offers: importing it would put it in that name's place."""
     assert not {path.stem for path in Path(package.__file__ or "").parent.glob("*")} & set(package.__all__)

@@ -27,7 +27,7 @@ from hostrouting.errors import ConfigError, Fault, FileError
 from hostrouting.fleet.dispatch import judge_snapshots
 from hostrouting.fleet.grouping import Grouping
 from hostrouting.fleet.judging import Question
-from hostrouting.fleet.page import make_page
+from hostrouting.fleet.page import read_page
 from hostrouting.fleet.sources import find_snapshots
 from hostrouting.system import LocalFiles
 
@@ -92,7 +92,7 @@ class _Run:
             self._write_page(self._page)
 
     def _write_page(self, path: str) -> None:
-        text = make_page(self.grouping.groups(), self._question, moment=datetime.now(timezone.utc))
+        text = read_page(self.grouping.groups(), self._question, moment=datetime.now(timezone.utc))
         try:
             LocalFiles().write(path, text)
         except FileError as error:  # the answer is not lost with the page

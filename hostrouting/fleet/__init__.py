@@ -2,15 +2,17 @@
 
     from hostrouting import HostRoutingConfig, fleet
 
-    config = HostRoutingConfig.load("agent.json")
-    for group in fleet.group_nodes(fleet.check_snapshots(["nodes"], config)):
-        print(len(group.nodes), group.verdict, group.problem)
+    if __name__ == "__main__":
+        config = HostRoutingConfig.load("agent.json")
+        for group in fleet.group_nodes(fleet.check_snapshots(["nodes"], config)):
+            print(len(group.nodes), group.verdict_words, group.problem)
 
     check_snapshots   judges the snapshots at some paths; the results come one by one
     NodeResult        the result for one node: a verdict with its reasons, or why there is none
     NodeEscape        a range that escapes on it
     group_nodes       puts results with the same problem together
-    NodeGroup         nodes with the same problem, and the repair that helps all of them
+    NodeGroup         nodes with the same problem, and the repair that is right for all of them
+    make_page         makes an HTML page of the groups
     find_snapshots    the files at some paths, and the name of the node of each
     Source            one of them
     outcome_of        what a run of the program did on a node: changed, failed, a message and a diff
@@ -19,13 +21,13 @@
     NodeFacts         the answer
     Ran               what a program printed on a node, which both take
 
-Nothing here opens a connection or reads this host. A program that calls `check_snapshots` without an executor needs the
-line `if __name__ == "__main__":`, as any program with processes of its own: each of them imports the program's file.
+Nothing here opens a connection or reads this host. The line with `__main__` is needed for `check_snapshots` without an
+executor: it starts processes, and each of them imports the program's file.
 """
 
 TYPE_CHECKING = False  # as in `hostrouting`
 if TYPE_CHECKING:
-    from hostrouting.fleet.checking import check_snapshots
+    from hostrouting.fleet.checking import check_snapshots, make_page
     from hostrouting.fleet.grouping import NodeGroup, group_nodes
     from hostrouting.fleet.node import NodeEscape, NodeResult
     from hostrouting.fleet.node_facts import NodeFacts, routing_facts
@@ -39,6 +41,7 @@ __all__ = [
     "NodeEscape",
     "group_nodes",
     "NodeGroup",
+    "make_page",
     "find_snapshots",
     "Source",
     "outcome_of",
@@ -49,7 +52,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "checking": ("check_snapshots",),
+    "checking": ("check_snapshots", "make_page"),
     "grouping": ("NodeGroup", "group_nodes"),
     "node": ("NodeEscape", "NodeResult"),
     "node_facts": ("NodeFacts", "routing_facts"),

@@ -1,10 +1,11 @@
-"""The check of many snapshots as one call: what `hostrouting check --snapshots` does, for a program.
+"""The check of many snapshots for a program: what `hostrouting check --snapshots` does, each as one call.
 
-Here: the arguments and their rules. Not here: the run (`dispatch`).
+Here: the arguments and their rules. Not here: the run (`dispatch`), and what is on the page (`page`).
 """
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hostrouting.config import HostRoutingConfig
@@ -12,16 +13,20 @@ from hostrouting.door import require
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.fleet.dispatch import judge_snapshots
 from hostrouting.fleet.judging import Question
+from hostrouting.fleet.page import read_page
 from hostrouting.fleet.sources import find_snapshots
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
+    from hostrouting.fleet.grouping import NodeGroup
     from hostrouting.fleet.node import NodeResult
 
-__all__ = ["check_snapshots"]
+__all__ = ["check_snapshots", "make_page"]
+
+_REMEDY = "write HostRoutingConfig.load(path)"
 
 
 def check_snapshots(
@@ -42,8 +47,17 @@ def check_snapshots(
     Raises ConfigError at once if a path has no snapshot, or the configuration expects no CIDR; during the iteration
     FleetIncomplete if the executor cannot go on.
     """
-    require(config, HostRoutingConfig, "check_snapshots", "write HostRoutingConfig.load(path)")
+    require(config, HostRoutingConfig, "check_snapshots", _REMEDY)
     if not config.route_overlap.expected_cidrs:
         rule = "no expected CIDR is given, so there is nothing to check"
         raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, "name one, such as 172.16.0.0/16")])
     return judge_snapshots(find_snapshots(paths), Question(config), executor=executor)
+
+
+def make_page(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, moment: datetime | None = None) -> str:
+    """The groups as an HTML page that needs no other file: what `--html` writes.
+
+    For the maps, the snapshot of one node of each group is read again. The page names the `moment`, by default now.
+    """
+    require(config, HostRoutingConfig, "make_page", _REMEDY)
+    return read_page(groups, Question(config), moment=moment or datetime.now(timezone.utc))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hostrouting.model import Prefix
     from hostrouting.segments import Segment, Strip
 
-__all__ = ["make_page", "render_page"]
+__all__ = ["read_page", "render_page"]
 
 _PROBLEMS = 100  # groups that have a section of their own; the others are in the tables only
 _NAMES = 12  # nodes that a section names at once
@@ -41,7 +41,7 @@ _RANGES = 8  # ranges of a map in words
 _NOTES = 20
 
 
-def make_page(groups: Sequence[NodeGroup], question: Question, *, moment: datetime) -> str:
+def read_page(groups: Sequence[NodeGroup], question: Question, *, moment: datetime) -> str:
     """The page about these groups, made at this moment. Reads the snapshot of one node of each group, for its maps."""
     maps = [read_maps(it.example, question) if it.verdict == "overlap" else () for it in groups[:_PROBLEMS]]
     return render_page(groups, maps, question, moment=moment)

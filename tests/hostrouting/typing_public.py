@@ -11,6 +11,7 @@ from typing_extensions import assert_type
 
 import hostrouting as hr
 import phases
+from hostrouting import fleet
 from hostrouting.backends import Answer, Outcome
 
 if TYPE_CHECKING:
@@ -73,3 +74,15 @@ def accept(backend: hr.RouteBackend) -> None:
 
 
 accept(hr.NetlinkBackend())
+
+# Many nodes.
+results = fleet.check_snapshots(["nodes"], config)
+assert_type(results, "Iterator[fleet.NodeResult]")
+assert_type(next(results).verdict, hr.Verdict | None)
+assert_type(next(results).error, hr.HostRoutingError | None)
+groups = fleet.group_nodes(results)
+assert_type(groups, tuple[fleet.NodeGroup, ...])
+assert_type(groups[0].repair, tuple[hr.DesiredRoute, ...])
+assert_type(fleet.make_page(groups, config), str)
+assert_type(fleet.find_snapshots(["nodes"]), tuple[fleet.Source, ...])
+fleet.check_snapshots("nodes")  # type: ignore[call-arg]  # the configuration is missing

@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from hostrouting.config import HostRoutingConfig
 from hostrouting.fleet.judging import Question
-from hostrouting.fleet.node import NodeResult
+from hostrouting.fleet.node import NodeEscape, NodeResult
+from hostrouting.model import Prefix
 from hostrouting.testing import h200
+from hostrouting.uplink import DesiredRoute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from hostrouting.model import Snapshot
+    from hostrouting.overlap import Escape
 
 __all__ = [
     "ASKED",
     "CIDR",
     "DEADLY",
+    "HALVES",
     "ONCE",
     "Inline",
     "Slow",
@@ -29,6 +33,8 @@ __all__ = [
     "deadly_judge",
     "distinct_nodes",
     "echo",
+    "escape",
+    "node",
     "save",
 ]
 
@@ -63,6 +69,20 @@ def distinct_nodes(count: int) -> dict[str, str]:
             mine = mine.replace(old, f"172.16.{dev + 1 + 8 * (number % 30)}.{10 + dev + number // 30 % 200}")
         found[f"node-{number:05}"] = mine
     return found
+
+
+_BLOCK = Prefix.parse(CIDR)
+HALVES = tuple(DesiredRoute(it) for it in ("172.16.0.0/17", "172.16.128.0/17"))
+
+
+def escape(*devs: str, cidr: Prefix = _BLOCK, kind: Escape = "overlap", part: int = 0, packets: str = "") -> NodeEscape:
+    """A range of the CIDR: all of it, or without so many addresses at its end."""
+    return NodeEscape(cidr, cidr.first, cidr.last - part, kind, devs, packets)
+
+
+def node(name: str, *escapes: NodeEscape, repair: tuple[DesiredRoute, ...] = HALVES, whole: bool = True) -> NodeResult:
+    """A node where this escapes."""
+    return NodeResult(name, verdict="overlap", escapes=escapes, open_repair=repair, is_repairable=whole)
 
 
 class Inline(Executor):

@@ -10,15 +10,20 @@ import sys
 from typing import TYPE_CHECKING
 from unittest import mock
 
+import attrs
 import pytest
 
-from hostrouting.errors import FileError
+from hostrouting.cli.fleet_view import fleet_lines
+from hostrouting.cli.page import plain
+from hostrouting.errors import FileError, SnapshotError
+from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.workers import GivenExecutor
 from hostrouting.model import Prefix, Rule
 from hostrouting.system import LocalFiles
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import Said, say
-from tests.support.fleets import CIDR, Inline, distinct_nodes, save
+from tests.support.fleets import CIDR, Inline, config_of, distinct_nodes, escape, node, save
+from tests.support.pages import BLOCK, page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,6 +101,22 @@ def test_the_whole_table(fleet: Path) -> None:
     ]
     assert said.lines[21].startswith("1 node: this is not JSON: ")
     assert said.lines[-1] == "Only routing tables and rules are checked, not firewalls, IPsec or eBPF programs."
+
+
+def test_the_table_of_the_page_for_operators() -> None:
+    """The table that docs/fleet.md shows is what is printed about such a fleet."""
+    error = SnapshotError(
+        path="",
+        problem="this is empty: the command that was to write it probably failed; save one with: hostrouting snapshot > FILE",
+    )
+    results = [
+        attrs.evolve(node(f"gpu-{it:04}", escape(f"ib{it % 8}")), path=f"nodes/gpu-{it:04}.json") for it in range(412)
+    ]
+    results += [NodeResult(f"gpu-{it:04}", f"nodes/gpu-{it:04}.json", failure=error) for it in (412, 413)]
+    results += [NodeResult(f"cpu-{it:04}", verdict="ok") for it in range(9586)]
+    told = fleet_lines(group_nodes(results), config_of(), name="agent.json", question="--config agent.json")
+    [shown] = [text for language, text in BLOCK.findall(page("fleet")) if language == "text"]
+    assert "\n".join(plain(it).rstrip() for it in told).startswith(shown.rstrip())
 
 
 def test_the_repair_of_the_table_repairs(fleet: Path, tmp_path: Path) -> None:

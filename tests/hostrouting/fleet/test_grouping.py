@@ -15,24 +15,10 @@ from hostrouting.fleet import NodeEscape, NodeResult, group_nodes
 from hostrouting.fleet.judging import Question, judge
 from hostrouting.model import Prefix, Route
 from hostrouting.testing import MemoryBackend, h200, plain_vm
-from hostrouting.uplink import DesiredRoute
-from tests.support.fleets import ASKED, CIDR, config_of, distinct_nodes
+from tests.support.fleets import ASKED, CIDR, HALVES, config_of, distinct_nodes, escape, node
 
 if TYPE_CHECKING:
-    from hostrouting.overlap import Escape
-
-BLOCK = Prefix.parse(CIDR)
-HALVES = tuple(DesiredRoute(it) for it in ("172.16.0.0/17", "172.16.128.0/17"))
-
-
-def escape(*devs: str, cidr: Prefix = BLOCK, kind: Escape = "overlap", part: int = 0, packets: str = "") -> NodeEscape:
-    """A range of the CIDR: all of it, or without so many addresses at its end."""
-    return NodeEscape(cidr, cidr.first, cidr.last - part, kind, devs, packets)
-
-
-def node(name: str, *escapes: NodeEscape, repair: tuple[DesiredRoute, ...] = HALVES, whole: bool = True) -> NodeResult:
-    """A node where this escapes."""
-    return NodeResult(name, verdict="overlap", escapes=escapes, open_repair=repair, is_repairable=whole)
+    from hostrouting.uplink import DesiredRoute
 
 
 def test_the_fabric_of_a_fleet() -> None:

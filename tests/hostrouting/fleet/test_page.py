@@ -19,12 +19,12 @@ from hostrouting.fib import Fib
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.judging import Question, judge
 from hostrouting.fleet.maps import maps_of, read_maps
-from hostrouting.fleet.page import make_page, render_page
+from hostrouting.fleet.page import read_page, render_page
 from hostrouting.model import Link, Prefix, Route, Snapshot
 from hostrouting.segments import Segment, segments_of, told_segments
 from hostrouting.testing import h200, plain_vm, vpn_node
-from tests.hostrouting.fleet.test_markup import TEXTS, Reader
 from tests.support.fleets import ASKED, config_of, save
+from tests.support.html_texts import TEXTS, Reader
 from tests.support.strategies import blocks, snapshots
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def text_of(page: str) -> str:
 
 def test_what_is_on_it(results: list[NodeResult]) -> None:
     """The verdicts by node, each problem with its map before and after the repair, and the repair."""
-    text = text_of(make_page(group_nodes(results), ASKED, moment=NOW))
+    text = text_of(read_page(group_nodes(results), ASKED, moment=NOW))
     for told in (
         "The routing of 5 nodes",
         "every address of 172.16.0.0/16 is expected to leave by the device of its default route.",
@@ -80,7 +80,7 @@ def test_what_is_on_it(results: list[NodeResult]) -> None:
 
 def test_it_needs_nothing_else(results: list[NodeResult]) -> None:
     """It loads nothing, links to nothing outside, and allows only the script that it has."""
-    page = make_page(group_nodes(results), ASKED, moment=NOW)
+    page = read_page(group_nodes(results), ASKED, moment=NOW)
     tags = [it for it in Reader(page).found if isinstance(it, tuple)]
     assert not {tag for tag, _ in tags} & {"link", "img", "iframe", "object", "base"}
     assert not [attributes for _, attributes in tags if attributes.keys() & {"src", "srcset", "action", "background"}]
@@ -97,7 +97,7 @@ def test_it_needs_nothing_else(results: list[NodeResult]) -> None:
 
 def test_every_link_leads_somewhere(results: list[NodeResult]) -> None:
     """Each place that is linked to is on the page, once."""
-    tags = [it for it in Reader(make_page(group_nodes(results), ASKED, moment=NOW)).found if isinstance(it, tuple)]
+    tags = [it for it in Reader(read_page(group_nodes(results), ASKED, moment=NOW)).found if isinstance(it, tuple)]
     ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
     assert len(set(ids)) == len(ids)
     named = {it[key] for _, it in tags for key in ("aria-labelledby", "for") if key in it}

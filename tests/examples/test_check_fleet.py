@@ -1,0 +1,36 @@
+"""examples/check_fleet.py: the problems of a fleet, the repair, and the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.testing import cni_node
+from tests.support.programs import example
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.processes
+
+
+def test_by_itself(tmp_path: Path) -> None:
+    """It makes up a fleet, and tells its problems with the repair; what is no snapshot is one of them."""
+    done = example("check_fleet.py", "--html", str(tmp_path / "page.html"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "6 overlap: 172.16.0.0/16 by ib0",
+        '  {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0}',
+        '  {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
+        "1 no verdict: this is not JSON: Expecting value: line 1 column 1 (char 0); save one with: hostrouting snapshot > FILE",
+        "2 ok: nothing is wrong",
+    ]
+    assert "172.16.0.0/16 on gpu-0" in (tmp_path / "page.html").read_text()
+
+
+def test_given_snapshots(tmp_path: Path) -> None:
+    """It checks the snapshots that it is given."""
+    (tmp_path / "node.json").write_text(cni_node().snapshot().to_json())
+    done = example("check_fleet.py", str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "1 ok: nothing is wrong\n")
