@@ -73,6 +73,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     Finding, Note, Kept     a range that escapes; packets that are treated differently; a range of the host itself
     Suppressed              a default route that a rule suppresses for plain packets
     propose_repair          makes a Repair from a Fib and an OverlapReport
+    Examination             all of one check: verdict, findings and the `routes` that repair them, both IP versions
     Repair                  the fewest static routes that close every escape, with the proof that they do
     Diversion, Unsafe       what the repair costs, and what no static route can close
     plan_routes             makes a RoutePlan from wanted routes and a Snapshot
@@ -96,8 +97,8 @@ host without the tasks, 5. You can try all of it on a host in memory::
     SnapshotError           a text is not a saved snapshot
     RouteConflict           a route that is not ours holds the key of a wanted route
     ApplyError              routes could not be applied; says what is true now
-    RouteOverlapError       expected CIDRs escape, and the mode is STRICT
-    PreflightFailed         a preflight found errors
+    RouteOverlapError       expected CIDRs escape, and the mode is STRICT; `repair` has the routes that repair it
+    PreflightFailed         a preflight found errors; `repair` as in RouteOverlapError
     NotReady                something was still missing at the deadline
     FileError               a file cannot be read, written or removed
     ManagerError            systemd does not answer, or one of our units failed
@@ -173,6 +174,7 @@ if TYPE_CHECKING:
         SnapshotError,
         UndoFileError,
     )
+    from hostrouting.examination import Examination
     from hostrouting.fib import ANY, PLAIN, Cell, Condition, Decision, Fib, Flow, Variant
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
@@ -262,6 +264,7 @@ __all__ = [
     "Decision",
     "DesiredRoute",
     "Diversion",
+    "Examination",
     "Fib",
     "Finding",
     "Flow",
@@ -353,6 +356,7 @@ _HOMES = {
         "SnapshotError",
         "UndoFileError",
     ),
+    "examination": ("Examination",),
     "fib": ("ANY", "PLAIN", "Cell", "Condition", "Decision", "Fib", "Flow", "Variant"),
     "host": ("Host",),
     "layout": ("HostLayout",),

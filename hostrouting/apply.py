@@ -82,15 +82,11 @@ def apply_plan(
     made, broken = _changes(plan)
     transaction = _Transaction(plan, backend, before, {protocol, *former})
     try:
-        for batch in _batches(made):
-            check()
-            transaction.carry_out(batch)
+        transaction.carry_out(made, check)
         if made and broken:
             check()
             transaction.verify_made(made)
-        for batch in _batches(broken):
-            check()
-            transaction.carry_out(batch)
+        transaction.carry_out(broken, check)
         check()
         transaction.verify()
     except BackendError as error:
@@ -98,7 +94,8 @@ def apply_plan(
         raise tell_effects(ApplyError(str(error), after=after), transaction.done) from error
     except _Refused as refused:
         after = transaction.undo()
-        raise tell_effects(ApplyError(*refused.reasons, after=after), transaction.done) from refused.__cause__
+        failed = ApplyError(*refused.reasons, after=after, refused=refused.keys)
+        raise tell_effects(failed, transaction.done) from refused.__cause__
     except BaseException as stopped:
         add_note(stopped, transaction.undo())
         tell_effects(stopped, transaction.done)
@@ -109,8 +106,10 @@ def apply_plan(
 class _Refused(Exception):  # noqa: N818  it starts the rollback and never leaves this module
     """The kernel refused a change, or another program changed the routes."""
 
-    def __init__(self, reasons: Iterable[str]) -> None:
-        self.reasons = tuple(reasons)
+    def __init__(self, reasons: Iterable[tuple[RouteKey, str]]) -> None:
+        found = tuple(reasons)
+        self.keys = [key for key, _ in found]
+        self.reasons = [text for _, text in found]
         super().__init__(*self.reasons)
 
 
@@ -166,16 +165,22 @@ class _Transaction:
         self.done: list[Change] = []
         """What the kernel has changed, in order, including the changes of a rollback."""
 
-    def carry_out(self, changes: list[Change]) -> None:
-        """Make the changes; a change that another program has already made counts as done."""
-        failed = [outcome for outcome in self._change(changes) if not _is_done(outcome)]
+    def carry_out(self, changes: list[Change], check: Callable[[], object]) -> None:
+        """Make the changes; a change that another program has already made counts as done.
+
+        All of them are tried, so that the failure names every route that the kernel refuses.
+        """
+        failed: list[Outcome] = []
+        for batch in _batches(changes):
+            check()
+            failed += [outcome for outcome in self._change(batch) if not _is_done(outcome)]
         if any(_is_there_already(outcome) for outcome in failed):
             now = self._read()
             failed = [
                 it for it in failed if not (_is_there_already(it) and it.change.route in now.at(it.change.route.key))
             ]
         if failed:
-            raise _Refused(str(outcome.error) for outcome in failed) from failed[0].error
+            raise _Refused((it.change.route.key, str(it.error)) for it in failed) from failed[0].error
 
     def verify_made(self, made: Iterable[Change]) -> None:
         """Read back the additions: nothing is deleted before all of them exist."""
@@ -184,15 +189,19 @@ class _Transaction:
         missing = [route for route in asked if route not in now.at(route.key)]
         if missing:
             pairs = [(route, _words(now.at(route.key))) for route in missing]
-            raise _Refused(f"[{route}] was added, but the table now has {found}: {_ELSE}" for route, found in pairs)
+            raise _Refused(
+                (route.key, f"[{route}] was added, but the table now has {found}: {_ELSE}") for route, found in pairs
+            )
 
     def verify(self) -> None:
         """Read the table back: it has to match the plan for each key that the plan is about."""
         now = self._read()
         strange = [key for key in self._keys if now.at(key) != self._wanted.at(key)]
         if strange:
-            pairs = [(_words(self._wanted.at(key)), _words(now.at(key))) for key in sorted(strange)]
-            raise _Refused(f"the table should have {wanted}, but now has {found}: {_ELSE}" for wanted, found in pairs)
+            words = [(key, _words(self._wanted.at(key)), _words(now.at(key))) for key in sorted(strange)]
+            raise _Refused(
+                (key, f"the table should have {wanted}, but now has {found}: {_ELSE}") for key, wanted, found in words
+            )
 
     def undo(self) -> str:
         """Restore our routes as they were before, and return a sentence about what is true now.

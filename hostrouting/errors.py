@@ -52,8 +52,8 @@
             ├── GatewayNotOnLink     the gateway cannot be reached through the device (ENETUNREACH, EHOSTUNREACH)
             └── InvalidRoute         the kernel does not accept such a route (EINVAL and similar)
 
-There is one root, which catches all of them. The word before the colon says where the fault is. `can_retry` says
-whether the same call may succeed later.
+There is one root, which catches all of them. The word before the colon says where the fault is. `can_retry`, which
+every error has, says whether the same call may succeed later although nobody does anything about the error.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 __all__ = [
     "AmbiguousRule",
@@ -124,6 +124,9 @@ __all__ = [
 class HostRoutingError(Exception):
     """The root of all errors: catch it to catch everything that hostrouting raises on purpose."""
 
+    can_retry: bool = False
+    """Whether the same call may succeed later although nobody does anything about the error."""
+
     def __reduce__(self) -> tuple[Callable[..., HostRoutingError], tuple[object, ...], dict[str, object]]:
         """Pickle the type, the arguments and the attributes, without calling the constructor again."""
         return _restore, (type(self), self.args), dict(self.__dict__)
@@ -131,11 +134,11 @@ class HostRoutingError(Exception):
     def to_mapping(self) -> dict[str, object]:
         """The kind and the facts as plain values, for a report; `str()` puts them into a sentence.
 
-        `canRetry` says whether the same call may succeed later, and `effects` what was changed before the error.
+        `canRetry` is `can_retry`, and `effects` says what was changed before the error.
         """
         facts = {name: _plain(value) for name, value in vars(self).items() if not name.startswith("_")}
         plain = {name: value for name, value in facts.items() if value is not _NOT_PLAIN and name != "can_retry"}
-        return {"kind": type(self).__name__, "canRetry": getattr(self, "can_retry", None), **plain}
+        return {"kind": type(self).__name__, "canRetry": self.can_retry, **plain}
 
 
 _NOT_PLAIN = object()
@@ -217,8 +220,6 @@ class SnapshotError(HostRoutingError, ValueError):
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
     """Routes cannot be added: routes that are not ours have the same destination and metric. Nothing was changed."""
 
-    can_retry = False
-
     def __init__(self, conflicts: Iterable[str]) -> None:
         """Name each route, the other route with its destination and metric, and the remedy."""
         self.conflicts = tuple(conflicts)
@@ -229,14 +230,19 @@ class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
 
 
 class ApplyError(HostRoutingError):
-    """Routes could not be applied. `reasons` says why, `after` what is true now."""
+    """Routes could not be applied. `reasons` says why, `after` what is true now.
+
+    `refused` has the keys (as in `Route.key`) of the routes that are the reason; without them, the plan may succeed. It
+    is empty if the reason is none of the routes, such as a kernel that does not answer.
+    """
 
     can_retry = True
 
-    def __init__(self, *reasons: str, after: str) -> None:
-        """Keep the reasons, and what is true now."""
+    def __init__(self, *reasons: str, after: str, refused: Collection[object] = ()) -> None:
+        """Keep the reasons, what is true now, and the keys of the routes that are the reason."""
         self.reasons = reasons
         self.after = after
+        self.refused = frozenset(refused)
         super().__init__(*reasons, after)
 
     def __str__(self) -> str:
@@ -251,30 +257,41 @@ _SHOWN = 10  # reasons in one message
 class RouteOverlapError(HostRoutingError):
     """In mode STRICT: expected CIDRs do not leave by the expected devices, or there is no default route.
 
-    `report` is the whole report, and `check` the same as the JSON value `hostrouting/check/1`.
+    `report` is the `Examination`, which has the verdict and the findings, and `check` the same as the JSON value
+    `hostrouting/check/1`. A default route can come later, so only that error `can_retry`.
     """
 
-    can_retry = False
-
     def __init__(self, message: str, *, report: object = None, check: dict[str, Any] | None = None) -> None:
-        """Keep the message, which names the escapes and the repair, and the report."""
+        """Keep the message, which names the escapes and the repair, and what the check found."""
         self.report = report
         self.check = check
+        self.can_retry = "no-default-route" in {getattr(report, "verdict", ""), (check or {}).get("verdict")}
         super().__init__(message)
+
+    @property
+    def repair(self) -> tuple[Any, ...]:
+        """The static routes that repair it, as far as routes can: the `DesiredRoute` values of the report."""
+        return tuple(getattr(self.report, "routes", ()))
 
 
 class PreflightFailed(HostRoutingError):  # noqa: N818  reads as what happened
     """The task `Preflight` found errors: a bootstrap would fail, or strand the node later. Nothing was changed.
 
-    `findings` has all of them, and the warnings.
+    `findings` has all of them, and the warnings. If every error is about something that may come later, such as a
+    default route, it `can_retry`.
     """
-
-    can_retry = False
 
     def __init__(self, message: str, *, findings: tuple[object, ...] = ()) -> None:
         """Keep the message, which has the first errors, and the findings."""
         self.findings = findings
+        errors = [it for it in findings if getattr(it, "severity", "") == "error"]
+        self.can_retry = bool(errors) and all(getattr(it, "can_retry", False) for it in errors)
         super().__init__(message)
+
+    @property
+    def repair(self) -> tuple[Any, ...]:
+        """The static routes that repair what escapes, as `DesiredRoute` values; empty if nothing does."""
+        return tuple(route for it in self.findings for route in getattr(it, "repair", ()))
 
 
 class CleanupRefused(HostRoutingError):  # noqa: N818  reads as what happened
@@ -374,6 +391,8 @@ class FileError(HostRoutingError):
 class MetadataError(HostRoutingError):
     """The cloud's instance metadata service gives no usable answer, so a setting that depends on it is unknown."""
 
+    can_retry = True
+
     def __init__(self, url: str, reason: str, *, can_retry: bool = True) -> None:
         """Name the URL, and why there is no answer."""
         self.url = url
@@ -406,7 +425,7 @@ class UnitFailed(ManagerError):  # noqa: N818  reads as what happened
 class NftablesError(HostRoutingError):
     """The program nft, or the kernel, did not do what was asked. `nft` is the text that nft printed, if any."""
 
-    can_retry = False
+    can_retry = True
 
     def __init__(self, message: str, *, nft: str = "") -> None:
         """Keep the message, which says what could not be done and what to do about it, and append nft's text."""
@@ -417,13 +436,19 @@ class NftablesError(HostRoutingError):
 class NftMissing(NftablesError):  # noqa: N818  reads as what is wrong
     """The program nft is not installed."""
 
+    can_retry = False
+
 
 class NftTooOld(NftablesError):  # noqa: N818  reads as what is wrong
     """The program nft does not support JSON: it is too old, or was built without it."""
 
+    can_retry = False
+
 
 class NftNotPermitted(NftablesError):  # noqa: N818  reads as what is wrong
     """The process is not permitted to read or change nftables."""
+
+    can_retry = False
 
 
 class NftTimeout(NftablesError):  # noqa: N818  reads as what happened
@@ -435,6 +460,8 @@ class NftTimeout(NftablesError):  # noqa: N818  reads as what happened
 class TableOwned(NftablesError):  # noqa: N818  reads as what is wrong
     """An nftables table is not ours: another process owns it, or another program created it. Nothing was changed."""
 
+    can_retry = False
+
 
 class TableNotInForce(NftablesError):  # noqa: N818  reads as what is wrong
     """The nftables table was loaded but is not in force: another program changed or deleted it at the same time."""
@@ -445,11 +472,13 @@ class TableNotInForce(NftablesError):  # noqa: N818  reads as what is wrong
 class NftRefused(NftablesError):  # noqa: N818  reads as what happened
     """The program nft, or the kernel, refused. Nothing was changed."""
 
+    can_retry = False
+
 
 class EbtablesError(HostRoutingError):
     """A program of ebtables, or the kernel, did not do what was asked. `ebtables` is the text it printed, if any."""
 
-    can_retry = False
+    can_retry = True
 
     def __init__(self, message: str, *, ebtables: str = "") -> None:
         """Keep the message, which says what could not be done and what to do about it, and append ebtables' text."""
@@ -460,21 +489,31 @@ class EbtablesError(HostRoutingError):
 class EbtablesMissing(EbtablesError):  # noqa: N818  reads as what is wrong
     """The programs of ebtables are not installed."""
 
+    can_retry = False
+
 
 class EbtablesNotPermitted(EbtablesError):  # noqa: N818  reads as what is wrong
     """The process is not permitted to read or change the rules."""
+
+    can_retry = False
 
 
 class EbtablesTooOld(EbtablesError):  # noqa: N818  reads as what is wrong
     """The program cannot delete or add rules in one batch (`--noflush`). Nothing was changed."""
 
+    can_retry = False
+
 
 class EbtablesNotLoaded(EbtablesError):  # noqa: N818  reads as what is wrong
     """The kernel does not have the table nat, or nf_tables, so hostrouting cannot tell whether there are rules."""
 
+    can_retry = False
+
 
 class EbtablesWrongBackend(EbtablesError):  # noqa: N818  reads as what is wrong
     """The rules are in the other backend, or in both of them. Nothing was changed."""
+
+    can_retry = False
 
 
 class EbtablesTimeout(EbtablesError):  # noqa: N818  reads as what happened
@@ -517,6 +556,8 @@ class AmbiguousRule(BadRule):
 class EbtablesRefused(EbtablesError):  # noqa: N818  reads as what happened
     """A program of ebtables, or the kernel, refused. Nothing was changed."""
 
+    can_retry = False
+
 
 class BackendError(HostRoutingError):
     """The kernel, or the connection to it, did not do what was asked.
@@ -525,22 +566,33 @@ class BackendError(HostRoutingError):
     read before, if there was a check.
     """
 
-    can_retry = False
+    can_retry = True
     fib: object = None
 
-    def __init__(self, message: str, *, errno: int | None = None, kernel: str = "") -> None:
-        """Keep the message, which says what could not be done and what to do about it, and append the kernel's text."""
+    def __init__(
+        self, message: str, *, errno: int | None = None, kernel: str = "", can_retry: bool | None = None
+    ) -> None:
+        """Keep the message, which says what could not be done and what to do about it, and append the kernel's text.
+
+        `can_retry` is given if it is not the same as for other errors of this kind.
+        """
         self.errno = errno
         self.kernel = kernel
+        if can_retry is not None:
+            self.can_retry = can_retry
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message)
 
 
 class NotPermitted(BackendError):  # noqa: N818  reads as what is wrong
     """The process may not change routing."""
 
+    can_retry = False
+
 
 class NetlinkUnavailable(BackendError):  # noqa: N818  reads as what is wrong
     """There is no netlink here."""
+
+    can_retry = False
 
 
 class BackendTimeout(BackendError):  # noqa: N818  reads as what happened
@@ -562,6 +614,8 @@ class Unsettled(BackendError):  # noqa: N818  reads as what is wrong
 
 class RouteRefused(BackendError):  # noqa: N818  reads as what happened
     """The kernel refused one route. `route` is the route as `ip route` prints it."""
+
+    can_retry = False
 
     def __init__(self, message: str, *, route: str, errno: int | None = None, kernel: str = "") -> None:
         """Keep the route."""

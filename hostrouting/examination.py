@@ -273,7 +273,15 @@ def _with_pods(
         expected=report.cidrs,
     )
     pods = check_pods(fib, report, packets, ask=ask)
-    repair = propose_repair(fib, report, pods=pods, protocol=config.protocol, gateway=_of_family(gateway, report))
+    repair = propose_repair(
+        fib,
+        report,
+        pods=pods,
+        protocol=config.protocol,
+        gateway=_of_family(gateway, report),
+        # With several named devices, which of them it is differs from host to host.
+        names_dev=len(check.expected_devs) == 1,
+    )
     return FamilyExamination(report, repair, fib, pods, find_dropped(fib, report, packets))
 
 

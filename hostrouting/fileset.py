@@ -13,7 +13,7 @@ from hostrouting.effects import tell_effects
 from hostrouting.errors import FileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from hostrouting.layout import HostLayout
     from hostrouting.system import Files
@@ -76,6 +76,11 @@ class Changes:
 
     def __add__(self, other: Changes) -> Changes:
         return Changes((*self.writes, *other.writes), (*self.removes, *other.removes))
+
+    def without(self, paths: Collection[str]) -> Changes:
+        """These changes without those of the given paths."""
+        writes, removes = (tuple(it for it in them if it not in paths) for them in (self.writes, self.removes))
+        return Changes(writes, removes)
 
     def __bool__(self) -> bool:
         return bool(self.writes or self.removes)

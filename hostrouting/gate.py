@@ -100,6 +100,7 @@ class Gate:
         """Prepare the file sets; nothing is read from the host except whether systemd runs."""
         layout = host.layout
         self.files, self.layout = host.files, layout
+        self._is_image = host.backend is None
         self.manager = host.manager if host.manager is not None and host.manager.is_running() else None
         former = tuple(File(path, "", marks=(OURS,)) for path in layout.former_drop_in_paths)
         self.former = FileSet(former, obsolete=layout.former_note_paths)
@@ -127,11 +128,16 @@ class Gate:
                 found.append(GateStep.parse(line))
         return tuple(found)
 
+    @property
+    def own_paths(self) -> tuple[str, ...]:
+        """The paths of the gate itself, without those of its parts and of earlier versions."""
+        layout = self.layout
+        return (layout.gate_drop_in_path, layout.gate_steps_path, layout.gate_script_path, layout.gate_unit_path)
+
     def present(self) -> tuple[str, ...]:
         """The existing paths of the gate itself, without those of its parts."""
         layout, former = self.layout, self.former.present(self.files)
-        own = (layout.gate_drop_in_path, layout.gate_steps_path, layout.gate_script_path, layout.gate_unit_path)
-        if not former and not any(map(self.files.is_there, own)):
+        if not former and not any(map(self.files.is_there, self.own_paths)):
             return ()  # on most hosts; nothing has to be rendered for that
         listed = [path for path in (layout.gate_steps_path,) if self.files.is_there(path)]
         return (
@@ -196,8 +202,8 @@ class Gate:
             return {}
         for it in self._sets(up):
             it.require_room(self.files)
-        if self.manager is None:
-            ctx.log.info("systemd is not running here: the changes take effect at the next boot")
+        if self.manager is None and not self._is_image:
+            ctx.log.info("systemd is not running here: routes change now, units and the gate at the next boot")
         foreign = {part.name for part in parts if part.files.foreign(self.files)}
         change = _Change(self, ctx, foreign)
         try:

@@ -30,9 +30,7 @@ from hostrouting.system import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from os import PathLike
-    from socket import socket
 
     from typing_extensions import Self
 
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     from hostrouting.metadata import Fetch, Reply
     from hostrouting.neighbours import KernelLinkLayer, LinkLayer
     from hostrouting.nftables import Nftables, NftProgram
-    from hostrouting.nftables.events import Hearing
 
 __all__ = ["Host", "made", "makes_edge", "needs_host"]
 
@@ -92,14 +89,6 @@ def _nft(words: tuple[str, ...] = ()) -> NftProgram:
     return NftProgram(words=words)
 
 
-def _nft_events(
-    heard: Callable[[], object], call: Callable[[Callable[[], socket]], socket] = lambda make: make()
-) -> AbstractContextManager[None]:
-    from hostrouting.nftables.events import hearing_nftables, open_events  # noqa: PLC0415
-
-    return hearing_nftables(heard, open_socket=lambda: call(open_events))
-
-
 def _ebtables(words: tuple[str, ...] = ()) -> EbtablesProgram:
     from hostrouting.ebtables import EbtablesProgram  # noqa: PLC0415
 
@@ -142,8 +131,6 @@ class Host:
     layout: HostLayout = attrs.field(factory=HostLayout, validator=_is_layout)
     nftables: Callable[[], Nftables] | None = attrs.field(default=None, validator=makes_edge)
     """Opens nftables; None for an image."""
-    nft_events: Hearing | None = attrs.field(default=None, validator=makes_edge)
-    """Calls a function after changes of nftables; None for an image."""
     ebtables: Callable[[], Ebtables] | None = attrs.field(default=None, validator=makes_edge)
     """Opens ebtables; None for an image."""
     link_layer: Callable[[], LinkLayer] | None = attrs.field(default=None, validator=makes_edge)
@@ -175,7 +162,6 @@ class Host:
             files=LocalFiles(),
             manager=SystemdManager(),
             nftables=_nft,
-            nft_events=_nft_events,
             ebtables=_ebtables,
             link_layer=_link_layer,
         )
@@ -220,7 +206,6 @@ class Host:
             manager=None,
             layout=HostLayout(root=root),
             nftables=lambda: _nft(namespace.words),
-            nft_events=lambda heard: _nft_events(heard, namespace.call),
             ebtables=lambda: _ebtables(namespace.words),
             link_layer=lambda: SandboxLinkLayer(_link_layer(), namespace),
             fetch=lambda url, timeout: namespace.call(lambda: _fetch(url, timeout)),

@@ -187,6 +187,16 @@ class HostLayout:
         return tuple(self.at(f"{self.state_directory}/{name}") for name in names)
 
     @property
+    def own_folders(self) -> tuple[str, ...]:
+        """The paths of the folders that no package of systemd or iproute2 has; they are removed if they are empty."""
+        found = (
+            f"{self.unit_directory}/{self.machine_unit}.d",
+            "/etc/systemd/system-preset",
+            self.config_directory,
+        )
+        return tuple(map(self.at, found))
+
+    @property
     def protocol_name_path(self) -> str:
         """The path of the file that names our route protocol number for iproute2."""
         return self.at(f"{self.protocols_directory}/hostrouting.conf")

@@ -105,7 +105,7 @@ def _verdict_of_guard(guard: Mapping[str, Any], written: Written, looked: str) -
     verdict = guard.get("verdict")
     if verdict is None:
         told = "nothing is checked, because no expected CIDRs are configured"
-        return _unknown(f"{told}; on the host, add routeOverlap.expectedCidrs and run: hostrouting apply")
+        return _unknown(f"{told}; on the host, add routeOverlap.expectedCidrs and run: hostrouting apply --config FILE")
     if verdict not in _VERDICTS:
         return _unknown(
             "guard.json has a verdict that this plugin does not know; install the plugin of the same version"

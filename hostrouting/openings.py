@@ -215,7 +215,7 @@ def _unmask(host: Host, path: str) -> str:
 def _missing(host: Host) -> Iterator[str]:
     path = host.layout.gate_drop_in_path
     if not host.files.is_there(path):
-        yield f"{path} is missing, so machines start unchecked; write it again with: hostrouting apply"
+        yield f"{path} is missing, so machines start unchecked; write it again with: hostrouting apply --config FILE"
     elif not host.files.read(path):
         yield f"{path} is empty or a link to /dev/null, so machines start unchecked; remove it"
 
@@ -330,12 +330,13 @@ def _edited(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
     for step in steps:
         script = host.layout.at(f"{host.layout.config_directory}/{step.name}.sh")
         if step.kind == "wants" and not host.files.is_there(script):
-            yield f"{script} is missing, so machines start without it; write it again with: hostrouting apply"
+            told = f"{script} is missing, so machines start without it"
+            yield f"{told}; write it again with: hostrouting apply --config FILE"
         if (step.kind, step.name) == ("requires", "check-route-overlap"):
             with suppress(ValueError, LookupError):
                 if parse_check_script(host.files.read(path) or "").config.mode is Mode.WARN:
                     told = "was edited from STRICT to WARN"
-                    yield f"{path} {told}; undo that with: hostrouting apply"
+                    yield f"{path} {told}; undo that with: hostrouting apply --config FILE"
 
 
 def _bars(host: Host) -> Iterator[str]:
@@ -344,7 +345,7 @@ def _bars(host: Host) -> Iterator[str]:
     with suppress(FileError):  # it should be a folder, and reading a folder is a FileError
         if files.read(state) is not None:
             yield f"{state} is not a directory, and no machine starts without that directory; remove the file"
-    again = "write it again with: hostrouting apply"
+    again = "write it again with: hostrouting apply --config FILE"
     if not files.read(layout.gate_unit_path) and files.is_there(layout.gate_unit_path):
         masked = f"{layout.gate_unit_path} is masked, and no machine starts without it"
         yield f"{masked}; unmask it with: systemctl unmask {layout.gate_unit}"
@@ -361,6 +362,7 @@ def _bars(host: Host) -> Iterator[str]:
     for step in steps:
         script = layout.at(f"{layout.config_directory}/{step.name}.sh")
         if step.kind == "changing":
-            yield f"a run of hostrouting did not finish changing {script}; run it again: hostrouting apply"
+            told = f"a run of hostrouting did not finish changing {script}"
+            yield f"{told}; run it again: hostrouting apply --config FILE"
         elif step.kind == "requires" and not files.is_there(script):
             yield f"{script} is missing, and every machine requires it; {again}"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.azure_vnet import CleanupPlan
+    from hostrouting.correction import Correction
     from hostrouting.examination import Examination
     from hostrouting.model import Prefix
     from hostrouting.openings import GateState
@@ -103,8 +104,6 @@ _SUBJECTS: tuple[tuple[type[HostRoutingError], Name], ...] = (
 )
 """What an error is about, whoever met it: so one cause that several tasks meet is one finding."""
 
-_REPAIR = "hostrouting repair --config FILE"
-
 
 @attrs.frozen
 class PreflightFinding:
@@ -117,6 +116,10 @@ class PreflightFinding:
     """The thing, what is wrong with it, and the remedy."""
     target: str = ""
     """The path, unit, program, device or range that it is about."""
+    can_retry: bool = attrs.field(default=False, kw_only=True)
+    """Whether it may be gone later although nobody does anything about it."""
+    repair: tuple[DesiredRoute, ...] = attrs.field(default=(), kw_only=True)
+    """For the finding that says which routes repair the escapes: these routes."""
 
     def to_mapping(self) -> dict[str, str]:
         """The same as plain values."""
@@ -153,7 +156,7 @@ def unread(name: Name, target: str, error: HostRoutingError, *, is_root: bool) -
         target = error.path
     elif isinstance(error, ManagerError):
         target = "systemd"
-    return PreflightFinding(subject, severity, str(error), target)
+    return PreflightFinding(subject, severity, str(error), target, can_retry=error.can_retry)
 
 
 def rights_findings(rights: Rights) -> Iterator[PreflightFinding]:
@@ -176,7 +179,7 @@ def route_findings(plan: RoutePlan, *, wait: float) -> Iterator[PreflightFinding
         routes_need = f"{wanted[0]} needs" if len(wanted) == 1 else f"{len(wanted):,} routes, such as {wanted[0]}, need"
         then = f"apply would wait up to {wait:g} s for it, then fail" if wait else "apply would fail at once"
         told = f"{routes_need} {missing}; {then}; add it, or correct the configuration"
-        yield PreflightFinding("routes", _if_awaited(wait), told, str(wanted[0].destination))
+        yield PreflightFinding("routes", _if_awaited(wait), told, str(wanted[0].destination), can_retry=True)
     for it in plan.foreseen:
         yield PreflightFinding("routes", "warning", foreseen_line(it), str(it.wanted.prefix))
 
@@ -187,14 +190,22 @@ def _if_awaited(wait: float) -> Severity:
 
 
 def overlap_findings(
-    found: Examination, *, mode: str, awaited: Sequence[Prefix] = (), wait: float
+    found: Examination,
+    *,
+    mode: str,
+    awaited: Sequence[Prefix] = (),
+    correction: Correction | None = None,
+    wait: float,
+    file: str = "FILE",
 ) -> Iterator[PreflightFinding]:
     """What the check would find with the configured routes in place; in STRICT the next machine does not start.
 
-    `awaited` are the configured routes that cannot be installed yet; what they cover may be repaired in time.
+    `awaited` are the configured routes that cannot be installed yet; what they cover may be repaired in time. The
+    `correction` is that of the configuration, and `file` the name of its file, for the commands to type.
     """
     severity: Severity = "error" if mode == "STRICT" else "warning"
-    then = "in mode STRICT no machine starts" if mode == "STRICT" else "in mode WARN machines start all the same"
+    strict = "in mode STRICT apply fails, and no machine starts after it"
+    then = strict if mode == "STRICT" else "in mode WARN machines start all the same"
     for_pods = "apply fails, but machines start, because the boot script does not check pods"
     then_for_pods = for_pods if mode == "STRICT" else then
     for it in found.families:
@@ -203,19 +214,20 @@ def overlap_findings(
             told = f"there is no IPv{it.report.family} default route that is in use, so no device is expected; {what}"
             remedy = "add a default route, or name routeOverlap.expectedDevs"
             worst = _if_awaited(wait) if mode == "STRICT" else "warning"
-            yield PreflightFinding("overlap", worst, f"{told}; {remedy}", "default route")
+            yield PreflightFinding("overlap", worst, f"{told}; {remedy}", "default route", can_retry=True)
         for finding in it.findings:
             escape, worst = finding_sentence(finding, it.report.expected_devs), severity
-            if _is_covered(finding, awaited):
+            if is_late := _is_covered(finding, awaited):
                 escape = f"{escape}, while the configured routes there cannot be installed"
                 worst = _if_awaited(wait) if mode == "STRICT" else "warning"
             what = then_for_pods if finding.senders else then
-            told = f"{escape}; {what}; to see which routes repair this: {_REPAIR}"
-            yield PreflightFinding("overlap", worst, told, range_name(finding.cidr.family, finding.first, finding.last))
+            it_is = range_name(finding.cidr.family, finding.first, finding.last)
+            yield PreflightFinding("overlap", worst, f"{escape}; {what}", it_is, can_retry=is_late)
     for text in unsafe_lines(found.unsafe):
         yield PreflightFinding("overlap", severity, f"no static route can repair this: {text}")
-    if action := repair_sentence(found, where=f"they are printed by: {_REPAIR}"):
-        yield PreflightFinding("overlap", "info", action)
+    where = f"they are printed by: hostrouting repair --config {file}"
+    if action := repair_sentence(found, where=where, correction=correction):
+        yield PreflightFinding("overlap", "info", action, repair=found.routes)
     for note in (note for it in found.families for note in it.notes):
         escapes: Severity = "warning" if note.escapes else "info"
         yield PreflightFinding(
@@ -268,11 +280,15 @@ def program_findings(path: str, version: str, needing: Sequence[str]) -> Iterato
         yield PreflightFinding("tools", "error", f"{told}; install the package iproute2", "ip")
 
 
-def systemd_findings(version: str | None) -> Iterator[PreflightFinding]:
-    """Whether systemd can do what the units need; the version is None where systemd does not run."""
+def systemd_findings(version: str | None, *, file: str = "FILE") -> Iterator[PreflightFinding]:
+    """Whether systemd can do what the units need; the version is None where systemd does not run.
+
+    `file` is the name of the configuration's file, for the command to type.
+    """
     if version is None:
         told = "systemd is not running here, so machines start unchecked until this host has booted with it"
-        yield PreflightFinding("systemd", "warning", f"{told}; to prepare an image: hostrouting render", "systemd")
+        image = f"to prepare an image: hostrouting render --config {file} --root DIR"
+        yield PreflightFinding("systemd", "warning", f"{told}; {image}", "systemd")
         return
     number = "".join(takewhile(str.isdigit, version))
     if not number:

@@ -189,6 +189,17 @@ class Uplink:
         metric = desired.metric or DEFAULT_METRIC[family]
         return Route(desired.destination, legs, metric=metric, scope=scope, protocol=self._protocol)
 
+    def leave_open(self, desired: DesiredRoute, *, names_dev: bool = False) -> DesiredRoute:
+        """The same route with as few fields as possible: the others are taken from the default route, with one result.
+
+        So it can be in one configuration for many hosts. If it `names_dev`, the device stays.
+        """
+        complete = self.resolve(desired)
+        bare = DesiredRoute(desired.destination, metric=desired.metric)
+        by_dev = attrs.evolve(bare, dev=desired.dev)
+        tries = (it for it in ((by_dev,) if names_dev else (bare, by_dev)) if self.resolve(it) == complete)
+        return desired if isinstance(complete, Pending) else next(tries, desired)
+
     def _find_out(self, family: int, gateway: IP | None, dev: str | None) -> _Way | str:
         legs = self._legs(family, gateway, dev)
         if isinstance(legs, str):

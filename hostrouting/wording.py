@@ -9,6 +9,8 @@ from typing import Any, Literal
 import attrs
 
 from hostrouting.arrival import Drop, DropReason
+from hostrouting.correction import Correction
+from hostrouting.correction_words import action_sentence
 from hostrouting.drops import Dropped
 from hostrouting.examination import Examination, FamilyExamination
 from hostrouting.fib import PLAIN, Decision, Flow
@@ -75,7 +77,6 @@ _UNKNOWN = "an unknown device"
 _NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
 _CANDIDATES = 20  # the number of devices that are named as perhaps the expected one
 _RANGES = 3  # the number of ranges that are named for one cause; the others are counted
-_PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
 
 
 def no_default_line(instead: str, *, wait: float, family: int = IPV4) -> str:
@@ -218,28 +219,27 @@ def _way_round(foreseen: Foreseen) -> str:
     return f"instead, configure {names}, which {take} precedence"
 
 
-def repair_line(found: Examination) -> str:
+def repair_line(found: Examination, correction: Correction | None = None) -> str:
     """The line that says what to do about the findings: JSON to paste, or where to find it if it is long.
 
-    Empty if no route can help.
+    The `correction` is that of the configuration, if it is known. Empty if no route can help.
     """
-    told = repair_sentence(found, where="the repair in route-overlap.json, printed by: hostrouting repair")
+    where = "the repair in route-overlap.json, printed by: hostrouting repair"
+    told = repair_sentence(found, where=where, correction=correction)
     return f"ACTION: {told}" if told else ""
 
 
-def repair_sentence(found: Examination, *, where: str) -> str:
-    """A sentence: which routes to add; `where` says where they are if they are too many to print.
+def repair_sentence(found: Examination, *, where: str, correction: Correction | None = None) -> str:
+    """A sentence: what to change in the configuration; `where` says where the routes are if they are too many to print.
 
-    Empty if no route can help.
+    The `correction` is that of the configuration, if it is known. Empty if no route can help.
     """
-    routes = found.routes
-    if not found.findings or not routes:
+    if not found.findings or not found.routes:
         return ""
-    if len(routes) > _PASTED:
-        return f"add {len(routes)} routes to staticRoutes.routes: {where}"
-    import json  # noqa: PLC0415  only a finding needs it
-
-    return f"add to staticRoutes.routes: {json.dumps(repair_document(routes))}"
+    it = Correction(found.routes) if correction is None else correction
+    if not it.is_needed:
+        return "the configuration has the routes that repair it, but this host does not; apply the configuration"
+    return action_sentence(repair_document(it.add), where=where, replaced=it.replaced, contested=it.contested)
 
 
 def note_line(note: Note, *, alone: bool = True) -> str:

@@ -65,10 +65,20 @@ class Run:
 
     def telling_also(self, observer: Observer) -> Run:
         """The same run with one more observer, for a part of the run."""
+        part = self._copy()
+        part._observers = (*self._observers, observer)
+        return part
+
+    def selecting(self, leaves_out: Callable[[Any, tuple[str, ...]], str]) -> Run:
+        """The same run with another selection of tasks, for a part of the run."""
+        part = self._copy()
+        part.leaves_out = leaves_out
+        return part
+
+    def _copy(self) -> Run:
         part = Run.__new__(Run)
         for name in Run.__slots__:
             setattr(part, name, getattr(self, name))
-        part._observers = (*self._observers, observer)
         return part
 
     def tell(self, event: Event) -> None:
@@ -244,6 +254,12 @@ class Context:
         """The same context with one more observer for the tasks run in it."""
         other = self._with_scope(self.scope)
         other.run = self.run.telling_also(observer)
+        return other
+
+    def selecting(self, leaves_out: Callable[[Any, tuple[str, ...]], str]) -> Context:
+        """The same context with another selection of tasks; see `Run.leaves_out`."""
+        other = self._with_scope(self.scope)
+        other.run = self.run.selecting(leaves_out)
         return other
 
     def at(self, path: tuple[str, ...]) -> Context:

@@ -74,10 +74,10 @@ def _close(observers: Iterable[Observer], logger: logging.Logger) -> None:
                 logger.exception("the observer %r could not be closed; the report is not affected", observer)
 
 
-def default_observers(logger: logging.Logger | None = None) -> list[Observer]:
-    """Log lines, and a live tree if the terminal can show one."""
-    tree = live_tree(logger or logging.getLogger("phases"))
-    return [LogObserver(logger)] if tree is None else [LogObserver(logger), tree]
+def default_observers(logger: logging.Logger | None = None, *, errors: bool = True) -> list[Observer]:
+    """Log lines, and a live tree if the terminal can show one. With errors=False, the lines leave out their texts."""
+    lines, tree = LogObserver(logger, errors=errors), live_tree(logger or logging.getLogger("phases"))
+    return [lines] if tree is None else [lines, tree]
 
 
 def _running(builder: ReportBuilder) -> str:

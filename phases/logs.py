@@ -38,21 +38,25 @@ _LEVEL = {
 class LogObserver:
     """Logs `started`, and `completed`, `failed`, `cancelled` or `skipped`, each as one line with all its fields.
 
-    A task that was not started is only logged at DEBUG. With tracebacks=True the line of the task that raised has
-    its traceback as exc_info; by default the traceback is on the exception and in the report only.
+    The text of an error is in one line, that of the task that raised it; the groups around it only name that task.
+    With errors=False it is in none, for a program that prints the error itself. A task that was not started is only
+    logged at DEBUG. With tracebacks=True the line of the task that raised has its traceback as exc_info; by default
+    the traceback is on the exception and in the report only.
     """
 
-    def __init__(self, logger: logging.Logger | None = None, *, tracebacks: bool = False) -> None:
+    def __init__(self, logger: logging.Logger | None = None, *, tracebacks: bool = False, errors: bool = True) -> None:
         """Log to this logger, or to the one named `phases`."""
         self.logger = logger or logging.getLogger("phases")
         self.tracebacks = tracebacks
+        self.errors = errors
 
     def __call__(self, event: Event) -> None:
         """Log this event, if its level is enabled."""
         level = _level(event)
         if self.logger.isEnabledFor(level):
             error = event.error if isinstance(event, Finished) and event.own and self.tracebacks else None
-            self.logger.log(level, "%s", _message(event), extra={FIELDS: _fields(event)}, exc_info=error)
+            message = _message(event, errors=self.errors)
+            self.logger.log(level, "%s", message, extra={FIELDS: _fields(event)}, exc_info=error)
 
 
 def _level(event: Event) -> int:
@@ -68,7 +72,7 @@ def _level(event: Event) -> int:
             return logging.INFO
 
 
-def _message(event: Event) -> str:
+def _message(event: Event, *, errors: bool) -> str:
     task = "/".join(event.path)
     match event:
         case Started():
@@ -82,18 +86,18 @@ def _message(event: Event) -> str:
                 f"again in {seconds_in_words(event.delay)}"
             )
         case Finished():
-            return (
-                f"{task}{_of(event.action)} {_WORD[event.status]} after {seconds_in_words(event.duration)}{_why(event)}"
-            )
+            why = "" if event.own and event.error is not None and not errors else _why(event)
+            took = f"after {seconds_in_words(event.duration)}"
+            return f"{task}{_of(event.action)} {_WORD[event.status]} {took}{f': {why}' if why else ''}"
 
 
 def _why(event: Finished) -> str:
     if event.status is Status.FAILED and isinstance(event.error, TaskFailed) and not event.own:
         # The error itself is in the line of the task that raised it.
-        return f", with {', '.join('/'.join(it.path) for it in event.error.failures)}"
+        return f"{' and '.join('/'.join(it.path) for it in event.error.failures)} failed"
     if event.status is Status.FAILED and event.error is not None:
-        return f": {describe_error(event.error)}"
-    return f": {event.reason}" if event.reason else ""
+        return describe_error(event.error)
+    return event.reason
 
 
 def _of(action: str) -> str:
@@ -129,7 +133,7 @@ def _fields_of_an_end(event: Finished) -> dict[str, object]:
     fields: dict[str, object] = {"event": _WORD[event.status], "status": str(event.status)}
     fields |= {"start": _iso(event.started), "duration": round(event.duration, 6)}
     if event.error is not None and event.status is Status.FAILED:
-        fields["error"] = describe_error(event.error) if event.own else str(event.error)
+        fields["error"] = _why(event)
         if event.own and (at := _where(event.error)):
             fields["at"] = at
     if event.reason:
@@ -194,10 +198,12 @@ def _facts(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str,
 
 
 def _pairs(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
+    fields: Mapping[object, object] | object = getattr(record, FIELDS, None)
     yield "time", _iso(datetime.fromtimestamp(record.created, timezone.utc))
     yield "level", record.levelname.lower()
-    yield "msg", _text_of(record)
-    fields: Mapping[object, object] | object = getattr(record, FIELDS, None)
+    # What a field of the line has, the message need not repeat.
+    told = fields.get("error") if isinstance(fields, dict) else None
+    yield "msg", _text_of(record).removesuffix(f": {told}" if told else "")
     if isinstance(fields, dict):
         for key, value in fields.items():
             name = str(key)

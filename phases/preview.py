@@ -95,18 +95,18 @@ def plan(
     error is in the tree, `ok` is false, and the other tasks are still called.
     """
     selection = Selection.of(valid_task(task), only=only, skip=skip)
-    return _ask(task, valid_context(ctx), selection)
+    return _ask(task, valid_context(ctx).selecting(selection.leaves_out))
 
 
-def _ask(task: AnyTask, ctx: Context, selection: Selection) -> Plan:
+def _ask(task: AnyTask, ctx: Context) -> Plan:
     ctx.check()
     inner = ctx.entering(task.name, node=ctx.node)
-    if reason := selection.leaves_out(task, ctx.path):
+    if reason := ctx.run.leaves_out(task, ctx.path):
         return Plan(inner.path, note=reason)
     note = "; ".join(_conditions(task))
     offer = offer_of(task, "plan")
     if offer is None:
-        members = tuple(_ask(member, inner, selection) for member in subtasks_of(task))
+        members = tuple(_ask(member, inner) for member in subtasks_of(task))
         return Plan(inner.path, note=note or ("" if members else "offers no plan"), children=members)
     try:
         return Plan(inner.path, plan=offer(inner), note=note)

@@ -14,7 +14,7 @@ from phases.events import Event, Failure, Finished, Retrying, Skipped, Started, 
 from phases.text import as_data, describe_error, draw_tree, escaped, plain, seconds_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
 __all__ = ["KEYS", "Report", "ReportBuilder", "folded"]
@@ -117,7 +117,7 @@ class Report:
         raise KeyError(f"no task {name!r} in this report; it has {', '.join('/'.join(n.path) for n in self.walk())}")
 
     def __str__(self) -> str:
-        """The headline, then one line for each task."""
+        """The headline, which has the text of each failure, then one line for each task."""
         return "\n".join([self.headline, *self._lines()])
 
     @property
@@ -161,7 +161,7 @@ class Report:
 
     def _lines(self) -> Iterator[str]:
         nodes = list(draw_tree(self, children=lambda node: folded(node.children)))
-        rows = [(drawn + node.label, str(node.status), node.took, node.note) for drawn, _, node in nodes]
+        rows = [(drawn + node.label, str(node.status), node.took, node._in_short) for drawn, _, node in nodes]
         names, statuses, times = (max(len(row[column]) for row in rows) for column in range(3))
         for name, status, took, note in rows:
             yield f"{name:{names}}  {status:{statuses}}  {took:>{times}}  {note}".rstrip()
@@ -179,9 +179,17 @@ class Report:
     @property
     def note(self) -> str:
         """Details of how it ended, in one line."""
+        return self._note(describe_error)
+
+    @property
+    def _in_short(self) -> str:
+        """The same with only the kind of the error, whose text is in the headline above."""
+        return self._note(lambda error: type(error).__name__)
+
+    def _note(self, told: Callable[[BaseException], str]) -> str:
         parts = [f"{self.attempts} attempts"] if self.attempts > 1 else []
         if self.error is not None and self.own and self.status is Status.FAILED:
-            parts.append(describe_error(self.error))
+            parts.append(told(self.error))
         if self.reason:
             parts.append(self.reason)
         parts += [f"{key}={plain(value)}" for key, value in self.fields.items()]

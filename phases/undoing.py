@@ -14,23 +14,36 @@ from phases.report import Report, ReportBuilder
 from phases.tasks import offer_of, subtasks_of, valid_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from phases.events import Observer
     from phases.tasks import AnyTask
 
 __all__ = ["undo"]
 
 
-def undo(task: AnyTask, ctx: Context | None = None, *, after: Report | None = None) -> Report:
+def undo(
+    task: AnyTask,
+    ctx: Context | None = None,
+    *,
+    after: Report | None = None,
+    observers: Iterable[Observer] | None = None,
+) -> Report:
     """Call the undo of every task in the tree that offers one, and report.
 
     Without `after`, all tasks are undone, the last listed first. With `after`, the report of a run, only the tasks
     that began in that run are undone, in the reverse of the order in which they ended, even if they ran in parallel.
+    A task that was skipped is not undone. One that found nothing to change is: undoing Configure also removes what an
+    earlier run installed.
 
     If an undo fails, the others are still called; at the end one TaskFailed carries all failures and the report. If
     a group has an undo, it is called instead of the undos of its tasks. Ctrl-C waits for the running undo; the
-    remaining ones are not called, and the report says so.
+    remaining ones are not called, and the report says so. `observers` are as with `run`; a context has its own.
     """
+    if observers is not None:
+        if ctx is not None:
+            raise TypeError("undo: both a context and observers are given; give the observers to the context")
+        ctx = Context(observers=observers)
     if after is not None and after.name != valid_task(task).name:
         raise ValueError(f"the report is for {after.name!r}, not for {task.name!r}: nothing would be undone")
     builder = ReportBuilder()

@@ -45,9 +45,10 @@ def retry(
     Between attempts it waits `delay` seconds, each time `factor` times longer but at most `longest`, minus a random
     part of up to `jitter` of the wait, so that a thousand nodes do not all try again at the same moment.
 
-    `on` selects the errors to retry: exception types, or a predicate. If a group failed, all of its failures must
-    qualify. Cancelled is never retried. If the deadline comes before the next attempt, the failure is raised at once
-    instead of after a useless wait.
+    `on` selects the errors to retry: exception types, or a predicate. The default is `can_retry`: an error with an
+    attribute of this name is retried if that is true, and any other error is retried. If a group failed, all of its
+    failures must qualify. Cancelled is never retried. If the deadline comes before the next attempt, the failure is
+    raised at once instead of after a useless wait.
     """
     return Retry(task, attempts, delay, factor, longest, jitter, on)
 

@@ -17,6 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 # In CI the examples are the same every time, as Hypothesis's own profile for CI has it: what is found by chance is found
 # at a desk, and in the long profile.
@@ -113,3 +114,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which this run forbids: {report.longrepr}"
     return report  # type: ignore[return-value]  # see above
+
+
+@pytest.fixture(scope="session")
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The files that are published, by the end of their names; built once for all tests of a run."""
+    from tests.support.published import published_files  # noqa: PLC0415  few tests need it
+
+    return published_files(request.config, tmp_path_factory.getbasetemp())

@@ -15,7 +15,7 @@ import hostrouting
 from hostrouting.cli.shared import COMPLETIONS, MANUAL
 from hostrouting.render import render_guard_unit
 from tests.support.bundle import DEPENDENCIES, SHARE
-from tests.support.debian_package import NAME, debian_version, package_files, write_package
+from tests.support.debian_package import NAME, debian_version, package_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +32,9 @@ def ran(words: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package, made anew."""
-    return write_package(tmp_path_factory.mktemp("deb"))
+def package(published: dict[str, Path]) -> Path:
+    """The package."""
+    return published[".deb"]
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,12 @@ def test_every_error_has_a_remedy() -> None:
     assert set(notes()["errors"]) == set(kinds) - inner - {"HostRoutingError", "Fault"}
 
 
+def test_words_and_values_agree_about_trying_again() -> None:
+    """Where the remedy says to run the same again, the error says so too: an agent reads `can_retry`, a person the words."""
+    told = {name for name, remedy in notes()["errors"].items() if " it again" in remedy or "try again" in remedy}
+    assert told <= {name for name in told if getattr(errors, name).can_retry}
+
+
 def test_messages_are_found() -> None:
     """A message of each kind is found: an error's, a finding, a log line, a fault of the configuration, a script's."""
     texts = {sentence.text for sentence in sentences()}

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,56 +16,19 @@ import pytest
 import hostrouting
 from tests.support.examples import LONG
 from tests.support.package_hook import addresses, readme_elsewhere, repository_of
+from tests.support.published import ROOT, build, copy_checkout
 
 if TYPE_CHECKING:
     from email.message import Message
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
 META = f"hostrouting-{hostrouting.__version__}.dist-info/"
-UNWANTED = (".git", ".venv", ".cache", "dist", "__pycache__", ".hypothesis", "*.egg-info", ".coverage")
-
-
-def copied(target: Path, *, closed: bool = False) -> Path:
-    """A copy of this checkout; with `closed`, as whoever has the umask 077 has it, and of another day."""
-    shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*UNWANTED))
-    for path in target.rglob("*") if closed else ():
-        path.chmod(0o700 if path.is_dir() or path.stat().st_mode & 0o100 else 0o600)
-        os.utime(path, (1e9, 1e9))
-    return target
-
-
-def built(source: Path, *, only_wheel: bool = False, **environment: str) -> dict[str, Path]:
-    """What `make dist` builds from these files, by the end of its name."""
-    folder = source.with_name(f"{source.name}-dist")
-    folder.mkdir()
-    builds = [
-        ["hatchling", "build", "--directory", str(folder)],
-        ["tests.support.zipped", str(folder / "hostrouting.pyz")],
-        ["tests.support.debian_package", str(folder)],
-    ]
-    for words in [[*builds[0], "--target", "wheel"]] if only_wheel else builds:
-        subprocess.run(
-            [sys.executable, "-m", *words],
-            cwd=source,
-            check=True,
-            capture_output=True,
-            env={**os.environ, **environment},
-            umask=0o077 if environment else 0o022,
-            timeout=300,
-        )
-    return {"".join(path.suffixes[-1:]): path for path in folder.iterdir()}
 
 
 @pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """All that is published, from a copy of this checkout."""
-    return built(copied(tmp_path_factory.mktemp("dist") / "source"))
-
-
-@pytest.fixture(scope="module")
-def wheel(dist: dict[str, Path]) -> Path:
+def wheel(published: dict[str, Path]) -> Path:
     """The wheel."""
-    return dist[".whl"]
+    return published[".whl"]
 
 
 @pytest.fixture(scope="module")
@@ -93,29 +55,29 @@ def test_contents(wheel: Path) -> None:
 
 
 @pytest.mark.processes
-def test_sdist(dist: dict[str, Path], tmp_path: Path) -> None:
+def test_sdist(published: dict[str, Path], tmp_path: Path) -> None:
     """The sdist has every file of the repository, and the wheel that is built from it is the same."""
-    subprocess.run(["tar", "-xzf", str(dist[".gz"]), "-C", str(tmp_path)], check=True)
+    subprocess.run(["tar", "-xzf", str(published[".gz"]), "-C", str(tmp_path)], check=True)
     [source] = tmp_path.iterdir()
     packed, present = (
         {str(path.relative_to(top)) for path in top.rglob("*") if path.is_file()}
-        for top in (source, copied(tmp_path / "copy"))
+        for top in (source, copy_checkout(tmp_path / "copy"))
     )
     listed = ["git", "-c", "safe.directory=*", "ls-files"]
     done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=False)
     tracked = present if done.returncode else set(done.stdout.splitlines())  # an unpacked sdist has no git
     assert tracked <= packed <= present | {"PKG-INFO"}
-    assert built(source, only_wheel=True)[".whl"].read_bytes() == dist[".whl"].read_bytes()
+    assert build(source, only_wheel=True)[".whl"].read_bytes() == published[".whl"].read_bytes()
 
 
 @pytest.mark.processes
-def test_the_same_bytes(dist: dict[str, Path], tmp_path: Path) -> None:
+def test_the_same_bytes(published: dict[str, Path], tmp_path: Path) -> None:
     """Another directory, umask, day, locale, time zone and order of sets: what is built is the same, byte for byte."""
-    source = copied(tmp_path / "a directory of another length", closed=True)
-    again = built(source, TZ="Asia/Kolkata", LC_ALL="C", PYTHONHASHSEED="7", HOME="/nonexistent")
-    assert set(dist) == {".whl", ".gz", ".pyz", ".deb"}
-    assert {end: path.read_bytes() == dist[end].read_bytes() for end, path in again.items()} == dict.fromkeys(
-        dist, True
+    source = copy_checkout(tmp_path / "a directory of another length", closed=True)
+    again = build(source, TZ="Asia/Kolkata", LC_ALL="C", PYTHONHASHSEED="7", HOME="/nonexistent")
+    assert set(published) == {".whl", ".gz", ".pyz", ".deb"}
+    assert {end: path.read_bytes() == published[end].read_bytes() for end, path in again.items()} == dict.fromkeys(
+        published, True
     )
 
 

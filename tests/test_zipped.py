@@ -30,11 +30,9 @@ CONFIG = {"staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.
 
 
 @pytest.fixture(scope="module")
-def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file, made anew."""
-    path = tmp_path_factory.mktemp("pyz") / "hostrouting.pyz"
-    write_pyz(path)
-    return path
+def pyz(published: dict[str, Path]) -> Path:
+    """The file."""
+    return published[".pyz"]
 
 
 def ran(pyz: Path, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:

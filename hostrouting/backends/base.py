@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from hostrouting.errors import BackendError
     from hostrouting.fib import Flow, Kind
     from hostrouting.model import IP, Prefix, Route, Snapshot
     from phases import Clock
@@ -33,14 +34,18 @@ __all__ = [
     "Change",
     "Outcome",
     "RouteBackend",
+    "Source",
     "Verb",
     "Watch",
     "asked_addresses",
     "asked_prefixes",
+    "cannot_listen",
     "part_of",
 ]
 
 Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
+Source: TypeAlias = Literal["routes", "nftables"]
+"""What a watch listens to: `routes` stands for links, addresses, rules and routes."""
 
 
 @attrs.frozen
@@ -166,7 +171,8 @@ class RouteBackend(Protocol):
     def watch(self) -> Watch:
         """Begin to listen for changes of links, addresses, rules and routes.
 
-        Listen first, then take a snapshot, then wait: this way no change is missed.
+        Listen first, then take a snapshot, then wait: this way no change is missed. Raises BackendError if it cannot
+        listen now; if that comes later, `troubles` of the watch says so.
         """
         ...
 
@@ -189,10 +195,21 @@ class Watch(Protocol):
         `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no real time. A real
         kernel uses the machine's clock in any case. A burst of changes, also one that overflowed the socket's buffer,
         is reported as one True. True without a change is allowed; False before the time is up only comes from `wake()`,
-        called by another thread. A listener that fails is opened again and reports a change, because it may have missed
-        one. Raises BackendError if it cannot be opened; the next wait tries again.
+        called by another thread. If it cannot listen, it tries again every second. When it no longer can, and when it
+        can again, that is reported as a change, because a change may have been missed.
         """
         ...
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why it cannot listen to everything now, as of the last wait: a sentence for each source; empty if it can."""
+        ...
+
+    def listen(self, *, nftables: bool) -> None:
+        """Listen for changes of nftables too, or no longer. At first it does not.
+
+        Like `wait`, it does not fail if it cannot listen: `troubles` says so, and the waits try again.
+        """
 
     def wake(self) -> None:
         """End the present or the next wait, from any thread: for `ctx.on_cancel(watch.wake)`."""
@@ -212,6 +229,11 @@ KIND_OF_ERRNO: dict[int, Kind] = {
     **{number: kind for kind, number in PATHLESS.items() if kind in REFUSING},
 }
 """The meaning of each errno that a lookup can return."""
+
+
+def cannot_listen(source: Source, error: BackendError) -> str:
+    """The sentence of a watch about one source."""
+    return f"cannot listen to changes of {source}: {error}"
 
 
 def asked_addresses(destinations: Iterable[IP | str]) -> tuple[IP, ...]:

@@ -54,7 +54,9 @@ class SavedBackend:
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Raise BackendError: a saved snapshot cannot be changed."""
-        raise BackendError(f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)")
+        raise BackendError(
+            f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)", can_retry=False
+        )
 
     def watch(self) -> _Still:
         """See RouteBackend: no change ever comes."""
@@ -73,6 +75,11 @@ class SavedBackend:
 
 class _Still:
     """A watch that never waits, because nothing changes."""
+
+    troubles = ()
+
+    def listen(self, *, nftables: bool) -> None:
+        """See Watch."""
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  waiting would have no effect
         """See Watch."""

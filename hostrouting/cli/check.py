@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from hostrouting.model import IP, Route, Snapshot
     from hostrouting.sought_marks import Marks
 
-__all__ = ["Check", "check_name", "make_check"]
+__all__ = ["LIMITS", "Check", "check_name", "lasting_line", "make_check"]
+
+LIMITS = "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs."
 
 _OPEN = {"undecided", "no-default-route"}
 
@@ -109,8 +111,7 @@ class Check:
         if "no-default-route" in verdicts and len(verdicts) > 1:
             yield line("A named device is expected in both families, so also name the device of the other family.")
         if any(it.verdict != "no-default-route" for it in self.found.families):
-            told = "Only routing tables and rules are checked, not firewalls, IPsec or eBPF programs."
-            yield line(Painted(told, "soft"))
+            yield line(Painted(LIMITS, "soft"))
 
     def marks(self, host: Callable[[], Host] | None) -> Marks:
         """Who sets the marks that the answer depends on; a snapshot has no host to look at."""
@@ -132,6 +133,12 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
         found = examine(quiet_context(), backend, config, wait=wait, gateway=gateway)
         known_devices(arguments, found.fib.snapshot)
         return Check(found, config, installed, start=start, gateway=gateway)
+
+
+def lasting_line(where: str = "the host") -> Line:
+    """Where to find what no check of the routes can say."""
+    told = f"To see what is installed on {where}, and whether it survives a reboot: hostrouting status"
+    return line(Painted(told, "soft"))
 
 
 def check_name(check: RouteOverlapConfig) -> str:

@@ -48,7 +48,9 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
     _sort_out(arguments)
     sources = _sources(arguments)
     config = expected_of(arguments)
-    question = Question(config, gateway_of(arguments, config), tuple(arguments.devs))
+    question = Question(
+        config, gateway_of(arguments, config), tuple(arguments.devs), is_whole=arguments.config is not None
+    )
     page = None if arguments.html is None else _page_file(arguments.html)
     _LOG.info("checking %s", counted(len(sources), "snapshot"))
     # Lines that come meanwhile on the same terminal and a line that is written again would disturb each other.
@@ -107,8 +109,8 @@ def _code_of(result: NodeResult) -> int:
 
 
 def _line_of(result: NodeResult) -> str:
-    """The document of a node, on one line: that of its check, with its name."""
-    head = json.dumps({"node": result.name, "snapshot": result.path})
+    """The document of a node, on one line: that of its check, with its name and the correction."""
+    head = json.dumps(result.heading)
     error = result.error
     rest = result.answer if error is None else json.dumps(document_of(error))
     return f"{head[:-1]}, {rest[1:]}"

@@ -42,12 +42,16 @@ def gate_lines(gate: GateState) -> Iterator[Line]:
             yield from (line("  ", Painted(text, "bad")) for text in sentences)
 
 
-def after_a_failure(gate: GateState) -> Line:
-    """The last line of a run that failed: whether a machine can start now."""
+def after_a_failure(gate: GateState, *, boots: bool = False) -> Line:
+    """The last line of a run that failed: whether a machine can start now.
+
+    With `boots`, systemd does not run here, so no machine can start before the next boot.
+    """
     if gate.openings or not gate.is_up:
         why = gate.openings[0] if gate.openings else "the drop-in that makes machines wait for the check is missing"
         ways = f"keep machines from starting with: {gate.hold}; or fix this and apply again"
         return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
     if gate.bars:
         return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")
-    return line("Machines are still checked before they start; see: hostrouting status")
+    when = "From the next boot on, machines are" if boots else "Machines are still"
+    return line(f"{when} checked before they start; see: hostrouting status")

@@ -16,7 +16,7 @@ from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.source import installed_config, quiet_context, start_command
 from hostrouting.cli.standings import Standings
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config import HostRoutingConfig, ProbeCondition
 from hostrouting.configured_routes import plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.examination import examine
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hostrouting.backends.base import RouteBackend
-    from hostrouting.config import RouteOverlapConfig
+    from hostrouting.config import ProbeRewriteConfig, RouteOverlapConfig
     from hostrouting.host import Host
     from hostrouting.layout import HostLayout
     from hostrouting.model import Route, Snapshot
@@ -128,6 +128,8 @@ class HostStatus:
     last: LastCheck | None
     """None if there was no check since the host booted."""
     troubles: tuple[str, ...]
+    differs: tuple[str, ...] = ()
+    """The parts in which the configuration that was given differs from the installed one; empty if none was given."""
     standings: Standings = attrs.field(factory=Standings)
     """The state of the other tasks."""
 
@@ -180,7 +182,7 @@ class HostStatus:
         """The exit code. It depends on the present state only, not on the result of the last check."""
         verdict = "" if self.now is None else self.now.verdict
         is_wrong = self.failed or self.missing or self.gate.bars or self.gate.openings or self.fleeting
-        is_wrong = is_wrong or not self.standings.are_right
+        is_wrong = is_wrong or self.differs or not self.standings.are_right
         if is_wrong or verdict == "overlap":
             return FAILED
         unknown = self.troubles or self.is_adrift or verdict in {"undecided", "no-default-route"}
@@ -203,8 +205,8 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
     installed = _asked(troubles, "the installed script", lambda: installed_config(host))
     lost = installed is None or not installed.route_overlap.expected_cidrs
     if lost and checking and files.is_there(layout.check_script_path):
-        told = f"{layout.check_script_path} is not as hostrouting wrote it; write it again with: hostrouting apply"
-        troubles.append(f"the installed check: {told}")
+        told = f"the installed check: {layout.check_script_path} is not as hostrouting wrote it"
+        troubles.append(f"{told}; write it again with: hostrouting apply --config FILE")
     wanted = config if named else installed or config
     holding = _ROUTES in asked and installed is not None and wanted_routes(wanted) == wanted_routes(installed)
     try:
@@ -244,6 +246,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
         manager=host.manager is not None and host.manager.is_running(),
         now=now,
         last=_asked(troubles, "the last check", lambda: _find_last_check(host)),
+        differs=tuple(_differences(config, installed or HostRoutingConfig())) if named else (),
         standings=standings,
         troubles=(*troubles, *standings.troubles),
     )
@@ -269,6 +272,31 @@ def _judge(
         gated=gated,
         heals=installed is not None and found.verdict == "overlap" and _heals(found.fib.snapshot, installed, by),
     )
+
+
+def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Iterator[str]:
+    """The parts of a configuration that are not installed as it has them."""
+    if wanted_routes(wanted) != wanted_routes(installed):
+        yield "staticRoutes"
+    settings = [it.route_overlap if it.route_overlap.expected_cidrs else None for it in (wanted, installed)]
+    if settings[0] != settings[1]:
+        yield "routeOverlap"
+    if not _is_rewrite(wanted.probe_rewrite, installed.probe_rewrite):
+        yield "probeRewrite"
+    guard, program = wanted.guard, wanted.guard.program or installed.guard.program
+    if guard.enabled != installed.guard.enabled or (guard.enabled and program != installed.guard.program):
+        yield "guard"
+    if wanted.protocol != installed.protocol:
+        yield "protocol"
+
+
+def _is_rewrite(wanted: ProbeRewriteConfig, installed: ProbeRewriteConfig) -> bool:
+    """Whether the installed script is that of these settings. It has the answer of `imds`, and not who was asked."""
+    if not (wanted.enabled and installed.enabled):
+        return wanted.enabled == installed.enabled
+    is_answer = wanted.condition is ProbeCondition.IMDS and installed.condition is not ProbeCondition.LOCAL_IPV6
+    condition = installed.condition if is_answer else wanted.condition
+    return attrs.evolve(wanted, imds=installed.imds, condition=condition) == installed
 
 
 def _heals(snapshot: Snapshot, installed: HostRoutingConfig, by: HostRoutingConfig) -> bool:
@@ -324,7 +352,9 @@ def _find_last_check(host: Host) -> LastCheck | None:
     document = _parsed(text)
     verdict, findings = document.get("verdict"), document.get("findings", [])
     if not isinstance(verdict, str) or verdict not in _VERDICTS or not isinstance(findings, list):
-        raise FileError(f"{path} is not a report of a check; write it again with: hostrouting apply", path=path)
+        raise FileError(
+            f"{path} is not a report of a check; write it again with: hostrouting apply --config FILE", path=path
+        )
     return LastCheck(verdict, tuple(findings), _when(host.files.modified(path)))
 
 

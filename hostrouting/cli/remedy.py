@@ -12,57 +12,57 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.cli.check import Check
 from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.configured_routes import plan_static_routes, reply_destinations, wanted_routes
+from hostrouting.correction import find_correction
+from hostrouting.correction_words import contested_clause, deletion_lines, entries_name
 from hostrouting.model import TABLE_MAIN, NextHop, Route
-from hostrouting.uplink import DesiredRoute, bare_leg, resolve_route
+from hostrouting.uplink import DesiredRoute, Uplink, bare_leg, resolve_route
 from hostrouting.wording import diversion_line, filtered_line, repair_document, unsafe_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from hostrouting.cli.check import Check
     from hostrouting.cli.page import Line
     from hostrouting.config import RouteOverlapConfig
+    from hostrouting.correction import Correction
     from hostrouting.examination import Examination
-    from hostrouting.plan import RoutePlan
     from hostrouting.repair import Diversion
 
-__all__ = ["ip_commands", "remedy_lines", "repaired_configuration", "route_lines", "warning_lines"]
-
-_THEIRS = "another program's route has the same destination and metric, and is never replaced"
+__all__ = ["correction_lines", "ip_commands", "remedy_lines", "repaired_configuration", "route_lines", "warning_lines"]
 
 
 class _Remedy:
     """The facts that are needed before a repair can be pasted."""
 
-    def __init__(self, check: Check) -> None:
-        """Use this check."""
+    def __init__(self, check: Check, mode: str | None = None) -> None:
+        """Use this check; `mode` is that of a complete configuration, if it was given."""
+        self.mode = mode
         self.check, self.found, self.fib = check, check.found, check.fib
         self.config, self.installed, self.start = check.config, check.installed, check.start
 
     @cached_property
-    def _plan(self) -> RoutePlan:
-        return plan_static_routes(self.config, self.fib.snapshot)
+    def correction(self) -> Correction:
+        """What to change in the configuration."""
+        return find_correction(self.found, self.config, gateway=self.check.gateway)
 
     @property
     def is_ready(self) -> bool:
         """Whether the static routes of the configuration can be applied as they are, and would change something."""
-        return bool(self._plan.changes) and not self._plan.conflicts and not self._plan.pending
+        plan = plan_static_routes(self.config, self.fib.snapshot)
+        return bool(plan.changes) and not plan.conflicts and not plan.pending
 
-    @cached_property
+    @property
     def contested(self) -> tuple[DesiredRoute, ...]:
         """The static routes of the configuration that cannot be added: routes that are not ours hold their keys."""
-        keys = {step.route.key for step in self._plan.conflicts}
-        return tuple(wish for wish in wanted_routes(self.config) if wish.key in keys)
+        return self.correction.contested
 
-    @cached_property
+    @property
     def lacking(self) -> tuple[DesiredRoute, ...]:
         """The routes that the configuration lacks: the repair of the host after the configuration was applied."""
-        if not self._plan.changes:
-            return self.found.routes
-        return Check.of(self._plan.apply_to(self.fib.snapshot), self.config, gateway=self.check.gateway).found.routes
+        return self.correction.add
 
     @property
     def whole(self) -> tuple[DesiredRoute, ...]:
@@ -86,8 +86,10 @@ class _Remedy:
             routes = (*(wish for wish in wanted_routes(named) if wish.key not in taken), *self.lacking)
             cidrs = (*named.route_overlap.expected_cidrs, *asked.expected_cidrs)
             overlap = attrs.evolve(asked, expected_cidrs=cidrs)
-        static = {"enabled": bool(routes), "routes": repair_document(routes)}
-        return HostRoutingConfig(static, overlap, self.config.protocol, probe_rewrite=base.probe_rewrite)
+        if self.mode is not None:
+            overlap = attrs.evolve(overlap, mode=self.mode)
+        static = StaticRoutesConfig(enabled=bool(routes), routes=repair_document(routes))
+        return attrs.evolve(base, static_routes=static, route_overlap=overlap, protocol=self.config.protocol)
 
     @property
     def lasting(self) -> RouteOverlapConfig:
@@ -102,7 +104,8 @@ class _Remedy:
     @property
     def kept(self) -> tuple[DesiredRoute, ...]:
         """Our present routes that stay when the repair is applied."""
-        return tuple(map(_as_wish, self._staying))
+        uplink = Uplink(self.fib, protocol=self.config.protocol)
+        return tuple(uplink.leave_open(_as_wish(it)) for it in self._staying)
 
     @property
     def forked(self) -> tuple[Route, ...]:
@@ -120,10 +123,6 @@ class _Remedy:
             if _is_static(route) and route.key not in taken and route.prefix not in replies:
                 found.setdefault(route.key, route)
         return tuple(found.values())
-
-    def takes_place_of(self, wishes: Iterable[DesiredRoute]) -> bool:
-        """Whether the configuration has a route with the destination and metric of one of these."""
-        return not {wish.key for wish in wishes}.isdisjoint(wish.key for wish in wanted_routes(self.config))
 
 
 def _is_static(route: Route) -> bool:
@@ -145,12 +144,18 @@ def _as_wish(route: Route) -> DesiredRoute:
 
 
 def remedy_lines(
-    check: Check, *, config: str = "", cidrs: Sequence[str] = (), devs: Sequence[str] = (), again: str = ""
+    check: Check,
+    *,
+    config: str = "",
+    cidrs: Sequence[str] = (),
+    devs: Sequence[str] = (),
+    mode: str | None = None,
+    again: str = "",
 ) -> Iterator[Line]:
     """First what the repair costs and what it cannot close; then the repair, as configuration and as commands.
 
-    `config` is the file of the configuration, if there is one; `cidrs` and `devs` are those from the command line. With
-    `again`, a long repair is not printed; the line names that command instead.
+    `config` is the file of the configuration, if there is one; `cidrs`, `devs` and `mode` are those from the command
+    line. With `again`, a long repair is not printed; the line names that command instead.
     """
     found = check.found
     yield from _price(found)
@@ -164,7 +169,7 @@ def remedy_lines(
         )
     if found.routes:
         yield line()
-        yield from _way_out(_Remedy(check), config, cidrs, devs, again)
+        yield from _way_out(_Remedy(check, mode), config, cidrs, devs, again)
 
 
 def _way_out(it: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str], again: str) -> Iterator[Line]:
@@ -174,43 +179,45 @@ def _way_out(it: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str]
         yield line(Painted("The installed configuration has the routes that repair it", "strong"), start)
         return
     if config and not routes and it.contested:
-        told = (
-            f", remove {_named(it.contested)} from staticRoutes.routes of {config}: {_THEIRS}. The others repair it; "
-        )
-        yield line(Painted("Permanently", "strong"), f"{told}run, as root: hostrouting apply --config {config}")
+        [told] = deletion_lines((), it.contested, config)
+        told = f", {told[0].lower()}{told[1:]} The others repair it; run, as root: hostrouting apply --config {config}"
+        yield line(Painted("Permanently", "strong"), told)
         return
     if config and not routes:
-        verb = "install them, as root, with: hostrouting apply" if it.is_ready else "see: hostrouting plan"
-        yield line(Painted(f"{config} has the routes that repair it", "strong"), f"; {verb} --config {config}")
+        install, see = f"hostrouting apply --config {config}", f"hostrouting plan --config {config}"
+        told = f"install them, as root, with: {install}" if it.is_ready else f"see: {see}"
+        yield line(Painted(f"{config} has the routes that repair it", "strong"), f"; {told}")
         return
     if again and len(routes) > SHOWN:
         yield line(Painted(counted(len(routes), "static route"), "strong"), f" repair it; print them with: {again}")
         return
-    yield from _added_to(it, routes, config, cidrs, devs) if config else _as_configuration(it, routes)
+    yield from _added_to(it, config, cidrs, devs) if config else _as_configuration(it, routes)
     yield line()
     yield line(Painted("Until the next boot", "strong"), ", as root:")
     yield from (line("  ", command) for command in ip_commands(it.check))
 
 
-def _added_to(
-    it: _Remedy, routes: Sequence[DesiredRoute], config: str, cidrs: Sequence[str], devs: Sequence[str]
-) -> Iterator[Line]:
-    """What to add to an existing configuration."""
+def _added_to(it: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str]) -> Iterator[Line]:
+    """What to change in an existing configuration."""
     yield line(
         Painted("Permanently", "strong"),
         f", add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}",
     )
-    yield from route_lines(routes)
-    if it.contested:
-        yield line(Painted(f"Also remove {_named(it.contested)}: {_THEIRS}.", "warn"))
-    if it.takes_place_of(routes):
-        yield line("Replace the entries that have the same destination and metric.")
-    if not it.config.static_routes.enabled:
-        yield line("Also set staticRoutes.enabled to true.")
+    yield from route_lines(it.lacking)
+    yield from correction_lines(it.correction, it.config, config)
     if cidrs:
         yield line(f"Also add to routeOverlap.expectedCidrs, unless they are there: {', '.join(cidrs)}")
     if devs:
         yield line(f"Also set routeOverlap.expectedDevs to {json.dumps(devs)}.")
+    if it.mode is not None and it.mode != it.config.route_overlap.mode:
+        yield line(f"Also set routeOverlap.mode to {it.mode}.")
+
+
+def correction_lines(it: Correction, config: HostRoutingConfig, name: str) -> Iterator[Line]:
+    """What to change in the static routes of a configuration besides adding routes; `name` names it."""
+    yield from (line(Painted(text, "warn")) for text in deletion_lines(it.replaced, it.contested, name))
+    if not config.static_routes.enabled:
+        yield line("Also set staticRoutes.enabled to true.")
 
 
 def _differing(settings: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
@@ -221,18 +228,20 @@ def _differing(settings: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any
 def _beside_routes(config: HostRoutingConfig) -> dict[str, Any]:
     """A configuration without its routes, as JSON: the mode, and the settings that differ from the defaults."""
     usual, found = HostRoutingConfig().to_mapping(), config.to_mapping()
-    del usual["routeOverlap"]["mode"]
-    rest = _differing(found, usual)
-    document = {"routeOverlap": _differing(found["routeOverlap"], usual["routeOverlap"])}
-    document |= {"protocol": rest["protocol"]} if "protocol" in rest else {}
-    if "probeRewrite" in rest:
-        document["probeRewrite"] = _differing(rest["probeRewrite"], usual["probeRewrite"])
-    return document
+    del usual["routeOverlap"]["mode"], found["staticRoutes"]
+    first = {"routeOverlap": found["routeOverlap"]}
+    return {
+        key: _differing(value, usual.get(key) or {}) if isinstance(value, dict) else value
+        for key, value in {**first, **_differing(found, usual)}.items()
+    }
 
 
-def repaired_configuration(check: Check, named: HostRoutingConfig | None) -> dict[str, Any]:
-    """The JSON of a configuration that closes what can be closed, and keeps the installed one or the `named` one."""
-    config = _Remedy(check).configuration(named)
+def repaired_configuration(check: Check, named: HostRoutingConfig | None, *, mode: str | None = None) -> dict[str, Any]:
+    """The JSON of a configuration that closes what can be closed, and keeps the installed one or the `named` one.
+
+    With a `mode`, it has this one.
+    """
+    config = _Remedy(check, mode).configuration(named)
     return {"staticRoutes": config.static_routes.to_mapping(), **_beside_routes(config)}
 
 
@@ -243,7 +252,7 @@ def warning_lines(check: Check) -> Iterator[str]:
     yield from map(filtered_line, check.found.filtered)
     yield from (f"no static route can repair it: {text}" for text in unsafe_lines(check.found.unsafe))
     if contested:
-        yield f"left out of the configuration: {_named(contested)}: {_THEIRS}"
+        yield f"left out of the configuration: the {entries_name(contested)}: {contested_clause(contested)}"
 
 
 def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
@@ -260,7 +269,8 @@ def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[L
     if it.installed is not None:
         yield line(f"It includes what is installed here: {_said(it.installed)}.")
         if it.contested:
-            yield line(Painted(f"It leaves out {_named(it.contested)}: {_THEIRS}.", "warn"))
+            told = f"It leaves out the {entries_name(it.contested)}: {contested_clause(it.contested)}."
+            yield line(Painted(told, "warn"))
         return
     told = "has several next hops, which a configuration cannot express: as printed, it uses the default route's."
     forked = it.forked
@@ -271,12 +281,6 @@ def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[L
             f"It includes hostrouting's {count} already here. If you have this host's configuration, use --config FILE "
             "to keep its CIDRs and mode."
         )
-
-
-def _named(wishes: Sequence[DesiredRoute]) -> str:
-    """The wishes as a phrase: destination, and metric unless it is 0."""
-    names = [f"{it.destination}{f' metric {it.metric}' if it.metric else ''}" for it in wishes]
-    return spoken(names, most=SHOWN)
 
 
 def _said(installed: HostRoutingConfig) -> str:

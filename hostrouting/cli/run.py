@@ -214,7 +214,8 @@ def run_task(
     SIGHUP stops it like SIGTERM, so that closing the terminal stops the run cleanly, or calls `on_hangup`.
     """
     with _hangup(on_hangup or (lambda: signal.raise_signal(signal.SIGTERM))):
-        report = phases.run(task, observers=[] if quietly else None)
+        # The answer has the text of each error.
+        report = phases.run(task, observers=[] if quietly else phases.default_observers(errors=False))
     effects = sum((effects_of(it) for node in report.walk() for it in (node.result, node.error)), Effects())
     layout = host.layout
     lasting = [it for it in effects.files if it not in {layout.ok_path, layout.detected_path, layout.report_path}]

@@ -7,6 +7,7 @@ is `null`. After an error, the document is `hostrouting/error/1` instead of any 
 
 __all__ = [
     "CHECK",
+    "CORRECTION",
     "ERROR",
     "FAILURES",
     "FORESEEN",
@@ -73,6 +74,15 @@ FORESEEN = {
 NODE = {
     "node": "with --snapshots: the name of the node; else the key is absent",
     "snapshot": "with --snapshots: the file with its snapshot; else the key is absent",
+}
+CORRECTION = {
+    "correction.delete[].destination": "with --snapshots: an entry to delete from the configuration first;"
+    " `correction` is null if no route repairs the node as it is",
+    "correction.delete[].metric": "its metric",
+    "correction.delete[].reason": "replaced (by a route to add), or contested (another program's route has its"
+    " destination and metric)",
+    **{f"correction.add[].{key}": f"like `repair[].{key}`" for key in ROUTE},
+    "correction.add[].destination": "a route to add to the configuration then",
 }
 ERROR = {
     "error": "the kind of error",

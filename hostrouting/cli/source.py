@@ -114,7 +114,7 @@ def kept_config(host: Host) -> HostRoutingConfig:
         layout.check_script_path: bool(found.route_overlap.expected_cidrs),
         layout.probe_script_path: found.probe_rewrite.enabled,
     }
-    rule, remedy = "is not as hostrouting wrote it", "write it again with: hostrouting apply"
+    rule, remedy = "is not as hostrouting wrote it", "write it again with: hostrouting apply --config FILE"
     faults = [Fault(path, "", rule, remedy) for path, read in has.items() if not read and host.files.is_there(path)]
     if faults:
         raise ConfigError(faults)

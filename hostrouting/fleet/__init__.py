@@ -12,6 +12,8 @@
     NodeEscape        a range that escapes on it
     group_nodes       puts results with the same problem together
     NodeGroup         nodes with the same problem, and the repair that is right for all of them
+    Correction        what to change in a configuration so that it repairs a node: entries to add and to delete
+    common_correction the change for the configuration that all nodes share
     make_page         makes an HTML page of the groups
     find_snapshots    the files at some paths, and the name of the node of each
     Source            one of them
@@ -27,8 +29,9 @@ executor: it starts processes, and each of them imports the program's file.
 
 TYPE_CHECKING = False  # as in `hostrouting`
 if TYPE_CHECKING:
+    from hostrouting.correction import Correction
     from hostrouting.fleet.checking import check_snapshots, make_page
-    from hostrouting.fleet.grouping import NodeGroup, group_nodes
+    from hostrouting.fleet.grouping import NodeGroup, common_correction, group_nodes
     from hostrouting.fleet.node import NodeEscape, NodeResult
     from hostrouting.fleet.node_facts import NodeFacts, routing_facts
     from hostrouting.fleet.outcome import Outcome, outcome_of
@@ -41,6 +44,8 @@ __all__ = [
     "NodeEscape",
     "group_nodes",
     "NodeGroup",
+    "Correction",
+    "common_correction",
     "make_page",
     "find_snapshots",
     "Source",
@@ -53,7 +58,8 @@ __all__ = [
 
 _HOMES = {
     "checking": ("check_snapshots", "make_page"),
-    "grouping": ("NodeGroup", "group_nodes"),
+    "grouping": ("NodeGroup", "common_correction", "group_nodes"),
+    "judging": ("Correction",),
     "node": ("NodeEscape", "NodeResult"),
     "node_facts": ("NodeFacts", "routing_facts"),
     "outcome": ("Outcome", "outcome_of"),

@@ -37,6 +37,10 @@ def check_snapshots(
 ) -> Iterator[NodeResult]:
     """Judge each snapshot at these paths by the configuration: one result for each, in the order in which they come.
 
+    The configuration must be complete: `apply` deletes every route of hostrouting that is not in it. So if a node has
+    such a route now and needs it, its `correction` adds it. A node that is ok now may not be ok after `apply`: to find
+    out, make a plan (`Configure.preview`).
+
     A path is a file, a directory or a pattern (see `find_snapshots`). A file without a valid snapshot has a result,
     too, which says why. Equal snapshots are judged once.
 
@@ -51,7 +55,7 @@ def check_snapshots(
     if not config.route_overlap.expected_cidrs:
         rule = "no expected CIDR is given, so there is nothing to check"
         raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, "name one, such as 172.16.0.0/16")])
-    return judge_snapshots(find_snapshots(paths), Question(config), executor=executor)
+    return judge_snapshots(find_snapshots(paths), Question(config, is_whole=True), executor=executor)
 
 
 def make_page(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, moment: datetime | None = None) -> str:
@@ -60,4 +64,4 @@ def make_page(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, moment:
     For the maps, the snapshot of one node of each group is read again. The page names the `moment`, by default now.
     """
     require(config, HostRoutingConfig, "make_page", _REMEDY)
-    return read_page(groups, Question(config), moment=moment or datetime.now(timezone.utc))
+    return read_page(groups, Question(config, is_whole=True), moment=moment or datetime.now(timezone.utc))

@@ -1,7 +1,9 @@
 """Nodes with the same problem: what it is, which nodes have it, and whether one repair helps all of them.
 
 Two nodes have the same problem if the same CIDRs escape, as a whole or in part, to devices that differ only in their
-numbers. The ranges and the devices themselves may differ: on one node Linux finds ib0's route first, on another ib3's.
+numbers, and if static routes can repair all of it on both or on neither: one node that no route can repair does not
+hide the repair of the others. The ranges and the devices themselves may differ: on one node Linux finds ib0's route
+first, on another ib3's.
 
 Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet_view`, `fleet.page`).
 """
@@ -19,12 +21,13 @@ from hostrouting.phrases import spoken
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
+    from hostrouting.correction import Correction
     from hostrouting.errors import HostRoutingError
     from hostrouting.fleet.node import NodeEscape, NodeResult
     from hostrouting.overlap import Verdict
     from hostrouting.uplink import DesiredRoute
 
-__all__ = ["Grouping", "NodeGroup", "group_nodes", "tally_verdicts"]
+__all__ = ["Grouping", "NodeGroup", "common_correction", "group_nodes", "own_file_reason", "tally_verdicts"]
 
 _WORST_FIRST: tuple[Verdict | None, ...] = ("overlap", None, "no-default-route", "undecided", "ok")
 _NUMBER = re.compile(r"\d+")
@@ -43,12 +46,17 @@ class NodeGroup:
     """The names of the nodes, in order."""
     example: NodeResult
     """The result of one of them."""
-    repair: tuple[DesiredRoute, ...] = ()
-    """The routes that repair every one of these nodes; empty if the nodes need different ones."""
+    correction: Correction | None = None
+    """What to change in a configuration so that it repairs every one of these nodes; None if that differs."""
     repairs: int = 0
     """The number of different repairs of these nodes."""
     is_repairable: bool = False
     """Whether these repairs leave no escape."""
+
+    @property
+    def repair(self) -> tuple[DesiredRoute, ...]:
+        """The routes to add to the configuration of these nodes; empty if the nodes need different ones, or none."""
+        return () if self.correction is None else self.correction.add
 
     @property
     def verdict_words(self) -> str:
@@ -60,7 +68,7 @@ class NodeGroup:
         """What repairs it; empty if nothing escapes for certain."""
         if self.verdict != "overlap":
             return ""
-        if self.repair:
+        if self.correction is not None:
             return "one repair for all" if len(self.nodes) > 1 else "a repair"
         return f"{self.repairs:,} different repairs" if self.is_repairable else "no route can repair all of it"
 
@@ -81,6 +89,29 @@ def tally_verdicts(groups: Iterable[NodeGroup]) -> dict[str, int]:
     return found
 
 
+def common_correction(groups: Iterable[NodeGroup]) -> Correction | None:
+    """The change for the configuration that all nodes share; None if there is none.
+
+    If groups need different changes, that is the change for most nodes: both in one configuration could contradict each
+    other. An entry that is wrong on some nodes only is neither deleted nor replaced: the others send packets by it.
+    """
+    judged = [it for it in groups if it.verdict is not None]
+    every = sum(len(it.nodes) for it in judged)
+    counts: dict[Correction, int] = {}
+    for it in judged:
+        if it.correction is not None and it.correction.is_needed:
+            counts[it.correction] = counts.get(it.correction, 0) + len(it.nodes)
+    fit = [it for it, count in counts.items() if count == every or not (it.contested or it.replaced)]
+    return max(fit, key=counts.__getitem__, default=None)
+
+
+def own_file_reason(correction: Correction, *, many: bool) -> str:
+    """Why a node, or `many` nodes, with this correction need a configuration of their own."""
+    if correction.contested or correction.replaced:
+        return f"an entry of the shared one is wrong on {'them' if many else 'it'}, and may be right on other nodes"
+    return "other nodes need other routes"
+
+
 class Grouping:
     """The groups of the results so far; of each result, only what its group needs is kept."""
 
@@ -99,7 +130,7 @@ class Grouping:
     def groups(self) -> tuple[NodeGroup, ...]:
         """The groups: the worst first, and of those the one with most nodes."""
         found = [it.made() for it in self._found.values()]
-        return tuple(sorted(found, key=lambda it: (_WORST_FIRST.index(it.verdict), -len(it.nodes), it.problem)))
+        return tuple(sorted(found, key=_order))
 
 
 class _Group:
@@ -110,26 +141,24 @@ class _Group:
         self._names: list[str] = []
         # By the place of a problem: all devices that packets leave by instead.
         self._devs: dict[Hashable, dict[str, None]] = {}
-        self._repairs: dict[tuple[DesiredRoute, ...], None] = {}
-        self._is_repairable = True
+        self._corrections: dict[Correction | None, None] = {}
 
     def add(self, result: NodeResult) -> None:
         self._names.append(result.name)
         for it in result.escapes:
             self._devs.setdefault(_place(it), {}).update(dict.fromkeys(it.devs))
-        self._repairs[result.open_repair] = None
-        self._is_repairable = self._is_repairable and result.is_repairable
+        self._corrections[result.correction] = None
 
     def made(self) -> NodeGroup:
-        repairs = [it for it in self._repairs if it]
+        corrections, is_repairable = [it for it in self._corrections if it], self._first.is_repairable
         return NodeGroup(
             self._first.verdict,
             self._problem(),
             tuple(sorted(self._names)),
             self._first,
-            repairs[0] if len(self._repairs) == 1 and repairs and self._is_repairable else (),
-            len(repairs),
-            self._is_repairable,
+            corrections[0] if len(corrections) == len(self._corrections) == 1 and is_repairable else None,
+            len(corrections),
+            is_repairable,
         )
 
     def _problem(self) -> str:
@@ -138,27 +167,60 @@ class _Group:
             return _reason(first.failure)
         # CIDRs with the same fate are named together.
         fates: dict[tuple[str, bool, str], dict[str, None]] = {}
-        for it in first.escapes:
-            fate = it.packets, it.is_whole, _way(it, tuple(self._devs[_place(it)]))
+        for parts in _with_one_fate(first.escapes):
+            it, devs = parts[0], dict.fromkeys(dev for part in parts for dev in self._devs[_place(part)])
+            fate = it.packets, _are_whole(parts), _way(it, tuple(devs))
             fates.setdefault(fate, {})[str(it.cidr)] = None
-        parts = [
+        phrases = [
             f"{f'{packets}: ' if packets else ''}{'' if is_whole else 'a part of '}{spoken(tuple(cidrs))} {way}"
             for (packets, is_whole, way), cidrs in fates.items()
         ]
         lacking = [f"no IPv{family} default route" for family in first.without_default]
-        return spoken([*parts, *lacking])
+        return spoken([*phrases, *lacking])
+
+
+def _order(group: NodeGroup) -> tuple[int, int, str, bool]:
+    """A key that sorts groups: the worst first, and of those the one with most nodes."""
+    return _WORST_FIRST.index(group.verdict), -len(group.nodes), group.problem, not group.is_repairable
 
 
 def _kind(result: NodeResult) -> Hashable:
     """Equal for nodes with the same problem."""
     if result.failure is not None:
         return type(result.failure), _reason(result.failure)
-    return result.verdict, result.without_default, frozenset(map(_place, result.escapes))
+    return (
+        result.verdict,
+        result.without_default,
+        frozenset(map(_place, result.escapes)),
+        result.is_repairable,
+    )
 
 
 def _place(escape: NodeEscape) -> Hashable:
-    devs = frozenset(_NUMBER.sub("0", dev) for dev in escape.devs)
-    return escape.cidr, escape.is_whole, escape.kind, devs, escape.packets
+    return escape.cidr, escape.is_whole, escape.kind, _stems(escape.devs), escape.packets
+
+
+def _with_one_fate(escapes: Iterable[NodeEscape]) -> Iterable[Sequence[NodeEscape]]:
+    """The ranges of a CIDR that have the same fate, together."""
+    found: dict[Hashable, list[NodeEscape]] = {}
+    for it in escapes:
+        found.setdefault((it.cidr, it.kind, _stems(it.devs), it.packets), []).append(it)
+    return found.values()
+
+
+def _are_whole(parts: Sequence[NodeEscape]) -> bool:
+    """Whether these ranges of one CIDR are, together, all of it."""
+    cidr = parts[0].cidr
+    reached = cidr.first
+    for it in sorted(parts, key=lambda part: part.first):
+        if it.first > reached:
+            return False
+        reached = max(reached, it.last + 1)
+    return reached > cidr.last
+
+
+def _stems(devs: Iterable[str]) -> frozenset[str]:
+    return frozenset(_NUMBER.sub("0", dev) for dev in devs)
 
 
 def _reason(error: HostRoutingError) -> str:

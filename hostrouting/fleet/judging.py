@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, get_args
 
 import attrs
 
+from hostrouting.correction import Correction, find_correction
 from hostrouting.errors import HostRoutingError, JudgingFailed
 from hostrouting.examination import examine_snapshot
 from hostrouting.fleet.node import NodeEscape, NodeResult
-from hostrouting.model import Route
 from hostrouting.named_devices import HOST_OF_A_SNAPSHOT, require_devices
 from hostrouting.overlap import Escape
 from hostrouting.packet_words import packets_line
 from hostrouting.saved_snapshot import snapshot_in
 from hostrouting.sought_marks import marks_of
-from hostrouting.uplink import DesiredRoute, Uplink
 from hostrouting.wording import candidates_line, check_document
 from phases.text import describe_error
 
@@ -45,6 +44,8 @@ class Question:
     """The router that the repair uses, instead of that of the default route."""
     devs: tuple[str, ...] = ()
     """Devices that `--dev` names; they have to exist on every node."""
+    is_whole: bool = False
+    """Whether this is the configuration of the nodes, and not only what to check on them."""
 
 
 def judge_each(data: Sequence[bytes], question: Question) -> tuple[NodeResult, ...]:
@@ -79,10 +80,20 @@ def judge(data: bytes, question: Question) -> NodeResult:
         verdict=found.verdict,
         escapes=tuple(_escapes(found)),
         without_default=tuple(it.report.family for it in found.families if it.verdict == "no-default-route"),
-        open_repair=tuple(_open(found, config.protocol)),
+        open_repair=found.routes,
+        correction=_correction(found, question),
         is_repairable=bool(found.findings) and not found.unsafe,
         answer=_answer(found, config),
     )
+
+
+def _correction(found: Examination, question: Question) -> Correction | None:
+    """What to change in the configuration; None if no route repairs the host as it is."""
+    if not found.routes:
+        return None
+    if not question.is_whole:
+        return Correction(found.routes)
+    return find_correction(found, question.config, gateway=question.gateway)
 
 
 def _answer(found: Examination, config: HostRoutingConfig) -> str:
@@ -104,12 +115,3 @@ def _escapes(found: Examination) -> Iterator[NodeEscape]:
                 kind = _REFUSED.get(note.decision.kind, "overlap")
                 packets = packets_line(note.cases)
                 yield NodeEscape(note.cidr, note.first, note.last, kind, note.decision.devs, packets)
-
-
-def _open(found: Examination, protocol: int) -> Iterator[DesiredRoute]:
-    """The routes of the repair, with open fields wherever the default route makes the same route of them."""
-    uplink = Uplink(found.fib, protocol=protocol)
-    for wish in found.routes:
-        general = DesiredRoute(wish.destination, metric=wish.metric)
-        complete = uplink.resolve(wish)
-        yield general if isinstance(complete, Route) and uplink.resolve(general) == complete else wish

@@ -12,8 +12,10 @@ import attrs
 
 from hostrouting.errors import SnapshotError
 from hostrouting.saved_snapshot import of_file
+from hostrouting.wording import repair_document
 
 if TYPE_CHECKING:
+    from hostrouting.correction import Correction
     from hostrouting.errors import HostRoutingError
     from hostrouting.model import Prefix
     from hostrouting.overlap import Escape, Verdict
@@ -54,7 +56,9 @@ class NodeResult:
     without_default: tuple[int, ...] = ()
     """The families that have no default route: 4, 6 or both."""
     open_repair: tuple[DesiredRoute, ...] = ()
-    """The routes of the repair. Gateway and device are left open where they are those of the default route."""
+    """The routes that repair the node as it is. What the default route fills in rightly is left open."""
+    correction: Correction | None = None
+    """What to change in the configuration so that it repairs the node; None if no route repairs the node as it is."""
     is_repairable: bool = False
     """Whether the repair leaves no escape of the findings."""
     answer: str = ""
@@ -68,10 +72,16 @@ class NodeResult:
         return of_file(self.failure, self.path) if isinstance(self.failure, SnapshotError) else self.failure
 
     def to_mapping(self) -> dict[str, Any]:
-        """The same document as plain values, with the name of the node and the file; or the facts of the error."""
+        """The same document as plain values, with what is known of the node; or the facts of the error."""
         error = self.error
         said = json.loads(self.answer) if error is None else error.to_mapping()
-        return {"node": self.name, "snapshot": self.path, **said}
+        return {**self.heading, **said}
+
+    @property
+    def heading(self) -> dict[str, Any]:
+        """What the document of a node has in addition to that of a check: its name, its file and the correction."""
+        named = {"node": self.name, "snapshot": self.path}
+        return named if self.verdict is None else {**named, "correction": _correction_document(self.correction)}
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -81,7 +91,7 @@ class NodeResult:
 
     @property
     def repair(self) -> list[dict[str, Any]]:
-        """The routes of the repair for this node, complete, as in `staticRoutes.routes` of a configuration."""
+        """The routes that repair the node as it is, as in `staticRoutes.routes` of a configuration."""
         found: list[dict[str, Any]] = self._said("repair")
         return found
 
@@ -99,3 +109,11 @@ class NodeResult:
 
     def __repr__(self) -> str:
         return f"<NodeResult {self}>"
+
+
+def _correction_document(correction: Correction | None) -> dict[str, Any] | None:
+    if correction is None:
+        return None
+    deleted = [("replaced", it) for it in correction.replaced] + [("contested", it) for it in correction.contested]
+    entries = [{"destination": str(it.destination), "metric": it.metric, "reason": reason} for reason, it in deleted]
+    return {"delete": entries, "add": repair_document(correction.add)}

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.backends.ip_document import read_ip_document
+from hostrouting.correction import find_correction
 from hostrouting.errors import SnapshotError
 from hostrouting.examination import examine_snapshot
-from hostrouting.fleet.outcome import verdict_sentence
-from hostrouting.wording import check_document
+from hostrouting.fleet.outcome import WHERE, verdict_sentence
+from hostrouting.wording import check_document, repair_sentence
 
 if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
@@ -54,5 +55,8 @@ def routing_facts(ran: Ran, config: HostRoutingConfig) -> NodeFacts:
     found = json.loads(snapshot.to_json())
     if not config.route_overlap.expected_cidrs:
         return NodeFacts("the snapshot was taken; no CIDR is expected, so nothing was checked", snapshot=found)
-    check = check_document(examine_snapshot(snapshot, config), mode=config.route_overlap.mode)
-    return NodeFacts(verdict_sentence(check), snapshot=found, check=json.loads(json.dumps(check)))
+    examined = examine_snapshot(snapshot, config)
+    check = check_document(examined, mode=config.route_overlap.mode)
+    correction = find_correction(examined, config) if config.static_routes.routes and examined.routes else None
+    action = repair_sentence(examined, where=WHERE, correction=correction)
+    return NodeFacts(verdict_sentence(check, action=action), snapshot=found, check=json.loads(json.dumps(check)))

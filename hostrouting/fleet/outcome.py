@@ -22,18 +22,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
+from hostrouting.correction_words import action_sentence
+from hostrouting.uplink import DesiredRoute
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.fleet.ran import Ran
 
-__all__ = ["Document", "Outcome", "outcome_of", "verdict_sentence"]
+__all__ = ["WHERE", "Document", "Outcome", "outcome_of", "verdict_sentence"]
 
 Document: TypeAlias = "Mapping[str, Any]"
 _Pair: TypeAlias = "tuple[str, str]"  # a line before and a line after; an empty one is absent
 
 _NAMED = 3  # the number of findings in a message; the document has all of them
-_PASTED = 20  # the number of routes in a message
 
 
 @attrs.frozen
@@ -104,7 +106,8 @@ def _fault(command: str, ran: Ran, document: Document) -> str:
 
 def _dry_run(plan: Document) -> Outcome:
     """What `apply` would do."""
-    found, files = _checked(plan.get("check")), _lasting(plan["files"]["write"], plan["files"]["remove"])
+    found = _checked(plan.get("check"), plan["steps"])
+    files = _lasting(plan["files"]["write"], plan["files"]["remove"])
     conflicts = [f"{it['route']}: {it['reason']}" for it in plan["steps"] if it["action"] == "conflict"]
     conflicts += plan["conflicts"]
     strict = found.verdict == "overlap" and plan["check"]["mode"] == "STRICT"
@@ -144,7 +147,7 @@ _SETTLED = "NOTHING TO DO: the host already matches the configuration"
 
 def _run(apply: Document, plan: Document | None) -> Outcome:
     """What `apply` did."""
-    found = _checked(apply["check"])
+    found = _checked(apply["check"], apply["steps"])
     files = _lasting(apply["files"]["wrote"], apply["files"]["removed"])
     counts = _counts(apply["steps"], apply["operations"], files)
     if not apply["ok"]:
@@ -190,11 +193,11 @@ def _removal(remove: Document) -> Outcome:
     return Outcome(told, changed=changed, steps=steps, warnings=stays, before=before, after=after)
 
 
-def _checked(check: Document | None) -> Outcome:
-    """The part of an outcome that a check decides; its message is the verdict."""
+def _checked(check: Document | None, steps: Sequence[Document]) -> Outcome:
+    """The part of an outcome that a check decides after these steps; its message is the verdict."""
     if check is None:
         return Outcome("")
-    told, verdict = verdict_sentence(check), check["verdict"]
+    told, verdict = verdict_sentence(check, steps), check["verdict"]
     return Outcome(
         told,
         verdict=verdict,
@@ -204,8 +207,15 @@ def _checked(check: Document | None) -> Outcome:
     )
 
 
-def verdict_sentence(check: Document) -> str:
-    """The verdict of a check, the first findings, and the routes that repair them."""
+WHERE = "they are under repair in the result"
+"""Where the routes are if they are too many for a message."""
+
+
+def verdict_sentence(check: Document, steps: Sequence[Document] = (), *, action: str = "") -> str:
+    """The verdict of a check, the first findings, and what to change in the configuration, whose `steps` these are.
+
+    `action` is a sentence about that change, if it is known.
+    """
     verdict, findings = check["verdict"], _findings(check)
     if verdict == "ok":
         return "OK: nothing escapes"
@@ -217,11 +227,22 @@ def verdict_sentence(check: Document) -> str:
     told = [_escape(it, check["expectedDevs"]) for it in findings[:_NAMED]]
     told += [f"and {len(findings) - _NAMED} more findings"] if len(findings) > _NAMED else []
     told += [f"UNSAFE: {it['text']}" for it in check["unsafe"][:_NAMED]]
-    if len(routes := check["repair"]) > _PASTED:
-        told.append(f"ACTION: add to staticRoutes.routes the {len(routes)} routes under repair in the result")
-    elif routes:
-        told.append(f"ACTION: add to staticRoutes.routes: {json.dumps(routes)}")
+    if action:
+        told.append(f"ACTION: {action}")
+    elif routes := check["repair"]:
+        keys = {DesiredRoute(it["destination"], metric=it["metric"]).key for it in routes}
+        replaced = [
+            it for it in (_wish(step["route"]) for step in steps if step["action"] != "delete") if it.key in keys
+        ]
+        told.append(f"ACTION: {action_sentence(routes, where=WHERE, replaced=replaced)}")
     return f"OVERLAP: {'; '.join(told)}"
+
+
+def _wish(route: str) -> DesiredRoute:
+    """The destination and metric of a route that is printed as `ip route` does."""
+    destination, *words = route.split()
+    metric = int(words[words.index("metric") + 1]) if "metric" in words else 0
+    return DesiredRoute(destination, metric=metric)
 
 
 def _findings(check: Document) -> tuple[Document, ...]:

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.fleet.grouping import tally_verdicts
+from hostrouting.correction_words import deletion_lines
+from hostrouting.fleet.grouping import common_correction, own_file_reason, tally_verdicts
 from hostrouting.fleet.maps import read_maps
 from hostrouting.fleet.markup import Markup, element, fill, joined
 from hostrouting.model import ip_at
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+    from hostrouting.correction import Correction
     from hostrouting.fleet.grouping import NodeGroup
     from hostrouting.fleet.judging import Question
     from hostrouting.fleet.maps import CidrMap
@@ -58,7 +60,12 @@ def render_page(
     devs = spoken(check.expected_devs, last="or") or "the device of its default route"
     told = groups[:_PROBLEMS]
     places = {it: f"problem-{number}" for number, it in enumerate(told, start=1) if it.verdict != "ok"}
-    sections = [_section(it, its, places[it]) for it, its in zip(told, maps, strict=True) if it in places]
+    common = common_correction(groups)
+    sections = [
+        _section(it, its, places[it], common, is_whole=question.is_whole)
+        for it, its in zip(told, maps, strict=True)
+        if it in places
+    ]
     return fill(
         _template(),
         {
@@ -99,14 +106,16 @@ def _node_rows(group: NodeGroup, place: str) -> Iterator[Markup]:
     return (element("tr", element("th", name, scope="row"), verdict, problem) for name in group.nodes)
 
 
-def _section(group: NodeGroup, maps: Sequence[CidrMap], place: str) -> Markup:
+def _section(
+    group: NodeGroup, maps: Sequence[CidrMap], place: str, common: Correction | None, *, is_whole: bool
+) -> Markup:
     """What is known of one problem."""
     heading = f"{counted(len(group.nodes), 'node')}: {group.problem}"
     pieces = [
         element("h2", heading, id=place, tabindex="-1"),
         _names(group.nodes),
         *(_map(it, group.example.name) for it in maps),
-        *_repair(group),
+        *_repair(group, common, is_whole=is_whole),
         *_notes(group),
     ]
     return element("section", joined(pieces), aria_labelledby=place)
@@ -119,13 +128,24 @@ def _names(nodes: Sequence[str]) -> Markup:
     return element("details", element("summary", spoken(nodes, most=3)), every)
 
 
-def _repair(group: NodeGroup) -> Iterator[Markup]:
+def _repair(group: NodeGroup, common: Correction | None, *, is_whole: bool) -> Iterator[Markup]:
     if words := group.repair_words:
         yield element("h3", f"{words[0].upper()}{words[1:]}")
-    if group.repair:
+    correction = group.correction
+    if correction is None:
+        return
+    if not correction.is_needed:
+        yield element("p", "The configuration has its routes: apply it on each node.")
+    elif is_whole and correction != common:
+        many = len(group.nodes) > 1
+        who = "These nodes need a configuration of their own" if many else "This node needs a configuration of its own"
+        yield element("p", f"{who}: {own_file_reason(correction, many=many)}.")
+    if correction.add:
         yield element("p", "Add this to ", element("code", "staticRoutes.routes"), " of the configuration:")
-        routes = joined(map(json.dumps, repair_document(group.repair)), between=",\n")
+        routes = joined(map(json.dumps, repair_document(correction.add)), between=",\n")
         yield element("pre", routes, tabindex="0")
+    for text in deletion_lines(correction.replaced, correction.contested, "the configuration"):
+        yield element("p", text)
 
 
 def _notes(group: NodeGroup) -> Iterator[Markup]:

@@ -1,5 +1,8 @@
 """Fights: something keeps undoing what the guard repairs. Each key is repaired ten times, then once a minute.
 
+If something else belongs at a key, such as the route by a new default gateway, it is repaired at once: a route by the
+former gateway would be of no use. That begins the ten times anew. But if that never ends, it is a fight too.
+
 Here: how often each key was repaired, and by what it was undone. Not here: repairing, and telling.
 """
 
@@ -64,17 +67,14 @@ class Fights:
         return Fights({**self._known, repair.key: attrs.evolve(self._known[repair.key], last=repair, needed=now)})
 
     def made(self, repairs: Iterable[Repair], now: float) -> Fights:
-        """After these repairs were made, even if they were undone at once. One that the kernel refuses does not count.
-
-        The count of a key begins again when something else belongs there: then the configuration has changed.
-        """
+        """After these repairs were made, even if they were undone at once. One that was refused does not count."""
         known = dict(self._known)
         for it in repairs:
-            fight = known.get(it.key)
-            if fight is None or fight.last.ours != it.ours:
-                fight = Fight(it, 0, Bucket(ROUNDS, 1 / PAUSE, at=now), (), now)
+            full = Bucket(ROUNDS, 1 / PAUSE, at=now)
+            fight = known.get(it.key) or Fight(it, 0, full, (), now)
+            bucket = fight.bucket if fight.last.ours == it.ours else full
             times = (*fight.times, now)[-NAMED - 1 :]
-            known[it.key] = Fight(it, fight.rounds + 1, fight.bucket.take(1, now), times, now)
+            known[it.key] = Fight(it, fight.rounds + 1, bucket.take(1, now), times, now)
         return Fights(known)
 
     def later(self, now: float) -> Fights:

@@ -33,7 +33,8 @@ def _lines(state: State, version: str) -> Iterator[str]:
     if state.looked is not None:
         yield from _metric("guard_last_look_time_seconds", "gauge", "When it last looked.", {}, _seconds(state.looked))
         yield from _metric("guard_look_seconds", "gauge", "How long the last look took.", {}, look.seconds)
-    yield from _metric("guard_problems", "gauge", "What is wrong and could not be repaired.", {}, len(look.problems))
+    problems = len(look.problems) + len(state.hindered)
+    yield from _metric("guard_problems", "gauge", "What is wrong and could not be repaired.", {}, problems)
     yield from _metric("guard_repairs_total", "counter", "Repairs.", {}, state.repairs)
     if state.repaired is not None:
         told = "How long the last repair took."

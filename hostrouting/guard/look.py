@@ -61,11 +61,6 @@ class Look:
     repair_seconds: float = 0.0
     """How long the repairs took."""
 
-    @property
-    def failure(self) -> str:
-        """All failures as one text; empty if there are none."""
-        return "; ".join(f"{name}: {text}" for name, text in self.failures.items())
-
     def __add__(self, other: Look) -> Look:
         """Both as one look."""
         return Look(

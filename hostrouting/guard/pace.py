@@ -20,7 +20,7 @@ SETTLE = 0.15
 FIRST_RETRY, LAST_RETRY = 0.1, 60.0
 """The seconds after the first failure, and after many. They double with each."""
 SHARE, RESERVE = 0.1, 2.0
-"""The part of the processor's time that looks after events may take, and the seconds that they may take at once."""
+"""The part of the processor's time that looks after events or failures may take, and how many seconds at once."""
 
 
 @attrs.frozen
@@ -39,7 +39,7 @@ class Pace:
     time: Bucket = attrs.field(factory=lambda: Bucket(RESERVE, SHARE))
     """The seconds that looks may still take: a host whose tables never rest must not be kept busy by the guard.
 
-    It postpones looks after events, but never beyond the next regular one.
+    It postpones looks after events or failures, but never beyond the next regular one.
     """
 
     @classmethod
@@ -53,12 +53,11 @@ class Pace:
 
     def looked(self, ended: float, *, spent: float, failed: bool, chance: float) -> Pace:
         """After a look that took so many seconds of processor time: events that came before it are done with."""
-        failures = self.failures + 1 if failed else 0
-        return Pace(
-            due=ended + (_retry(failures, chance) if failed else EVERY * (1 + SPREAD * (2 * chance - 1))),
-            failures=failures,
-            time=self.time.take(spent, ended),
-        )
+        failures, time = self.failures + 1 if failed else 0, self.time.take(spent, ended)
+        wait = EVERY * (1 + SPREAD * (2 * chance - 1))
+        if failed:
+            wait = min(wait, max(_retry(failures, chance), time.wait_for(0, ended)))
+        return Pace(due=ended + wait, failures=failures, time=time)
 
     def postponed(self, until: float) -> Pace:
         """If a look was not possible: the next attempt is at this moment."""

@@ -14,6 +14,7 @@ from hostrouting.written import GUARD_SCHEMA
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from hostrouting.guard.fights import Fight
@@ -43,6 +44,18 @@ class State:
     verdict_since: datetime | None = None
     """Since when the verdict is the same, as far as the guard knows."""
     fights: tuple[Fight, ...] = ()
+    hindered: Mapping[str, str] = attrs.field(factory=dict)
+    """What hinders the guard itself: a sentence about its listening, reading or writing."""
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Why the last look or repair failed, by the name of the task, and what hinders the guard itself: sentences."""
+        return {**{name: f"{name}: {text}" for name, text in self.look.failures.items()}, **self.hindered}
+
+    def noted(self, about: str, text: str) -> State:
+        """With this sentence about what hinders the guard; an empty one ends it."""
+        others = {name: it for name, it in self.hindered.items() if name != about}
+        return attrs.evolve(self, hindered={**others, about: text} if text else others)
 
     def after(self, look: Look, fights: tuple[Fight, ...], now: datetime) -> State:
         """After one more look."""
@@ -60,8 +73,18 @@ class State:
             fights=fights,
         )
 
+    def after_attempt(self, known: Look, fights: tuple[Fight, ...]) -> State:
+        """After an attempt that could not look: what is known from before, and why it failed."""
+        return attrs.evolve(
+            self,
+            look=attrs.evolve(known, seconds=self.look.seconds),
+            failures=self.failures + 1,
+            verdict_since=self.verdict_since if known.verdict else None,
+            fights=fights,
+        )
+
     def to_mapping(self) -> dict[str, Any]:
-        """The JSON value `hostrouting/guard/1`. The problems can be many, so they are last: npd.sh reads 64 KiB."""
+        """The JSON value `hostrouting/guard/1`. npd.sh reads only its beginning, so the lists are last."""
         return {
             "schema": GUARD_SCHEMA,
             "since": _stamp(self.since),
@@ -71,7 +94,7 @@ class State:
             "verdictSince": _stamp(self.verdict_since),
             "repairs": self.repairs,
             "lastRepair": _stamp(self.repaired),
-            "failure": self.look.failure or None,
+            "failure": "; ".join(self.faults.values()) or None,
             "fights": [
                 {"key": it.last.key, "ours": it.last.ours, "found": it.last.found, "rounds": it.rounds}
                 for it in self.fights

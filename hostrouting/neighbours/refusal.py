@@ -57,5 +57,6 @@ def cannot_load(error: BaseException, requirement: str) -> BackendError:
     """pyroute2, which is used for netlink here, is missing or broken."""
     return BackendError(
         f"pyroute2, which reads devices and neighbours, cannot be loaded ({type(error).__name__}: {error}); "
-        f"install it with `pip install '{requirement}'`"
+        f"install it with `pip install '{requirement}'`",
+        can_retry=False,
     )

@@ -5,7 +5,6 @@ Here: what nft and the kernel do with the tables that we create. Not here: the e
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import NftablesError
@@ -15,7 +14,7 @@ from hostrouting.nftables.listing import listing, removing, replacing
 from hostrouting.nftables.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["MemoryNftables"]
 
@@ -37,16 +36,8 @@ class MemoryNftables(Faulty[NftablesError]):
         self.writes: list[str] = []
         """The changes, in order: "replace slb", "remove slb"."""
         self._counts: dict[str, tuple[int, ...]] = {}
-        self._hearing: list[Callable[[], object]] = []
-
-    @contextmanager
-    def hearing(self, heard: Callable[[], object]) -> Iterator[None]:
-        """See Hearing: `heard` is called after each change that is made by a method."""
-        self._hearing.append(heard)
-        try:
-            yield
-        finally:
-            self._hearing.remove(heard)
+        self.on_change: Callable[[], object] = lambda: None
+        """Called after each change by a method. `FakeHost` reports it to the watches of its kernel."""
 
     def count(self, name: str, *packets: int) -> None:
         """Add these numbers of packets to the counters of the table."""
@@ -59,7 +50,7 @@ class MemoryNftables(Faulty[NftablesError]):
         """Do what `nft flush ruleset` does; a table that another process owns stays."""
         self.tables = {name: table for name, table in self.tables.items() if "owner" in table.flags}
         self.others.clear()
-        self._tell()
+        self.on_change()
 
     def table(self, name: str) -> Table | None:
         """See Nftables."""
@@ -105,12 +96,8 @@ class MemoryNftables(Faulty[NftablesError]):
             self.tables[made.name] = made
             self._counts.pop(made.name, None)
         self.writes.append(told)
-        self._tell()
+        self.on_change()
         fault.strike()
-
-    def _tell(self) -> None:
-        for heard in tuple(self._hearing):
-            heard()
 
     def _counted(self, table: Table) -> tuple[int, ...]:
         found = self._counts.get(table.name, ())

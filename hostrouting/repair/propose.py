@@ -38,7 +38,7 @@ from hostrouting.pod_packets import PodPackets, with_devices_of
 from hostrouting.pods import PodReport, check_pods
 from hostrouting.repair.cover import Zone, ZoneKind, cover
 from hostrouting.reserved import RESERVED_RANGES, is_reserved
-from hostrouting.uplink import DesiredRoute, Pending, bare_leg, default_route, resolve_route
+from hostrouting.uplink import DesiredRoute, Pending, Uplink, bare_leg, default_route
 from hostrouting.way_round import METRICS
 
 __all__ = ["TOO_MANY", "Diversion", "Filtered", "Repair", "Unsafe", "UnsafeReason", "propose_repair"]
@@ -128,17 +128,19 @@ def propose_repair(
     metric: int = 0,
     flow: Flow = ANY,
     gateway: IP | None = None,
+    names_dev: bool = False,
     pods: Sequence[PodReport] = (),
 ) -> Repair:
     """The fewest routes that close what `report` found on this host, without touching a route that is not ours.
 
-    Our routes are those that carry `protocol`. They use `gateway`, a router on the first expected device; by default
-    the gateway of the default route. The proof is the same check with the routes in place. If what `pods` send still
-    escapes then, more routes are added for it.
+    Our routes are those that carry `protocol`. They use `gateway`, a router on the first expected device. Without it,
+    they leave open what the default route of this host fills in rightly, so that they can repair many hosts: the
+    gateway, and unless the repair `names_dev`, the device; `resolve_route` completes them. The proof is the same check
+    with the routes in place. If what `pods` send still escapes then, more routes are added for it.
     """
     require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
     require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
-    means = _Means(protocol, metric, gateway)
+    means = _Means(protocol, metric, gateway, names_dev)
     repair, routes, replaced = _propose(fib, report, flow, means)
     after = _with(fib, routes, replaced)
     added = list(routes)
@@ -243,6 +245,7 @@ class _Means(NamedTuple):
     protocol: int
     metric: int
     gateway: IP | None
+    names_dev: bool
 
 
 # A repair, the routes that it adds, and our routes that these replace.
@@ -254,8 +257,10 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
     if not report.findings:
         return Repair((), (), (), report), (), ()
     family, protocol = report.findings[0].cidr.family, means.protocol
+    uplink = Uplink(fib, protocol=protocol)
     pattern = _pattern(fib, report, family, means.metric, means.gateway)
-    way = resolve_route(pattern, fib, protocol=protocol)
+    way = uplink.resolve(pattern)
+    written = pattern if means.gateway else uplink.leave_open(pattern, names_dev=means.names_dev)
     if isinstance(way, Pending):
         lost = [
             Unsafe(family, finding.first, finding.last, "no-way", finding.decision, _missing(way, fib))
@@ -286,7 +291,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
     ]
     proof = _check(_with(fib, routes, replaced), report, flow)
     repair = Repair(
-        tuple(attrs.evolve(pattern, destination=it.prefix, metric=_as_written(it)) for it in routes),
+        tuple(attrs.evolve(written, destination=it.prefix, metric=_as_written(it)) for it in routes),
         (*task.unsafe, *_surprising(report.findings), *_still_open(proof, task.unsafe)),
         tuple(task.diverted.values()),
         proof,
@@ -295,7 +300,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
 
 
 def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
-    """The template for the repair's routes: with device and gateway if possible, automatic if the default is ECMP."""
+    """The template for the repair's routes: with device and gateway if possible, open if the default is ECMP."""
     anywhere = Prefix(family, 0, 0)
     if gateway is not None:
         return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)), metric=metric)

@@ -64,6 +64,10 @@ class Files(Protocol):
         """Remove the file or link; returns False if it was absent."""
         ...
 
+    def remove_empty(self, folder: str) -> bool:
+        """Remove the folder if it is empty; returns False if it stays or was absent, whatever the reason is."""
+        ...
+
     def is_there(self, path: str) -> bool:
         """Whether the path exists; a link counts even if its target does not exist."""
         ...
@@ -192,6 +196,14 @@ class LocalFiles:
             raise _file_error("remove", path, NotAFile("a directory", path)) from error
         except OSError as error:
             raise _file_error("remove", path, error) from error
+        return True
+
+    def remove_empty(self, folder: str) -> bool:
+        """See Files. A link to a folder stays."""
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return False
         return True
 
     def is_there(self, path: str) -> bool:
@@ -452,7 +464,9 @@ def _write_whole(path: str, data: bytes, mode: int) -> None:
 def _cleared(path: str) -> str:
     """The name of the temporary file for this path; a file that a killed process has left there is removed.
 
-    One name is enough, because a process that writes holds the lock on the host.
+    One name is enough, because a process that writes holds the lock on the host, or is the only one that writes this
+    path: a guard writes its state without that lock. If the state is removed meanwhile, that write may fail, but the
+    next one does not.
     """
     temporary = f"{path}.new"
     if os.path.lexists(temporary):  # on a read-only file system, unlink fails even if the file is absent

@@ -51,6 +51,10 @@ class ImageFiles:
         """See Files."""
         return self._files.remove(self._place(path))
 
+    def remove_empty(self, folder: str) -> bool:
+        """See Files."""
+        return self._files.remove_empty(self._place(folder))
+
     def is_there(self, path: str) -> bool:
         """See Files."""
         return self._files.is_there(self._place(path))

@@ -32,10 +32,13 @@ if TYPE_CHECKING:
     from hostrouting.system import Manager
     from hostrouting.tasks.results import Standing
 
-__all__ = ["HostTask", "MayRepair", "locked", "preview", "run_once", "start_unit", "valid_wait"]
+__all__ = ["Alive", "HostTask", "MayRepair", "locked", "preview", "run_once", "start_unit", "valid_wait"]
 
 MayRepair: TypeAlias = "Callable[[Repair], bool]"
 """Whether this repair may be made now; another program may keep undoing it."""
+
+Alive: TypeAlias = "Callable[[], object]"
+"""Called by work that may take long: it goes on, and does not hang."""
 
 _A_DAY = 86_400
 _GRACE = 90.0  # seconds that a unit may take in addition to its own timeout
@@ -81,6 +84,8 @@ class HostTask(Generic[ResultT]):
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """The timeout in seconds for whatever the task waits for, now and at every boot; at boot it is at most 60."""
+    _before: tuple[HostTask[Any], ...] = attrs.field(default=(), alias="_before", kw_only=True, eq=False, repr=False)
+    """The tasks before this one in the same Configure: of several that write one file, only the first plans it."""
 
     @property
     def part(self) -> Part:
@@ -113,10 +118,10 @@ class HostTask(Generic[ResultT]):
         """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""
         return None
 
-    def keep(self, ctx: phases.Context, may_repair: MayRepair) -> Look:  # noqa: ARG002  not every task has something to keep
+    def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  not every task has something to keep
         """Look at what the task installed, and repair what can be repaired now; wait for nothing.
 
-        The host is locked. `may_repair` is asked before each repair.
+        The host is locked. `may_repair` is asked before each repair; `alive` is called between the steps of a long one.
         """
         return Look()
 
@@ -162,7 +167,14 @@ class HostTask(Generic[ResultT]):
 
     def plan(self, ctx: phases.Context) -> Preview:
         """What do() would do on this host now; changes nothing. FileError if do() could not write a file."""
-        return preview(self.host, (self.settled(ctx),)) if self.is_wanted or self.is_here() else Preview()
+        if not (self.is_wanted or self.is_here()):
+            return Preview()
+        found = preview(self.host, (self.settled(ctx),))
+        above = ctx.path[:-1]
+        if any(it.is_wanted and it.part.step and not ctx.run.leaves_out(it, above) for it in self._before):
+            # That task changes the gate's own files for all of them.
+            return attrs.evolve(found, files=found.files.without(Gate(self.host).own_paths))
+        return found
 
     def behind_gate(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT | phases.Skip:
         """Do the task's work after the gate was changed for several tasks together."""

@@ -57,7 +57,10 @@ class Configure:
     @property
     def subtasks(self) -> tuple[HostTask[Any], ...]:
         """The tasks, as they appear in plans and reports."""
-        return tuple(make(self.config, host=self.host, wait=self.wait) for make in TASKS)
+        tasks: list[HostTask[Any]] = []
+        for make in TASKS:
+            tasks.append(make(self.config, host=self.host, wait=self.wait, _before=tuple(tasks)))
+        return tuple(tasks)
 
     def do(self, ctx: phases.Context) -> tuple[object, ...]:
         """See the class."""
@@ -120,6 +123,8 @@ class _BehindGate:
 class Remove:
     """Remove everything of hostrouting, and nothing else: routes, units, scripts, the gate, markers.
 
+    Directories that only hostrouting uses go if they are empty. The lock files under /run stay until the next boot:
+    another run may be waiting for them.
     A running machine is not touched; machines that start from now on no longer wait for hostrouting.
     """
 
@@ -141,6 +146,8 @@ class Remove:
                 if not task.part.present(host.files):
                     with _collected(failures):
                         gone += task.remove(ctx, changed.get(task.part.name, ())).files
+            for folder in host.layout.own_folders:
+                host.files.remove_empty(folder)
         if failures:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)
         return tuple(gone)

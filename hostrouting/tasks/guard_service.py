@@ -33,6 +33,7 @@ __all__ = ["InstallGuard"]
 _PROGRAM = "hostrouting"
 _TO_START = 100.0  # seconds; the unit itself has less
 _UNSEEN = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108  hidden from the service by its unit
+_SHOWN = 3  # keys that do not stay
 _RUNNING = {"active", "reloading"}
 
 
@@ -75,13 +76,14 @@ class InstallGuard(HostTask[GuardResult]):
 
     def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  the host's files answer
         """The task itself. Raises ConfigError if the service could not run the program."""
-        path = self._program or ""
+        path, given = self._program or "", self.config.guard.program
         rule = "" if path else f"is needed here: the program {_PROGRAM} was not found"
         if path.startswith(_UNSEEN):
             rule = "is in a directory for temporary files, of which a service has its own"
+            rule = rule if given else f"by default, it is the program of this Python, {show(path)}, which {rule}"
         if self.is_wanted and rule:
             remedy = 'install hostrouting on the host, and write its path, such as "/opt/agent/bin/hostrouting"'
-            raise ConfigError([Fault("hostRouting.guard.program", show(path) if path else "", rule, remedy)])
+            raise ConfigError([Fault("guard.program", show(given) if given else "", rule, remedy)])
         return self
 
     def look(self, *, up: bool) -> Preview:
@@ -146,9 +148,12 @@ def _facts(written: dict[str, Any]) -> Iterator[str]:
 
 def _notes(written: dict[str, Any]) -> Iterator[str]:
     """What it cannot repair."""
-    fights = written.get("fights")
-    for fight in (it for it in (fights if isinstance(fights, list) else ()) if isinstance(it, dict)):
+    listed = written.get("fights")
+    fights = [it for it in listed if isinstance(it, dict)] if isinstance(listed, list) else []
+    for fight in fights[:_SHOWN]:
         ours, found = fight.get("ours"), fight.get("found")
         yield f"{fight.get('key')} does not stay: the last time there was {found} instead of {ours}"
+    if len(fights) > _SHOWN:
+        yield f"{len(fights) - _SHOWN:,} more do not stay"
     if written.get("failure"):
         yield str(written["failure"])

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
 from hostrouting.config import Mode
+from hostrouting.correction import find_correction
 from hostrouting.errors import FileError, RouteOverlapError, Unsettled
 from hostrouting.examination import Examination, FamilyExamination, examine
 from hostrouting.fileset import File, FileSet, unit_file
 from hostrouting.gate import Part
 from hostrouting.guard import Look, Problem
-from hostrouting.render import MOST_WAIT, GateStep, render_check_script, render_check_unit
+from hostrouting.render import MOST_WAIT, GateStep, parse_check_script, render_check_script, render_check_unit
 from hostrouting.tasks.boot import HostTask
 from hostrouting.tasks.results import CheckResult, Preview
 from hostrouting.wording import (
@@ -33,12 +35,17 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.backends.base import RouteBackend
-    from hostrouting.tasks.boot import MayRepair
+    from hostrouting.correction import Correction
+    from hostrouting.tasks.boot import Alive, MayRepair
 
 __all__ = ["CheckRouteOverlap"]
 
 _ANSWER = {"schema", "verdict", "verdicts", "mode", "expectedDevs", "findings", "pods"}
 """The keys of a report that say what the answer is."""
+_MODES = {
+    (Mode.STRICT, Mode.WARN): "the mode changes from STRICT to WARN: machines then start even while addresses escape",
+    (Mode.WARN, Mode.STRICT): "the mode changes from WARN to STRICT: then no machine starts while an address escapes",
+}
 _AT_MOST = 20  # lines of one kind in a log or an error
 
 
@@ -82,9 +89,18 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         """Whether any CIDRs are expected."""
         return bool(self.config.route_overlap.expected_cidrs)
 
-    def look(self, *, up: bool) -> Preview:  # noqa: ARG002  all of it is in the gate
-        """An empty preview: the task changes only the files of the gate."""
-        return Preview()
+    def look(self, *, up: bool) -> Preview:
+        """What a new mode means. The task itself changes only the files of the gate."""
+        told = self._other_mode() if up else ""
+        return Preview(notes=(told,) if told else ())
+
+    def _other_mode(self) -> str:
+        """What changes for machines if another mode is installed now; else empty."""
+        text = self.host.files.read(self.host.layout.check_script_path)
+        with suppress(ValueError, LookupError):
+            if text is not None:
+                return _MODES.get((parse_check_script(text).config.mode, self.config.route_overlap.mode), "")
+        return ""
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
         """Check now."""
@@ -94,7 +110,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         with self.host.backend() as backend:
             return CheckResult(self._examine(ctx, backend), changed)
 
-    def keep(self, ctx: phases.Context, may_repair: MayRepair) -> Look:  # noqa: ARG002  there is nothing to repair
+    def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  there is nothing to repair
         """Check, and write the markers if the answer is not the one that they have."""
         if self.host.backend is None or not self.is_wanted:
             return Look()
@@ -166,7 +182,12 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return (layout.ok_path, layout.detected_path, layout.report_path)
 
     def prepare(self, ctx: phases.Context) -> None:
-        """Remove the markers of earlier checks: a marker must not describe routes that have not been checked."""
+        """Warn if the mode changes, and remove the markers of earlier checks.
+
+        A marker must not describe routes that have not been checked.
+        """
+        if told := self._other_mode():
+            ctx.log.warning("%s", told)
         for error in self._forget():
             ctx.log.warning("%s; this file holds the result of an earlier check", error)
 
@@ -177,7 +198,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
         found = examine(ctx, backend, self.config, wait=self.wait)
-        account = _Account.of(found, wait=self.wait)
+        # Without routes, it may be a configuration of the check alone: what is installed then is in another.
+        of_all = found.findings and self.config.static_routes.routes
+        account = _Account.of(found, find_correction(found, self.config) if of_all else None, wait=self.wait)
         strict = self.config.route_overlap.mode == "STRICT"
         failing = strict and found.verdict in {"overlap", "no-default-route"}
         # In STRICT the error names the findings, and its receiver reports them; only the notes are logged here.
@@ -224,14 +247,17 @@ class _Account:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, found: Examination, *, wait: float) -> _Account:
-        """The account of an examination, each part in the order in which an operator needs it."""
+    def of(cls, found: Examination, correction: Correction | None = None, *, wait: float) -> _Account:
+        """The account of an examination, each part in the order in which an operator needs it.
+
+        The `correction` is that of the configuration, if it is known.
+        """
         wrong: list[str] = []
         for it in found.families:
             if it.verdict == "no-default-route":
                 wrong.append(no_default_line(it.instead, wait=wait, family=it.report.family))
             wrong += [finding_line(finding, it.report.expected_devs) for finding in it.findings]
-        action = repair_line(found)
+        action = repair_line(found, correction)
         remedy = (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(found.unsafe)))
         return cls(tuple(wrong), remedy, tuple(notes_lines(found)))
 

@@ -5,12 +5,14 @@ Here: what is read of a host, and nothing is changed. Not here: what follows fro
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import attrs
 
 from hostrouting.config import needs_config
+from hostrouting.correction import correction_of
 from hostrouting.errors import FileError, HostRoutingError, PreflightFailed
 from hostrouting.examination import examine_snapshot
 from hostrouting.fileset import OURS, Changes
@@ -70,7 +72,8 @@ class Preflight:
     """Find what would make Configure, the start of the next machine or a reboot fail; change nothing.
 
     Warnings and remarks are logged. Errors are raised together, as PreflightFailed, so that the tasks behind this one
-    do not begin. `plan` returns all findings and raises none of them.
+    do not begin: neither does Configure, so a host without a gate stays without one. `plan` returns all findings and
+    raises none of them.
     """
 
     name: ClassVar[str] = "preflight"
@@ -79,6 +82,8 @@ class Preflight:
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """How many seconds Configure would be told to wait; it is part of the boot files. Preflight does not wait,
     and what Configure would wait for is a warning; if this is 0, it is an error."""
+    file: str = attrs.field(default="FILE", kw_only=True)
+    """The name of the configuration's file, for the commands in messages."""
 
     def plan(self, ctx: phases.Context) -> PreflightResult:
         """The findings."""
@@ -87,15 +92,35 @@ class Preflight:
     def do(self, ctx: phases.Context) -> PreflightResult:
         """See the class."""
         found = self.plan(ctx)
+        errors = [it for it in found.findings if it.severity == "error"]
+        # Whoever reads of an escape has to read of its repair, at whatever level this is logged.
+        escaping = {it.severity for it in found.findings if it.name == "overlap" and it.severity != "info"}
+        remedies = [it for it in found.findings if it.repair and "error" in escaping]
         for it in found.findings:
-            if it.severity == "warning":
+            if it.severity == "warning" or (it.repair and it not in remedies):
                 ctx.log.warning("%s: %s", it.name, it.message)
-            elif it.severity == "info":
+            elif it.severity == "info" and it not in remedies:
                 ctx.log.info("%s: %s", it.name, it.message)
-        if errors := [it.message for it in found.findings if it.severity == "error"]:
-            more = f"; and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
-            raise PreflightFailed(f"{'; '.join(errors[:_SHOWN])}{more}", findings=found.findings)
+        if errors:
+            told = [it.message for it in errors[:_SHOWN]]
+            told += [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
+            told += [it.message for it in remedies]
+            told += (
+                []
+                if self._is_gated()
+                else ["no gate is installed, so machines start unchecked until Configure has run"]
+            )
+            raise PreflightFailed("; ".join(told), findings=found.findings)
         return found
+
+    def _is_gated(self) -> bool:
+        """Whether machines wait for a gate now, or would not wait for one after Configure either."""
+        tasks = Configure(self.config, host=self.host).subtasks
+        if not any(task.is_wanted and task.part.step is not None for task in tasks):
+            return True
+        with suppress(FileError):
+            return self.host.files.is_there(self.host.layout.gate_drop_in_path)
+        return False
 
     def _findings(self, ctx: phases.Context) -> Iterator[PreflightFinding]:
         tasks: list[HostTask[Any]] = []
@@ -151,7 +176,10 @@ class Preflight:
             found = examine_snapshot(plan.apply_to(look.before), self.config)
             awaited = [it.desired.destination for it in plan.pending]
             mode = self.config.route_overlap.mode
-            yield from overlap_findings(found, mode=mode, awaited=awaited, wait=self.wait)
+            correction = correction_of(found, self.config, plan)
+            yield from overlap_findings(
+                found, mode=mode, awaited=awaited, correction=correction, wait=self.wait, file=self.file
+            )
 
     def _of_files(self, up: list[Part], down: list[Part]) -> Iterator[PreflightFinding]:
         layout, gate = self.host.layout, Gate(self.host)
@@ -205,7 +233,8 @@ class Preflight:
         manager = self.host.manager
         if manager is None or not up:
             return iter(())
-        return systemd_findings(manager.show(("Version",))[0]["Version"] if manager.is_running() else None)
+        version = manager.show(("Version",))[0]["Version"] if manager.is_running() else None
+        return systemd_findings(version, file=self.file)
 
     def _of_units(self, up: list[Part]) -> Iterator[PreflightFinding]:
         files, layout, gate = self.host.files, self.host.layout, Gate(self.host)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from hostrouting.nftables import Nftables
     from hostrouting.probe_rewrite import OwnAddress, Record, RewritePlan, Surroundings
     from hostrouting.render import BootCondition
-    from hostrouting.tasks.boot import MayRepair
+    from hostrouting.tasks.boot import Alive, MayRepair
 
 __all__ = ["RewriteProbeSource"]
 
@@ -176,7 +176,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                     ctx.log.info("%s", line)
             return ProbeResult(standing, changed, operations, started)
 
-    def keep(self, ctx: phases.Context, may_repair: MayRepair) -> Look:
+    def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
         """Load the table and add the route again if they are not as they were installed."""
         open_nft, open_backend = self.host.nftables, self.host.backend
         if open_nft is None or open_backend is None or not self.is_wanted:
@@ -195,6 +195,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                 # All are asked, so that each is known to be needed.
                 if not needed or part.conflicts or sum(map(may_repair, needed)) < len(needed):
                     continue
+                alive()
                 try:
                     self._carry(ctx, nft, backend, snapshot, part)
                     look += Look(repairs=needed)
@@ -344,7 +345,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             if it.ip == known:
                 rule = f"is an address of this host, on {it.dev}, so the replies to probes would not leave it"
                 remedy = "write an address that no host has"
-                return ConfigError([Fault("hostRouting.probeRewrite.globalAddress", f'"{known}"', rule, remedy)])
+                return ConfigError([Fault("probeRewrite.globalAddress", f'"{known}"', rule, remedy)])
         return None
 
     def _carry_out(self, ctx: phases.Context, nft: Nftables, backend: RouteBackend) -> tuple[Operation, ...]:

@@ -12,7 +12,7 @@ from hostrouting.apply import Applied, apply_plan
 from hostrouting.config import HostRoutingConfig
 from hostrouting.configured_routes import reply_destinations, wanted_routes, wanted_routes_of
 from hostrouting.effects import having_changed
-from hostrouting.errors import ApplyError, ConfigError, RouteRefused
+from hostrouting.errors import ApplyError, ConfigError
 from hostrouting.examination import await_plan, is_any_route_ours, read
 from hostrouting.fileset import Changes, File, FileSet, unit_file
 from hostrouting.gate import Part
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from hostrouting.model import RouteKey
     from hostrouting.plan import Step
     from hostrouting.system import Files
-    from hostrouting.tasks.boot import MayRepair
+    from hostrouting.tasks.boot import Alive, MayRepair
     from hostrouting.uplink import DesiredRoute
 
 _SHOWN = 10  # reasons in one line
-_MOST_REFUSED = 1000  # failures after which the guard leaves the other routes to its next look
+_ATTEMPTS = 5  # transactions of one look: each of the four steps of one may find refused routes, and the last succeeds
 
 __all__ = ["ConfigureStaticRoutes", "repair_of"]
 
@@ -132,7 +132,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                 self._route(ctx, self._wanted, former)
             return RoutesResult(applied, (*changed, *self._name.install(self.host.files)), started)
 
-    def keep(self, ctx: phases.Context, may_repair: MayRepair) -> Look:
+    def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
         """Add, replace and delete routes as far as that is possible now: what is refused does not hinder the rest."""
         if self.host.backend is None or not self.is_wanted:
             return Look()
@@ -143,7 +143,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             needed = {step.route.key: repair_of(step) for step in reversed(plan.changes)}
             begun = ctx.clock.now()
             allowed = [key for key, it in needed.items() if may_repair(it)]
-            done, lost, refused = self._apply_each(ctx, plan, before, backend, allowed)
+            done, lost, refused = self._apply_rest(ctx, plan, before, backend, allowed, alive=alive)
             seconds = ctx.clock.now() - begun
         coming = {step.route.key for step in plan.changes if step.action != "delete"}
         ours = set(before.routes.places(lambda shape: shape.protocol == self.config.protocol))
@@ -162,35 +162,41 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             repair_seconds=seconds,
         )
 
-    def _apply_each(
-        self, ctx: phases.Context, plan: RoutePlan, before: Snapshot, backend: RouteBackend, keys: Sequence[RouteKey]
-    ) -> tuple[list[RouteKey], list[RouteKey], list[str]]:
+    def _apply_rest(
+        self,
+        ctx: phases.Context,
+        plan: RoutePlan,
+        before: Snapshot,
+        backend: RouteBackend,
+        keys: Sequence[RouteKey],
+        *,
+        alive: Alive,
+    ) -> tuple[Sequence[RouteKey], Sequence[RouteKey], Sequence[str]]:
         """The keys whose changes were made, those whose changes were undone at once, and why the others were not made.
 
-        If one change is refused, none of its transaction is made; the halves of it are then tried.
+        If the kernel refuses some of them, nothing of their transaction is made; it is tried again without these.
         """
-        done: list[RouteKey] = []
         lost: list[RouteKey] = []
         refused: list[str] = []
-        rest = [keys] if keys else []
-        # The larger parts first: what can be repaired is not left for what is refused.
-        while rest and len(refused) < _MOST_REFUSED:
+        former = self._former
+        for _ in range(_ATTEMPTS):
+            if not keys:
+                break
             ctx.check()
-            keys = rest.pop(0)
             try:
                 with ctx.shielded():
-                    part = plan.only(set(keys))
-                    apply_plan(part, backend, before=before, protocol=self.config.protocol, former=self._former)
+                    part, protocol = plan.only(set(keys)), self.config.protocol
+                    apply_plan(part, backend, before=before, protocol=protocol, former=former, check=alive)
             except ApplyError as error:
-                cause, middle = error.__cause__, len(keys) // 2
-                if middle and (cause is None or isinstance(cause, RouteRefused)):
-                    rest += [keys[:middle], keys[middle:]]
-                    continue
-                lost += keys if cause is None else []
-                refused.append(str(error))
+                if not error.refused:
+                    return (), lost, [*refused, str(error)]
+                refused += error.reasons
+                lost += [] if error.__cause__ else [key for key in keys if key in error.refused]
+                keys = [key for key in keys if key not in error.refused]
             else:
-                done += keys
-        return done, lost, refused
+                return keys, lost, refused
+        left = [f"{len(keys):,} more routes are left to the next look"] if keys else []
+        return (), lost, [*left, *refused]
 
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """Delete our routes, whatever the configuration says; last the files that say which routes are ours."""

@@ -502,6 +502,19 @@ class BackendContract:
             watch.close()
             watch.close()
 
+    def test_watch_listens_to_nftables_too(self) -> None:
+        """`listen` does not fail, whether or not nftables can be listened to; routes are listened to in any case."""
+        with self.make() as backend, backend.watch() as watch:
+            assert watch.troubles == ()
+            for wanted in (True, True, False, False):
+                watch.listen(nftables=wanted)
+                while watch.wait(0):
+                    pass
+                assert _do(backend, "add", _ours("192.0.2.0/24")) is None
+                assert watch.wait(5) is True
+                assert _do(backend, "delete", _ours("192.0.2.0/24")) is None
+            assert watch.troubles == ()
+
     # close
 
     def test_a_closed_backend_is_of_no_use(self) -> None:

@@ -22,7 +22,6 @@ from hostrouting.marking import Marking, MarkingOf
 from hostrouting.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.neighbours import MemoryLinkLayer
 from hostrouting.nftables import MemoryNftables
-from hostrouting.nftables.events import Hearing  # noqa: TC001  as above
 from hostrouting.system import Rights, UnitState
 from hostrouting.testing.topologies import plain_vm
 from hostrouting.testing.units import UNIT_FOLDERS, shown, texts_of
@@ -113,6 +112,10 @@ class FakeFiles:
         if there:
             self.writes.append(path)
         return there
+
+    def remove_empty(self, folder: str) -> bool:  # noqa: ARG002  a folder exists here only while it has files
+        """See Files."""
+        return False
 
     def is_there(self, path: str) -> bool:
         """See Files."""
@@ -299,7 +302,7 @@ class _Visit:
     @property
     def _open(self) -> MemoryBackend:
         if self.over:
-            raise BackendError("the backend was closed")
+            raise BackendError("the backend was closed", can_retry=False)
         return self.kernel
 
     def __enter__(self) -> Self:
@@ -353,9 +356,6 @@ class FakeHost(Host):
     nftables: Callable[[], Nftables] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True), validator=makes_edge
     )
-    nft_events: Hearing | None = attrs.field(
-        default=attrs.Factory(lambda self: self.tables.hearing, takes_self=True), validator=makes_edge
-    )
     bridge_rules: MemoryEbtables = attrs.field(factory=MemoryEbtables)
     ebtables: Callable[[], Ebtables] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True), validator=makes_edge
@@ -377,7 +377,8 @@ class FakeHost(Host):
     """Returns what the process may do. By default it is root and may do everything."""
 
     def __attrs_post_init__(self) -> None:
-        """Let the manager read the units from the files."""
+        """Let the manager read the units from the files, and the kernel's watches hear of changes of nftables."""
+        self.tables.on_change = self.kernel.report_nftables
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
             self.manager.boot()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -409,6 +410,30 @@ def test_many_failures_are_counted() -> None:
     error = ApplyError(*map(str, range(30)), after="all is as before")
     assert str(error).endswith("9 (and 20 more); all is as before")
     assert len(error.reasons) == 30
+
+
+def test_the_routes_that_are_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the keys of all routes that are refused, from however many batches, or that do not stay."""
+    monkeypatch.setattr("hostrouting.apply._AT_ONCE", 1)
+    kernel = plain_vm()
+    plan, before = planned(kernel, [DesiredRoute(it, gateway=as_ip("10.0.0.1")) for it in DESTINATIONS[:3]])
+    keys = [step.route.key for step in plan.changes]
+
+    def undo() -> None:
+        kernel.change([Change("delete", plan.changes[1].route)])
+
+    for faults, expected in (
+        ([partial(kernel.faults.fail, "change", errno.EINVAL, nth=nth) for nth in (1, 3)], {keys[0], keys[2]}),
+        ([partial(kernel.faults.meanwhile, "snapshot", undo)], {keys[1]}),
+        ([partial(kernel.faults.fail, "change", NotPermitted("no"))], set()),
+    ):
+        for fault in faults:
+            fault()
+        with pytest.raises(ApplyError) as caught:
+            apply_plan(plan, kernel, before=before)
+        assert caught.value.refused == expected
+        assert caught.value.after == AS_BEFORE
+    apply_plan(plan, kernel, before=before)
 
 
 @pytest.mark.parametrize("theirs", [OURS, FOREIGN])

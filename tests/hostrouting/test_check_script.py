@@ -14,15 +14,17 @@ from typing import Any
 import pytest
 
 from hostrouting.examination import examine_snapshot
+from hostrouting.fib import Fib
 from hostrouting.layout import HostLayout
-from hostrouting.model import IPV6
+from hostrouting.model import IPV6, Route
 from hostrouting.render import render_check_script
+from hostrouting.uplink import DesiredRoute, resolve_route
 from hostrouting.wording import no_default_line, repair_line
 from tests.support.awks import each_awk, only_awk, put_before
 from tests.support.check_script import Checked, check, comparable, engine, plain_lines, snapshot_of
 from tests.support.commands import fabric_host
-from tests.support.moments import await_file, leaving_word
 from tests.support.namespace import Namespace
+from tests.support.waiting import await_file, leaving_word
 
 pytestmark = [
     pytest.mark.processes,
@@ -82,6 +84,20 @@ class TestOneHost:
             "<3>ACTION: add to staticRoutes.routes: " + json.dumps(checked.document["repair"]),
         ]
 
+    def test_routes_that_may_be_configured_already(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where static routes are installed, the repair may be among them: then there is a command to add them now.
+
+        The gate adds them before each check, so there that cannot be the reason.
+        """
+        (tmp_path / "static-routes.sh").touch()
+        by_hand = Checked(namespace, check(), tmp_path)
+        action, command = by_hand.said.splitlines()[-2:]
+        assert json.loads(action.partition("staticRoutes.routes: ")[2]) == by_hand.document["repair"]
+        told = "if the configuration has these routes already, add them with: systemctl start static-routes.service"
+        assert command == f"<3>{told}"
+        in_the_gate = Checked(namespace, check(), tmp_path, before='set -- 5; bash() { /bin/bash "$@" 5; }')
+        assert in_the_gate.said.splitlines()[-1] == action
+
     @pytest.mark.parametrize("count", [20, 21])
     def test_a_long_repair(self, namespace: Namespace, tmp_path: Path, count: int) -> None:
         """What to do about it is one line of the journal, which has no room for a repair of any length."""
@@ -99,7 +115,12 @@ class TestOneHost:
     def test_repaired(self, namespace: Namespace, tmp_path: Path) -> None:
         """With the routes of the repair there, the check passes, and the marker of the overlap is gone."""
         repair = Checked(namespace, check(), tmp_path).document["repair"]
-        namespace.batch(f"route add {it['destination']} via {it['gateway']} dev {it['dev']}" for it in repair)
+        assert {(it["gateway"], it["dev"]) for it in repair} == {("", "")}
+        fib = Fib(namespace.snapshot())
+        found = [resolve_route(DesiredRoute(it["destination"]), fib) for it in repair]
+        wanted = [it for it in found if isinstance(it, Route)]
+        assert wanted == found
+        namespace.batch(f"route add {it.prefix} {' '.join(it.ways)}" for it in wanted)
         checked = Checked(namespace, check(), tmp_path)
         assert checked.status == 0
         assert checked.left.keys() == {"route-overlap.ok", "route-overlap.json"}
@@ -172,9 +193,9 @@ class TestOneHost:
     def test_an_overlap_is_awaited_for_a_missing_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """If one of the named devices does not exist yet, an overlap may go with the routes that come with it."""
         namespace.batch(["route add 192.168.0.0/16 dev ib0"])
-        script = (
-            "sleep 0.6; ip link add late0 type veth; ip link set late0 up; ip route replace 192.168.0.0/16 dev late0"
-        )
+        # One `ip` for all, so that the two looks of a check do not both fall between two of the commands.
+        lines = "link add late0 type veth\\nlink set late0 up\\nroute replace 192.168.0.0/16 dev late0\\n"
+        script = f"sleep 0.6; printf '{lines}' | ip -batch -"
         later = subprocess.Popen([*namespace.enter, "sh", "-c", script])
         config = check("192.168.0.0/16", expected_devs=["eth0", "late0"])
         try:
@@ -246,6 +267,25 @@ class TestOneHost:
             namespace, check("192.168.0.0/16", expected_devs=["eth0"], allowed_devs=["none"]), tmp_path, awk=awk
         )
         assert [it["via"]["dev"] for it in checked.document["findings"]] == ["wg0", "wg0", "wg0"]
+
+    def test_a_default_route_that_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If the first default route refuses packets, it would also refuse to fill in a device: the repair names it."""
+        namespace.batch(
+            ["route del default", "route add unreachable default", "route add default via 10.0.0.1 dev eth0 metric 9"]
+        )
+        config = check("172.16.0.0/16", expected_devs=["eth0", "wg0"], allowed_devs=["none"])
+        [route, *_] = Checked(namespace, config, tmp_path).document["repair"]
+        assert (route["dev"], route["gateway"]) == ("eth0", "")
+
+    def test_next_hop_objects_that_cannot_be_listed(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If a route has a next hop object and `ip` cannot list these, there is no verdict."""
+        namespace.batch(["nexthop add id 11 dev wg0", "route add 192.168.7.0/24 nhid 11"])
+        body = '[[ $* == *nexthop* ]] || exec ip "$@"; echo "Cannot send dump request: No buffer space available" >&2; exit 1'
+        script = put_before(render_check_script(check("192.168.0.0/16"), wait=0), {"ip": body}, tmp_path)
+        (tmp_path / "check.sh").write_text(script)
+        done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
+        told = "<3>check-route-overlap: ip failed: Cannot send dump request: No buffer space available\n"
+        assert (done.returncode, done.stderr) == (1, told)
 
     def test_the_kernel_has_the_last_word(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where the kernel answers what its tables do not say, its answer counts."""
@@ -588,7 +628,7 @@ class TestBothFamilies:
         (tmp_path / "check.sh").write_text(script)
         done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
         assert (done.returncode, done.stderr) == (0, "<6>check-route-overlap: ok: every expected CIDR leaves by eth0\n")
-        assert len(asked.read_text().splitlines()) == 2 * len(["-4", "-6", "link", "nexthop"]) + 1
+        assert len(asked.read_text().splitlines()) == 2 * len(["-4", "-6", "link"]) + 1
 
     def test_only_what_is_expected_is_read(self, namespace: Namespace, tmp_path: Path) -> None:
         """Without a CIDR of a family, nothing is read about that family."""

@@ -122,9 +122,58 @@ def test_every_error_tells_its_facts(kind: type[HostRoutingError]) -> None:
     """An error is data, too: its kind, whether to try again may help, and each plain fact that it carries."""
     error = made(kind)
     found = json.loads(json.dumps(error.to_mapping()))
-    assert (found["kind"], found["canRetry"]) == (kind.__name__, getattr(error, "can_retry", None))
+    assert (found["kind"], found["canRetry"]) == (kind.__name__, error.can_retry)
+    assert isinstance(found["canRetry"], bool)
     plain = {name for name, fact in vars(error).items() if isinstance(fact, str | int) and name != "can_retry"}
     assert plain <= set(found)
+
+
+RETRIED = {
+    "ApplyError",
+    "BackendError",
+    "BackendTimeout",
+    "BadRule",
+    "CleanupIncomplete",
+    "DeviceDown",
+    "EbtablesError",
+    "EbtablesTimeout",
+    "FleetIncomplete",
+    "GatewayNotOnLink",
+    "HostBusy",
+    "ManagerError",
+    "MetadataError",
+    "NftTimeout",
+    "NftablesError",
+    "NoSuchDevice",
+    "NotReady",
+    "TableNotInForce",
+    "UnitFailed",
+    "Unsettled",
+    "WorkerLost",
+}
+"""What may be gone at the next attempt, although nobody does anything about it."""
+
+
+@pytest.mark.parametrize("kind", every_kind(HostRoutingError))
+def test_every_error_says_whether_to_try_again(kind: type[HostRoutingError]) -> None:
+    """The class of each error, and each error, says with true or false whether the same call can succeed later."""
+    assert kind.can_retry is (kind.__name__ in RETRIED)
+    error = made(kind)
+    assert error.can_retry is vars(error).get("can_retry", kind.can_retry)
+
+
+def test_no_default_route_is_awaited_again() -> None:
+    """A default route can come later, whether the error about it is NotReady or that of the check; an escape stays."""
+    late = RouteOverlapError("no default route", check={"verdict": "no-default-route"})
+    assert (late.can_retry, late.to_mapping()["canRetry"]) == (True, True)
+    assert RouteOverlapError("it escapes", check={"verdict": "overlap"}).can_retry is False
+
+
+def test_a_backend_that_cannot_ever_do_it() -> None:
+    """A failure of the kernel may pass; what this backend cannot do, it cannot do at the next attempt either."""
+    assert BackendError("netlink failed").can_retry is True
+    assert BackendError("this backend was closed", can_retry=False).can_retry is False
+    assert BackendError("it cannot", can_retry=False).to_mapping()["canRetry"] is False
 
 
 def test_facts_that_are_not_plain() -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hostrouting.render import GateStep, StepKind, parse_gate_steps, render_gate_script, render_gate_steps
 from tests.support.awks import put_before
 from tests.support.tasks import LAYOUT
+from tests.support.waiting import await_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -189,6 +190,7 @@ class TestSteps:
             done = subprocess.run(
                 ["/bin/bash", "-pc", '. "$0"; exit 1', str(script)], stderr=said, check=False, timeout=50
             )
+        await_file(place.folder / "pid")
         os.kill(int((place.folder / "pid").read_text()), 9)
         assert done.returncode == 0
         assert 0.9 < time.monotonic() - begin < 45
@@ -246,13 +248,16 @@ class TestList:
             place.steps.write_text(whole[:length])
             done = place.run()
             assert done.returncode == 1, whole[:length]
-            assert f"{place.steps} is incomplete; write it again with: hostrouting apply" in done.stderr
+            assert f"{place.steps} is incomplete; write it again with: hostrouting apply --config FILE" in done.stderr
         assert place.log == []
 
     def test_missing(self, place: Place) -> None:
         """Without a list no machine starts; where the drop-in is gone, too, hostrouting was removed, and it does."""
         done = place.run()
-        assert (done.returncode, "is missing; write it again with: hostrouting apply" in done.stderr) == (1, True)
+        assert (done.returncode, "is missing; write it again with: hostrouting apply --config FILE" in done.stderr) == (
+            1,
+            True,
+        )
         place.drop_in.unlink()
         assert place.passes()
 
@@ -266,7 +271,10 @@ class TestList:
         place.put([step("50 changing a")], {"a": OK})
         done = place.run()
         assert done.returncode == 1
-        assert "a run of hostrouting did not finish changing a.sh; run it again: hostrouting apply" in done.stderr
+        assert (
+            "a run of hostrouting did not finish changing a.sh; run it again: hostrouting apply --config FILE"
+            in done.stderr
+        )
         assert place.log == []
 
     @again

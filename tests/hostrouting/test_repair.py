@@ -184,7 +184,7 @@ class TestRepairOfKnownHosts:
         """On the H200 host two halves win, no InfiniBand route changes, and diverted devices are named."""
         report, repair = repaired(h200(), Prefix.parse("172.16.0.0/16"))
         assert report.verdict == "overlap"
-        assert texts(repair) == ["172.16.0.0/17 via 10.0.0.1 dev eth0", "172.16.128.0/17 via 10.0.0.1 dev eth0"]
+        assert texts(repair) == ["172.16.0.0/17", "172.16.128.0/17"]
         assert repair.proof.verdict == "ok"
         assert repair.unsafe == ()
         ((prefix, devs),) = [(it.prefix, it.devs) for it in repair.diverted]
@@ -199,14 +199,14 @@ class TestRepairOfKnownHosts:
         """A route of another program with a higher metric is beaten with the same prefix; its key is different."""
         theirs = Route.to("172.16.0.0/16", dev="ib0", metric=600, protocol=3)
         _, repair = repaired(plain().with_routes([theirs]), Prefix.parse("172.16.0.0/16"))
-        assert texts(repair) == ["172.16.0.0/16 via 10.0.0.1 dev eth0"]
+        assert texts(repair) == ["172.16.0.0/16"]
 
     def test_neighbouring_cidrs(self) -> None:
         """Two adjacent CIDRs are repaired with one route if that is enough."""
         theirs = Route.to("172.16.0.0/12", dev="ib0", protocol=3)
         cidrs = [Prefix.parse("172.18.0.0/16"), Prefix.parse("172.19.0.0/16")]
         _, repair = repaired(plain().with_routes([theirs]), *cidrs)
-        assert texts(repair) == ["172.18.0.0/15 via 10.0.0.1 dev eth0"]
+        assert texts(repair) == ["172.18.0.0/15"]
 
     def test_allowed_device_keeps_its_own(self) -> None:
         """The pod bridge inside a repaired range keeps its more specific network."""
@@ -218,7 +218,7 @@ class TestRepairOfKnownHosts:
         """A route of ours to the wrong device is replaced by the right one."""
         stale = Route.to("172.16.0.0/16", dev="ib0", protocol=OURS)
         _, repair = repaired(plain().with_routes([stale]), Prefix.parse("172.16.0.0/16"))
-        assert texts(repair) == ["172.16.0.0/16 via 10.0.0.1 dev eth0"]
+        assert texts(repair) == ["172.16.0.0/16"]
         assert repair.proof.verdict == "ok"
 
     def test_the_proof_keeps_local_and_main_apart(self) -> None:
@@ -263,7 +263,7 @@ class TestRepairOfKnownHosts:
             rules=[local, *tunnel, *rest],
         )
         _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/16"))
-        assert texts(repair) == ["172.16.0.0/16 via 10.0.0.1 dev eth0"]
+        assert texts(repair) == ["172.16.0.0/16 dev eth0"]
         assert repair.proof.verdict == "ok"
 
     def test_absurd_repair(self) -> None:
@@ -287,28 +287,28 @@ class TestRepairOfKnownHosts:
         )
         fib = Fib(snapshot)
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=expected))
-        spelled = "172.16.0.0/16 via 10.0.0.1 dev eth0" if expected == ["eth0"] else "172.16.0.0/16"
+        spelled = "172.16.0.0/16 dev eth0" if expected == ["eth0"] else "172.16.0.0/16"
         assert texts(repair) == [spelled]
         assert repair.proof.verdict == "ok"
 
     def test_default_without_gateway(self) -> None:
-        """A default route without a gateway gives repair routes without one."""
+        """A default route without a gateway gives repair routes without one, which leave that to it."""
         snapshot = host(
             [("wg9", "10.0.0.4/24")],
             [Route.to("0.0.0.0/0", dev="wg9"), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
         )
         fib = Fib(snapshot)
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
-        assert texts(repair) == ["172.16.0.0/16 dev wg9"]
+        assert texts(repair) == ["172.16.0.0/16"]
 
     def test_the_second_leg_of_an_ecmp_default(self) -> None:
-        """If only one next hop of an ECMP default is expected, the repair uses its gateway."""
+        """If only one next hop of an ECMP default is expected, the repair names its device, and has its gateway."""
         legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
         snapshot = host(
             [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
             [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
         )
-        assert texts(proposed(snapshot, "172.16.0.0/16", devs=("eth1",))) == ["172.16.0.0/16 via 10.1.0.1 dev eth1"]
+        assert texts(proposed(snapshot, "172.16.0.0/16", devs=("eth1",))) == ["172.16.0.0/16 dev eth1"]
 
     def test_the_second_family(self) -> None:
         """An IPv6 repair uses the IPv6 default route, or the expected one of its two next hops."""
@@ -325,7 +325,7 @@ class TestRepairOfKnownHosts:
         )
         fib = Fib(snapshot)
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("fd22::/32")], expected_devs=["eth0"]))
-        assert texts(repair) == ["fd22::/32 via fe80::1 dev eth0 metric 1"]
+        assert texts(repair) == ["fd22::/32 dev eth0 metric 1"]
         assert repair.proof.verdict == "ok"
 
     def test_metric_1_only_where_it_is_needed(self) -> None:
@@ -340,9 +340,9 @@ class TestRepairOfKnownHosts:
         fib = Fib(snapshot)
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("2001:db8:99::/48")]))
         assert texts(repair) == [
-            "2001:db8:99:1::/64 via fe80::1 dev eth0 metric 1",
-            "2001:db8:99:6::/65 via fe80::1 dev eth0",
-            "2001:db8:99:6:8000::/65 via fe80::1 dev eth0",
+            "2001:db8:99:1::/64 metric 1",
+            "2001:db8:99:6::/65",
+            "2001:db8:99:6:8000::/65",
         ]
         assert repair.proof.verdict == "ok"
 
@@ -352,8 +352,8 @@ class TestRepairOfKnownHosts:
         fib = Fib(h200().with_routes([theirs]))
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], flow=PLAIN), flow=PLAIN)
         assert texts(repair) == [
-            "172.16.0.0/17 via 10.0.0.1 dev eth0",
-            "172.16.128.0/17 via 10.0.0.1 dev eth0",
+            "172.16.0.0/17",
+            "172.16.128.0/17",
         ]
 
     def test_what_is_lost_for_one_reason_is_one_range(self) -> None:
@@ -459,12 +459,11 @@ class TestRepairCanBePasted:
 
     @pytest.mark.parametrize("gateway", ["172.31.1.1", "fe80::1"])
     def test_other_defaults(self, gateway: str) -> None:
-        """An on-link gateway is spelled out; a gateway of the other family is left to the default route."""
+        """An on-link gateway and one of the other family are left to the default route."""
         legs = (NextHop("eth0", gateway=as_ip(gateway), onlink=True),)
         routes = [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)]
         repair = proposed(host([("eth0", "10.0.0.4/32"), ("ib0", "192.168.7.1/24")], routes), "172.16.0.0/16")
-        spelled = "172.16.0.0/16 via 172.31.1.1 dev eth0" if "." in gateway else "172.16.0.0/16 dev eth0"
-        assert (texts(repair), repair.proof.verdict) == ([spelled], "ok")
+        assert (texts(repair), repair.proof.verdict) == (["172.16.0.0/16"], "ok")
 
     def test_too_many_in_all(self) -> None:
         """A repair with too many routes is refused as a whole, however few each range takes."""

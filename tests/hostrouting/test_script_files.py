@@ -16,6 +16,7 @@ from hostrouting.render import render_check_script, render_static_routes_script
 from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.commands import LINKS, furnish
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.processes,
@@ -83,7 +84,9 @@ def test_replaced_while_it_runs(which: str, tmp_path: Path) -> None:
         command = [*namespace.enter, "/bin/bash", str(script)]
         waiting = subprocess.Popen(command, env={**os.environ, "RUNTIME_DIRECTORY": str(tmp_path / "state")})
         try:
-            time.sleep(0.5)
+            children = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children")
+            wait_for("bash to run its first command", children.read_text)
+            time.sleep(0.3)
             assert waiting.poll() is None
             other.replace(script)
             namespace.batch(["route add default via 10.0.0.1 dev eth0"])

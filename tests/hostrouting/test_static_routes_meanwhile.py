@@ -14,9 +14,9 @@ from hostrouting.model import IPV6
 from hostrouting.render import render_static_routes_script
 from tests.support.awks import put_before
 from tests.support.commands import fabric_host
-from tests.support.moments import await_file, leaving_word
 from tests.support.namespace import Namespace
 from tests.support.routes_script import HALVES, Ran, ours
+from tests.support.waiting import await_file, leaving_word
 
 pytestmark = [
     pytest.mark.processes,
@@ -59,9 +59,11 @@ class TestMeanwhile:
         tools = {"ip": f'ip "$@" || exit\n[[ -e {seen} ]] || {{ : >{seen}; echo "{said}" >&2; }}'}
         ran = Ran(namespace, HALVES, tmp_path, tools=tools, wait=5)
         assert (ran.lines, ran.status) == ([], 0)
-        seen.unlink()
-        (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
-        assert line == "<3>static-routes: the routes changed while they were read (given up after 0 s)"
+        # Also if the tables of both families changed, it says so once.
+        for pattern in ("*", "*-6*"):
+            tools = {"ip": f'ip "$@" || exit\n[[ "$*" != {pattern} ]] || echo "{said}" >&2'}
+            (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
+            assert line == "<3>static-routes: the routes changed while they were read (given up after 0 s)"
 
     def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where what was made is gone each time, that is said after some attempts."""
@@ -135,9 +137,8 @@ class TestMeanwhile:
         ran = Ran(namespace, HALVES, tmp_path, before="mount -t tmpfs none /proc")
         assert (ran.status, ours(namespace)) == (1, [])
         assert "/dev/fd/" in ran.said
-        assert re.search(
-            r"^<3>static-routes: the routes cannot be read: m?awk printed nothing$", ran.said, re.MULTILINE
-        )
+        # bash writes its own message in several parts, and this one may come between them.
+        assert re.search(r"<3>static-routes: the routes cannot be read: m?awk printed nothing\n", ran.said)
 
     def test_an_ip_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where `ip` cannot read what is there, it is said in its words, and nothing is written."""

@@ -27,6 +27,7 @@ from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routes_script import HALVES, Ran, ours
 from tests.support.strategies import blocks, prefixes, routes
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.processes,
@@ -763,8 +764,9 @@ def test_the_way_out(chance: Random, awk: str, tmp_path_factory: pytest.TempPath
 
 def _see(namespace: Namespace, address: str, path: str) -> None:
     """Write a route and take it away again, until a watcher sees it."""
-    end = time.monotonic() + 60
-    while address not in Path(path).read_text():
-        assert time.monotonic() < end, f"{address} was not seen"
+
+    def is_seen() -> bool:
         namespace.batch([f"route {verb} {address} via 10.0.0.1" for verb in ("add", "del")])
-        time.sleep(0.01)
+        return address in Path(path).read_text()
+
+    wait_for(f"a watcher to see {address}", is_seen)

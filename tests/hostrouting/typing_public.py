@@ -30,6 +30,10 @@ assert_type(config.route_overlap, hr.RouteOverlapConfig)
 assert_type(config.route_overlap.mode, hr.Mode)
 assert_type(config.protocol, int)
 
+# The errors.
+assert_type(hr.ConfigError([]).can_retry, bool)
+assert_type(hr.HostRoutingError().to_mapping(), dict[str, object])
+
 # The tasks, on any host.
 host = hr.Host.local()
 assert_type(host, hr.Host)

@@ -217,12 +217,14 @@ def test_nested_parallel() -> None:
 def test_every_thread_is_waited_for() -> None:
     """When the group returns, its threads have ended, even those that got no task."""
     started: list[threading.Thread] = []
+    second = threading.Event()
 
     class Slow(phases.SystemClock):
         @staticmethod
         def start(target: Callable[[], None], *, name: str) -> threading.Thread:
             def late() -> None:
                 if started[1:]:
+                    second.set()
                     threading.Event().wait(0.05)
                 target()
 
@@ -230,8 +232,11 @@ def test_every_thread_is_waited_for() -> None:
             started[-1].start()
             return started[-1]
 
-    group = phases.parallel(*[StubTask(f"t{number}", seconds=0.03, obeys=False) for number in range(3)])
-    phases.execute(group, Context(clock=Slow(), observers=[]))
+    @phases.task("t")
+    def until_the_second(_: Context) -> None:
+        assert second.wait(60)
+
+    phases.execute(phases.parallel(*[until_the_second] * 3), Context(clock=Slow(), observers=[]))
     assert len(started) > 1
     assert not [thread.name for thread in started if thread.is_alive()]
 

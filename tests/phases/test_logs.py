@@ -65,10 +65,35 @@ def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
         ("INFO", "boot/check skipped after 0 µs: nothing to check"),
         ("ERROR", "boot/p/x failed after 2.00 s: ValueError: bad"),
         ("WARNING", "boot/p/y cancelled after 2.00 s: x failed"),
-        ("WARNING", "boot/p failed after 2.00 s, with boot/p/x"),
+        ("WARNING", "boot/p failed after 2.00 s: boot/p/x failed"),
         ("DEBUG", "boot/start not started: not reached after p"),
-        ("WARNING", "boot failed after 3.00 s, with boot/p/x"),
+        ("WARNING", "boot failed after 3.00 s: boot/p/x failed"),
     ]
+
+
+@pytest.mark.parametrize("formatter", [logging.Formatter(), phases.LogfmtFormatter(), phases.JsonFormatter()])
+def test_the_text_of_an_error_is_logged_once(formatter: logging.Formatter, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever the format, and however many groups the failure goes through, its text is in one line, and once in it."""
+    text = "no default route appeared within 30 s"
+    task = phases.serial(phases.parallel(StubTask("a", always=OSError(text)), StubTask("b"), name="p"), name="boot")
+    written = "\n".join(map(formatter.format, logged(task, caplog)))
+    assert written.count(text) == 1
+    assert "boot/p/a failed" in written.splitlines()[-1]
+
+
+def test_a_program_that_prints_the_error_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """With errors=False, the lines say which task failed, and the fields say why."""
+    with caplog.at_level(logging.INFO, logger="phases"):
+        phases.run(
+            phases.serial(StubTask("a", always=OSError("full")), name="boot"),
+            clock=FakeClock(),
+            observers=phases.default_observers(errors=False),
+        )
+    assert [it.message for it in caplog.records if it.levelname in {"ERROR", "WARNING"}] == [
+        "boot/a failed after 0 µs",
+        "boot failed after 0 µs: boot/a failed",
+    ]
+    assert [vars(it)["phases"].get("error") for it in caplog.records[-2:]] == ["OSError: full", "boot/a failed"]
 
 
 def test_undo_is_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -40,6 +40,16 @@ def report() -> phases.Report:
     return phases.run(bootstrap(), clock=FakeClock(), observers=[], run_id="r1")
 
 
+def test_a_long_text_is_printed_once() -> None:
+    """The headline has the text of each failure; the tree below only says of what kind it is."""
+    tasks = [StubTask(name, always=OSError(f"{name} is full")) for name in ("a", "b")]
+    text = str(phases.run(phases.parallel(*tasks, name="both"), clock=FakeClock(), observers=[]))
+    for each in tasks:
+        assert text.count(f"{each.name} is full") in {0, 1}
+    assert "is full" in text.splitlines()[0]
+    assert not [line for line in text.splitlines()[1:] if "is full" in line]
+
+
 def test_text() -> None:
     """The first line is the outcome, then one line for each task with its status, duration and reason."""
     assert str(report()) == (
@@ -47,7 +57,7 @@ def test_text() -> None:
         "bootstrap     failed     8.00 s\n"
         "├─ download   ok         5.00 s  2 attempts, routes=3, changed=True\n"
         "├─ prepare    failed     3.00 s\n"
-        "│  ├─ unpack  failed     3.00 s  OSError: disk full\n"
+        "│  ├─ unpack  failed     3.00 s  OSError\n"
         "│  └─ pull    cancelled  3.00 s  unpack failed\n"
         "└─ start      skipped            not reached after prepare"
     )

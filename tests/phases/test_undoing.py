@@ -53,6 +53,17 @@ def test_last_first() -> None:
     assert (report.action, report.status) == ("undo", Status.OK)
 
 
+def test_observers() -> None:
+    """Observers can be given as to run; with a context they belong to it, and the error says so."""
+    seen = RecordingObserver()
+    phases.undo(Step("a", []), observers=[seen])
+    assert (seen.report.name, seen.report.action) == ("a", "undo")
+    with pytest.raises(TypeError, match="give the observers to the context"):
+        phases.undo(Step("a", []), context()[0], observers=[seen])
+    with pytest.raises(TypeError, match="is not a list of functions"):
+        phases.undo(Step("a", []), observers=seen)  # type: ignore[arg-type]
+
+
 def test_past_failures() -> None:
     """If an undo fails, the others are still called; one TaskFailed carries all failures."""
     log: list[str] = []

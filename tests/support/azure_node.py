@@ -22,7 +22,7 @@ import json
 import socket
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -180,13 +180,12 @@ class AzureNode:
         made.connect((ip, _PORT))
         return made
 
-    def arrives(self, name: str, ip: str) -> bool:
-        """Whether a datagram from the fabric to this address arrives at the pod."""
+    def arrives(self, name: str, ip: str, *, patience: float = _PATIENCE) -> bool:
+        """Whether a datagram from the fabric to this address arrives at the pod, after so many seconds at most."""
         with self.listener(self.pods[name], ip) as receiver, self.sender(ip) as sender:
             sender.send(b"x")
             self.settle()
-            # The node may still be asking for the pod's MAC address, which takes a moment on a busy machine.
-            receiver.settimeout(0.5)
+            receiver.settimeout(patience)
             try:
                 return receiver.recv(10) == b"x"
             except TimeoutError:
@@ -221,14 +220,10 @@ class AzureNode:
         finally:
             over.set()
             thread.join()
-        self.settle()
-        receiver.setblocking(False)
-        while True:
-            try:
+        with suppress(TimeoutError):
+            while counted["arrived"] < counted["sent"]:
                 receiver.recv(10)
-            except BlockingIOError:
-                break
-            counted["arrived"] += 1
+                counted["arrived"] += 1
 
     # the clean-up
 

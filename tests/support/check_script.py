@@ -14,8 +14,10 @@ import attrs
 
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.examination import examine_snapshot
-from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, Prefix, Route, Snapshot, prefixes_between
+from hostrouting.fib import Fib
+from hostrouting.model import IPV4, IPV6, TABLE_MAIN, Prefix, Route, Snapshot, prefixes_between
 from hostrouting.render import render_check_script
+from hostrouting.uplink import DesiredRoute, default_route, resolve_route
 from hostrouting.wording import check_document, finding_line
 from tests.support.awks import AWKS, only_awk
 from tests.support.namespace import Namespace
@@ -115,14 +117,21 @@ def plain_lines(lines: list[str]) -> list[str]:
     ]
 
 
+def _completed(said: dict[str, Any], fib: Fib, protocol: int) -> Route:
+    """The route of a repair with what the default route fills in, even if Linux would not take it yet."""
+    wish = DesiredRoute(said["destination"], dev=said["dev"] or None, metric=said["metric"])
+    assert said["gateway"] == ""
+    found = resolve_route(wish, fib, protocol=protocol)
+    if isinstance(found, Route):
+        return found
+    default = default_route(fib, family=wish.destination.family, dev=wish.dev)
+    assert default is not None, found
+    return attrs.evolve(default, prefix=wish.destination, metric=wish.key.metric, table=TABLE_MAIN, protocol=protocol)
+
+
 def left_open(snapshot: Snapshot, config: HostRoutingConfig, document: dict[str, Any]) -> set[tuple[str, str]]:
     """What still escapes with the script's repair in place, without what it says that it cannot close."""
-    repair = [
-        Route.to(prefix, gateway=it["gateway"] or None, dev=it["dev"], metric=metric, protocol=config.protocol)
-        for it in document["repair"]
-        for prefix in [Prefix.parse(it["destination"])]
-        for metric in [it["metric"] or DEFAULT_METRIC[prefix.family]]
-    ]
+    repair = [_completed(it, Fib(snapshot), config.protocol) for it in document["repair"]]
     foreign = {route.key for route in snapshot.routes if route.protocol != config.protocol}
     assert not [route for route in repair if route.key in foreign], "a route that is not ours would be replaced"
     replaced = {it.key for it in repair}

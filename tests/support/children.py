@@ -72,9 +72,11 @@ def enter_namespace(path: str) -> None:
     """Enter a network namespace, permanently."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    if libc.setns(descriptor, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "setns")
-    os.close(descriptor)
+    try:
+        if libc.setns(descriptor, _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+    finally:
+        os.close(descriptor)
 
 
 def refuse_netlink() -> None:

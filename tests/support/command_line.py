@@ -33,6 +33,7 @@ KINDS: dict[str, Kind] = {
     "QUESTION": "choice",
     "ADDRESS": "other",
     "CIDR": "other",
+    "MODE": "choice",
     "N": "other",
     "SECONDS": "other",
 }

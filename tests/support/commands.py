@@ -1,8 +1,8 @@
 """Converts values to `ip` commands, and creates devices in a namespace, for the tests against a kernel."""
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from hypothesis import strategies as st
 
@@ -10,6 +10,7 @@ from hostrouting.fib import Flow
 from hostrouting.model import Link, Prefix, Route, Rule
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import DEVICES, routes, rules
+from tests.support.waiting import wait_for
 
 __all__ = ["LINKS", "fabric_host", "furnish", "lose_carriers", "query", "route_command", "rule_command", "wishes"]
 
@@ -89,9 +90,11 @@ def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
     """Remove the carrier of these devices, and wait until the kernel has updated its routes, which it does a little later."""
     for name in names:
         namespace.batch([f"link set peer-{name} down"])
-        end = time.monotonic() + 60
-        while " state UP " in namespace.ip("-o", "link", "show", name).stdout:
-            assert time.monotonic() < end, f"{name} keeps its carrier"
+        wait_for(f"{name} to lose its carrier", partial(_has_no_carrier, namespace, name))
+
+
+def _has_no_carrier(namespace: Namespace, name: str) -> bool:
+    return " state UP " not in namespace.ip("-o", "link", "show", name).stdout
 
 
 def query(address: str, flow: Flow) -> str:

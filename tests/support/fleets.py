@@ -8,6 +8,7 @@ from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.config import HostRoutingConfig
+from hostrouting.correction import Correction
 from hostrouting.fleet.judging import Question
 from hostrouting.fleet.node import NodeEscape, NodeResult
 from hostrouting.model import Prefix
@@ -82,7 +83,10 @@ def escape(*devs: str, cidr: Prefix = _BLOCK, kind: Escape = "overlap", part: in
 
 def node(name: str, *escapes: NodeEscape, repair: tuple[DesiredRoute, ...] = HALVES, whole: bool = True) -> NodeResult:
     """A node where this escapes."""
-    return NodeResult(name, verdict="overlap", escapes=escapes, open_repair=repair, is_repairable=whole)
+    correction = Correction(repair) if repair else None
+    return NodeResult(
+        name, verdict="overlap", escapes=escapes, open_repair=repair, correction=correction, is_repairable=whole
+    )
 
 
 class Inline(Executor):

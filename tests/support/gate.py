@@ -17,7 +17,8 @@ from hostrouting.host import Host
 from hostrouting.layout import HostLayout
 from hostrouting.tasks import Configure
 from tests.support.agents import Outcome, agents
-from tests.support.systemd import THIS_HOST, System, booted, missing, wait_for
+from tests.support.systemd import THIS_HOST, System, booted, missing
+from tests.support.waiting import wait_for
 
 __all__ = [
     "CIDR",
@@ -76,6 +77,7 @@ ip route add default via 10.0.0.1 dev eth0
 _NETWORK_UNIT = """\
 [Unit]
 DefaultDependencies=no
+Wants=network.target
 Before=network.target
 [Service]
 Type={type}
@@ -161,7 +163,7 @@ def is_starting(system: System, name: str = "kube1") -> bool:
     return system.show(f"systemd-nspawn@{name}.service", "SubState") == "start-pre"
 
 
-def await_start(system: System, name: str = "kube1", *, seconds: float = 30) -> bool:
+def await_start(system: System, name: str = "kube1") -> bool:
     """Wait until the start has finished; return whether systemd considers the machine running."""
     unit = f"systemd-nspawn@{name}.service"
 
@@ -170,13 +172,13 @@ def await_start(system: System, name: str = "kube1", *, seconds: float = 30) -> 
         told = dict(line.split("=", 1) for line in done.stdout.splitlines())
         return told.get("ActiveState", "") if told.get("Job", "") in {"", "0"} else ""
 
-    wait_for(f"the start of {name} to end", lambda: state() in {"active", "inactive", "failed"}, seconds=seconds)
+    wait_for(f"the start of {name} to end", lambda: state() in {"active", "inactive", "failed"})
     return state() == "active"
 
 
-def has_started(system: System, name: str = "kube1", *, seconds: float = 30) -> bool:
+def has_started(system: System, name: str = "kube1") -> bool:
     """Wait until the start has finished; return whether the machine is running."""
-    if await_start(system, name, seconds=seconds) and pid(system, name):
+    if await_start(system, name) and pid(system, name):
         return True
     sys.stdout.write(system.journal(f"systemd-nspawn@{name}.service"))  # shown if a test expected it to start
     return False
@@ -197,7 +199,7 @@ def end(system: System) -> None:
     Its first process is killed. systemd-nspawn notices that, and removes what would prevent the next start.
     """
     if leader := system.run("machinectl", "show", "--property=Leader", "--value", "kube1").stdout.strip():
-        system.must("kill", "-KILL", leader)
+        system.run("kill", "-KILL", leader)  # it may just have ended
     wait_for("the machine to end", lambda: system.show(KUBE1, "ActiveState") in {"inactive", "failed"})
     wait_for("the machine to be forgotten", lambda: system.run("machinectl", "show", "kube1").returncode != 0)
     system.run("systemctl", "reset-failed", KUBE1)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.inside import carry_out
-from tests.support.namespace import Namespace
+from tests.support.namespace import Namespace, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +43,10 @@ class Machine(Namespace):
         """Enter the namespaces of this process."""
         super().__init__(pid)
         self.enter = (*self.enter, "--mount")
+
+    def _program(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        # Linux lets no process with several threads enter a mount namespace. `inside` and `sysctl` need only the network.
+        return run_program([*self.enter, *words], **options)
 
     def command(self, *words: str) -> list[str]:
         """The command that runs a `hostrouting` command line in the machine."""
@@ -90,11 +93,7 @@ def private_machine() -> Iterator[Machine]:
     )
     try:
         assert holder.stdout is not None
-        for _ in range(100):
-            if holder.stdout.readline() == "ready\n":
-                break
-            time.sleep(0.01)
-        else:
+        if holder.stdout.readline() != "ready\n":
             raise RuntimeError("the private machine could not be created")
         assert Path(f"/proc/{holder.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
         assert Path(f"/proc/{holder.pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml  # type: ignore[import-untyped]  # PyYAML has no types of its own
+import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,6 @@ is checked that this is a different one. Packets can only reach other private na
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,8 +30,9 @@ from hostrouting.model import (
     as_ip,
 )
 from tests.support.children import enter_namespace
+from tests.support.waiting import wait_for
 
-__all__ = ["Namespace", "private_namespace"]
+__all__ = ["Namespace", "private_namespace", "run_program"]
 
 _FILTERS = ("off", "strict", "loose")
 _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
@@ -44,16 +44,24 @@ def private_namespace() -> "Iterator[Namespace]":
     # If this process is killed, its end of the pipe is closed, and cat ends.
     holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)
     try:
-        for _ in range(1000):
-            if Path(f"/proc/{holder.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink():
-                break
-            time.sleep(0.001)
-        else:
-            raise RuntimeError("the private network namespace could not be created")
+        ours, theirs = Path("/proc/self/ns/net"), Path(f"/proc/{holder.pid}/ns/net")
+        wait_for("the private network namespace", lambda: theirs.readlink() != ours.readlink())
         yield Namespace(holder.pid)
     finally:
         holder.kill()
         holder.communicate()
+
+
+def run_program(words: Iterable[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program, and wait for its end."""
+    return subprocess.run(
+        list(words),
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",  # a script that was cut short may end within a letter, which bash then prints
+        check=False,
+        **options,
+    )
 
 
 def _is_unsettled(words: list[str]) -> bool:
@@ -71,7 +79,7 @@ class Namespace:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Until the block ends, this thread and the processes that it starts are in the namespace. Its sockets stay there."""
+        """Until the block ends, this thread is in the namespace; processes, threads and sockets from that time stay there."""
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             enter_namespace(self.path)
@@ -82,14 +90,7 @@ class Namespace:
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
         """Run `ip`; `lines` are its standard input, for `-batch -`."""
-        return subprocess.run(
-            [*self.enter, "ip", *arguments],
-            input="".join(f"{line}\n" for line in lines),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
+        return self._program("ip", *arguments, input="".join(f"{line}\n" for line in lines), timeout=200)
 
     def batch(self, lines: Iterable[str], *, family: int | None = None, force: bool = False) -> None:
         """Run `ip` commands; if one fails, raise an error, unless told to continue."""
@@ -99,32 +100,33 @@ class Namespace:
         if done.returncode and not force:
             raise RuntimeError(done.stderr)
         if any(line.startswith("link ") for line in lines):
-            self._settle()
+            wait_for("the kernel to tell of every new carrier", self._has_told_of_carriers)
+        if any(line.endswith(" nodad") for line in lines):
+            wait_for("the kernel to use the new IPv6 addresses", self._uses_addresses)
 
-    def _settle(self) -> None:
-        """Wait until the kernel has told of every new carrier, which it does a little later, with an event of its own."""
-        end = time.monotonic() + 60
-        while any(_is_unsettled(line.split()) for line in self.ip("-o", "link").stdout.splitlines()):
-            if time.monotonic() > end:
-                raise TimeoutError(f"a carrier is not told of: {self.ip('-o', 'link').stdout}")
+    def _has_told_of_carriers(self) -> bool:
+        """Whether it has told of every new carrier, which it does a little later, with an event of its own."""
+        return not any(_is_unsettled(line.split()) for line in self.ip("-o", "link").stdout.splitlines())
+
+    def _uses_addresses(self) -> bool:
+        """Whether every address without a test for duplicates has its route: the kernel adds it a little later."""
+        links = json.loads(self.ip("-6", "-j", "address", "show", "up", "tentative").stdout or "[]")
+        ready = [it for it in links if "LOWER_UP" in it.get("flags", ())]
+        return not any("nodad" in address for it in ready for address in it["addr_info"])
 
     def sysctl(self, path: str, value: int) -> None:
         """Set a value under /proc/sys/net in this namespace."""
-        script = f"echo {value} > /proc/sys/net/{path}"
-        subprocess.run([*self.enter, "sh", "-c", script], check=True, timeout=30)
+        with self.inside():
+            Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
 
     def run(self, *command: str, text: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a program in the namespace, with this input, and these environment variables added to the usual ones."""
-        return subprocess.run(
-            [*self.enter, *command],
-            input=text,
-            env={**os.environ, **environment},
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",  # a script that was cut short may end within a letter, which bash then prints
-            check=False,
-            timeout=60,
-        )
+        return self._program(*command, input=text, env={**os.environ, **environment}, timeout=60)
+
+    def _program(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a program. It starts in the namespace: nsenter would take as long as most of these programs."""
+        with self.inside():
+            return run_program(words, **options)
 
     def snapshot(self, family: int = 4) -> Snapshot:
         """Everything that a decision about a destination depends on."""

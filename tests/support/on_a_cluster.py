@@ -43,8 +43,12 @@ def results(folder: str, config: HostRoutingConfig, executor: Executor, fate: st
 def main(folder: str, config: str, fate: str) -> None:
     """Check them, and kill each worker after the first result."""
     here: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    # By default, Dask gives a task to four workers one after the other before it takes it for lost.
-    dask.config.set({"distributed.scheduler.allowed-failures": 0 if fate == "deadly" else 3})
+    # By default, Dask gives a task to four workers one after the other before it takes it for lost. A worker that needs more
+    # than 15 s to start again, as on a busy machine, is given up for good; tasks wait forever for a cluster without workers.
+    failures = 0 if fate == "deadly" else 3
+    dask.config.set(
+        {"distributed.scheduler.allowed-failures": failures, "distributed.deploy.lost-worker-timeout": "10 minutes"}
+    )
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, silence_logs=SILENT, **here) as cluster,
         Client(cluster) as client,

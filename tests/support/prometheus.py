@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tests.support.children import running
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["PROGRAMS", "Exporter", "Prometheus", "exporter", "missing", "prometheus"]
 
 PROGRAMS = ("prometheus", "promtool", "prometheus-node-exporter")
-_LONGEST = 300  # seconds after which a program ends by itself
+_LONGEST = 1500  # seconds after which a program ends by itself
 
 
 def missing() -> str:
@@ -34,7 +34,7 @@ def missing() -> str:
 
 
 class Exporter:
-    """A node_exporter that has only the textfile collector."""
+    """A node_exporter that has only the collectors textfile and time."""
 
     def __init__(self, namespace: Namespace, port: int) -> None:
         """It listens on this port."""
@@ -86,6 +86,7 @@ def exporter(namespace: Namespace, directory: str, *, port: int = 9100) -> Itera
         "prometheus-node-exporter",
         "--collector.disable-defaults",
         "--collector.textfile",
+        "--collector.time",
         f"--collector.textfile.directory={directory}",
         f"--web.listen-address=127.0.0.1:{port}",
     )
@@ -112,13 +113,9 @@ def prometheus(namespace: Namespace, folder: Path, settings: str) -> Iterator[Pr
 
 
 def _await(what: str, answers: Callable[[], object]) -> None:
-    end = time.monotonic() + 100
-    while True:
-        try:
-            if answers():
-                return
-        except (OSError, ValueError):
-            pass
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what} does not answer")
-        time.sleep(0.1)
+    def is_there() -> bool:
+        with suppress(OSError, ValueError):
+            return bool(answers())
+        return False
+
+    wait_for(f"{what} to answer", is_there)

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +44,7 @@ from tests.support.rawmessages import (
     read_number,
     read_rule,
 )
+from tests.support.waiting import wait_for
 
 __all__ = ["RawKernel", "Said", "raw_kernel"]
 
@@ -193,9 +194,9 @@ class RawKernel:
         if not said.errno and address.ip.version == 6:
             # Even then, the kernel adds the route to the address itself with a delay.
             own = Prefix.of(address.ip)
-            self._wait(
+            wait_for(
+                f"the route to {own}",
                 lambda: (own, (address.dev,), "local") in {(it.prefix, it.devs, it.type) for it in self.routes(6)},
-                address,
             )
         return said
 
@@ -298,13 +299,7 @@ class RawKernel:
             ((_, flags, operstate),) = self._links(name)
             return name == "lo" or (operstate == 6) == bool(flags & _IFF_LOWER_UP)
 
-        self._wait(settled, name)
-
-    def _wait(self, done: Callable[[], bool], what: object) -> None:
-        end = time.monotonic() + 60
-        while not done():
-            if time.monotonic() > end:
-                raise RuntimeError(f"{what} does not settle")
+        wait_for(f"{name} to settle", settled)
 
     def _links(self, name: str) -> list[tuple[int, int, int]]:
         """Index, flags and operational state."""

@@ -20,7 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-__all__ = ["PROGRAM", "THIS_HOST", "System", "booted", "missing", "trees", "wait_for"]
+from tests.support.waiting import wait_for
+
+__all__ = ["PROGRAM", "THIS_HOST", "System", "booted", "missing", "trees"]
 
 PROJECT = Path(__file__).resolve().parents[2]
 THIS_HOST = Path(os.environ.get("HOSTROUTING_TREE") or "/")
@@ -60,16 +62,6 @@ def trees() -> list[Path]:
         return [THIS_HOST]
     found = sorted(it for it in Path(directory).resolve(strict=True).iterdir() if (it / "usr/bin/systemctl").exists())
     return [THIS_HOST, *found]
-
-
-def wait_for(what: str, happened: Callable[[], bool], *, seconds: float = 60) -> None:
-    """Call `happened` until it returns true. The pauses grow, because in most tests a call starts a process."""
-    end, pause = time.monotonic() + seconds, 0.01
-    while not happened():
-        if time.monotonic() > end:
-            raise TimeoutError(f"waited {seconds} s for {what}")
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.25)
 
 
 class System:
@@ -177,10 +169,13 @@ class System:
             if leader in {0, before}:
                 return False
             self._leader = leader
+            # Before this socket exists, systemctl cannot get an answer.
+            if not self.outside("/run/systemd/private").exists():
+                return False
             return self.run("systemctl", "is-system-running").stdout.strip() not in {"", "offline", "unknown"}
 
         try:
-            wait_for("systemd to answer", found, seconds=120)
+            wait_for("systemd to answer", found)
         except TimeoutError as error:
             console = Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/console")
             raise TimeoutError(f"{error}; its console:\n{console.read_text(errors='replace')[-4000:]}") from None
@@ -278,7 +273,7 @@ def _clear_away() -> None:
                 work.rmdir()
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     mounts = [Path(words[4]) for words in lines if words[words.index("-") + 1] == "cgroup2"]
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         left = [group for mount in mounts for group in mount.glob(f"{_GROUP}*") if not _is_alive(group.name)]
         for group in left:

@@ -32,7 +32,8 @@ from hostrouting.render import (
 )
 from hostrouting.render.units import FLUSHERS
 from tests.support.gate import KUBE1, LAYOUT, await_start, end
-from tests.support.systemd import THIS_HOST, System, booted, missing, wait_for
+from tests.support.systemd import THIS_HOST, System, booted, missing
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,6 +66,7 @@ RequiredBy=systemd-nspawn@.service
 _NETWORK_UNIT = """\
 [Unit]
 DefaultDependencies=no
+Wants=network.target
 Before=network.target
 [Service]
 Type=oneshot
@@ -88,7 +90,7 @@ exec sleep "$(printf '%d.%03d' 0 "$((RANDOM % {most}))")"
 """
 
 
-def part(host: Host) -> Part:
+def part(host: Host, told: ProbeScript = TOLD) -> Part:
     """The script, required by every start of a machine, and the unit that runs it at every boot."""
     layout = host.layout
     unit = unit_file(layout.probe_unit_path, render_probe_unit(layout), script=layout.probe_script, layout=layout)
@@ -96,7 +98,7 @@ def part(host: Host) -> Part:
     files = FileSet(
         (unit, preset), links=((layout.probe_enabled_path, f"{layout.unit_directory}/{layout.probe_unit}"),)
     )
-    script = File(layout.probe_script_path, render_probe_script(TOLD, layout=layout), mode=0o755)
+    script = File(layout.probe_script_path, render_probe_script(told, layout=layout), mode=0o755)
     return Part(GateStep(70, "requires", "probe-rewrite"), files, layout.probe_unit, FileSet((script,)))
 
 
@@ -109,6 +111,7 @@ def flushing(
     machines: tuple[str, ...] = ("kube1",),
     more: Mapping[str, str] | None = None,
     steps: str = "",
+    told: ProbeScript = TOLD,
     tree: Path = THIS_HOST,
 ) -> Iterator[System]:
     """A booted host with the gate, the script behind it, and the unit that flushes.
@@ -128,7 +131,7 @@ def flushing(
 
     def furnish(root: str) -> None:
         host = Host.offline(root)
-        Gate(host).change(phases.Context(observers=[]), (part(host),))
+        Gate(host).change(phases.Context(observers=[]), (part(host, told),))
         paths = host.layout
         listed = host.files.read(paths.gate_steps_path) or ""
         host.files.write(paths.gate_steps_path, listed.replace("end\n", f"{steps}end\n"))
@@ -171,7 +174,7 @@ def start_once(system: System) -> str:
     system.must("systemctl", "start", "--no-block", KUBE1)
     runs = await_start(system)
     found = in_force(system)[before:]
-    wait_for("the flush", lambda: system.show(FLUSH, "ActiveState") in {"inactive", "failed"}, seconds=30)
+    wait_for("the flush", lambda: system.show(FLUSH, "ActiveState") in {"inactive", "failed"})
     stayed, has_flushed = has_table(system), system.show(FLUSH, "Result") == "success"
     end(system)
     if not runs and has_flushed and not found:

@@ -31,7 +31,7 @@ from tests.support.gate import host, ours, start
 from tests.support.machine import H200
 from tests.support.namespace import Namespace
 from tests.support.pages import ROOT
-from tests.support.systemd import wait_for
+from tests.support.waiting import wait_for
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -283,7 +283,7 @@ class Storm:
         self._settle(one.before)
         since = time.time()
         completed = self._rage(one)
-        runs, ran = await_start(self.system, seconds=100), self._has_run()
+        runs, ran = await_start(self.system), self._has_run()
         if runs and not ran:
             raise RuntimeError(f"the machine runs, and has not left word: {one}")
         fault = self.tally.count(one, ran=ran, is_cut_short=not completed)

@@ -23,7 +23,7 @@ from tests.support.gate import (
     run_task,
     start,
 )
-from tests.support.systemd import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
@@ -134,10 +134,10 @@ def test_it_heals_by_itself() -> None:
     with host(more=drop_in) as system:
         assert run_task(system, "Configure", config(mode=Mode.STRICT)).returncode == 1
         assert start(system) == 1
-        wait_for("two more attempts", lambda: int(system.show(KUBE1, "NRestarts")) > 1, seconds=60)
+        wait_for("two more attempts", lambda: int(system.show(KUBE1, "NRestarts")) > 1)
         assert not pid(system) or system.show(KUBE1, "ActiveState") != "active"
         system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
-        wait_for("the machine to start", lambda: system.show(KUBE1, "ActiveState") == "active", seconds=60)
+        wait_for("the machine to start", lambda: system.show(KUBE1, "ActiveState") == "active")
 
 
 def test_every_start_begins_anew() -> None:

@@ -20,7 +20,8 @@ from tests.support.gate import (
 )
 from tests.support.inside import statuses
 from tests.support.openings import OPENINGS
-from tests.support.systemd import System, wait_for
+from tests.support.systemd import System
+from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 

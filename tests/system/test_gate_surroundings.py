@@ -18,7 +18,7 @@ from tests.support.gate import (
     run_task,
     start,
 )
-from tests.support.systemd import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 

@@ -24,7 +24,8 @@ from tests.support.gate import (
     run_task,
     start,
 )
-from tests.support.systemd import System, wait_for
+from tests.support.systemd import System
+from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 

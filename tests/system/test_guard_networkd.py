@@ -2,78 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 
 from hostrouting.config import GuardConfig, Mode
-from tests.support.gate import HALVES, config, configure, gate_tests, ours
-from tests.support.systemd import PROGRAM, System, booted, wait_for
+from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, ours
+from tests.support.networkd import networkd_host
+from tests.support.systemd import PROGRAM
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.support.systemd import System
 
 pytestmark = gate_tests
 
 SETTINGS = attrs.evolve(config(*HALVES, mode=Mode.STRICT), guard=GuardConfig(enabled=True, program=PROGRAM))
 
-# The router is a network namespace of its own, with two addresses; its DHCP server names one of them.
-NETWORK = """\
-#!/bin/sh
-set -e
-ip netns add router
-ip link add eth0 type veth peer name r0 netns router
-ip link add ib0 type veth peer name peer-ib0
-ip link set ib0 up
-ip link set peer-ib0 up
-ip address add 172.16.1.5/16 dev ib0
-ip -n router address add 10.0.0.1/24 dev r0
-ip -n router address add 10.0.0.2/24 dev r0
-ip -n router link set r0 up
-"""
-SERVER = """\
-#!/bin/sh
-printf '%s\\n' 'start 10.0.0.100' 'end 10.0.0.100' 'interface r0' 'lease_file /run/leases' 'pidfile /run/udhcpd.pid' \
-  'option subnet 255.255.255.0' "option router $1" 'option lease 600' >/run/udhcpd.conf
-: >>/run/leases
-if read -r old </run/udhcpd.pid; then
-  kill "$old"
-  while kill -0 "$old"; do sleep 0.1; done
-fi 2>/dev/null
-ip netns exec router busybox udhcpd /run/udhcpd.conf
-"""
-UNIT = """\
-[Unit]
-DefaultDependencies=no
-Before=network-pre.target systemd-networkd.service
-Wants=network-pre.target
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/etc/test-network.sh
-ExecStart=/etc/test-dhcp.sh 10.0.0.1
-KillMode=none
-"""
-LINK = "[Match]\nName=eth0\n[Network]\nDHCP=ipv4\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n"
-
 
 @pytest.fixture
 def system() -> Iterator[System]:
     """A host whose uplink systemd-networkd configures by DHCP, with the guard running."""
-    wants, unit = "/etc/systemd/system/sysinit.target.wants", "/etc/systemd/system/test-network.service"
-    with booted(
-        {unit: UNIT, "/etc/systemd/network/10-eth0.network": LINK},
-        scripts={"/etc/test-network.sh": NETWORK, "/etc/test-dhcp.sh": SERVER},
-        links={
-            f"{wants}/test-network.service": unit,
-            f"{wants}/systemd-networkd.service": "/lib/systemd/system/systemd-networkd.service",
-        },
-        tree=Path("/"),
-    ) as found:
-        found.settled()
-        wait_for("a lease", lambda: "default via 10.0.0.1" in found.must("ip", "route"))
+    with networkd_host() as found:
         configure(found, SETTINGS)
         yield found
 
@@ -83,11 +38,25 @@ def by(system: System, gateway: str) -> bool:
     return [f"via {gateway} dev eth0" in system.must("ip", "route", "show", it) for it in ours(system)] == [True, True]
 
 
+def repairs(system: System) -> int:
+    """How many routes the guard has repaired so far."""
+    text = system.read(LAYOUT.guard_path)
+    return 0 if text is None else int(json.loads(text)["repairs"])
+
+
+def has_repaired(system: System, number: int) -> bool:
+    """Whether it has repaired at least so many."""
+    return repairs(system) >= number
+
+
 def test_networkctl_reconfigure(system: System) -> None:
     """systemd-networkd deletes routes that it does not know; the guard adds them again."""
     assert by(system, "10.0.0.1")
+    repaired = repairs(system)
     for _ in range(3):
         system.must("networkctl", "reconfigure", "eth0")
+        repaired += 2
+        wait_for("both repairs", partial(has_repaired, system, repaired))
         wait_for("the routes", lambda: by(system, "10.0.0.1"))
 
 

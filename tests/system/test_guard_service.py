@@ -9,7 +9,8 @@ import attrs
 
 from hostrouting.config import GuardConfig, HostRoutingConfig, Mode
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, markers, ours, run_task
-from tests.support.systemd import PROGRAM, System, wait_for
+from tests.support.systemd import PROGRAM, System
+from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 

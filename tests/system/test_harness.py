@@ -11,7 +11,8 @@ import pytest
 from hostrouting.config import Mode
 from tests.support.agents import agents
 from tests.support.gate import HALVES, LAYOUT, config, end, host, ours, pid, start
-from tests.support.systemd import PROJECT, THIS_HOST, booted, missing, trees, wait_for
+from tests.support.systemd import PROJECT, THIS_HOST, booted, missing, trees
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.processes,

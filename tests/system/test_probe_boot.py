@@ -2,8 +2,11 @@
 
 import re
 
+import attrs
+
 from tests.support.gate import LAYOUT, await_start, begin_start, gate_tests, is_starting
-from tests.support.systemd import System, wait_for
+from tests.support.systemd import System
+from tests.support.waiting import wait_for
 from tests.system.flushing import FLUSH, TABLE, TOLD, WORD, flushing, has_table, in_force, start_once
 
 pytestmark = gate_tests
@@ -56,7 +59,7 @@ def has_slowed(system: System) -> bool:
 
 def test_stopped() -> None:
     """A run that waits for its link says so when it is stopped, and has not failed; what it could do is done."""
-    with flushing(machines=()) as system:
+    with flushing(machines=(), told=attrs.evolve(TOLD, wait=40)) as system:
         system.must("ip", "link", "del", "eth0")
         system.must("systemctl", "start", "--no-block", LAYOUT.probe_unit)
         wait_for("the script to wait", lambda: "sleep" in system.run("systemctl", "status", LAYOUT.probe_unit).stdout)
@@ -71,7 +74,7 @@ def test_an_nft_that_hangs() -> None:
     with flushing(machines=()) as system:
         system.must("mv", "/usr/sbin/nft", "/usr/sbin/nft.real")
         system.lay("/usr/sbin/nft", "#!/bin/sh\nexec sleep 1000\n", mode=0o755)
-        done = system.run("systemctl", "start", LAYOUT.probe_unit, timeout=20)
+        done = system.run("systemctl", "start", LAYOUT.probe_unit)
         assert done.returncode == 1
         assert re.search("'nft [^']*' did not end within 5 s", system.journal(LAYOUT.probe_unit))
         wait_for("its end", lambda: not system.run("pgrep", "-f", "sleep 1000").stdout)

@@ -98,9 +98,14 @@ class MemoryBackend:
     def watch(self) -> MemoryWatch:
         """Listen for changes. A wait uses the clock that it is given; see also `later`."""
         self._meet("watch")
-        watch = MemoryWatch(self._happenings, on_wait=lambda: self._meet("wait"), on_clock=self._on_clock)
+        watch = MemoryWatch(self._happenings, meet=self._meet, on_clock=self._on_clock)
         self._watches.append(watch)
         return watch
+
+    def report_nftables(self) -> None:
+        """Report a change of nftables to the watches that listen to them; this kernel itself has none."""
+        for watch in tuple(self._watches):
+            watch.hear("nftables")
 
     def reopen(self) -> Self:
         """The same fake kernel, open again."""
@@ -240,7 +245,7 @@ class MemoryBackend:
 
     def _usable(self) -> None:
         if self._closed:
-            raise BackendError("the backend was closed")
+            raise BackendError("the backend was closed", can_retry=False)
 
     def _meet(self, moment: Moment) -> None:
         self._usable()

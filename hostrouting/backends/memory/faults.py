@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Faults", "Moment"]
 
-Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch", "wait"]
-"""What can fail. Every single change counts, even if many are passed at once. A wait is one of a watch."""
+Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch", "wait", "listen"]
+"""What can fail. Every single change counts, even if many are passed at once.
+
+A wait is one of a watch: if it fails, the watch cannot listen to routes until its next wait. If `listen` fails, which
+also happens once in each wait after that, it cannot listen to nftables.
+"""
 
 
 @attrs.define

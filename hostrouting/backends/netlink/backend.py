@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hostrouting.backends.base import Answer, Change, Outcome
+    from hostrouting.backends.base import Answer, Change, Outcome, Source
     from hostrouting.fib import Flow
     from hostrouting.model import IP, Prefix, Snapshot
 
@@ -83,7 +83,7 @@ class NetlinkBackend:
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""
         self._begin()
-        return NetlinkWatch(partial(self._listener, None))
+        return NetlinkWatch(self._listener_to)
 
     def close(self) -> None:
         """Release the sockets. May be called twice."""
@@ -94,7 +94,7 @@ class NetlinkBackend:
 
     def _begin(self) -> Channel:
         if self._closed:
-            raise BackendError("this backend was closed")
+            raise BackendError("this backend was closed", can_retry=False)
         self._channel.begin()
         return self._channel
 
@@ -108,9 +108,17 @@ class NetlinkBackend:
         if here() != self._home:
             raise BackendError(
                 "this backend was created in a different network namespace than this thread is in; "
-                "create a new one in this thread, or name the namespace with netns="
+                "create a new one in this thread, or name the namespace with netns=",
+                can_retry=False,
             )
         return make()
+
+    def _listener_to(self, source: Source) -> socket.socket:
+        if self._closed:
+            raise BackendError("this backend was closed", can_retry=False)
+        if source == "nftables":
+            return self._there(partial(open_socket, n.NFTABLES, protocol=n.NETLINK_NETFILTER))
+        return self._listener(None)
 
     def _listener(self, family: int | None) -> socket.socket:
         return self._socket(n.groups(family))

@@ -59,7 +59,9 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
         raise BackendError(f"cannot look up: {missing.problem}", errno=errno.ENODEV) from missing
     except struct.error as error:
         raise BackendError(
-            f"cannot look up {flow}: a value does not fit into a kernel message: {error}", errno=errno.ERANGE
+            f"cannot look up {flow}: a value does not fit into a kernel message: {error}",
+            errno=errno.ERANGE,
+            can_retry=False,
         ) from error
     width = destinations[0].max_prefixlen // 8
     packed = [int(address).to_bytes(width, "big") for address in destinations]

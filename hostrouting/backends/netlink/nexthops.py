@@ -56,7 +56,8 @@ def _message_class() -> Any:
     except Exception as error:
         raise BackendError(
             "this host has next hop objects, but pyroute2, which reads them, cannot be loaded "
-            f"({type(error).__name__}: {error}); install it with `pip install '{_REQUIREMENT}'`"
+            f"({type(error).__name__}: {error}); install it with `pip install '{_REQUIREMENT}'`",
+            can_retry=False,
         ) from error
     known = {
         "prefix": "NHA_",

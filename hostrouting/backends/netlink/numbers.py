@@ -9,6 +9,9 @@ __all__ = [
     "NETLINK_CAP_ACK",
     "NETLINK_EXT_ACK",
     "NETLINK_GET_STRICT_CHK",
+    "NETLINK_NETFILTER",
+    "NETLINK_ROUTE",
+    "NFTABLES",
     "NLMSGERR_ATTR_MSG",
     "NLMSG_DONE",
     "NLMSG_ERROR",
@@ -47,6 +50,7 @@ __all__ = [
 AF_OF = {4: 2, 6: 10}
 FAMILY_OF = {number: family for family, number in AF_OF.items()}
 
+NETLINK_ROUTE, NETLINK_NETFILTER = 0, 12
 SOL_NETLINK = 270
 NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK = 10, 11, 12
 
@@ -67,6 +71,9 @@ RTM_F_CLONED, RTM_F_LOOKUP_TABLE, RTM_F_FIB_MATCH = 0x200, 0x1000, 0x2000
 # The groups (RTNLGRP_…) that announce changes, by family; those for devices and next hops concern both.
 _BOTH = (1, 32)  # LINK, NEXTHOP
 _BY_FAMILY = {4: (5, 7, 8, 24), 6: (9, 11, 19, 25)}  # IFADDR, ROUTE, RULE, NETCONF
+
+NFTABLES = 1 << 7 - 1
+"""The group NFNLGRP_NFTABLES of NETLINK_NETFILTER, which announces changes of nftables, as the mask for bind."""
 
 
 def groups(family: int | None = None) -> int:

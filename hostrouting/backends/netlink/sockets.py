@@ -21,7 +21,7 @@ from hostrouting.errors import BackendError, NetlinkUnavailable, NotPermitted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["as_backend_error", "here", "inside", "namespace_path", "open_namespace", "open_socket"]
+__all__ = ["as_backend_error", "here", "inside", "namespace_path", "open_namespace", "open_socket", "why_not_opened"]
 
 T = TypeVar("T")
 
@@ -32,16 +32,16 @@ _RECEIVE, _SEND = 1 << 22, 1 << 17
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 
 
-def open_socket(groups: int = 0, *, buffer: int = _RECEIVE) -> socket.socket:
-    """A netlink socket for routing, joined to the groups, in the namespace of the calling thread."""
+def open_socket(groups: int = 0, *, protocol: int = n.NETLINK_ROUTE, buffer: int = _RECEIVE) -> socket.socket:
+    """A netlink socket, joined to the groups of its protocol, in the namespace of the calling thread."""
     try:
-        made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+        made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
     except AttributeError as error:
         raise NetlinkUnavailable(
             "netlink does not exist on this system; reading and changing routes requires Linux"
         ) from error
     except OSError as error:
-        raise _refused(error) from error
+        raise why_not_opened(error) from error
     try:
         _set_buffer(made, _SO_RCVBUFFORCE, socket.SO_RCVBUF, buffer)
         _set_buffer(made, _SO_SNDBUFFORCE, socket.SO_SNDBUF, _SEND)
@@ -53,7 +53,7 @@ def open_socket(groups: int = 0, *, buffer: int = _RECEIVE) -> socket.socket:
     except BaseException as error:
         made.close()
         if isinstance(error, OSError):
-            raise _refused(error) from error
+            raise why_not_opened(error) from error
         raise
     return made
 
@@ -67,7 +67,7 @@ def _set_buffer(made: socket.socket, forced: int, limited: int, size: int) -> No
             made.setsockopt(socket.SOL_SOCKET, limited, size)
 
 
-def _refused(error: OSError) -> BackendError:
+def why_not_opened(error: OSError) -> BackendError:
     """Why no socket could be opened."""
     number, words = error.errno, error.strerror or ""
     if number in {errno.EMFILE, errno.ENFILE}:

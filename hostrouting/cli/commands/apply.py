@@ -34,14 +34,18 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     run = run_task(Configure(config, host=here, wait=wait_of(arguments, here)), here)
     done = Done.of(run, config, looked_at_gate(here))
     failed = None if done.escapes else run.failed  # the page explains escapes in detail
-    return Reply(run.code, lambda: _document(done), lambda style: _page(done, arguments, style), failed=failed)
+    boots = here.manager is not None and not here.manager.is_running()
+    return Reply(
+        run.code, lambda: _document(done), lambda style: _page(done, arguments, style, boots=boots), failed=failed
+    )
 
 
-def _page(done: Done, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+def _page(done: Done, arguments: argparse.Namespace, style: Style, *, boots: bool) -> Iterator[Line]:
     from hostrouting.cli.gates import after_a_failure, gate_lines
     from hostrouting.cli.remedy import remedy_lines
     from hostrouting.cli.run import foreseen_lines
     from hostrouting.denial import is_denied
+    from hostrouting.errors import ConfigError  # nothing was changed: it says nothing about machines
 
     check = done.check
     if done.run.ok:
@@ -63,9 +67,9 @@ def _page(done: Done, arguments: argparse.Namespace, style: Style) -> Iterator[L
             return
     if done.run.ok:
         yield from gate_lines(done.gate)
-    elif not any(is_denied(failure.error) for failure in done.run.report.failures):
+    elif not any(is_denied(it.error) or isinstance(it.error, ConfigError) for it in done.run.report.failures):
         yield line()
-        yield after_a_failure(done.gate)
+        yield after_a_failure(done.gate, boots=boots)
 
 
 def _answer_line(done: Done, config: str) -> Line:

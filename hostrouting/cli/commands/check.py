@@ -12,7 +12,7 @@ from hostrouting.cli.command import (
     wait_option,
 )
 from hostrouting.cli.page import Painted, line, spoken
-from hostrouting.cli.schemas import CHECK, MARKS, NODE, STANDINGS
+from hostrouting.cli.schemas import CHECK, CORRECTION, MARKS, NODE, STANDINGS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
 def _page(
     it: Check, gate: GateState, standings: Standings, arguments: argparse.Namespace, style: Style, *, marks: Marks
 ) -> Iterator[Line]:
+    from hostrouting.cli.check import lasting_line
     from hostrouting.cli.gates import gate_lines
     from hostrouting.cli.marks import mark_lines
 
@@ -119,6 +120,8 @@ def _page(
             it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
         )
     yield from it.limit_lines(advice=advice_line(arguments))
+    if it.found.verdict != "no-default-route":
+        yield lasting_line()
     yield from mark_lines(marks)
     if it.found.verdict == "no-default-route":
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
@@ -202,10 +205,11 @@ verdict. With an IPv6 CIDR, the document of --json is hostrouting/check/2: `verd
 with the keys ipv4 and ipv6, and the other keys are the same.
 
 With --snapshots, a table shows the nodes with the same problem together, and whether one repair is right for all of
-them. A node is called like its file, without .json; files with one name are told apart by their directories. With
---json, the document of each node is one line, printed as soon as it is there: that of --snapshot, or the error because
-of which there is no verdict. The exit code is that of the worst node: 1 if an address escapes on one of them; else 2 if
-a file is not a snapshot; else 3 if a node has no answer. As many processes judge as there are processors.
+them. The name of a node is that of its file, without .json; files with one name are told apart by their directories.
+With --json, each node has one line, printed as soon as it is judged: the document of --snapshot, and in it the change
+that the configuration needs for this node (correction). If the snapshot cannot be judged, the line has the error. The
+exit code is that of the worst node: 1 if an address escapes on one of them; else 2 if a file is not a snapshot; else 3
+if a node has no answer. As many processes judge as there are processors.
 """,
     examples="""\
 # is this network captured by another device?
@@ -215,5 +219,5 @@ hostrouting check --snapshot node.json 172.16.0.0/16
 """,
     failing="an overlap was found",
     takes_snapshot=True,
-    keys={**CHECK, **MARKS, **STANDINGS, **NODE},
+    keys={**CHECK, **MARKS, **STANDINGS, **NODE, **CORRECTION},
 )

@@ -79,7 +79,7 @@ hostrouting guard --verbose
         "verdictSince": "since when it is the same, as far as the guard knows",
         "repairs": "how often it has repaired something",
         "lastRepair": "when it last did; null if never",
-        "failure": "why the last look or repair failed; null if it did not",
+        "failure": "why the last look or repair failed, and what hinders the guard itself; null if nothing does",
         "fights[].key": "what does not stay although it was repaired: a destination, or a table of nftables",
         "fights[].ours": "what belongs there",
         "fights[].found": "what was there instead the last time",

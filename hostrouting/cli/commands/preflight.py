@@ -43,7 +43,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     wait = float(DEFAULT_WAIT)
     with suppress(FileError):  # that a script cannot be read is a finding
         wait = installed_wait(here)
-    found = Preflight(config, host=here, wait=wait).plan(quiet_context())
+    found = Preflight(config, host=here, wait=wait, file=arguments.config).plan(quiet_context())
     return Reply(_CODES[found.worst], lambda: _document(found), lambda _style: _page(found, arguments.config))
 
 
@@ -52,6 +52,7 @@ def _document(found: PreflightResult) -> dict[str, Any]:
 
 
 def _page(found: PreflightResult, config: str) -> Iterator[Line]:
+    from hostrouting.cli.check import lasting_line
     from hostrouting.cli.page import SHOWN
 
     alike = {name: [it for it in found.findings if it.severity == name] for name, _, _ in _TITLES}
@@ -68,6 +69,10 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
             yield line(title)
             shown = (line("  ", Painted(f"{it.name}: ", "soft"), Painted(it.message, tone)) for it in them[:SHOWN])
             yield from capped(shown, len(them))
+    if not alike["error"]:
+        yield line()
+        yield line(Painted("This is about what apply would do.", "soft"))
+        yield lasting_line()
 
 
 COMMAND = Command(

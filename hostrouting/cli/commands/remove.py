@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hostrouting.cli.command import FINE, Command, Reply, config_option
-from hostrouting.cli.page import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.cli.schemas import FAILURES, OPERATIONS
 from hostrouting.route_defaults import OURS
 
@@ -44,7 +44,9 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         again = f"hostrouting remove --config {arguments.config}" if arguments.config else "hostrouting remove"
         return Reply(FINE, lambda: _document(before, None), lambda _style: _prospect(before, again))
     run = run_task(task, task.host)
-    return Reply(run.code, lambda: _document(before, run), lambda _style: _page(before, run), failed=run.failed)
+    locks = (task.host.layout.lock_path, task.host.layout.guard_lock_path)
+    left = tuple(path for path in locks if task.host.files.is_there(path))
+    return Reply(run.code, lambda: _document(before, run), lambda _style: _page(before, run, left), failed=run.failed)
 
 
 def _prospect(before: Preview, again: str) -> Iterator[Line]:
@@ -60,11 +62,12 @@ def _prospect(before: Preview, again: str) -> Iterator[Line]:
     yield line(f"To remove it, as root: {again}")
 
 
-def _page(before: Preview, run: Run) -> Iterator[Line]:
+def _page(before: Preview, run: Run, left: tuple[str, ...]) -> Iterator[Line]:
     if not run.ok:
         yield line("To see what is left: hostrouting status")
         return
-    yield line(Painted("DONE:", "good"), f" {_all_of(before)} removed; nothing that hostrouting installed is left")
+    but = f", except {spoken(left)}, which the next boot removes" if left else ""
+    yield line(Painted("DONE:", "good"), f" {_all_of(before)} removed; nothing that hostrouting installed is left{but}")
     yield from _list(before, "removed")
     yield from _stays(before)
 

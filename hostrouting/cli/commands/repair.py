@@ -46,13 +46,15 @@ def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
     if it.found.unsafe and not it.found.routes:
         raise RouteOverlapError("no static route can repair the escapes", report=it.found)
     named = arguments.loaded if arguments.config else None
-    return Reply(_code(it), lambda: json.dumps(repaired_configuration(it, named), indent=2))
+    return Reply(_code(it), lambda: json.dumps(repaired_configuration(it, named, mode=arguments.mode), indent=2))
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     check.check_options(parser)
     told = "print only a configuration that includes the repair: hostrouting apply --config - reads it"
     parser.add_argument("--as-config", action="store_true", help=told)
+    told = "the mode of that configuration (default: that of the installed or the named one, or else WARN)"
+    parser.add_argument("--mode", type=str.upper, choices=("WARN", "STRICT"), help=told)
 
 
 def _code(it: Check) -> int:
@@ -96,7 +98,9 @@ def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
         which = "every escape that is known" if it.is_open else "every escape"
         yield line(Painted("REPAIR:", "good"), f" {routes} repair{s} {which}; this was proved on the present tables")
     yield from it.open_lines()
-    yield from remedy_lines(it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs)
+    yield from remedy_lines(
+        it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, mode=arguments.mode
+    )
 
 
 COMMAND = Command(
@@ -109,13 +113,16 @@ Exit code 1 means that no static route can repair some of the overlap; 0 means t
 that nothing was wrong.
 
 The result of --as-config includes the installed configuration, or the named one; the cost of the repair is logged to
-standard error.
+standard error. Its routes leave open what the default route fills in rightly (the gateway and, without --dev, the
+device), so it can be applied on other nodes with the same problem.
 """,
     examples="""\
 # which routes repair it, and what do they cost?
 hostrouting repair 172.16.0.0/16
 # as root: repair it now, and at every boot
 hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -
+# a file with it: once applied, no machine starts while an address escapes
+hostrouting repair 172.16.0.0/16 --as-config --mode STRICT > new.json
 """,
     failing="no static route can repair some of the overlap",
     takes_snapshot=True,

@@ -6,7 +6,7 @@ The result of the last check is shown as well, and whether it is out of date.
 from __future__ import annotations
 
 from hostrouting.cli.command import Command, Reply, config_option
-from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, table
+from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, table
 from hostrouting.cli.schemas import CHECK, GATE, STANDINGS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -58,7 +58,7 @@ def _page(it: HostStatus, config: str | None) -> Iterator[Line]:
     rows.append(("last check", _told(it)))
     rows += [(unit, _state(state)) for unit, state in it.units]
     if not it.manager:
-        rows.append(("systemd", Painted("not running here: what is installed takes effect at the next boot", "soft")))
+        rows.append(("systemd", Painted(_without_systemd(it), "soft")))
     width = max(len(name) for name, _ in rows)
     for name, fact in rows:
         yield line("  ", Painted(f"{name:<{width}}  ", "soft"), fact)
@@ -88,7 +88,7 @@ def _page(it: HostStatus, config: str | None) -> Iterator[Line]:
 
 def _answer_lines(it: HostStatus, config: str | None) -> Iterator[Line]:
     """What is wrong, escapes first; if nothing is wrong, what is not known; otherwise that all is well."""
-    told = [*_escapes(it, config), *_wrong(it, config), *_astray(it)]
+    told = [*_escapes(it, config), *_wrong(it, config), *_other(it, config), *_astray(it)]
     yield from told or [_unknown(it) or _well(it, config)]
 
 
@@ -110,7 +110,8 @@ def _follows(now: Now, config: str | None, *, heals: bool) -> str:
         mode = now.check.config.route_overlap.mode
         return f"The mode is {mode}: {_FOLLOWS[mode, now.verdict]}"
     if now.is_installed:
-        return "The drop-in that makes machines wait for this check is missing; restore it with: hostrouting apply"
+        restore = f"hostrouting apply --config {config or 'FILE'}"
+        return f"The drop-in that makes machines wait for this check is missing; restore it with: {restore}"
     return f"{config} is not what is installed here: no machine waits for this check."
 
 
@@ -154,6 +155,14 @@ def _wrong(it: HostStatus, config: str | None) -> Iterator[Line]:
         )
 
 
+def _other(it: HostStatus, config: str | None) -> Iterator[Line]:
+    """That another configuration than the given one is installed, or none."""
+    if it.differs:
+        parts = f"another configuration is installed here; it differs in {spoken(it.differs, most=SHOWN)}"
+        told = f"{parts if it.installed else 'nothing is installed here'}; to see what apply would change"
+        yield line(Painted("NOT INSTALLED:", "bad"), f" {told}: hostrouting plan --config {config}")
+
+
 def _astray(it: HostStatus) -> Iterator[Line]:
     """Other tasks that are not in force or do not work; the details follow below."""
     for standing in it.standings.found:
@@ -184,12 +193,22 @@ def _well(it: HostStatus, config: str | None) -> Line:
         return line(Painted("NOTHING:", "soft"), " hostrouting has nothing installed on this host")
     if it.fleeting:
         told = "exists, but no script adds it" if len(it.routes) == 1 else "exist, but no script adds them"
-        routes = f"{counted(len(it.routes), 'route')} of hostrouting {told} at boot; to install one: hostrouting apply"
+        routes = f"{counted(len(it.routes), 'route')} of hostrouting {told} at boot"
+        routes += f"; to install one, as root: hostrouting apply --config {config or 'FILE'}"
         return line(Painted("UNTIL THE NEXT BOOT:", "warn"), f" {routes}")
     passed = ""
     if it.now is not None:
         passed = f", and {'' if it.now.is_installed else f'by {config} '}nothing escapes now"
     return line(Painted("INSTALLED:", "good"), f" {here}{passed}")
+
+
+def _without_systemd(it: HostStatus) -> str:
+    """That systemd does not run, and what of hostrouting is in force all the same."""
+    if not it.files:
+        return "not running here"
+    if not it.routes:
+        return "not running here: the units and the gate are in force from the next boot on"
+    return "not running here: the routes are in force now, the units and the gate from the next boot on"
 
 
 def _judged(it: HostStatus, config: str | None) -> Iterator[tuple[str, Painted]]:
@@ -243,6 +262,7 @@ def _document(it: HostStatus) -> dict[str, Any]:
     return {
         "schema": COMMAND.schema,
         "installed": it.installed,
+        "differs": list(it.differs),
         "routes": [str(route) for route in it.routes],
         "missing": list(it.missing),
         "contested": [str(step.route) for step in it.contested],
@@ -291,17 +311,20 @@ The present state of the host is checked: by the given configuration if it has e
 check. The result of the last check is shown as well, and whether it is out of date; it does not affect the exit code.
 
 Exit code 1 means that there is an overlap now, that one of hostrouting's units has failed, that a run was
-interrupted, that no script adds its routes at the next boot, or that routes are missing: those of the configuration,
-or, without one, those of the installed script. 3 means that not everything could be determined, or that
-the verdict is undecided.
+interrupted, that no script adds its routes at the next boot, that the given configuration is not the installed one, or
+that routes are missing: those of the configuration, or, without one, those of the installed script. 3 means
+that not everything could be determined, or that the verdict is undecided.
 """,
     examples="""\
 # is everything that hostrouting installed in force?
 hostrouting status
+# is this configuration installed and in force?
+hostrouting status --config agent.json
 """,
     failing="something that hostrouting installed is wrong, or there is an overlap now",
     keys={
         "installed": "whether hostrouting has anything installed on this host",
+        "differs[]": "the parts of --config that are not installed as they are there, such as routeOverlap",
         "routes[]": "hostrouting's routes, as ip route prints them",
         "missing[]": "routes in the configuration, or else in the installed script, that the host does not have",
         "contested[]": "those that cannot be added: another program's route has the same destination and metric",

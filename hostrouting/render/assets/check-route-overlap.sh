@@ -26,6 +26,8 @@ for line in "${configuration[@]}"; do
   esac
 done
 [[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
+# The gate, which is the caller then, has added the static routes just now.
+start='' && [[ ! ${1-} && -e ${BASH_SOURCE[0]%/*}/static-routes.sh ]] && start='systemctl start static-routes.service'
 directory=${RUNTIME_DIRECTORY:-$directory}
 awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
 level=3 # of syslog: an error
@@ -384,7 +386,7 @@ function finding_json(f) {
     ", " entry("protocol", or_null(known(protocol_name, proto))) ", " entry("rule", rule == "" ? "null" : rule) "}}"
 }
 
-# --- The repair: each block of a finding by the gateway of the default route.
+# --- The repair: each block of a finding by the default route, which fills in what a static route leaves open.
 # Sets `prefixes` to the blocks.
 function repair(f,   hopeless) {
   # For a broadcast or anycast route of table local, Linux may report table main.
@@ -408,7 +410,7 @@ function add(from, length_,   to, i) {
   else if (length_ && held[from, length_] < 2) {
     if (added[from, length_]++) return
     repairs++; routes = joined(routes, "{" entry("destination", quoted(spelled(from) "/" length_)) ", " \
-      entry("gateway", quoted(uplink_via)) ", " entry("dev", quoted(uplink_dev)) ", " \
+      entry("gateway", quoted("")) ", " entry("dev", quoted(named_dev)) ", " \
       entry("metric", held[from, length_] + 0) "}")
   }
   else if (length_ == width(from)) unsafe(from, to, "longest-prefix", "has a route of its own, to this single address")
@@ -429,20 +431,21 @@ function cost(f) {
 }
 
 # --- The uplink: the first usable default route in the tables that are looked up for plain packets.
-function find_uplink(   t, i, leg, configured, line, type) {
-  configured = expecteds[family]; uplink_dev = uplink_via = has_uplink = ""
+# A repair names the device if that is the only one configured, or if the default route that comes first has another.
+function find_uplink(   t, i, leg, configured, line, type, others) {
+  configured = expecteds[family]; uplink_dev = named_dev = has_uplink = ""
   for (t = 1; t <= tables[family]; t++) for (i = 1; i <= defaults[family] && !uplink_dev; i++) {
     line = default_route[family, i]; read_legs(line); type = substr(line, 1, 1)
     if (has["table"] != table_order[family, t] || "tos" in has || (type < 6 && !alive)) continue
     if (type == 9) break # throw: the next table is looked up
-    if (type != 1) { if (configured) continue; return }
+    if (type != 1) { if (!configured) return; others = 1; continue }
     read_legs(in_turn(line), 1)
     for (leg = 1; leg <= legs; leg++) {
       if (!configured) expect(leg_dev[leg])
-      if (!((family, leg_dev[leg]) in is_expected)) continue
+      if (!((family, leg_dev[leg]) in is_expected)) { others = 1; continue }
       has_uplink = 1
       if (!uplink_dev && link[leg_dev[leg]] && (family == 6 || leg_via[leg] !~ /:/)) {
-        uplink_dev = leg_dev[leg]; uplink_via = leg_via[leg]
+        uplink_dev = leg_dev[leg]; if (configured == 1 || others) named_dev = uplink_dev
       }
     }
     if (!configured) { if (family == 6 && !forwards) expect_alike(i); return }
@@ -499,6 +502,7 @@ function finish(   i, level, verdict, both) {
   if (repairs > 20) tell(level, "ACTION: add " repairs \
     " routes to staticRoutes.routes: the repair in route-overlap.json; for fewer routes: hostrouting repair")
   else if (repairs) tell(level, "ACTION: add to staticRoutes.routes: [" routes "]")
+  if (repairs && start) tell(level, "if the configuration has these routes already, add them with: " start)
   for (i = 1; i <= notes; i++) notes_json = joined(notes_json, quoted(note[i]))
   both = 6 in families # or IPv6 alone
   print "json {" entry("schema", quoted("hostrouting/check/" (both ? 2 : 1))) ", " entry("verdict", quoted(verdict)) \
@@ -535,27 +539,31 @@ look() {
     [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
     printf '%s\n' 'rule show' 'route show table all' 'netconf show' | ip -"$family" -N -d -o -batch - 2>&1 || return
   done
-  ip -N -o link show 2>&1 || return # without -d: the timers of a bridge would differ in every look
-  ip -N -o nexthop show 2>/dev/null || : # Linux has them since 5.3
+  ip -N -o link show 2>&1 # without -d: the timers of a bridge would differ in every look
 }
 # Without the seconds until an IPv6 route expires, which would differ in every look.
 steady_look() {
   [[ ${families[6]-} ]] || { look; return; }
   look | sed -E 's/ expires (0|-[0-9]+)sec/ expired/; s/ expires [0-9]+sec//'
 }
+# Sets `seen`. The nexthop objects are in it only if a route has one.
+see() {
+  seen=$(steady_look) || return
+  [[ $seen != *' nhid '* ]] || seen+=$'\n'$(ip -N -o nexthop show 2>&1)
+}
 
 # Runs one part of the program. Any of these programs may be killed, so each part needs the end of what it reads.
 judge() {
   printf '%s\n' "${configuration[@]/#/setting }" "${@:2}" end |
-    "$awk" -v part="$1" -v waited="$wait" -v final="$last" "$program"
+    "$awk" -v part="$1" -v waited="$wait" -v final="$last" -v start="$start" "$program"
 }
 
 # Sets `told` to the result. Fails if it is not final: something is missing that may still appear, or the tables changed
 # while they were read or the kernel was asked.
 check() {
-  local tables places answers said
-  if ! tables=$(steady_look); then said=${tables##*$'\n'} told="failed ip failed: $said" && return; fi
-  told='failed the routes kept changing while they were read'
+  local seen tables places answers
+  see || { told="failed ip failed: ${seen##*$'\n'}" && return; }
+  tables=$seen told='failed the routes kept changing while they were read'
   if [[ $tables == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   mapfile -t places < <(judge places "$tables" | sort -u)
   told='failed the list of addresses to look up is incomplete: awk or sort failed'
@@ -563,7 +571,8 @@ check() {
   unset 'places[-1]'
   answers=$(printf 'route get fibmatch %s\n' "${places[@]#* }" | ip -N -d -o -force -batch - 2>&1)
   told=$(judge answers "$tables" places "${places[@]}" answers "$answers")
-  [[ $told != 'not yet' && ($last || $(steady_look) == "$tables") ]]
+  [[ $told == 'not yet' ]] && return 1
+  [[ $last ]] || { see && [[ $seen == "$tables" ]]; }
 }
 
 # --- The files.
@@ -571,7 +580,9 @@ check() {
 # Writes a file: complete, or not at all. Of what a failed command said, the last words are the reason.
 leave() {
   local why path=$1 new=$directory/route-overlap.new
-  why=$({ rm -f "$new" && printf '%s' "$2" >"$new" && mv -fT "$new" "$path"; } 2>&1) && return
+  # What an earlier run left there may be a link. Usually there is nothing, and then no program starts.
+  why=$({ if [[ -e $new || -L $new ]]; then rm -f "$new"; fi && printf '%s' "$2" >"$new" &&
+    mv -fT "$new" "$path"; } 2>&1) && return
   rm -f "$new" 2>/dev/null
   complain "cannot write $path: ${why##*: }" && return 1
 }

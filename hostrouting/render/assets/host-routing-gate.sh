@@ -107,12 +107,14 @@ take_steps() {
   fi
   for line in "${all[@]}"; do
     [[ $line =~ ^[0-9]+\ (requires|wants|changing)\ ([a-z0-9-]+)$ ]] ||
-      refuse "$steps: the line '$line' is not a step; write it again with: hostrouting apply"
+      refuse "$steps: the line '$line' is not a step; write it again with: hostrouting apply --config FILE"
     name=${BASH_REMATCH[2]}
     case ${BASH_REMATCH[1]} in
       requires) require "$name" ;;
       wants) want "$name" ;;
-      *) refuse "a run of hostrouting did not finish changing $name.sh; run it again: hostrouting apply" ;;
+      *)
+        refuse "a run of hostrouting did not finish changing $name.sh; run it again: hostrouting apply --config FILE"
+        ;;
     esac
   done
   pass
@@ -138,11 +140,11 @@ read_steps() {
   require_file "$steps"
   if [[ ! -e $steps ]]; then
     [[ -e $drop_in ]] || pass # hostrouting was removed from this host meanwhile
-    refuse "$steps is missing; write it again with: hostrouting apply"
+    refuse "$steps is missing; write it again with: hostrouting apply --config FILE"
   fi
   mapfile -t lines <"$steps" || refuse "cannot read $steps"
   [[ ${#lines[@]} -gt 0 && ${lines[-1]} == end ]] ||
-    refuse "$steps is incomplete; write it again with: hostrouting apply"
+    refuse "$steps is incomplete; write it again with: hostrouting apply --config FILE"
   unset 'lines[-1]'
   all=()
   for line in "${lines[@]}"; do

@@ -103,7 +103,7 @@ about_verdict() {
       ;;
   esac
   [ "$found" ] || unknown "nothing is checked, because no expected CIDRs are configured\
-; on the host, add routeOverlap.expectedCidrs and run: hostrouting apply"
+; on the host, add routeOverlap.expectedCidrs and run: hostrouting apply --config FILE"
   [ "$found" = ok ] && when="last look: $looked"
   read_report
   [ "$found" = "$verdict" ] || text='' # the guard writes the report first

@@ -40,19 +40,20 @@ main() {
 }
 
 # Makes the plan: lines "missing …" and "refused …"; or "write", the commands, and as many that undo them. Then "end".
+# The inputs of awk are written at the same time, and read one after the other.
 look() {
   local said
-  mapfile -t plan < <(exec "$awk" "$program" < <(
-    printf 'setting %s\n' "${configuration[@]}"
-    for family in 4 6; do
-      [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
-      echo "family $family"
-      ip -$family -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
-    done
-  ))
+  mapfile -t plan < <(exec "$awk" "$program" <(printf 'setting %s\n' "${configuration[@]}") <(list 4) <(list 6))
   [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] && return
   said=${plan[0]-$awk printed nothing}
   plan=("refused the routes cannot be read: $said")
+}
+
+# Lists the rules, routes and links of a family.
+list() {
+  [[ $1 == 4 || -e /proc/self/net/if_inet6 ]] || return # a kernel without IPv6 has no such file
+  echo "family $1"
+  exec ip -"$1" -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
 }
 
 # Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for
@@ -287,7 +288,7 @@ function way_out(to,   metric, part, longer) {
   return "instead, configure its two halves (each a /" longer "), which take precedence"
 }
 
-function missing(reason) { print "missing " reason; waits = 1 }
+function missing(reason) { if (!told[reason]++) print "missing " reason; waits = 1 }
 
 # Plans to delete a route. To undo it, the route is put back before or after the others of its prefix. IPv6 makes one
 # route of two that have gateways: there, a route that was alone is added back only if it is alone.

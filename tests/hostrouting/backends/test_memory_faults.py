@@ -57,10 +57,19 @@ def test_snapshots_lookups_and_watches_fail_too() -> None:
     with pytest.raises(Exception, match="refused a watch"):
         kernel.watch()
     kernel.faults.fail("wait", errno.ENOBUFS)
+    kernel.faults.fail("listen", errno.ENOMEM)
     with kernel.watch() as watch:
-        with pytest.raises(Exception, match="refused a wait"):
-            watch.wait(0)
+        assert watch.wait(0)
+        assert [it.partition(" (")[0] for it in watch.troubles] == [
+            "cannot listen to changes of routes: the kernel refused a wait"
+        ]
+        kernel.set_down("eth0")
+        assert watch.wait(0), "it listens again, and may have missed something"
         assert not watch.wait(0)
+        watch.listen(nftables=True)
+        assert [it.partition(": ")[0] for it in watch.troubles] == ["cannot listen to changes of nftables"]
+        assert watch.wait(0)
+        assert watch.troubles == ()
     assert (kernel.snapshot().rules, kernel.lookup([as_ip("10.0.0.4")])[0].kind) == (kernel.snapshot().rules, "local")
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from hostrouting.backends.memory import MemoryBackend
 from hostrouting.errors import BackendError
-from hostrouting.testing import plain_vm
+from hostrouting.nftables import Table
+from hostrouting.testing import FakeHost, plain_vm
 from phases.clock import SystemClock
 from phases.testing import FakeClock
 
@@ -79,6 +80,27 @@ def test_a_change_from_another_thread_ends_the_wait(make: Callable[[], Clock]) -
         assert watch.wait(60, clock=clock) is True
         thread.join()
     assert 0.02 <= clock.now() - began < 30
+
+
+def test_changes_of_nftables() -> None:
+    """A fake host's watches hear the changes of its nftables, as long as they listen to them."""
+    host = FakeHost()
+    with host.kernel.watch() as watch:
+        host.tables.replace(Table("one"))
+        assert not watch.wait(0)
+        watch.listen(nftables=True)
+        changes: list[Callable[[], object]] = [
+            partial(host.tables.replace, Table("one")),
+            partial(host.tables.remove, "one"),
+            host.tables.flush,
+        ]
+        for change in changes:
+            change()
+            assert watch.wait(0)
+            assert not watch.wait(0)
+        watch.listen(nftables=False)
+        host.tables.replace(Table("one"))
+        assert not watch.wait(0)
 
 
 def test_a_closed_watch_is_of_no_use() -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import time
 from collections.abc import Iterator
 
 import attrs
@@ -28,6 +27,7 @@ from tests.support.commands import furnish, lose_carriers, query, route_command,
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rawkernel import raw_kernel
 from tests.support.strategies import DEVICES, blocks, routes, rules
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.processes,
@@ -601,6 +601,4 @@ class TestWatch:
             assert not watch.wait(0)
             namespace.batch([command], family=family)
             assert watch.wait(60)
-            deadline = time.monotonic() + 60
-            while watch.wait(0.02):  # IPv6 has more to say of an address for a while
-                assert time.monotonic() < deadline
+            wait_for("the last word about an IPv6 address", lambda: not watch.wait(0.02))

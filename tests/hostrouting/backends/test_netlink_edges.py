@@ -2,7 +2,6 @@
 
 import errno
 import os
-import socket
 import struct
 from collections.abc import Iterator
 
@@ -15,7 +14,6 @@ from hostrouting.backends.netlink import numbers as n
 from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.messages import KernelError, Lost
 from hostrouting.backends.netlink.sockets import open_socket
-from hostrouting.backends.netlink.watching import NetlinkWatch
 from hostrouting.errors import BackendError, NoSuchDevice, NoSuchRoute, NotPermitted, RouteRefused
 from hostrouting.fib import Flow
 from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
@@ -135,37 +133,6 @@ def test_all_options_are_set() -> None:
     with open_socket() as made:
         options = (n.NETLINK_EXT_ACK, n.NETLINK_CAP_ACK, n.NETLINK_GET_STRICT_CHK)
         assert [made.getsockopt(n.SOL_NETLINK, option) for option in options] == [1, 1, 1]
-
-
-def test_a_watch_whose_socket_fails() -> None:
-    """A new socket is opened, and there may have been a change; while none can be opened, a wait says so."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    later, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-    class Broken(socket.socket):
-        def recv(self, *_: object) -> bytes:
-            raise OSError(errno.EIO, "Input/output error")
-
-    sockets: Iterator[socket.socket | BackendError] = iter(
-        [Broken(fileno=ours.detach()), BackendError("too many open files"), later]
-    )
-
-    def make() -> socket.socket:
-        made = next(sockets)
-        if isinstance(made, BackendError):
-            raise made
-        return made
-
-    with NetlinkWatch(make) as watch, theirs, sender:
-        theirs.send(b"x")
-        assert watch.wait(5)
-        with pytest.raises(BackendError, match="too many open files"):
-            watch.wait(5)
-        assert watch.wait(5)
-        assert not watch.wait(0)
-        sender.send(b"x")
-        assert watch.wait(5)
-        assert not watch.wait(0)
 
 
 @pytest.mark.parametrize("family", [4, 6])

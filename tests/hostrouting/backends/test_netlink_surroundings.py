@@ -38,6 +38,7 @@ from hostrouting.model import Link, Prefix, Route, Snapshot, as_ip
 from tests.support.children import enter_namespace, in_child, refuse_netlink, refuse_strict_checking
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.processes,
@@ -418,11 +419,15 @@ class TestPeace:
         monkeypatch.setattr(reading, "disturbed", listening)
         ends = {20 << 24, 20 << 24 | 0x1FFF}
         with churning(namespace):
-            for _ in range(20):
-                with suppress(Unsettled):
-                    snapshot = backend.snapshot(family=4)
-                    assert ends & {it.prefix.network for it in snapshot.routes if it.prefix.length == 32}
-        assert any(heard)
+
+            def took_many() -> bool:
+                for _ in range(20):
+                    with suppress(Unsettled):
+                        snapshot = backend.snapshot(family=4)
+                        assert ends & {it.prefix.network for it in snapshot.routes if it.prefix.length == 32}
+                return any(heard)
+
+            wait_for("a change during a snapshot", took_many)
 
     def test_a_listing_that_was_interrupted_is_known(self) -> None:
         """The kernel's flag for an interrupted list is noticed at any position."""
@@ -476,7 +481,7 @@ class TestPeace:
     def test_a_burst_that_was_too_large_is_one_change(self, namespace: Namespace) -> None:
         """If the listener's buffer overflows, it returns True once, and continues to listen."""
         descriptor = open_namespace(namespace.path)
-        with NetlinkWatch(lambda: inside(descriptor, partial(open_socket, n.groups(), buffer=1))) as watch:
+        with NetlinkWatch(lambda _: inside(descriptor, partial(open_socket, n.groups(), buffer=1))) as watch:
             namespace.batch([f"route add 20.0.0.{low} via 10.0.0.1" for low in range(256)])
             assert watch.wait(5)
             assert not watch.wait(0)

@@ -52,6 +52,7 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting plan --config agent.json --snapshot node.json": (1, "TO DO: add 2 routes"),
     "hostrouting preflight --config agent.json": (2, "WOULD FAIL: "),
     "hostrouting status": (0, "", APPLY),
+    "hostrouting status --config agent.json": (0, "", APPLY),
     "hostrouting snapshot > node.json": (0, ""),
     "ssh node hostrouting snapshot | hostrouting check --snapshot - 172.16.0.0/16": (1, "OVERLAP: "),
     "hostrouting snapshot --script | ssh node sh > node.json": (0, ""),
@@ -67,6 +68,7 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     f"{AZURE} --json > plan.json": (0, "", RULES),
     f"{AZURE} --apply --approved plan.json": (0, "", f"{RULES}; {AZURE} --json > plan.json"),
     "hostrouting render --config agent.json --root /mnt/image": (0, "DONE: "),
+    "hostrouting repair 172.16.0.0/16 --as-config --mode STRICT > new.json": (0, ""),
     "hostrouting npd": (0, "OK: every expected CIDR leaves by an expected device", APPLY),
     "hostrouting npd --script > hostrouting-npd.sh": (0, ""),
 }

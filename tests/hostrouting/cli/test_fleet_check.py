@@ -13,12 +13,13 @@ from unittest import mock
 import attrs
 import pytest
 
+from hostrouting.backends.base import Change
 from hostrouting.cli.fleet_view import fleet_lines
 from hostrouting.cli.page import plain
 from hostrouting.errors import FileError, SnapshotError
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.workers import GivenExecutor
-from hostrouting.model import Prefix, Rule
+from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.system import LocalFiles
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import Said, say
@@ -100,7 +101,10 @@ def test_the_whole_table(fleet: Path) -> None:
         said.lines[21],
     ]
     assert said.lines[21].startswith("1 node: this is not JSON: ")
-    assert said.lines[-1] == "Only routing tables and rules are checked, not firewalls, IPsec or eBPF programs."
+    assert said.lines[-2:] == [
+        "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs.",
+        "To see what is installed on each node, and whether it survives a reboot: hostrouting status",
+    ]
 
 
 def test_the_table_of_the_page_for_operators() -> None:
@@ -137,12 +141,171 @@ def test_the_repair_of_the_table_repairs(fleet: Path, tmp_path: Path) -> None:
     )
 
 
+HALF, OTHER = "172.16.0.0/17", "172.16.128.0/17"
+PINNED = {"gateway": "10.9.9.9", "dev": "ib0"}
+
+
+def configured(tmp_path: Path, *routes: dict[str, object]) -> str:
+    """The file of a configuration with these routes."""
+    path = tmp_path / "fleet.json"
+    document = {"staticRoutes": {"enabled": True, "routes": routes}, "routeOverlap": {"expectedCidrs": [CIDR]}}
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def held() -> MemoryBackend:
+    """An H200 node on which another program has a route to the second half."""
+    kernel = h200()
+    assert all(it.ok for it in kernel.change([Change("add", Route.to(OTHER, dev="ib0", protocol=4))]))
+    return kernel
+
+
+def added(said: Said) -> list[dict[str, object]]:
+    """The routes that are printed."""
+    return [json.loads(it.strip().rstrip(",")) for it in said.lines if it.startswith('    {"destination"')]
+
+
+def steps(config: str, snapshot: Path) -> list[str]:
+    """What applying this configuration would do to the routes of this node."""
+    told = say("plan", "--config", config, "--snapshot", str(snapshot), "--json").json
+    return [it["action"] for it in told["steps"]]
+
+
+def test_entries_that_are_wrong_are_deleted(tmp_path: Path) -> None:
+    """Whoever does what is printed has a configuration that is accepted and repairs, although it had these entries."""
+    fleet = save(tmp_path / "nodes", {"gpu-1": h200().snapshot(), "gpu-2": h200().snapshot()})
+    config = configured(tmp_path, {"destination": HALF, **PINNED}, {"destination": OTHER, **PINNED})
+    said = say("check", "--snapshots", str(fleet), "--config", config)
+    told = f"In {config}, delete the present entries for {HALF} and {OTHER}: the new ones take their place."
+    assert f"  {told}" in said.lines
+    # The check of one node has the same words.
+    alone = say("check", "--snapshot", str(fleet / "gpu-1.json"), "--config", config)
+    assert told in alone.lines
+    assert added(alone) == added(said)
+    for it in lines_of(say("check", "--snapshots", str(fleet), "--config", config, "--json")).values():
+        deleted = [{"destination": entry, "metric": 0, "reason": "replaced"} for entry in (HALF, OTHER)]
+        assert it["correction"] == {"add": added(said), "delete": deleted}
+    followed = configured(tmp_path, *added(said))
+    assert steps(followed, fleet / "gpu-1.json") == ["add", "add"]
+
+
+def test_nodes_that_need_a_file_of_their_own(tmp_path: Path) -> None:
+    """Two groups are not told to change one file in different ways: the smaller one has a command that writes its own."""
+    nodes = {"gpu-0": h200().snapshot(), "gpu-1": h200().snapshot(), "gpu-2": held().snapshot()}
+    fleet = save(tmp_path / "nodes", nodes)
+    config = configured(tmp_path, {"destination": HALF})
+    said = say("check", "--snapshots", str(fleet), "--config", config)
+    assert [it["destination"] for it in added(said)] == [OTHER]
+    path = fleet / "gpu-2.json"
+    command = f"hostrouting repair --snapshot {path} --config {config} --as-config"
+    at = said.lines.index(f"  For gpu-2: {command} > gpu-2.json")
+    told = "  This node needs a configuration of its own: other nodes need other routes. This writes it:"
+    assert said.lines[at - 1] == told
+    own = tmp_path / "gpu-2.json"
+    own.write_text(say(*command.split()[1:]).out)
+    assert steps(str(own), path) == ["add", "add", "add"]
+    assert say("plan", "--config", str(own), "--snapshot", str(path), "--json").json["verdict"] == "ok"
+
+
+def tunnelled() -> MemoryBackend:
+    """A node on which a tunnel has a route to each half of all addresses."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="wg0", index=0))
+    routes = [Route.to(it, dev="wg0", protocol=4) for it in ("0.0.0.0/1", "128.0.0.0/1")]
+    assert all(it.ok for it in kernel.change([Change("add", it) for it in routes]))
+    return kernel
+
+
+def test_the_example_of_the_page_for_operators(tmp_path: Path) -> None:
+    """40 nodes need two routes, which go into the shared file; 3 nodes with a tunnel need one, in a file for all three."""
+    tunnels = {f"tunnel-{it}": tunnelled().snapshot() for it in range(3)}
+    fleet = save(tmp_path / "nodes", {**distinct_nodes(40), **tunnels})
+    config = configured(tmp_path)
+    said = say("check", "--snapshots", str(fleet), "--config", config)
+    assert "     40  overlap  172.16.0.0/16 by ib0  one repair for all" in said.lines
+    assert "      3  overlap  172.16.0.0/16 by wg0  one repair for all" in said.lines
+    assert [it["destination"] for it in added(said)] == [HALF, OTHER]
+    at = said.lines.index(
+        "  These nodes need a configuration of their own: other nodes need other routes. This writes it, for all of them:"
+    )
+    command = f"hostrouting repair --snapshot {fleet}/tunnel-0.json --config {config} --as-config"
+    assert said.lines[at + 1] == f"  For tunnel-0: {command} > tunnel-0.json"
+    own = tmp_path / "tunnel-0.json"
+    own.write_text(say(*command.split()[1:]).out)
+    configured(tmp_path, *added(said))
+    for file, name in ((config, "node-00000"), (config, "node-00039"), *((str(own), it) for it in tunnels)):
+        told = say("plan", "--config", file, "--snapshot", str(fleet / f"{name}.json"), "--json").json
+        assert told["verdict"] == "ok"
+    assert [it["destination"] for it in json.loads(own.read_text())["staticRoutes"]["routes"]] == [CIDR]
+
+
+def led(dev: str) -> MemoryBackend:
+    """A node with the route to the CIDR by 10.9.0.9, which is a router of this device; the default route is eth0's."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_address(dev, "10.9.0.4/24")
+    route = Route.to(CIDR, dev=dev, gateway="10.9.0.9", protocol=213)
+    assert all(it.ok for it in kernel.change([Change("add", route)]))
+    return kernel
+
+
+def test_an_entry_that_is_wrong_on_some_nodes_only(tmp_path: Path) -> None:
+    """It stays in the shared file, because the other nodes send packets by it; those nodes get a file without it."""
+    nodes = {f"gpu-{it}": led("eth0").snapshot() for it in range(8)}
+    others = {f"gpu-{it}": led("eth1").snapshot() for it in (8, 9)}
+    fleet = save(tmp_path / "nodes", {**nodes, **others})
+    config = configured(tmp_path, {"destination": CIDR, "gateway": "10.9.0.9"})
+    said = say("check", "--snapshots", str(fleet), "--config", config)
+    assert said.lines[0] == "10 nodes: 2 overlap, 8 ok"
+    assert added(said) == []
+    at = said.lines.index(
+        "  These nodes need a configuration of their own: an entry of the shared one is wrong on them, and may be right on"
+        " other nodes. This writes it, for all of them:"
+    )
+    own = tmp_path / "gpu-8.json"
+    own.write_text(say(*said.lines[at + 1].split(" > ")[0].split()[3:]).out)
+    for file, name in ((config, "gpu-0"), (str(own), "gpu-8"), (str(own), "gpu-9")):
+        told = say("plan", "--config", file, "--snapshot", str(fleet / f"{name}.json"), "--json").json
+        assert told["verdict"] == "ok"
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_entry_that_one_node_cannot_have(tmp_path: Path, *, alone: bool) -> None:
+    """It stays in the file for the other nodes; if there are none, it is deleted. No route of the node is."""
+    nodes = {"gpu-2": held().snapshot()} | ({} if alone else {"vm": plain_vm().snapshot()})
+    fleet = save(tmp_path / "nodes", nodes)
+    config = configured(tmp_path, {"destination": HALF}, {"destination": OTHER})
+    said = say("check", "--snapshots", str(fleet), "--config", config)
+    told = (
+        f"  In {config}, delete the entry for {OTHER}: another program's route has this destination and metric, and"
+        " hostrouting leaves that route as it is."
+    )
+    assert (told in said.lines) is alone
+    document = lines_of(say("check", "--snapshots", str(fleet), "--config", config, "--json"))["gpu-2"]
+    contested = {"destination": OTHER, "metric": 0, "reason": "contested"}
+    assert dict(document["correction"])["delete"] == [contested]  # type: ignore[call-overload]  # it is a mapping
+    reason = "an entry of the shared one is wrong on it, and may be right on other nodes. This writes it:"
+    assert (f"  This node needs a configuration of its own: {reason}" in said.lines) is not alone
+    if alone:
+        followed = configured(tmp_path, {"destination": HALF}, *added(said))
+        assert set(steps(followed, fleet / "gpu-2.json")) == {"add"}
+
+
+def test_a_command_does_not_write_over_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell empties the file after > before the command reads it, so that file is not the snapshot."""
+    save(tmp_path, {"gpu-1": h200().snapshot(), "gpu-2": held().snapshot()})
+    config = configured(tmp_path, {"destination": HALF})
+    monkeypatch.chdir(tmp_path)
+    said = say("check", "--snapshots", "gpu-*.json", "--config", config)
+    assert f"--snapshot gpu-2.json --config {config} --as-config > config-gpu-2.json" in said.out
+
+
 def test_all_is_well(tmp_path: Path) -> None:
     """A fleet without a problem is told in one line."""
     save(tmp_path, {"a": plain_vm().snapshot(), "b": plain_vm().snapshot()})
     said = say("check", "--snapshots", str(tmp_path), CIDR)
     assert (said.code, said.lines[:2]) == (0, ["2 nodes: 2 ok", ""])
-    assert len(said.lines) == 3
+    assert len(said.lines) == 4
 
 
 def test_each_line_is_the_document_of_the_node(fleet: Path) -> None:
@@ -155,6 +318,10 @@ def test_each_line_is_the_document_of_the_node(fleet: Path) -> None:
         path = str(fleet / f"{name}.json")
         alone = say("check", "--snapshot", path, "--json", CIDR)
         assert (document.pop("node"), document.pop("snapshot")) == (name, path)
+        if "verdict" in document:
+            repair = document["repair"]
+            routes = {"add": repair, "delete": []} if repair else None
+            assert document.pop("correction") == routes
         assert document == alone.json
         assert document["schema"] == ("hostrouting/error/1" if name == "broken" else "hostrouting/check/1")
 
@@ -303,13 +470,13 @@ def test_verbose(fleet: Path) -> None:
 class TestAsAProgram:
     """The program itself, with processes of its own."""
 
-    def start(self, folder: Path, *, count: int) -> subprocess.Popen[bytes]:
+    def start(self, folder: Path, *, count: int, warnings: str = "error") -> subprocess.Popen[bytes]:
         """Start it, in a session of its own and on one processor, for so many nodes and a pipe."""
         os.mkfifo(folder / "later.json")
         vm = plain_vm().snapshot().to_json()
         save(folder / "nodes", {f"{it:03}": vm.replace('"10.0.0.', f'"10.9.{it}.') for it in range(count)})
         paths = [str(folder / "nodes"), str(folder / "later.json")]
-        command = [sys.executable, "-W", "error", "-m", "hostrouting", "check", CIDR, "--json", "--snapshots", *paths]
+        command = [sys.executable, "-W", warnings, "-m", "hostrouting", "check", CIDR, "--json", "--snapshots", *paths]
         one = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
         # Without a buffer, a line that was read is all that was taken out of the pipe.
         return subprocess.Popen(
@@ -338,7 +505,8 @@ class TestAsAProgram:
 
     def test_it_is_interrupted(self, tmp_path: Path) -> None:
         """Ctrl-C, which every process of the terminal gets, is one line and exit code 130; the last line is an error."""
-        with self.start(tmp_path, count=100) as program:
+        # Ctrl-C may come when a file is open and its `with` has not begun. Python warns of such a file.
+        with self.start(tmp_path, count=100, warnings="ignore") as program:
             assert program.stdout is not None
             program.stdout.readline()
             os.killpg(program.pid, signal.SIGINT)

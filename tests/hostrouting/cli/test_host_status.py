@@ -257,7 +257,10 @@ def test_a_configuration_where_nothing_is_installed(written: Callable[..., str])
     assert said.code == 1
     assert said.lines[1] == f"  {config} is not what is installed here: no machine waits for this check."
     assert "installed check" not in rows(said.lines)
-    assert say("status", "--config", config, kernel=plain_vm()).code == 0
+    assert say("status", "--config", config, kernel=plain_vm()).lines[0] == (
+        f"NOT INSTALLED: nothing is installed here; to see what apply would change: hostrouting plan --config {config}"
+    )
+    assert say("status", "--config", config, kernel=plain_vm()).code == 1
     assert say("status", kernel=h200()).code == 0
 
 
@@ -277,7 +280,7 @@ def test_a_script_that_cannot_be_read(written: Callable[..., str]) -> None:
     host.files.texts[LAYOUT.check_script_path] = "#!/bin/sh\n"
     said = say("status", host=host)
     assert (said.code, said.lines[0]) == (3, "UNKNOWN: the state of this host is not fully known")
-    told = f"{LAYOUT.check_script_path} is not as hostrouting wrote it; write it again with: hostrouting apply"
+    told = f"{LAYOUT.check_script_path} is not as hostrouting wrote it; write it again with: hostrouting apply --config FILE"
     assert f"  the installed check: {told}" in said.lines
     assert rows(said.lines)["now"] == "not known"
     assert say("status", "--json", host=host).json["now"] is None
@@ -316,7 +319,7 @@ def test_a_gate_that_is_missing(written: Callable[..., str]) -> None:
     infiniband(host)
     del host.files.texts[LAYOUT.gate_drop_in_path]
     said = say("status", host=host)
-    told = "The drop-in that makes machines wait for this check is missing; restore it with: hostrouting apply"
+    told = "The drop-in that makes machines wait for this check is missing; restore it with: hostrouting apply --config FILE"
     assert (said.code, said.lines[1]) == (1, f"  {told}")
     assert say("status", "--json", host=host).json["now"]["inForce"] is False
 

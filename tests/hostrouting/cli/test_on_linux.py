@@ -9,16 +9,16 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hostrouting.cli import main
 from hostrouting.layout import HostLayout
-from tests.support.children import in_child, refuse_netlink
+from tests.support.children import in_child, refuse_netlink, running
 from tests.support.examples import LONG
 from tests.support.machine import H200, Machine, private_machine
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,8 +104,15 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     [answer] = machine.get(4, ["172.16.200.1"])
     assert not isinstance(answer, str)
     assert answer.devs == ("eth0",)
-    assert machine.hostrouting("remove").returncode == 0
+    removed = machine.hostrouting("remove")
+    lock = "/run/aks-flex-node/host-routing.lock"
+    told = f"nothing that hostrouting installed is left, except {lock}, which the next boot removes"
+    assert (removed.returncode, told in removed.stdout) == (0, True)
     assert machine.routes(4) == before
+    assert machine.shell("find /run -type f").split() == [lock]
+    folders, units = machine.shell("find /etc -type d").split(), HostLayout().unit_directory
+    assert not {"/etc/aks-flex-node", "/etc/systemd/system-preset", f"{units}/systemd-nspawn@.service.d"} & {*folders}
+    assert {"/etc/iproute2/rt_protos.d", units} <= {*folders}, "these belong to other packages"
     assert machine.shell("find /etc -type f").split() == ["/etc/ld.so.cache"]
 
 
@@ -223,7 +230,7 @@ def test_no_systemd(machine: Machine, repaired: str) -> None:
     said = machine.hostrouting("apply", "--config", repaired)
     assert said.returncode == 0
     told = [line for line in said.stderr.splitlines() if line.startswith("systemd is not running here: ")]
-    assert told == ["systemd is not running here: the changes take effect at the next boot"]
+    assert told == ["systemd is not running here: routes change now, units and the gate at the next boot"]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +303,7 @@ def test_a_fifo_in_the_place_of_a_file(machine: Machine, repaired: str) -> None:
             assert said.returncode in ({0, 1, 3} if looks_same or words[0] == "remove" else {1, 3}), (path, words, said)
             assert told or words[0] == "remove" or (looks_same and words[0] != "apply"), (path, words, said)
             assert "Traceback" not in said.stderr
-        machine.shell(f"rm -rf {path}; mv /run/kept {path}")
+        machine.shell(f"rm -rf {path}; mkdir -p $(dirname {path}); mv /run/kept {path}")
         assert machine.hostrouting("apply", "--config", repaired).returncode == 0
 
 
@@ -316,28 +323,31 @@ def test_two_at_once(machine: Machine, repaired: str) -> None:
 def test_terminal_closed(machine: Machine, repaired: str) -> None:
     """A run whose terminal is closed stops with nothing half done, although it has nobody to tell."""
     machine.shell("mkdir -p /run/aks-flex-node")
-    lock = subprocess.Popen(
-        [*machine.enter, "flock", "/run/aks-flex-node/host-routing.lock", "sleep", "200"], start_new_session=True
-    )
+    hold = ["flock", "/run/aks-flex-node/host-routing.lock", "sh", "-c", "echo held; exec sleep 200"]
     ours, theirs = pty.openpty()
-    run = subprocess.Popen(
-        machine.command("apply", "--config", repaired),
-        stdin=theirs, stdout=theirs, stderr=theirs, env=BUFFERED, start_new_session=True,
-    )  # fmt: skip
-    os.close(theirs)
-    try:
-        said, end = b"", time.monotonic() + 100
-        while b"another run" not in said and time.monotonic() < end:
-            if select.select([ours], [], [], 0.1)[0]:
-                said += os.read(ours, 65536)
-        os.close(ours)
-        run.send_signal(signal.SIGHUP)
-        assert run.wait(timeout=100) == 143
-    finally:
-        run.kill()
-        os.killpg(lock.pid, signal.SIGKILL)
-        lock.wait()
-        run.wait()
+    said = b""
+
+    def is_waiting() -> bool:
+        nonlocal said
+        if select.select([ours], [], [], 0.1)[0]:
+            said += os.read(ours, 65536)
+        return b"another run" in said
+
+    with running(*machine.enter, *hold, seconds=300) as (_, told):
+        assert told.readline() == "held\n"
+        run = subprocess.Popen(
+            machine.command("apply", "--config", repaired),
+            stdin=theirs, stdout=theirs, stderr=theirs, env=BUFFERED, start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        try:
+            wait_for("apply to wait for the lock", is_waiting)
+            os.close(ours)
+            run.send_signal(signal.SIGHUP)
+            assert run.wait(timeout=100) == 143
+        finally:
+            run.kill()
+            run.wait()
     assert not [route for route in machine.routes(4) if route.protocol == 213]
 
 

@@ -99,9 +99,9 @@ def test_a_configured_route_that_somebody_else_holds(written: Callable[..., str]
     config = written(HALF, OTHER)
     said = say(command, "--config", config, host=host)
     assert (
-        "Also remove 172.16.0.0/17: another program's route has the same destination and metric, and is never replaced."
-        in said.lines
-    )
+        f"In {config}, delete the entry for 172.16.0.0/17: another program's route has this destination and metric, "
+        "and hostrouting leaves that route as it is."
+    ) in said.lines
     followed = written(OTHER, *items(said))
     assert "conflict" not in steps(host, followed)
     assert say("apply", "--config", followed, host=host).code == 0
@@ -114,8 +114,9 @@ def test_a_configuration_that_has_the_way_out_already(written: Callable[..., str
     config = written(HALF, OTHER, *quarters)
     said = say("check", "--config", config, host=host)
     told = (
-        f"Permanently, remove 172.16.0.0/17 from staticRoutes.routes of {config}: another program's route has the "
-        f"same destination and metric, and is never replaced. The others repair it; run, as root: hostrouting apply --config {config}"
+        f"Permanently, in {config}, delete the entry for 172.16.0.0/17: another program's route has this destination "
+        "and metric, and hostrouting leaves that route as it is. "
+        f"The others repair it; run, as root: hostrouting apply --config {config}"
     )
     assert told in said.lines
     assert say("apply", "--config", written(OTHER, *quarters), host=host).code == 0
@@ -156,7 +157,8 @@ def test_a_route_of_a_configuration_that_is_wrong(written: Callable[..., str]) -
     host = FakeHost(kernel=h200())
     say("apply", "--config", wrong, host=host)
     said = say("check", "--config", wrong, host=host)
-    assert "Replace the entries that have the same destination and metric." in said.lines
+    told = f"In {wrong}, delete the present entry for 172.16.0.0/17: the new one takes its place."
+    assert told in said.lines
     assert say("apply", "--config", written(*items(said)), host=host).code == 0
 
 
@@ -221,7 +223,58 @@ def test_no_configuration_that_repairs(written: Callable[..., str]) -> None:
     host = FakeHost(kernel=h200())
     held = say("repair", "--as-config", "--config", written({"destination": CIDR}), host=host)
     assert (
-        "left out of the configuration: 172.16.0.0/16: another program's route has the same destination and metric"
+        "left out of the configuration: the entry for 172.16.0.0/16: another program's route has this destination and"
         in held.err
     )
     assert say("apply", "--config", "-", stdin=held.out.encode(), host=host).code == 0
+
+
+def test_a_repair_for_other_nodes_too() -> None:
+    """What is written leaves gateway and device open where those of the default route are right; what is given stays."""
+    kernel = h200()
+    with kernel.reopen() as backend:
+        mine = Route.to("9.0.0.0/8", dev="eth0", gateway=GATEWAY, protocol=213)
+        away = Route.to("11.0.0.0/8", dev="eth0", gateway=as_ip("10.0.0.9"), protocol=213)
+        assert all(it.ok for it in backend.change([Change("add", mine), Change("add", away)]))
+
+    def ways(*words: str) -> dict[str, tuple[str, str]]:
+        routes = say("repair", CIDR, "--as-config", *words, kernel=kernel).json["staticRoutes"]["routes"]
+        return {it["destination"]: (it["gateway"], it["dev"]) for it in routes}
+
+    halves = HALF["destination"], OTHER["destination"]
+    found = ways()
+    assert {it: found[it] for it in (*halves, "9.0.0.0/8")} == dict.fromkeys((*halves, "9.0.0.0/8"), ("", ""))
+    assert found["11.0.0.0/8"] == ("10.0.0.9", "eth0")
+    assert {ways("--dev", "eth0")[it] for it in halves} == {("", "eth0")}
+    assert {ways("--dev", "eth0", "--gateway", "10.0.0.1")[it] for it in halves} == {("10.0.0.1", "eth0")}
+
+
+@pytest.mark.parametrize("installs", [False, True])
+def test_a_repair_keeps_the_guard(tmp_path: Path, *, installs: bool) -> None:
+    """The other sections of the installed configuration, or of the named one, are in the one that is printed."""
+    path = tmp_path / "guarded.json"
+    guard = {"enabled": True, "program": "/usr/bin/hostrouting"}
+    path.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR]}, "guard": guard}))
+    host = FakeHost(kernel=h200())
+    if installs:
+        say("apply", "--config", str(path), host=host)
+    printed = say("repair", "--as-config", *(() if installs else ("--config", str(path))), host=host)
+    assert printed.json["guard"] == guard
+
+
+@pytest.mark.parametrize(
+    ("words", "mode"), [((), "WARN"), (("--mode", "STRICT"), "STRICT"), (("--mode", "warn"), "WARN")]
+)
+def test_the_mode_of_a_repair(words: tuple[str, ...], mode: str) -> None:
+    """The mode of a new configuration is WARN unless --mode says otherwise, also of the one that is shown."""
+    assert say("repair", CIDR, "--as-config", *words, kernel=h200()).json["routeOverlap"]["mode"] == mode
+    assert pasted(say("repair", CIDR, *words, kernel=h200()))["routeOverlap"]["mode"] == mode
+
+
+def test_another_mode_than_that_of_a_configuration(written: Callable[..., str]) -> None:
+    """It takes the place of the mode of the named configuration; if that is only to be changed, this is said."""
+    config = written(HALF, mode="WARN")
+    words = ("repair", "--config", config, "--mode", "STRICT")
+    assert say(*words, "--as-config", kernel=h200()).json["routeOverlap"]["mode"] == "STRICT"
+    assert "Also set routeOverlap.mode to STRICT." in say(*words, kernel=h200()).lines
+    assert "routeOverlap.mode" not in say("repair", "--config", config, kernel=h200()).out

@@ -178,7 +178,9 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
 
     save(tmp_path / "nodes", {"gpu": h200().snapshot(), "broken": "{"})
     with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=GivenExecutor(Inline())):
-        nodes = [json.loads(it) for it in say("check", CIDR, "--snapshots", str(tmp_path / "nodes"), "--json").lines]
+        asked = ("check", "--snapshots", str(tmp_path / "nodes"), "--json")
+        pinned = written({"destination": "172.16.0.0/17", "gateway": "10.9.9.9", "dev": "ib0"})
+        nodes = [json.loads(it) for words in ((CIDR,), ("--config", pinned)) for it in say(*asked, *words).lines]
 
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json

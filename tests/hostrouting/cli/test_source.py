@@ -21,6 +21,7 @@ from hostrouting.errors import SnapshotError
 from hostrouting.testing import FakeHost, h200
 from tests.support.children import in_child
 from tests.support.cli import say
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +111,9 @@ def test_a_pipe_whose_writer_is_slow(name: str, tmp_path: Path, monkeypatch: pyt
     os.mkfifo(tmp_path / "fifo")
     reader, writer = os.pipe()
     path = {"fifo": f"{tmp_path}/fifo", "/dev/fd": f"/dev/fd/{reader}"}.get(name, name)
+    begun, begins = os.pipe()
     if os.fork() == 0:
+        os.write(begins, b"x")
         out = os.open(path, os.O_WRONLY) if name == "fifo" else writer
         time.sleep(0.7)
         with os.fdopen(out, "w") as stream:
@@ -120,6 +123,7 @@ def test_a_pipe_whose_writer_is_slow(name: str, tmp_path: Path, monkeypatch: pyt
             stream.write(text[1000:])
         os._exit(0)
     os.close(writer)
+    os.read(begun, 1)
 
     def work() -> int:
         if name == "/dev/stdin":
@@ -127,7 +131,8 @@ def test_a_pipe_whose_writer_is_slow(name: str, tmp_path: Path, monkeypatch: pyt
         return say("check", "--snapshot", path, "172.16.0.0/16").code
 
     assert in_child(work, seconds=100) == 1
-    os.close(reader)
+    for descriptor in (reader, begun, begins):
+        os.close(descriptor)
     os.wait()
 
 
@@ -149,8 +154,7 @@ def test_told_to_stop_while_it_waits_for_a_pipe(number: signal.Signals, tmp_path
         words = ["check", "--snapshot", str(tmp_path / "pipe"), "10.0.0.0/8"]
         run = subprocess.Popen([sys.executable, "-m", "hostrouting", *words], stderr=subprocess.PIPE)
         # A signal during the start of Python ends it in other ways.
-        while not _has_open(run.pid, tmp_path / "pipe"):
-            time.sleep(0.01)
+        wait_for("it to open the pipe", lambda: _has_open(run.pid, tmp_path / "pipe"))
         time.sleep(0.1)
         assert run.poll() is None
         run.send_signal(number)

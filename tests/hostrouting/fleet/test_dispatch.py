@@ -65,7 +65,8 @@ def test_no_result_is_kept(tmp_path: Path) -> None:
     results = judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=Inline(), judge=echo)
     for _ in range(1900):
         next(results)
-    assert sum(isinstance(it, NodeResult) for it in gc.get_objects()) < 50
+    # Other tests of this process may still have results.
+    assert sum(isinstance(it, NodeResult) and it.path.startswith(str(tmp_path)) for it in gc.get_objects()) < 50
     results.close()  # type: ignore[attr-defined]  # it is a generator
 
 

@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.backends.base import Change
+from hostrouting.correction import Correction
 from hostrouting.errors import SnapshotError, WorkerLost
-from hostrouting.fleet import NodeEscape, NodeResult, group_nodes
+from hostrouting.fib import Fib
+from hostrouting.fleet import NodeEscape, NodeResult, common_correction, group_nodes
 from hostrouting.fleet.judging import Question, judge
-from hostrouting.model import Prefix, Route
+from hostrouting.model import Prefix, Route, Snapshot
 from hostrouting.testing import MemoryBackend, h200, plain_vm
+from hostrouting.uplink import default_route
 from tests.support.fleets import ASKED, CIDR, HALVES, config_of, distinct_nodes, escape, node
 
 if TYPE_CHECKING:
@@ -33,7 +36,8 @@ def test_the_fabric_of_a_fleet() -> None:
 def test_real_nodes_in_different_subnets() -> None:
     """Nodes with other addresses and gateways have one repair."""
     results = [attrs.evolve(judge(it.encode(), ASKED), name=name) for name, it in distinct_nodes(5).items()]
-    assert len({it.repair[0]["gateway"] for it in results}) == 5
+    snapshots = [Snapshot.from_json(it) for it in distinct_nodes(5).values()]
+    assert len({default.legs for it in snapshots if (default := default_route(Fib(it)))}) == 5
     [group] = group_nodes(results)
     assert (len(group.nodes), group.problem, group.repair) == (5, "172.16.0.0/16 by ib0", HALVES)
 
@@ -48,6 +52,13 @@ def test_real_nodes_in_different_subnets() -> None:
         ([escape("ib", "ib0")], "172.16.0.0/16 by ib and ib0"),
         ([escape()], "172.16.0.0/16 by an unknown device"),
         ([escape("ib0", part=5), escape("ib1", part=9)], "a part of 172.16.0.0/16 by ib0 and ib1"),
+        (
+            [
+                attrs.evolve(escape("ib0"), last=(172 << 24) + (16 << 16) + 32767),
+                attrs.evolve(escape("ib3"), first=(172 << 24) + (16 << 16) + 32768),
+            ],
+            "172.16.0.0/16 by ib0 and ib3",
+        ),
         ([escape(kind="no-route")], "172.16.0.0/16 by no device (no route)"),
         ([escape("ib0", packets="what pods send")], "what pods send: 172.16.0.0/16 by ib0"),
         (
@@ -111,7 +122,7 @@ def test_the_worst_comes_first() -> None:
         ([node("a", escape("ib0")), node("b", escape("ib1"))], HALVES, 1, True),
         ([node("a", escape("ib0")), node("b", escape("ib1"), repair=HALVES[:1])], (), 2, True),
         ([node("a", escape("ib0")), node("b", escape("ib1"), repair=())], (), 1, True),
-        ([node("a", escape("ib0")), node("b", escape("ib1"), whole=False)], (), 1, False),
+        ([node("a", escape("ib0"), whole=False), node("b", escape("ib1"), whole=False)], (), 1, False),
         ([node("a", escape("ib0"), repair=(), whole=False)], (), 0, False),
     ],
 )
@@ -121,6 +132,20 @@ def test_one_repair_for_all(
     """A repair is that of the group only if every node has exactly this one, and it closes everything there."""
     [group] = group_nodes(nodes)
     assert (group.repair, group.repairs, group.is_repairable) == (repair, repairs, is_repairable)
+
+
+def test_a_node_that_no_route_can_repair() -> None:
+    """It does not hide the repair of the others where the same escapes: they are another group, which comes first."""
+    results = [
+        node("odd", escape("ib1"), whole=False),
+        node("a", escape("ib0")),
+        node("odder", escape("ib0"), whole=False),
+        node("b", escape("ib1")),
+    ]
+    assert [(it.problem, it.nodes, it.repair_words) for it in group_nodes(results)] == [
+        ("172.16.0.0/16 by ib0 and ib1", ("a", "b"), "one repair for all"),
+        ("172.16.0.0/16 by ib0 and ib1", ("odd", "odder"), "no route can repair all of it"),
+    ]
 
 
 def test_no_default_route() -> None:
@@ -133,20 +158,21 @@ def test_no_default_route() -> None:
     ]
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c", "ok", "broken"]), max_size=30))
+@given(st.lists(st.sampled_from(["a", "b", "c", "odd", "ok", "broken"]), max_size=30))
 def test_each_node_is_in_one_group(kinds: list[str]) -> None:
-    """Whatever the results and their order: each node is in exactly one group, and groups have different problems."""
+    """Whatever the results and their order: each node is in exactly one group, and groups differ in what can be done."""
     made = {
         "a": node("", escape("ib0")),
         "b": node("", escape("ib5")),
         "c": node("", escape("wg0")),
+        "odd": node("", escape("ib0"), whole=False),
         "ok": NodeResult(verdict="ok"),
         "broken": NodeResult(failure=SnapshotError(path="", problem="this is empty")),
     }
     results = [attrs.evolve(made[kind], name=f"{kind}{number}") for number, kind in enumerate(kinds)]
     groups = group_nodes(results)
     assert sorted(name for it in groups for name in it.nodes) == sorted(it.name for it in results)
-    assert len({(it.verdict, it.problem) for it in groups}) == len(groups)
+    assert len({(it.verdict, it.problem, it.is_repairable) for it in groups}) == len(groups)
     other_way = group_nodes(reversed(results))
     assert [(it.problem, it.nodes, it.repair) for it in other_way] == [
         (it.problem, it.nodes, it.repair) for it in groups
@@ -166,3 +192,36 @@ def test_a_repaired_fleet() -> None:
     routes = [Route.to(it.destination, dev="eth0", gateway="10.0.0.1", protocol=213) for it in group.repair]
     kernel.change([Change("add", it) for it in routes])
     assert judge(kernel.snapshot().to_json().encode(), ASKED).verdict == "ok"
+
+
+HALVES_ADDED, HALF_ADDED = Correction(HALVES), Correction(HALVES[:1])
+HALF_REPLACED = Correction(HALVES[:1], replaced=HALVES[:1])
+HALF_LOST = Correction(HALVES[:1], contested=HALVES[1:])
+
+
+@pytest.mark.parametrize(
+    ("corrections", "common"),
+    [
+        ([HALVES_ADDED], HALVES_ADDED),
+        ([HALVES_ADDED, HALF_ADDED, HALF_ADDED], HALF_ADDED),
+        ([HALF_LOST, HALF_LOST, HALF_ADDED], HALF_ADDED),
+        ([HALF_LOST, HALF_LOST], HALF_LOST),
+        ([HALF_REPLACED, HALF_REPLACED, HALF_ADDED], HALF_ADDED),
+        ([HALF_REPLACED, HALF_REPLACED], HALF_REPLACED),
+        ([HALF_REPLACED, HALF_REPLACED, None], None),
+        ([HALF_LOST, None], None),
+        ([Correction(), Correction()], None),
+        ([], None),
+    ],
+)
+def test_one_file_is_changed_in_one_way(corrections: list[Correction | None], common: Correction | None) -> None:
+    """It is the change for most nodes; an entry is deleted only if every node needs that."""
+    # Each node has a problem of its own, and no node without a verdict counts.
+    results = [
+        attrs.evolve(node(f"node-{at}", escape(f"ib{'x' * at}")), correction=it)
+        if it is not None
+        else NodeResult(f"node-{at}", verdict="ok")
+        for at, it in enumerate(corrections)
+    ]
+    results.append(NodeResult("lost", failure=SnapshotError(path="", problem="this is empty")))
+    assert common_correction(group_nodes(results)) == common

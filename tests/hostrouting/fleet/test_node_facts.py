@@ -102,3 +102,21 @@ def test_failures(failure: str) -> None:
     found = routing_facts(ran, HostRoutingConfig())
     assert (found.failed, found.snapshot, found.check) == (True, None, None)
     assert told in found.message
+
+
+@on_linux
+@pytest.mark.processes
+def test_routes_that_the_configuration_has() -> None:
+    """If the configuration has the routes of the repair already, the message asks for nothing but to apply it."""
+    routes = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
+    ran = read_on(H200)
+    for have, action in (
+        (routes, "the configuration has the routes that repair it, but this host does not; apply the configuration"),
+        (
+            routes[:1],
+            'add to staticRoutes.routes: [{"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}]',
+        ),
+    ):
+        config = {**config_for(CIDR), "staticRoutes": {"enabled": True, "routes": have}}
+        message = routing_facts(ran, HostRoutingConfig.from_mapping(config)).message
+        assert message.partition("; ACTION: ")[2] == action

@@ -182,6 +182,16 @@ def test_a_conflict() -> None:
         assert "configure 172.16.0.0/17 and 172.16.128.0/17" in it.message
 
 
+def test_an_entry_that_is_wrong() -> None:
+    """The routes to add come with the entries that they replace: with them, the configuration is accepted."""
+    wrong = {"destination": "172.16.0.0/17", "gateway": "172.16.1.1", "dev": "ib0"}
+    found = dry_run(FakeHost(kernel=h200()), {**WARN, "staticRoutes": {"enabled": True, "routes": [wrong]}})
+    told = "; in staticRoutes.routes, delete the present entry for 172.16.0.0/17: the new one takes its place"
+    assert told in found.message
+    right = {"enabled": True, "routes": list(found.repair)}
+    assert dry_run(FakeHost(kernel=h200()), {**WARN, "staticRoutes": right}).verdict == "ok"
+
+
 def test_a_conflict_of_another_task() -> None:
     """What prevents another task fails the dry run."""
     kernel = h200()
@@ -439,7 +449,9 @@ def test_a_long_repair() -> None:
     cidrs = [f"10.{n}.0.0/16" for n in range(30, 60)]
     told = checked(kernel, *cidrs)
     routes = say("check", *cidrs, "--json", kernel=kernel).json["repair"]
-    assert told.endswith(f"; ACTION: add to staticRoutes.routes the {len(routes)} routes under repair in the result")
+    assert told.endswith(
+        f"; ACTION: add {len(routes)} routes to staticRoutes.routes: they are under repair in the result"
+    )
 
 
 def test_what_pods_send() -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hostrouting.correction import Correction
 from hostrouting.errors import SnapshotError
 from hostrouting.fib import Fib
 from hostrouting.fleet import NodeResult, group_nodes
@@ -23,7 +24,7 @@ from hostrouting.fleet.page import read_page, render_page
 from hostrouting.model import Link, Prefix, Route, Snapshot
 from hostrouting.segments import Segment, segments_of, told_segments
 from hostrouting.testing import h200, plain_vm, vpn_node
-from tests.support.fleets import ASKED, config_of, save
+from tests.support.fleets import ASKED, HALVES, config_of, escape, node, save
 from tests.support.html_texts import TEXTS, Reader
 from tests.support.strategies import blocks, snapshots
 
@@ -76,6 +77,31 @@ def test_what_is_on_it(results: list[NodeResult]) -> None:
         "2026-11-22 08:34 UTC",
     ):
         assert told in text
+
+
+def test_what_to_change() -> None:
+    """The page says what the table says: which entries to delete, and which nodes need a configuration of their own."""
+    first, second = HALVES
+    changes = {
+        "gpu-1": Correction((first, second), replaced=(first,)),
+        "gpu-2": Correction((first,), contested=(second,)),
+        "gpu-3": Correction(),
+    }
+    nodes = [
+        attrs.evolve(node(name, escape(f"ib{'x' * at}")), correction=it)
+        for at, (name, it) in enumerate(changes.items())
+    ]
+    groups = group_nodes([*nodes, NodeResult("vm", verdict="ok")])
+    asked = attrs.evolve(ASKED, is_whole=True)
+    text = text_of(render_page(groups, [()] * len(groups), asked, moment=NOW))
+    reason = "an entry of the shared one is wrong on it, and may be right on other nodes"
+    assert text.count(f"This node needs a configuration of its own: {reason}.") == 2
+    one, other, last = (text.partition(f" {it} A repair ")[2].partition("1 node: ")[0] for it in changes)
+    assert "In the configuration, delete the present entry for 172.16.0.0/17: the new one takes its place." in one
+    assert one.startswith("This node needs ")
+    assert other.startswith("This node needs ")
+    assert "In the configuration, delete the entry for 172.16.128.0/17: another program's route has this" in other
+    assert last.startswith("The configuration has its routes: apply it on each node.")
 
 
 def test_it_needs_nothing_else(results: list[NodeResult]) -> None:

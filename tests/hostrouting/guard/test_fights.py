@@ -82,11 +82,15 @@ def test_how_long_it_waits() -> None:
     assert fights.wait("another", 1) == 0
 
 
-def test_another_intention() -> None:
-    """What was there and what belongs there may change places: each is counted from the beginning."""
-    fights, back = Fights(), Repair("a", "none", "[a dev eth0]")
+def test_what_belongs_there_changes() -> None:
+    """Each change of that is followed at once, and the pace begins anew; but if it never ends, it is named as well."""
+    fights, back = Fights(), Repair("a", "[a via 10.0.0.2]", "[a via 10.0.0.1]")
     for number in range(40):
         one = repair("a") if number % 2 else back
         assert fights.may_repair(one, number)
         fights = fights.made([one], number)
-    assert fights.named(40) == ()
+    assert [(it.last, it.rounds) for it in fights.named(40)] == [(repair("a"), 40)]
+    for number in range(9):
+        assert fights.may_repair(repair("a"), 41 + number)
+        fights = fights.made([repair("a")], 41 + number)
+    assert not fights.may_repair(repair("a"), 50)

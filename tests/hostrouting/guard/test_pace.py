@@ -37,16 +37,16 @@ def test_failures(chances: list[float]) -> None:
     ) == pytest.approx(0.1)
 
 
-@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 3)), min_size=1, max_size=60), CHANCES)
-def test_the_share_of_the_time(looks: list[tuple[float, float]], chance: float) -> None:
-    """Looks after events take at most a tenth of the time, 2 s and the last look; a regular look never comes later."""
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 3), st.booleans()), min_size=1, max_size=60), CHANCES)
+def test_the_share_of_the_time(looks: list[tuple[float, float, bool]], chance: float) -> None:
+    """Looks after events or failures take at most a tenth of the time, 2 s and the last look; a regular one is never later."""
     pace, now, spent, last = Pace.begin(0), 0.0, 0.0, 0.0
-    for gap, seconds in looks:
+    for gap, seconds, failed in looks:
         pace = pace.heard(now)
         now += max(gap, pace.wait(now))
         assert spent <= 0.1 * now + 2 + 1e-6 or now >= last + 54
         assert pace.wait(last + 66) == 0
-        pace = pace.looked(now, spent=seconds, failed=False, chance=chance)
+        pace = pace.looked(now, spent=seconds, failed=failed, chance=chance)
         last, spent = now, spent + seconds
 
 

@@ -26,6 +26,25 @@ def test_counts() -> None:
     assert state.repair_seconds == pytest.approx(0.5)
 
 
+def test_an_attempt_that_could_not_look() -> None:
+    """It is a failure and not a look: the time of the last look, and how long that took, stay."""
+    looked = after(Look(verdict="ok", seconds=0.5, repairs=(REPAIR,), repair_seconds=0.2))
+    state = looked.after_attempt(Look(verdict="ok", failures={"guard": "busy"}), ())
+    assert (state.looks, state.looked, state.look.seconds) == (1, looked.looked, 0.5)
+    assert (state.failures, state.repairs, state.repaired) == (1, 1, looked.repaired)
+    assert (state.verdict_since, state.to_mapping()["failure"]) == (looked.verdict_since, "guard: busy")
+
+
+def test_what_hinders_the_guard() -> None:
+    """It is part of the failure and counts as a problem, but is not a look that failed; it holds until it is noted anew."""
+    state = after(Look(failures={"check": "x"}, problems=(Problem("a"),))).noted("reading", "b").noted("listening", "c")
+    assert state.to_mapping()["failure"] == "check: x; b; c"
+    assert "hostrouting_guard_problems 3" in figures(state, version="1").splitlines()
+    state = state.noted("reading", "").after(Look(), (), BEGUN)
+    assert (state.to_mapping()["failure"], state.failures) == ("c", 1)
+    assert state.noted("listening", "").to_mapping()["failure"] is None
+
+
 def test_since_when_the_verdict_holds() -> None:
     """Since the first look that had it; no check has no verdict."""
     ok, overlap = Look(verdict="ok"), Look(verdict="overlap")
@@ -41,7 +60,8 @@ def test_looks_are_added() -> None:
         problems=(Problem("b"),), failures={"b": "y"}, verdict="ok", escapes={"10.0.0.0/8": 0}, repair_seconds=2
     )
     both = Look() + one + other
-    assert (both.repairs, both.problems, both.failure) == ((REPAIR,), (Problem("a"), Problem("b")), "a: x; b: y")
+    assert (both.repairs, both.problems) == ((REPAIR,), (Problem("a"), Problem("b")))
+    assert after(both).to_mapping()["failure"] == "a: x; b: y"
     assert (both.routes, both.verdict, both.escapes) == ((1, 1, 1), "ok", {"10.0.0.0/8": 0})
     assert (both.seconds, both.repair_seconds) == (1, 2)
 

@@ -10,6 +10,7 @@ import pytest
 
 from hostrouting.marking.looking import marking_of
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from hostrouting.marking import Effect
@@ -126,7 +127,14 @@ def leaving(node: Namespace, sender: Namespace) -> str:
     with sender.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         for _ in range(20):
             client.sendto(b"x" * 100, (TO, 9))
-    sent = {dev: number - before[dev] for dev, number in counts().items()}
+    sent: dict[str, int] = {}
+
+    def have_left() -> bool:
+        sent.update((dev, number - before[dev]) for dev, number in counts().items())
+        return sent["eth0"] + sent["eth1"] >= 20
+
+    # A packet may arrive at the node, and leave it, only after sendto has returned.
+    wait_for("the packets to leave", have_left)
     return max(("eth0", "eth1"), key=sent.__getitem__)
 
 

@@ -29,6 +29,7 @@ from hostrouting.testing.nftables_strategies import tables
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.nft import needs_nft
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -353,12 +354,7 @@ def an_owner(namespace: Namespace, name: str) -> Iterator[None]:
     try:
         owner.stdin.write(f"add table ip6 {name} {{ flags owner; }}\n")
         owner.stdin.flush()
-        for _ in range(1000):
-            if f"table ip6 {name}" in namespace.run("nft", "list", "tables").stdout:
-                break
-            time.sleep(0.005)
-        else:
-            raise RuntimeError("no owner came to be")
+        wait_for("the table", lambda: f"table ip6 {name}" in namespace.run("nft", "list", "tables").stdout)
         yield
     finally:
         owner.stdin.close()

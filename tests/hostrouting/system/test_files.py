@@ -73,6 +73,18 @@ class TestBoth:
         assert not files.remove(path)
         assert not files.remove(str(tmp_path / "no" / "folder" / "file"))
 
+    def test_an_empty_folder(self, files: Files, tmp_path: Path) -> None:
+        """A folder with a file stays, and so does what is not a folder; one that is empty is gone afterwards."""
+        folder, path = str(tmp_path / "folder"), str(tmp_path / "folder" / "file")
+        files.write(path, "x")
+        assert not files.remove_empty(folder)
+        assert not files.remove_empty(path)
+        assert files.read(path) == "x"
+        files.remove(path)
+        files.remove_empty(folder)
+        assert not files.is_there(folder)
+        assert not files.remove_empty(folder)
+
     def test_links(self, files: Files, tmp_path: Path) -> None:
         """A link is made, changed, found where it leads nowhere, and removed; nothing is written through it."""
         path = str(tmp_path / "wants" / "unit")

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hostrouting.errors import ManagerError, UnitFailed
 from hostrouting.system import SystemdManager
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,8 +105,7 @@ class TestSystemdManager:
         log = self.ready(tmp_path, stub)
         code = "from hostrouting.system import SystemdManager; SystemdManager().start('x.service', timeout=50)"
         child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE)
-        while not log.exists():
-            time.sleep(0.01)
+        wait_for("it to start systemctl", log.exists)
         os.killpg(child.pid, signal.SIGINT)
         assert b"KeyboardInterrupt" in child.communicate(timeout=20)[1]
         assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")

@@ -22,6 +22,7 @@ from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, R1, R2, R3, pod_r
 from tests.support.children import running
 from tests.support.ebtables import needs_ebtables
 from tests.support.examples import scaled
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,8 +61,8 @@ class TestBridgeMode:
         """Nothing comes to a pod of the other CNI before, everything after, and a live pod misses no packet."""
         lab.leave(DEAD, "10.1.0.6", "fd00::6", times=2)
         lab.routed_pod("new", NEW, "10.1.0.6", "fd00::6")
-        assert not lab.arrives("new", "10.1.0.6")
-        assert not lab.arrives("new", "fd00::6")
+        assert not lab.arrives("new", "10.1.0.6", patience=0.5)
+        assert not lab.arrives("new", "fd00::6", patience=0.5)
         before = lab.state()
         with lab.stream("live", "10.1.0.5") as ipv4, lab.stream("live", "fd00::5") as ipv6:
             time.sleep(0.05)
@@ -172,8 +173,7 @@ class TestBridgeMode:
         theirs = "OUTPUT -p IPv4 --ip-dst 10.1.1.7 -j ACCEPT"
         loop = f"while :; do ebtables-nft -t nat -A {theirs}; ebtables-nft -t nat -A {theirs}; ebtables-nft -t nat -D {theirs}; done"
         with running(*lab.node.enter, "sh", "-c", loop):
-            while theirs not in lab.rules():
-                time.sleep(0.005)
+            wait_for("the first of its rules", lambda: theirs in lab.rules())
             result = lab.clean()
         after = [rule for rule in lab.rules() if rule != theirs]
         assert Counter(gone(before, tuple(after))) == Counter(specs(result.plan))

@@ -14,9 +14,17 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, NotPermitted, UnitFailed
 from hostrouting.model import Prefix, Route, as_ip
 from hostrouting.system import Rights
-from hostrouting.tasks import CheckResult, CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove, RoutesResult
+from hostrouting.tasks import (
+    CheckResult,
+    CheckRouteOverlap,
+    Configure,
+    ConfigureStaticRoutes,
+    Preview,
+    Remove,
+    RoutesResult,
+)
 from hostrouting.testing import FakeHost, MemoryBackend, h200
-from phases.testing import RecordingObserver
+from phases.testing import FakeClock, RecordingObserver
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
 
@@ -143,6 +151,43 @@ class TestRemove:
 
 class TestConfigure:
     """Both in order."""
+
+    @pytest.mark.parametrize("routes", [REPAIR, ()], ids=["with static routes", "with the check only"])
+    def test_a_late_default_route_can_be_retried(self, routes: tuple[str, ...]) -> None:
+        """A missing default route has one answer about trying again, whichever task misses it: it may come."""
+        kernel = h200()
+        default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100)
+        kernel.ip_route("delete", default)
+        task = Configure(config(*routes, cidrs=("10.9.0.0/16",)), host=FakeHost(kernel=kernel), wait=0)
+        tried = phases.retry(task, attempts=2)
+        late = phases.Context(clock=(clock := FakeClock()), observers=[])
+        with pytest.raises(phases.TaskFailed) as caught:
+            phases.execute(tried, late)
+        assert caught.value.error.can_retry is True  # type: ignore[attr-defined]  # any error of ours has it
+        assert clock.now() > 0, "it has waited for a second attempt"
+
+        def comes(_event: object) -> None:
+            if clock.now() > before and not kernel.snapshot(prefixes=["0.0.0.0/0"]).routes:
+                kernel.ip_route("add", default)
+
+        before = clock.now()
+        phases.execute(tried, phases.Context(clock=clock, observers=[comes]))
+
+    def test_each_file_is_planned_once(self) -> None:
+        """The plan of all tasks has each file in one of them, whichever are selected; and these are what is written."""
+        task = Configure(config(*REPAIR, cidrs=(CIDR,)), host=(host := FakeHost(kernel=h200())))
+
+        def planned(**selected: str) -> list[str]:
+            nodes = phases.plan(task, **selected).walk()  # type: ignore[arg-type]  # names by option
+            return [path for it in nodes if isinstance(it.plan, Preview) for path in it.plan.files.writes]
+
+        whole = planned()
+        assert len(whole) == len(set(whole)) == len(task.preview().files.writes)
+        for name in ("configure-static-routes", "check-route-overlap"):
+            assert LAYOUT.gate_drop_in_path in planned(only=name)
+            assert LAYOUT.gate_drop_in_path in planned(skip=name)
+        run(task)
+        assert set(whole) == {path for path in host.files.writes if not path.startswith("/run/")}
 
     def test_in_order(self) -> None:
         """The report and the plan have both tasks, in order; the check sees the routes of the first."""

@@ -520,12 +520,18 @@ class TestManager:
         assert set(steps(host).values()) == {"changing"}
 
     def test_without_systemd(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Where no systemd runs, what is written takes effect at the next boot, and that is said once."""
+        """Where no systemd runs, it is said once what is in force now, and what from the next boot on."""
         caplog.set_level("INFO")
         host = attrs.evolve(FakeHost(kernel=h200()), manager=FakeManager(running=False))
         run(Configure(WANTED, host=host))
-        told = [record for record in caplog.records if "systemd is not running here" in record.getMessage()]
-        assert len(told) == 1
+        told = [record.getMessage() for record in caplog.records if "systemd" in record.getMessage()]
+        assert told == ["systemd is not running here: routes change now, units and the gate at the next boot"]
+
+    def test_an_image(self, caplog: pytest.LogCaptureFixture) -> None:
+        """An image has no systemd and no routes, and nothing is said about either."""
+        caplog.set_level("INFO")
+        run(Configure(WANTED, host=attrs.evolve(FakeHost(), manager=None, backend=None)))
+        assert not [record for record in caplog.records if "systemd" in record.getMessage()]
 
 
 def only(mishaps: Mishaps, verb: str) -> list[str]:

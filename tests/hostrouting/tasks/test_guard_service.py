@@ -185,15 +185,26 @@ def test_it_cannot_be_started(host: FakeHost) -> None:
     ("program", "rule"),
     [
         pytest.param("", "is needed here: the program hostrouting was not found", id="none"),
-        pytest.param("/tmp/a/bin/hostrouting", "is in a directory for temporary files", id="temporary"),  # noqa: S108
+        pytest.param(
+            "/tmp/a/bin/hostrouting",  # noqa: S108
+            'by default, it is the program of this Python, "/tmp/a/bin/hostrouting", which is in a directory for temporary',
+            id="temporary",
+        ),
     ],
 )
 def test_no_program_to_run(program: str, rule: str) -> None:
     """The task says so before it changes anything."""
     host = attrs.evolve(FakeHost(kernel=h200()), own_program=lambda: program or None, find_program=lambda _: None)
-    with pytest.raises(phases.TaskFailed, match=f"hostRouting.guard.program.*{rule}"):
+    with pytest.raises(phases.TaskFailed, match=f": guard.program: {rule}"):
         run(Configure(GUARDED, host=host))
     assert not [path for path in host.files.writes if path != LAYOUT.lock_path]
+
+
+def test_a_named_program_for_which_the_service_has_another_folder() -> None:
+    """A path that the operator wrote is shown as it is written."""
+    wanted = attrs.evolve(GUARDED, guard=GuardConfig(enabled=True, program="/tmp/a/bin/hostrouting"))  # noqa: S108
+    with pytest.raises(phases.TaskFailed, match=r'guard\.program: "/tmp/a/bin/hostrouting" is in'):
+        run(Configure(wanted, host=FakeHost(kernel=h200())))
 
 
 def test_in_an_image(tmp_path: object) -> None:
@@ -239,6 +250,18 @@ def test_status(host: FakeHost) -> None:
             "repairs: 3, the last at 2026-01-01T12:00:00Z",
         ],
     }
+
+
+def test_status_of_many_fights(host: FakeHost) -> None:
+    """The first ones are named, and the others are counted."""
+    run(Configure(GUARDED, host=host))
+    host.files.locked.add(LAYOUT.guard_lock_path)
+    fights = [{"key": f"10.9.{it}.0/24", "ours": "[a]", "found": "no route", "rounds": 4} for it in range(300)]
+    host.files.texts[LAYOUT.guard_path] = json.dumps({"schema": "hostrouting/guard/1", "fights": fights})
+    notes = standing(host)["notes"]
+    assert isinstance(notes, list)
+    assert [it.partition(" ")[0] for it in notes[:3]] == ["10.9.0.0/24", "10.9.1.0/24", "10.9.2.0/24"]
+    assert notes[3:] == ["297 more do not stay"]
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,46 @@ import phases
 from hostrouting.backends.base import Change
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteOverlapError, Unsettled
+from hostrouting.examination import Examination
 from hostrouting.system import UnitState
 from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
+from hostrouting.wording import repair_document
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 
 class TestCheckRouteOverlap:
     """Check that expected CIDRs leave as expected."""
+
+    def test_a_configuration_with_the_routes(self) -> None:
+        """If the configuration has the routes of the repair already, nobody is told to add them to it once more."""
+        wanted = config("172.16.0.0/17", "172.16.128.0/17", cidrs=("172.16.0.0/16",))
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(CheckRouteOverlap(wanted, host=FakeHost(kernel=h200())))
+        told = (
+            "ACTION: the configuration has the routes that repair it, but this host does not; apply the configuration"
+        )
+        assert str(caught.value.error).endswith(told)
+
+    @pytest.mark.parametrize(
+        ("old", "new", "told"),
+        [
+            ("STRICT", "WARN", "the mode changes from STRICT to WARN: machines then start even while addresses escape"),
+            ("WARN", "STRICT", "the mode changes from WARN to STRICT: then no machine starts while an address escapes"),
+            ("WARN", "WARN", ""),
+        ],
+    )
+    def test_another_mode(self, old: str, new: str, told: str, caplog: pytest.LogCaptureFixture) -> None:
+        """The plan says that the mode changes, and what that means; so does the run."""
+        host = FakeHost(kernel=h200())
+        before, after = (config(*REPAIR, cidrs=(CIDR,), mode=mode) for mode in (old, new))
+        run(Configure(before, host=host))
+        assert list(Configure(after, host=host).preview().notes) == [told] * bool(told)
+        caplog.clear()
+        run(Configure(after, host=host))
+        assert [it.getMessage() for it in caplog.records if it.levelname == "WARNING"] == [told] * bool(told)
+        assert Configure(after, host=host).preview().notes == ()
 
     def test_strict(self) -> None:
         """In STRICT an overlap raises, with range, route and repair; the gate is in place, and so are the markers."""
@@ -50,6 +81,20 @@ class TestCheckRouteOverlap:
             "STRICT",
         )
         assert host.files.texts[LAYOUT.detected_path].startswith("OVERLAP: ")
+
+    def test_the_repair_as_routes(self) -> None:
+        """The error has the routes that repair it as values; a configuration with them passes."""
+        host = FakeHost(kernel=h200())
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(CheckRouteOverlap(config(cidrs=(CIDR,)), host=host))
+        error = caught.value.error
+        assert isinstance(error, RouteOverlapError)
+        assert isinstance(error.report, Examination)
+        assert error.repair == error.report.routes
+        assert [str(it.destination) for it in error.repair] == list(REPAIR)
+        routes = {"enabled": True, "routes": repair_document(error.repair)}
+        run(Configure(HostRoutingConfig(routes, {"expectedCidrs": [CIDR], "mode": "STRICT"}), host=host))
+        assert RouteOverlapError("it escapes").repair == ()
 
     def test_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
         """In STRICT what is wrong is in the error alone, and what to know besides in the log."""

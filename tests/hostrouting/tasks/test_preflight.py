@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 import phases
+from hostrouting.backends.base import Change
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import (
     EbtablesMissing,
@@ -321,11 +322,23 @@ def test_an_overlap_that_a_route_may_close_later() -> None:
 
 
 def test_words_of_an_overlap() -> None:
-    """A finding is a sentence without the capitals of the journal, and its command works before an installation."""
+    """A finding is a sentence without the capitals of the journal, and another one has the routes to add."""
     found = [it.message for it in look(FakeHost(kernel=h200()), config(cidrs=(CIDR,))).findings]
     assert found[0].startswith("expected CIDR 172.16.0.0/16 (")
-    assert found[0].endswith("; to see which routes repair this: hostrouting repair --config FILE")
+    assert found[0].endswith("; in mode STRICT apply fails, and no machine starts after it")
     assert found[1].startswith('add to staticRoutes.routes: [{"destination": "172.16.0.0/17"')
+
+
+def test_an_entry_that_cannot_be_installed() -> None:
+    """If another program's route is in the way, what to change includes the entry to delete, and not only new routes."""
+    kernel = h200()
+    kernel.change([Change("add", Route.to("172.16.128.0/17", dev="ib0", protocol=4))])
+    [*_, action] = [it.message for it in look(FakeHost(kernel=kernel), WHOLE).findings if it.name == "overlap"]
+    assert action.startswith('add to staticRoutes.routes: [{"destination": "172.16.128.0/18"')
+    assert action.endswith(
+        "; in staticRoutes.routes, delete the entry for 172.16.128.0/17: another program's route has this destination"
+        " and metric, and hostrouting leaves that route as it is"
+    )
 
 
 def test_one_cause_is_one_finding() -> None:
@@ -485,8 +498,58 @@ class TestCleanup:
         assert ("azure-vnet", "error", "") in told(azure_host(ebtables=Closed), self.config())
 
 
+UNGATED = "no gate is installed, so machines start unchecked until Configure has run"
+
+
 class TestTask:
     """As a step of a pipeline."""
+
+    def test_the_failure_has_the_repair(self, caplog: pytest.LogCaptureFixture) -> None:
+        """In STRICT, the error has the routes that repair the escape, in words and as values; the log does not repeat them."""
+        caplog.set_level("INFO")
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(Preflight(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())))
+        error = caught.value.error
+        assert isinstance(error, PreflightFailed)
+        assert [str(it.destination) for it in error.repair] == list(REPAIR)
+        assert 'add to staticRoutes.routes: [{"destination": "172.16.0.0/17"' in str(error)
+        assert str(error).endswith(UNGATED)
+        assert not [it for it in caplog.messages if it.startswith("overlap: ")]
+
+    def test_the_repair_of_a_warning(self, caplog: pytest.LogCaptureFixture) -> None:
+        """In WARN, an agent that logs from WARNING on has the escape and the routes that repair it."""
+        caplog.set_level("WARNING")
+        run(Preflight(config(cidrs=(CIDR,), mode="WARN"), host=FakeHost(kernel=h200())))
+        assert [it.partition(": ")[2][:12] for it in caplog.messages if it.startswith("overlap: ")] == [
+            "expected CID",
+            "add to stati",
+        ]
+
+    def test_the_command_for_a_long_repair(self) -> None:
+        """If the routes are too many to print, the command that prints them names the file of the configuration."""
+        cidrs = tuple(f"172.16.{number}.0/24" for number in range(0, 254, 2))
+        found = Preflight(config(cidrs=cidrs), host=FakeHost(kernel=h200()), file="/etc/agent.json").plan(
+            phases.Context(observers=[])
+        )
+        assert found.findings[-1].message.endswith("hostrouting repair --config /etc/agent.json")
+
+    @pytest.mark.parametrize(("wait", "again"), [(0, True), (30, False)])
+    def test_what_may_come_later(self, wait: int, *, again: bool) -> None:
+        """What only has to come, such as a default route, can be retried, as with the task that would miss it."""
+        kernel = MemoryBackend() if again else foreign()
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(Preflight(WHOLE, host=FakeHost(kernel=kernel), wait=wait))
+        assert isinstance(caught.value.error, PreflightFailed)
+        assert caught.value.error.can_retry is again
+
+    def test_a_gate_that_is_installed(self) -> None:
+        """Where machines are checked already, the failure does not say that they start unchecked."""
+        host = FakeHost(kernel=h200())
+        run(Configure(WHOLE, host=host))
+        host.kernel.ip_route("add", Route.to("172.16.0.0/18", dev="ib0", protocol=186))
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(Preflight(WHOLE, host=host))
+        assert "no gate" not in str(caught.value.error)
 
     def test_errors_end_the_run(self) -> None:
         """PreflightFailed has the errors in its message, and all findings; the next step is not reached."""
@@ -501,13 +564,14 @@ class TestTask:
         assert not host.files.writes
 
     def test_many_errors(self) -> None:
-        """Of many errors the message has the first five."""
+        """Of many errors the message has the first five, and all routes that repair an escape."""
         files = FakeFiles(dict.fromkeys((LAYOUT.gate_unit_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path), ""))
         host = FakeHost(kernel=foreign(), files=files, find_program=lambda _name: None)
         errors = [it.message for it in look(host).findings if it.severity == "error"]
+        repair = [it.message for it in look(host).findings if it.repair]
         with pytest.raises(phases.TaskFailed) as caught:
             run(Preflight(WHOLE, host=host))
-        assert str(caught.value.error) == "; ".join((*errors[:5], f"and {len(errors) - 5} more"))
+        assert str(caught.value.error) == "; ".join((*errors[:5], f"and {len(errors) - 5} more", *repair, UNGATED))
         assert len(errors) > 6
 
     def test_warnings_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -518,13 +582,16 @@ class TestTask:
         assert isinstance(found, PreflightResult)
         assert found.worst == "warning"
         assert found.log_fields() == {"errors": 0, "warnings": 1}
-        assert [it.levelname for it in caplog.records if it.message.startswith("overlap: ")] == ["WARNING", "INFO"]
+        assert [it.levelname for it in caplog.records if it.message.startswith("overlap: ")] == ["WARNING", "WARNING"]
 
     def test_as_plain_values(self) -> None:
         """The result is JSON as it stands."""
         found = look(FakeHost(kernel=foreign()))
         assert json.loads(json.dumps(found.to_mapping())) == {
-            "findings": [attrs.asdict(it) for it in found.findings],
+            "findings": [
+                {"name": it.name, "severity": it.severity, "message": it.message, "target": it.target}
+                for it in found.findings
+            ],
         }
         assert str(found).startswith("error: routes: 172.16.0.0/17 ")
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from hostrouting.errors import FileError
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 HALF = {"destination": "172.16.0.0/17"}
 SCRIPT = "/etc/aks-flex-node/static-routes.sh"
 LAYOUT = HostLayout()
-NO_SYSTEMD = "systemd is not running here: the changes take effect at the next boot"
+NO_SYSTEMD = "systemd is not running here: routes change now, units and the gate at the next boot"
 
 
 def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
@@ -36,6 +39,32 @@ def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
         "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
         "  wrote /etc/aks-flex-node/host-routing-gate.conf",
     ]
+
+
+def test_a_program_that_the_guard_cannot_run(repaired: str, tmp_path: Path) -> None:
+    """What a configuration is refused for is printed once, and nothing is said about machines: nothing was changed."""
+    host = attrs.evolve(FakeHost(kernel=h200()), own_program=lambda: "/tmp/v/bin/hostrouting")  # noqa: S108
+    say("apply", "--config", repaired, host=host)
+    path = tmp_path / "guarded.json"
+    path.write_text(json.dumps({**json.loads(Path(repaired).read_text()), "guard": {"enabled": True}}))
+    said = say("apply", "--config", str(path), host=host)
+    assert (said.code, len(said.lines)) == (2, 1)
+    told = (
+        'FAILED: guard.program: by default, it is the program of this Python, "/tmp/v/bin/hostrouting", which is in a '
+    )
+    assert said.lines[0].startswith(told)
+    assert (said.out + said.err).count("a directory for temporary files") == 1
+
+
+def test_after_a_failure_without_systemd(repaired: str) -> None:
+    """Where no systemd runs, no machine can start now, and so none is said to be checked now."""
+    kernel = h200()
+    host = FakeHost(kernel=kernel, manager=FakeManager(running=False))
+    say("apply", "--config", repaired, host=host)
+    kernel.ip_route("delete", next(iter(kernel.snapshot(protocol=213).routes)))
+    kernel.faults.fail("change", 105)
+    said = say("apply", "--config", repaired, host=host)
+    assert said.lines[-1] == "From the next boot on, machines are checked before they start; see: hostrouting status"
 
 
 def test_once_more(repaired: str) -> None:
@@ -68,7 +97,7 @@ def test_an_overlap_that_is_left(written: Callable[..., str], mode: str, code: i
     said = say("apply", "--config", written(HALF, mode=mode), kernel=h200())
     assert said.code == code
     assert "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0" in said.lines[:2]
-    assert '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}' in said.lines
+    assert '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}' in said.lines
     assert "  wrote /etc/systemd/system/systemd-nspawn@.service.d/00-host-routing.conf" in said.lines
     assert ("The mode is STRICT: no machine starts on this host until the check passes." in said.lines) is bool(code)
 

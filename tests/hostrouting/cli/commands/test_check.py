@@ -49,13 +49,17 @@ def test_the_whole_page() -> None:
         "",
         "Permanently, put this into the configuration and run, as root: hostrouting apply --config FILE",
         '  {"staticRoutes": {"enabled": true, "routes": [',
-        '    {"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0},',
-        '    {"destination": "172.16.128.0/17", "gateway": "10.0.0.1", "dev": "eth0", "metric": 0}',
+        '    {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
+        '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
         "  ]},",
         '  "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}}',
         "",
     ]
-    assert said.lines[-3].startswith("Holds for all IPv4 packets")
+    assert said.lines[-4].startswith("Holds for all IPv4 packets")
+    assert said.lines[-3:-1] == [
+        "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs.",
+        "To see what is installed on the host, and whether it survives a reboot: hostrouting status",
+    ]
 
 
 def test_the_repair_can_be_pasted() -> None:

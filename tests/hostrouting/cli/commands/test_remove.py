@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 UNIT = "/etc/systemd/system/static-routes.service"
-NO_SYSTEMD = "systemd is not running here: the changes take effect at the next boot"
+NO_SYSTEMD = "systemd is not running here: routes change now, units and the gate at the next boot"
 
 
 def test_remove_without_systemd(repaired: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.mishaps import full, mishap_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from hostrouting.backends.base import RouteBackend
 
@@ -98,10 +100,16 @@ def test_what_cannot_be_found_out() -> None:
     assert "default route" not in said.out
 
 
-def test_without_systemd() -> None:
-    """Where no systemd runs, that is said."""
-    said = say("status", host=FakeHost(kernel=h200(), manager=FakeManager(running=False)))
-    assert "takes effect at the next boot" in said.out
+def test_without_systemd(repaired: str) -> None:
+    """Where no systemd runs, that is said, with what is in force now, and what is from the next boot on."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
+    assert say("status", host=host).lines[-1].split() == ["systemd", "not", "running", "here"]
+    say("apply", "--config", repaired, host=host)
+    now, later = "the routes are in force now", "the units and the gate from the next boot on"
+    assert f"not running here: {now}, {later}" in say("status", host=host).out
+    for route in list(host.kernel.snapshot(protocol=213).routes):
+        host.kernel.ip_route("delete", route)
+    assert f"not running here: {later.replace('gate', 'gate are in force')}" in say("status", host=host).out
 
 
 def test_schema(repaired: str) -> None:
@@ -118,6 +126,7 @@ def test_schema(repaired: str) -> None:
             "schema",
             "standings",
             "installed",
+            "differs",
             "routes",
             "missing",
             "contested",
@@ -205,7 +214,7 @@ def gate(host: FakeHost) -> dict[str, Any]:
     return found
 
 
-AGAIN = "write it again with: hostrouting apply"
+AGAIN = "write it again with: hostrouting apply --config FILE"
 
 
 def test_routes_that_could_not_be_had(written: Callable[..., str]) -> None:
@@ -228,9 +237,7 @@ def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> Non
     mishaps.watch = lambda _event: None
     mishaps.disarm()
     said = say("status", host=host)
-    changing = (
-        f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply"
-    )
+    changing = f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply --config FILE"
     assert any(text.startswith(f"SHUT: {changing}") for text in said.lines)
     assert said.code == 1
     found = gate(host)
@@ -307,7 +314,7 @@ def test_routes_that_nothing_brings_back() -> None:
     with kernel.reopen() as backend:
         backend.change([Change("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
     said = say("status", kernel=kernel)
-    told = "UNTIL THE NEXT BOOT: 1 route of hostrouting exists, but no script adds it at boot; to install one: hostrouting apply"
+    told = "UNTIL THE NEXT BOOT: 1 route of hostrouting exists, but no script adds it at boot; to install one, as root: hostrouting apply --config FILE"
     assert (said.code, said.lines[0]) == (1, told)
 
 
@@ -420,3 +427,37 @@ def test_when_the_last_check_was(repaired: str) -> None:
     host.files.times[host.layout.report_path] = 1767225600.5
     assert "  last check             ok, 2026-01-01T00:00:00Z" in say("status", host=host).lines
     assert say("status", "--json", host=host).json["lastCheck"]["at"] == "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("changed", "differs"),
+    [
+        ({}, []),
+        ({"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}}, ["routeOverlap"]),
+        ({"routeOverlap": {"expectedCidrs": ["172.16.0.0/17"], "mode": "STRICT"}}, ["routeOverlap"]),
+        ({"routeOverlap": {}}, ["routeOverlap"]),
+        ({"staticRoutes": {"enabled": True, "routes": list(ROUTES[:1])}}, ["staticRoutes"]),
+        ({"staticRoutes": {"enabled": False}}, ["staticRoutes"]),
+        ({"guard": {"enabled": True, "program": "/opt/hostrouting"}}, ["guard"]),
+        ({"protocol": 215}, ["protocol"]),
+    ],
+)
+def test_a_configuration_that_is_not_the_installed_one(
+    tmp_path: Path, changed: dict[str, Any], differs: list[str]
+) -> None:
+    """With --config, a host is INSTALLED, and the exit code 0, only if this very configuration is the installed one."""
+    old = {
+        "staticRoutes": {"enabled": True, "routes": list(ROUTES[:2])},
+        "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+    }
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    one.write_text(json.dumps(old))
+    other.write_text(json.dumps({**old, **changed}))
+    host = FakeHost(kernel=h200())
+    assert say("apply", "--config", str(one), host=host).code == 0
+    said = say("status", "--config", str(other), host=host)
+    assert say("status", "--config", str(other), "--json", host=host).json["differs"] == differs
+    assert (said.code == 0, said.lines[0].startswith("INSTALLED:")) == (not differs, not differs)
+    told = f"another configuration is installed here; it differs in {differs[0] if differs else ''}"
+    remedy = f"to see what apply would change: hostrouting plan --config {other}"
+    assert (f"NOT INSTALLED: {told}; {remedy}" in said.lines) == bool(differs)

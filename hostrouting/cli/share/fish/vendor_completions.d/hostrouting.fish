@@ -59,6 +59,7 @@ complete -c hostrouting -n '__hostrouting_command repair' -l gateway -x -d 'the 
 complete -c hostrouting -n '__hostrouting_command repair' -l config -r -F -d 'the configuration, as JSON; - is standard input'
 complete -c hostrouting -n '__hostrouting_command repair' -l wait -x -d 'how long to wait for a default route or a device that does not exist yet (default: 0)'
 complete -c hostrouting -n '__hostrouting_command repair' -l as-config -d 'print only a configuration that includes the repair: hostrouting apply --config - reads it'
+complete -c hostrouting -n '__hostrouting_command repair' -l mode -x -a 'WARN STRICT' -d 'the mode of that configuration (default: that of the installed or the named one, or else WARN)'
 complete -c hostrouting -n '__hostrouting_command repair' -l snapshot -r -F -d 'use this saved snapshot instead of this host; - is standard input'
 complete -c hostrouting -n '__hostrouting_command repair' -l json -d 'print one JSON document, hostrouting/repair/1'
 complete -c hostrouting -n '__hostrouting_command repair' -s v -l verbose -d 'log each action to standard error'

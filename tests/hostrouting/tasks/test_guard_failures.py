@@ -1,0 +1,394 @@
+"""Guard when it cannot look, listen, repair or write: what it says, what it keeps, and when it tries again; in memory."""
+
+from __future__ import annotations
+
+import errno
+import json
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from hostrouting.apply import apply_plan
+from hostrouting.backends.base import Change, Outcome
+from hostrouting.errors import BackendError, BackendTimeout, ConfigError, FileError, RouteRefused, Unsettled
+from hostrouting.examination import Examination, examine, read
+from hostrouting.model import Route
+from hostrouting.testing import h200
+from tests.support.guard_play import Play
+from tests.support.tasks import LAYOUT, REPAIR, config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hostrouting.apply import Applied
+    from hostrouting.backends.base import RouteBackend
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.model import Snapshot
+    from hostrouting.plan import RoutePlan
+
+
+def test_failures(play: Play) -> None:
+    """While looks fail, they come less and less often, at last every minute; the reason is told once."""
+    for nth in range(1, 30):
+        play.kernel.faults.fail("snapshot", BackendTimeout("the kernel does not answer"), nth=nth)
+    play.perform(until=600)
+    state = play.state()
+    assert state["failure"] is None
+    told = [it for it in play.service.texts if "does not answer" in it]
+    assert told[0].startswith("configure-static-routes: ")
+    assert told[-1].startswith("no longer: ")
+    assert len(told) <= 4
+    assert state["verdict"] == "ok"
+
+
+def test_a_failed_look_changes_no_answer(play: Play) -> None:
+    """What was wrong before a look that failed is still wrong: nothing is said to be over, and the verdict stays."""
+    play.kernel.add_link("ib9")
+    appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
+    states: list[dict[str, object]] = []
+
+    def fail() -> None:
+        for nth in range(1, 3):
+            play.kernel.faults.fail("snapshot", BackendTimeout("the kernel does not answer"), nth=nth)
+        play.orders.reload()
+
+    play.perform(
+        (10.0, lambda: play.kernel.change([Change("add", appears)])),
+        (100.03, fail),
+        (100.04, lambda: states.append(play.state())),
+        (110.0, lambda: states.append(play.state())),
+        until=120,
+    )
+    assert [it["failure"] is None for it in states] == [False, True]
+    assert [(it["verdict"], it["verdictSince"]) for it in states] == [("overlap", "2026-01-01T00:00:10Z")] * 2
+    assert [it for it in play.service.texts if it.startswith("the verdict")] == [
+        "the verdict is ok",
+        "the verdict is overlap (it was ok)",
+    ]
+    assert not [it for it in play.service.texts if it.startswith("no longer: OVERLAP")]
+
+
+def test_what_is_refused_does_not_starve_the_rest(play: Play) -> None:
+    """However many routes the kernel refuses, the others are repaired in the same look, in a second transaction."""
+    real, batches = play.kernel.change, list[int]()
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        asked = list(changes)
+        batches.append(len(asked))
+        refused = RouteRefused("the kernel refuses it", route="x", errno=errno.EINVAL)
+        is_refused = [str(it.route.prefix).startswith("10.1") and it.verb == "add" for it in asked]
+        return tuple(Outcome(it, refused) if bad else real([it])[0] for it, bad in zip(asked, is_refused, strict=True))
+
+    prefixes = [f"10.{100 + number}.0.0/16" for number in range(40)] + [
+        f"10.{number}.0.0/16" for number in range(20, 60)
+    ]
+    play.settings = config(*prefixes)
+    play.kernel.change = change  # type: ignore[method-assign]
+    play.perform(until=0.01)
+    assert sum(bool(play.route(it)) for it in prefixes) == 40
+    assert batches == [80, 40, 40, 2], "all, what was made of it back, the rest, and the two routes of before"
+    failure = str(play.state()["failure"])
+    assert failure.count("the kernel refuses it") == 10
+    assert failure.endswith("; and 30 more")
+    fed = play.service.notified.count("WATCHDOG=1")
+    assert fed >= 5 + 2 * 2, "between the steps of each transaction too"
+
+
+def test_each_step_finds_other_routes(play: Play) -> None:
+    """Refused when it is added, when it is deleted, or undone by another program: each is named, and the rest is repaired."""
+    real = play.kernel.change
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        outcomes = []
+        for it in changes:
+            key = f"{it.verb} {it.route.prefix}"
+            if key == "add 10.1.0.0/16" or (it.verb == "delete" and it.route == wrong):
+                outcomes.append(Outcome(it, RouteRefused(f"not {key}", route=str(it.route), errno=errno.EINVAL)))
+                continue
+            outcomes += real([it])
+            if key == "add 10.3.0.0/16":
+                real([Change("delete", it.route)])
+        return tuple(outcomes)
+
+    wrong = Route.to("10.2.0.0/16", gateway="10.0.0.9", dev="eth0", protocol=213)
+    [done] = play.kernel.change([Change("add", wrong)])
+    assert done.ok
+    play.settings = config("10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16")
+    play.kernel.change = change  # type: ignore[method-assign]
+    play.perform(until=0.01)
+    assert play.route("10.4.0.0/16")
+    assert play.route("10.2.0.0/16") == [str(wrong)]
+    failure = str(play.state()["failure"])
+    assert [it in failure for it in ("not add 10.1.0.0/16", "not delete 10.2.0.0/16", "[10.3.0.0/16 via")] == [True] * 3
+
+
+def test_a_kernel_that_refuses_another_route_each_time(play: Play) -> None:
+    """After five attempts the rest is left to the next look, and their number is told."""
+    real = play.kernel.change
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        asked = list(changes)
+        refused = RouteRefused(f"not {asked[0].route.prefix}", route="x", errno=errno.EINVAL)
+        first = [Outcome(asked.pop(0), refused)] if asked[0].verb == "add" else []
+        return (*first, *real(asked))
+
+    play.settings = config(*(f"10.{number}.0.0/16" for number in range(101, 111)))
+    play.kernel.change = change  # type: ignore[method-assign]
+    play.perform(until=0.01)
+    told = [f"not 10.{number}.0.0/16" for number in range(101, 106)]
+    assert play.state()["failure"] == "configure-static-routes: " + "; ".join(
+        ["7 more routes are left to the next look", *told]
+    )
+
+
+def test_a_lock_that_cannot_be_taken(play: Play) -> None:
+    """It is a failure like another: what was known holds, and the guard goes on."""
+    files, seen = play.host.files, list[dict[str, object]]()
+
+    def mend() -> None:
+        seen.append(play.state())
+        files.strange.clear()
+
+    scenes = [
+        (10.0, lambda: files.strange.update({LAYOUT.lock_path: "a directory"})),
+        (10.1, play.delete),
+        (20.3, mend),
+    ]
+    play.perform(*scenes, until=150)
+    assert "a directory" in str(seen[0]["failure"])
+    assert (seen[0]["verdict"], seen[0]["looks"]) == ("ok", 1)
+    assert play.route("172.16.0.0/17")
+
+
+def test_a_kernel_that_does_not_answer(play: Play) -> None:
+    """A change that times out is tried once in a look, not for each half of the changes."""
+    asked: list[int] = []
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        asked.append(len(list(changes)))
+        raise BackendTimeout("the kernel does not answer")
+
+    play.settings = config(*(f"10.{number}.0.0/16" for number in range(100, 140)))
+    play.kernel.change = change  # type: ignore[method-assign]
+    play.perform(until=0.05)
+    assert len(asked) <= 3, "one attempt, and the attempts to take it back"
+
+
+def test_tables_that_keep_changing(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the tables cannot be read at one moment, the former verdict holds; if that lasts, it is a failure."""
+    real = examine
+
+    def restless(*given: Any, **named: Any) -> Examination:
+        found = real(*given, **named)
+        if not 10 < play.clock.now() < until:
+            return found
+        return attrs.evolve(found, families=tuple(attrs.evolve(it, restless=True) for it in found.families))
+
+    monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", restless)
+    until = 40.0
+    states: list[dict[str, object]] = []
+
+    def go_on() -> None:
+        nonlocal until
+        states.append(play.state())
+        until = 1000.0
+        play.delete()
+
+    play.perform((12.0, play.delete), (100.3, go_on), (400.7, lambda: states.append(play.state())), until=410)
+    assert [it["failure"] for it in states[:1]] == [None]
+    assert "keep changing" in str(states[1]["failure"])
+    assert [it["verdict"] for it in states] == ["ok", "ok"]
+    assert [it for it in play.service.texts if it.startswith("the verdict")] == ["the verdict is ok"]
+
+
+def test_tables_that_keep_changing_take_their_share(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If each look takes half a second of processor time, the guard uses a tenth of the time, not more."""
+    used = [0.0]
+
+    def restless(*_given: Any, **_named: Any) -> Examination:
+        used[0] += 0.5
+        raise Unsettled("the tables keep changing")
+
+    monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", restless)
+    play.spent = lambda: used[0]
+    play.perform(until=100)
+    assert used[0] <= 0.1 * 100 + 2 + 1
+
+
+@pytest.mark.parametrize("report", ["[]", "{", "5", "null"])
+def test_a_damaged_report(play: Play, report: str) -> None:
+    """The report is written again."""
+    play.host.files.texts[LAYOUT.report_path] = report
+    play.perform(until=10)
+    assert json.loads(play.host.files.texts[LAYOUT.report_path])["verdict"] == "ok"
+
+
+def test_markers_that_cannot_be_written(play: Play) -> None:
+    """The verdict and the overlap are told all the same, and so is the file."""
+    play.kernel.add_link("ib9")
+    play.host.files.broken[LAYOUT.report_path] = "No space left on device"
+    appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
+    play.perform((10.0, lambda: play.kernel.change([Change("add", appears)])), until=20)
+    assert play.state()["verdict"] == "overlap"
+    assert [it for it in play.service.texts if it.startswith("OVERLAP: expected CIDR 172.16.0.0/16")]
+    assert [it for it in play.service.texts if f"cannot write {LAYOUT.report_path}" in it]
+
+
+def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two tasks that fail, the one that works again is told by itself."""
+    broken = {"routes", "check"}
+
+    def routes(backend: RouteBackend) -> tuple[Snapshot, bool]:
+        if "routes" in broken:
+            raise BackendTimeout("no answer for routes")
+        return read(backend)
+
+    def check(*given: Any, **named: Any) -> Examination:
+        if "check" in broken:
+            raise BackendTimeout("no answer for the check")
+        return examine(*given, **named)
+
+    monkeypatch.setattr("hostrouting.tasks.static_routes.read", routes)
+    monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", check)
+    play.perform((5.0, lambda: broken.discard("routes")), (100.0, lambda: broken.discard("check")), until=300)
+    told = [it for it in play.service.texts if "no answer" in it]
+    assert told == [
+        "configure-static-routes: no answer for routes",
+        "check-route-overlap: no answer for the check",
+        "no longer: configure-static-routes: no answer for routes",
+        "no longer: check-route-overlap: no answer for the check",
+    ]
+
+
+def test_it_cannot_listen_for_a_while(play: Play) -> None:
+    """That is told once, and its end; guard.json and the figures have it, and the regular looks go on without a pause."""
+    seen, states = list[int](), list[dict[str, object]]()
+
+    def see() -> None:
+        seen.append(len(play.route("172.16.0.0/17")))
+        states.append(play.state())
+
+    for nth in range(2, 6):
+        play.kernel.faults.fail("wait", BackendError("too many open files"), nth=nth)
+    scenes = [(40.0, play.delete), (89.0, see), (95.0, see), (150.0, play.delete), (150.2, see)]
+    report = play.perform(*scenes, until=160)
+    assert not [it for it in report.failures if it.path[-1:] == ("guard",)]
+    assert play.kernel.faults.waiting == 0
+    assert seen == [0, 1, 1]
+    text = (
+        "cannot listen to changes of routes: too many open files; until that works again, these changes are noticed "
+        "once a minute"
+    )
+    assert [it for it in play.service.texts if "too many" in it] == [text, f"no longer: {text}"]
+    assert [it["failure"] for it in states] == [text, None, None]
+    assert [it["verdict"] for it in states] == ["ok"] * 3
+
+
+def test_it_cannot_listen_to_nftables(play: Play) -> None:
+    """A new configuration is used at once and whole, also if its nftables cannot be listened to; routes still are."""
+    play = Play(h200(dual_stack=True), config("10.9.0.0/16"))
+    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    play.again = lambda: attrs.evolve(play.settings, probe_rewrite=rewrite)
+    tables, seen = play.host.tables, list[tuple[int, int]]()
+
+    def see() -> None:
+        seen.append((len(tables.tables), len(play.route("10.9.0.0/16"))))
+
+    for nth in range(1, 9):
+        play.kernel.faults.fail("listen", BackendError("not enough memory"), nth=nth)
+    scenes = [(10.0, play.orders.reload), (10.1, see), (20.0, lambda: play.delete("10.9.0.0/16")), (20.2, see)]
+    scenes += [(21.0, tables.flush), (21.2, see), (200.0, see), (200.1, tables.flush), (200.3, see)]
+    report = play.perform(*scenes, until=210)
+    assert not [it for it in report.failures if it.path[-1:] == ("guard",)]
+    assert seen == [(1, 1), (1, 1), (0, 1), (1, 1), (1, 1)]
+    told = [it for it in play.service.texts if "cannot listen" in it]
+    assert told == [told[0], f"no longer: {told[0]}"]
+    assert told[0].startswith("cannot listen to changes of nftables: not enough memory; ")
+
+
+@pytest.mark.parametrize("path", [LAYOUT.guard_path, LAYOUT.figures_path])
+def test_files_that_cannot_be_written(play: Play, path: str) -> None:
+    """That one of its own files cannot be written is told once, whenever that begins, and so is its end."""
+    files, states = play.host.files, list[dict[str, object]]()
+    scenes = [(10.0, lambda: files.broken.update({path: "No space left on device"}))]
+    scenes += [(200.0, lambda: states.append(play.state())), (300.0, files.broken.clear)]
+    play.perform(*scenes, until=400)
+    told = [it for it in play.service.texts if "No space left on device" in it]
+    assert told == [told[0], f"no longer: {told[0]}"]
+    assert states[0]["failure"] == (told[0] if path == LAYOUT.figures_path else None)
+    assert play.state()["failure"] is None
+
+
+def test_a_state_directory_that_became_read_only(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service ends, with that as its only reason, so that systemd starts it again; what it repaired is told."""
+
+    def fail(_: object, path: str, *_given: Any, **_named: Any) -> bool:
+        raise FileError("read-only", path=path, errno=errno.EROFS)
+
+    def change() -> None:
+        play.delete()
+        monkeypatch.setattr(type(play.host.files), "write", fail)
+
+    play.service.watchdog = 180.0
+    report = play.perform((10.0, change), until=20)
+    assert "read-only" in str(report)
+    assert [it for it in play.service.texts if it.startswith("repaired 172.16.0.0/17")]
+    assert "read-only" not in play.service.texts
+
+
+def test_a_configuration_that_cannot_be_read(play: Play) -> None:
+    """The former one is used; what is wrong is told once, and is in guard.json and the figures until it can be read."""
+    broken = True
+    states: list[dict[str, object]] = []
+
+    def again() -> HostRoutingConfig:
+        if broken:
+            raise ConfigError([], source="agent.json")
+        return play.settings
+
+    def mend() -> None:
+        nonlocal broken
+        states.append(play.state())
+        assert "hostrouting_guard_problems 1" in play.host.files.texts[LAYOUT.figures_path].splitlines()
+        broken = False
+
+    play.again, play.follows = again, True
+    play.perform((150.0, mend), until=250)
+    assert str(states[0]["failure"]).startswith("the configuration stays as it was: ")
+    assert (states[0]["verdict"], states[0]["looks"]) == ("ok", 3), "a look that was made did not fail"
+    assert "hostrouting_guard_failures_total 0" in play.host.files.texts[LAYOUT.figures_path].splitlines()
+    assert play.service.texts[1:] == [states[0]["failure"], f"no longer: {states[0]['failure']}"]
+    assert play.state()["failure"] is None
+
+
+def test_the_time_of_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of the last repair is that of this repair, also if another task has failed since its own repair."""
+    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    play = Play(h200(dual_stack=True), attrs.evolve(config(*REPAIR), probe_rewrite=rewrite))
+    play.spent = lambda: 0.0
+    seconds = {"172.16.0.0/17": 5.0}
+    real = apply_plan
+
+    def apply(plan: RoutePlan, *given: Any, **named: Any) -> Applied:
+        play.clock.event().wait(sum(seconds.pop(str(it.route.prefix), 0.0) for it in plan.changes))
+        return real(plan, *given, **named)
+
+    def fail(_: RouteBackend) -> tuple[Snapshot, bool]:
+        raise BackendTimeout("no answer")
+
+    def break_reading() -> None:
+        monkeypatch.setattr("hostrouting.tasks.static_routes.read", fail)
+
+    monkeypatch.setattr("hostrouting.tasks.static_routes.apply_plan", apply)
+    play.perform((10.0, play.delete), (12.0, break_reading), (20.0, play.host.tables.flush), until=20.2)
+    assert play.state()["repairs"] == 2
+    assert "hostrouting_guard_repair_seconds 0.0" in play.host.files.texts[LAYOUT.figures_path].splitlines()
+
+
+def test_thousands_of_problems(play: Play) -> None:
+    """If the device of thousands of routes is down, the log gets a few lines."""
+    play.settings = config(*(f"10.{number // 250}.{number % 250}.0/24" for number in range(2000)), dev="ib9")
+    play.perform(until=30)
+    assert len(play.service.texts) < 30
+    assert "1,980 more problems like these" in play.service.texts

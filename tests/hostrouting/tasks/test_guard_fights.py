@@ -1,0 +1,152 @@
+"""Guard against another program that keeps undoing what it does, in memory and with a clock that never waits."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from typing import TYPE_CHECKING
+
+from hostrouting.backends.base import Change, Outcome
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import RouteRefused
+from hostrouting.model import Route
+from hostrouting.testing import h200
+from tests.support.guard_play import Play
+from tests.support.tasks import CIDR, REPAIR, config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def test_a_fight(play: Play) -> None:
+    """What is undone again and again is repaired ten times, then once a minute; it is named once, with both sides."""
+    kept = [0.0]
+
+    def undo() -> None:
+        if play.route("172.16.0.0/17"):
+            kept.append(play.clock.now())
+            play.delete()
+
+    play.perform(*((at, undo) for at in range(10, 250)), until=1000)
+    undone = kept[1:]
+    assert undone[:10] == list(range(10, 20))
+    assert all(50 <= after - before <= 65 for before, after in itertools.pairwise(undone[10:]))
+    [named] = [it for it in play.service.texts if "does not stay" in it]
+    assert named == (
+        "172.16.0.0/17 does not stay: it was repaired 4 times, and the last time there was no route instead of "
+        "[172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting]; to see what changes it, run: ip monitor"
+    )
+    assert play.state()["fights"] == [], "it has ended, because the other program stopped"
+    assert play.route("172.16.0.0/17")
+
+
+def test_many_routes_that_do_not_stay() -> None:
+    """They are told in one line with their number, and listed in guard.json; with a few, each has a line."""
+    few = [f"10.100.{number}.0/24" for number in range(3)]
+    play = Play(h200(), config(*few, *(f"10.101.{number}.0/24" for number in range(200))))
+
+    def undo(prefixes: str) -> None:
+        routes = [it for it in play.kernel.snapshot().routes if str(it.prefix).startswith(prefixes)]
+        assert all(it.ok for it in play.kernel.change([Change("delete", it) for it in routes]))
+
+    scenes = [(10.0 + 5 * nth, lambda: undo("10.100.")) for nth in range(4)]
+    scenes += [(100.0 + 5 * nth, lambda: undo("10.101.")) for nth in range(4)]
+    play.perform(*scenes, until=130)
+    told = [it for it in play.service.texts if "not stay" in it]
+    assert [it.partition(" ")[0] for it in told[:3]] == few
+    route = "[10.101.0.0/24 via 10.0.0.1 dev eth0 proto hostrouting]"
+    [line] = told[3:]
+    assert line == (
+        "200 routes do not stay; one of them: 10.101.0.0/24 was repaired 4 times, and the last time there was no route "
+        f"instead of {route}; to see what changes it, run: ip monitor"
+    )
+    fights = play.state()["fights"]
+    assert isinstance(fights, list)
+    assert len(fights) == 203
+
+
+def test_a_default_gateway_that_keeps_changing(play: Play) -> None:
+    """The routes follow each change at once, however often it comes, and the fight is named."""
+    gateways, behind = itertools.cycle(["10.0.0.2", "10.0.0.1"]), list[str]()
+
+    def change() -> None:
+        [old] = [it for it in play.kernel.snapshot().routes if str(it.prefix) == "0.0.0.0/0"]
+        new = Route.to("0.0.0.0/0", gateway=next(gateways), dev="eth0", protocol=old.protocol, metric=old.metric)
+        assert all(it.ok for it in play.kernel.change([Change("delete", old), Change("add", new)]))
+
+    def see() -> None:
+        [default] = play.route("0.0.0.0/0")
+        behind.extend(it for it in play.route("172.16.0.0/17") if default.split()[2] not in it)
+
+    play.spent = lambda: 0.0
+    scenes = [(10.0 + 5 * nth + late, it) for nth in range(50) for late, it in ((0.0, change), (0.3, see))]
+    play.perform(*scenes, until=270)
+    assert behind == []
+    told = [it for it in play.service.texts if "not stay" in it]
+    assert [it.partition(" was")[0] for it in told] == [
+        "172.16.0.0/17 does not stay: it",
+        "172.16.128.0/17 does not stay: it",
+    ]
+
+
+def test_a_new_configuration_is_not_a_fight(play: Play) -> None:
+    """What is changed because the configuration has changed is not counted."""
+    gateway = {"gateway": "10.0.0.9"}
+    other = HostRoutingConfig(static_routes={"enabled": True, "routes": [{"destination": REPAIR[0], **gateway}]})
+    answers = itertools.cycle([other, config(REPAIR[0])])
+    play.again = lambda: next(answers)
+    play.perform(*((10.0 + nth, play.orders.reload) for nth in range(8)), until=30)
+    repairs = play.state()["repairs"]
+    assert isinstance(repairs, int)
+    assert repairs >= 8
+    assert not [it for it in play.service.texts if "not stay" in it]
+
+
+def test_a_flapping_link(play: Play) -> None:
+    """If a link takes the routes with it eight times in a row, they are back at once each time."""
+    seen: list[int] = []
+
+    def see() -> None:
+        seen.append(len(play.route("172.16.0.0/17")))
+
+    play.perform(
+        *((at + late, scene) for at in range(10, 90, 10) for late, scene in ((0, play.delete), (0.2, see))), until=100
+    )
+    assert seen == [1] * 8
+
+
+def test_an_opponent_that_is_faster(play: Play) -> None:
+    """If a route is gone again before it can be read back, that is a fight as well, and it is slowed down."""
+    real, adds = play.kernel.change, list[float]()
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        asked = list(changes)
+        outcomes = real(asked)
+        mine = [it for it in asked if it.verb == "add" and str(it.route.prefix) == "172.16.0.0/17"]
+        if mine and play.clock.now() < 300:
+            adds.append(play.clock.now())
+            real([Change("delete", it.route) for it in mine])
+        return outcomes
+
+    play.kernel.change = change  # type: ignore[method-assign]
+    play.perform((10.0, play.delete), until=1000)
+    assert 5 < len(adds) < 40
+    assert [it for it in play.service.texts if "172.16.0.0/17 does not stay" in it]
+    assert play.route("172.16.0.0/17")
+
+
+def test_what_the_kernel_refuses_is_no_fight(play: Play) -> None:
+    """A repair that the kernel refuses is a failure, not another program's doing; the other routes are repaired."""
+    refused = RouteRefused("the kernel refuses it", route="10.9.0.0/16", errno=errno.EINVAL)
+    real = play.kernel.change
+
+    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        return tuple(Outcome(it, refused) if str(it.route.prefix) == "10.9.0.0/16" else real([it])[0] for it in changes)
+
+    play.settings = config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,))
+    play.kernel.change = change  # type: ignore[method-assign]
+    seen: list[int] = []
+    play.perform((50.0, play.delete), (50.3, lambda: seen.append(len(play.route("172.16.0.0/17")))), until=300)
+    assert seen == [1]
+    assert play.state()["fights"] == []
+    assert "the kernel refuses it" in str(play.state()["failure"])

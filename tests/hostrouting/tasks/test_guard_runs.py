@@ -1,0 +1,219 @@
+"""Guard beside other runs: orders, a new configuration, a run that holds the host, and removal; in memory."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import phases
+from hostrouting import Remove
+from hostrouting.backends.base import Change
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import BackendTimeout, ConfigError
+from hostrouting.guard.pace import EVERY, SPREAD
+from hostrouting.model import Route
+from hostrouting.npd import FRESH, Answer, Written, decide
+from hostrouting.tasks.guard import _LOCK_BY, Orders
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from tests.support.guard_play import Play
+
+
+@pytest.mark.parametrize(("cidrs", "held"), [(("10.0.0.0/8",), "ok"), ((), None)])
+def test_a_new_configuration(play: Play, cidrs: tuple[str, ...], held: str | None) -> None:
+    """The former answer of a task holds until it answers by the new configuration, unless it is no longer wanted."""
+    play.again = lambda: config(*REPAIR, cidrs=cidrs)
+
+    def change() -> None:
+        for nth in range(1, 3):
+            play.kernel.faults.fail("snapshot", BackendTimeout("the kernel does not answer"), nth=nth)
+        play.orders.reload()
+
+    states: list[dict[str, object]] = []
+    play.perform((10.0, change), (10.04, lambda: states.append(play.state())), until=20)
+    assert "does not answer" in str(states[0]["failure"])
+    assert states[0]["verdict"] == held
+    assert (states[0]["verdictSince"] is None) == (held is None)
+    assert "172.16.0.0/16" not in play.host.files.texts[LAYOUT.figures_path]
+    assert (cidrs[0] in play.host.files.texts[LAYOUT.figures_path]) if cidrs else play.state()["verdict"] is None
+
+
+def test_an_order_while_another_run_holds_the_host(play: Play) -> None:
+    """The installed configuration is read when that run has ended, and what was found holds until then."""
+    files, read_at, is_held = play.host.files, list[float](), False
+    play.kernel.add_link("ib9")
+    later = config(*REPAIR, "10.77.0.0/16", cidrs=(CIDR,))
+
+    def again() -> HostRoutingConfig:
+        assert not is_held
+        read_at.append(play.clock.now())
+        return later if play.clock.now() > 20 else play.settings
+
+    def hold() -> None:
+        nonlocal is_held
+        is_held = True
+        files.locked.add(LAYOUT.lock_path)
+        play.orders.reload()
+
+    def let_go() -> None:
+        nonlocal is_held
+        is_held = False
+        files.locked.discard(LAYOUT.lock_path)
+
+    play.again, play.follows = again, True
+    states: list[dict[str, object]] = []
+    appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
+    scenes = [(10.0, lambda: play.kernel.change([Change("add", appears)])), (20.0, hold)]
+    scenes += [(200.0, lambda: states.append(play.state())), (200.1, let_go)]
+    report = play.perform(*scenes, until=300)
+    assert not [it for it in report.failures if it.path[-1:] == ("guard",)]
+    assert read_at[-1] > 200
+    assert play.route("10.77.0.0/16")
+    assert (states[0]["verdict"], len(states[0]["problems"])) == ("overlap", 1)  # type: ignore[arg-type]  # a list
+    told = [it for it in play.service.texts if "OVERLAP" in it or "the verdict" in it]
+    assert [it.partition(":")[0] for it in told] == [
+        "the verdict is ok",
+        "the verdict is overlap (it was ok)",
+        "OVERLAP",
+    ]
+
+
+def test_reload(play: Play) -> None:
+    """The configuration is read again when that is ordered, whole or not at all."""
+    answers = [config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,))]
+
+    def again() -> HostRoutingConfig:
+        if answers:
+            return answers.pop()
+        raise ConfigError([], source="agent.json")
+
+    play.again = again
+    seen: list[int] = []
+    play.perform(
+        (10.0, play.orders.reload),
+        (11.0, lambda: seen.append(len(play.route("10.9.0.0/16")))),
+        (20.0, play.orders.reload),
+        (21.0, lambda: seen.append(len(play.route("10.9.0.0/16")))),
+        until=30,
+    )
+    assert seen == [1, 1]
+    assert "the configuration has changed; the new one is used from now on" in play.service.texts
+    assert [it for it in play.service.texts if it.startswith("the configuration stays as it was: ")]
+    assert play.service.notified.count("READY=1") == 3
+
+
+def test_another_run_holds_the_host(play: Play) -> None:
+    """While another run changes the host, nothing is repaired; afterwards it is, soon."""
+    files, seen = play.host.files, list[int]()
+
+    def see() -> None:
+        seen.append(len(play.route("172.16.0.0/17")))
+
+    play.perform(
+        (10.0, lambda: files.locked.add(LAYOUT.lock_path)),
+        (11.0, play.delete),
+        (40.0, see),
+        (40.1, lambda: files.locked.discard(LAYOUT.lock_path)),
+        (42.0, see),
+        until=50,
+    )
+    assert seen == [0, 1]
+    assert play.state()["failure"] is None
+
+
+def test_another_run_holds_the_host_for_long(play: Play) -> None:
+    """After 90 s that is told, once, and what was known holds; an attempt is not a look. Afterwards all is as before."""
+    files, holders = play.host.files, list[str]()
+    states: list[dict[str, object]] = []
+    play.perform(
+        (10.0, lambda: files.locked.add(LAYOUT.lock_path)),
+        (10.5, lambda: holders.append(files.holder(LAYOUT.lock_path))),
+        (11.0, play.delete),
+        (99.0, lambda: states.append(play.state())),
+        (104.0, lambda: states.append(play.state())),
+        (700.0, lambda: states.append(play.state())),
+        (700.1, lambda: files.locked.discard(LAYOUT.lock_path)),
+        until=800,
+    )
+    told = [it for it in play.service.texts if "guard:" in it]
+    assert told == [told[0], f"no longer: {told[0]}"]
+    assert told[0] == (
+        f"guard: another run of hostrouting has held this host for more than 90 s: {holders[0]}; wait for it, or stop it if "
+        "it hangs"
+    )
+    assert [it["failure"] for it in states] == [None, told[0], told[0]]
+    assert [(it["verdict"], it["looks"], it["lastLook"]) for it in states] == [("ok", 1, "2026-01-01T00:00:00Z")] * 3
+    assert play.state()["failure"] is None
+    assert len(play.route("172.16.0.0/17")) == 1
+
+
+def test_what_npd_is_told_while_another_run_holds_the_host(play: Play) -> None:
+    """The reason is written before the last look is too old for node-problem-detector, which then says that there is none."""
+    files, begun = play.host.files, play.clock.utc()
+    answers: list[Answer] = []
+
+    def ask() -> None:
+        now = int(begun.timestamp() + play.clock.now())
+        answers.append(decide("verdict", Written(directory="/run", guard=files.texts[LAYOUT.guard_path]), now=now))
+
+    scenes = [(1.0, lambda: files.locked.add(LAYOUT.lock_path)), (100.0, ask), (170.0, ask), (190.0, ask)]
+    play.perform(*scenes, until=200)
+    assert [it.code for it in answers] == [0, 3, 3]
+    assert "the guard cannot check the routing" in answers[1].line
+    assert "the guard has not looked since" in answers[2].line
+    assert EVERY * (1 + SPREAD) + _LOCK_BY + 10 < FRESH
+
+
+@pytest.mark.parametrize("line", [1, 2, 3])
+@pytest.mark.parametrize("before", [False, True])
+def test_an_order_is_never_lost(line: int, *, before: bool) -> None:
+    """An order that comes while the orders are taken is carried out then, or the next time."""
+    orders, seen = Orders(), 0
+    if before:
+        orders.reload()
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal seen
+        if event == "line" and frame.f_code.co_name == "taken":
+            seen += 1
+            if seen == line:
+                orders.reload()  # as a signal handler does
+        return trace
+
+    sys.settrace(trace)
+    try:
+        taken = orders.taken()
+    finally:
+        sys.settrace(None)
+    assert seen
+    assert taken or orders.taken() or seen < line
+
+
+def test_waiting_for_another_run_is_not_said_each_second(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    """While another run holds the host, the guard says nothing."""
+    with caplog.at_level("INFO"):
+        play.perform((10.0, lambda: play.host.files.locked.add(LAYOUT.lock_path)), until=100)
+    assert "another run" not in caplog.text
+
+
+def test_remove_takes_its_files(play: Play) -> None:
+    """What a guard has written is removed with the rest, and listed before."""
+    play.perform(until=10)
+    files = {LAYOUT.guard_path, LAYOUT.figures_path}
+    assert files <= set(play.host.files.texts)
+    remove = Remove(play.settings, host=play.host)
+    assert files <= set(remove.plan(phases.Context(observers=[])).files.removes)
+    run(remove)
+    assert not files & set(play.host.files.texts)
+
+
+def test_what_is_removed_stays_removed(play: Play) -> None:
+    """A guard of what is installed notices that it was removed, and does not bring it back."""
+    play.again, play.follows = HostRoutingConfig, True
+    play.perform((10.0, lambda: run(Remove(play.settings, host=play.host))), until=200)
+    assert not play.route("172.16.0.0/17")
