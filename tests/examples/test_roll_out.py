@@ -1,0 +1,118 @@
+"""The roll-out by hand that docs/fleet.md shows, with its own commands, on two nodes whose `ssh` enters a namespace."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.machine import H200, ROOT, private_machine
+from tests.support.pages import page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
+]
+
+BLOCKS = re.findall(r"^<!-- roll-out -->\n```sh\n(.*?)^```", page("fleet"), re.MULTILINE | re.DOTALL)
+SNAPSHOTS = "\n".join(
+    it.removeprefix("$ ").replace("mkdir", "mkdir -p")
+    for it in page("fleet").partition("## Check all")[2].partition("```\n")[0].splitlines()
+    if it.startswith("$ ") and "--snapshots" not in it
+)
+# xargs starts twenty at a time: if it stopped at a node that cannot be reached, the two others would not be asked.
+DEAD = [f"dead-{number}" for number in range(20)]
+CONFIG = {
+    "staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+    "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+}
+
+
+def test_a_roll_out_by_hand(tmp_path: Path) -> None:
+    """Each step names the nodes that fail; the proof names a node with the right routes that a reboot would lose."""
+    with private_machine() as one, private_machine() as other:
+        nodes = {"gpu-1": one, "gpu-2": other}
+        (tmp_path / "programs").mkdir()
+        enter = "".join(f'*{name}) shift; exec {" ".join(it.enter)} sh -c "$*" ;; ' for name, it in nodes.items())
+        for name, body in (
+            ("hostrouting", f'exec {sys.executable} -m hostrouting "$@"'),
+            (
+                "ssh",
+                f'while [ "$1" = -o ]; do shift 2; done; case $1 in {enter} esac; echo "no route to $1" >&2; exit 255',
+            ),
+        ):
+            (tmp_path / "programs" / name).write_text(f"#!/bin/sh\n{body}\n")
+            (tmp_path / "programs" / name).chmod(0o755)
+
+        def shell(script: str) -> str:
+            path = f"{tmp_path}/programs:{os.environ['PATH']}"
+            done = subprocess.run(
+                ["bash", "-c", script],
+                env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"},
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=100,
+            )
+            return done.stdout
+
+        for it in nodes.values():
+            it.batch(H200)
+        (tmp_path / "agent.json").write_text(json.dumps(CONFIG))
+        (tmp_path / "names.txt").write_text("gpu-1\ngpu-2\n")
+        (tmp_path / "all.txt").write_text("\n".join([*DEAD, "gpu-1", "gpu-2\n"]))
+        check, (plan, first, rest, proof) = "hostrouting check --snapshots nodes --config agent.json", BLOCKS
+        assert "agent.json has its routes" in shell(f"{SNAPSHOTS}\n{check}")
+        assert shell(plan) == ""
+        said = shell(first)
+        assert said.startswith("DONE: 2 routes added")
+        assert "INSTALLED: 2 routes" in said
+        assert shell(proof) == "gpu-2\n"
+        assert shell(rest) == ""
+        assert shell(f"rm -r status; {proof}") == ""
+
+        # Nodes that cannot be reached are named in each step, and the others are asked all the same.
+        for step in (SNAPSHOTS, rest, proof):
+            named = shell(f"rm -fr nodes applied status; {step.replace('names.txt', 'all.txt')}").split()
+            assert sorted(named) == sorted(DEAD)
+        shell(f"rm -r nodes; {SNAPSHOTS}")
+        # With a configuration that is not the one installed, what is installed proves nothing.
+        other_one = {**CONFIG, "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}}
+        (tmp_path / "agent.json").write_text(json.dumps(other_one))
+        assert sorted(shell(f"rm -r status; {proof}").split()) == ["gpu-1", "gpu-2"]
+        (tmp_path / "agent.json").write_text(json.dumps(CONFIG))
+
+        # The right routes, by hand: for the check all is well, and the plan would fail where something is in the way.
+        shell("ssh gpu-2 hostrouting remove")
+        other.batch(
+            f"route add {half} via 10.0.0.1 dev eth0 proto 213" for half in ("172.16.0.0/17", "172.16.128.0/17")
+        )
+        told = shell(f"{SNAPSHOTS}\n{check}")
+        assert told.startswith("2 nodes: 2 ok\n")
+        assert told.endswith(
+            "\nTo see what is installed on each node, and whether it survives a reboot: hostrouting status\n"
+        )
+        assert shell(f"rm -r status; {proof}") == "gpu-2\n"
+        one.batch(["route del 172.16.0.0/17", "route add 172.16.0.0/17 dev ib0 proto static"])
+        assert shell(f"{SNAPSHOTS}\n{plan}") == "nodes/gpu-1.json\n"
+        assert shell(f"rm -r applied; {rest}") == "gpu-1\n"
+        # A part of what pods send escapes: the verdict on these pods is ok, and that on the node is not.
+        one.batch(
+            [
+                "route del 172.16.0.0/17 dev ib0",
+                "rule add from 10.244.0.128/25 lookup 100",
+                "route add default dev ib0 table 100",
+            ]
+        )
+        overlap = {"expectedCidrs": ["172.16.0.0/16"], "podCidrs": ["10.244.0.0/24"], "mode": "STRICT"}
+        (tmp_path / "agent.json").write_text(json.dumps({**CONFIG, "routeOverlap": overlap}))
+        assert "nodes/gpu-1.json" in shell(f"{SNAPSHOTS}\n{plan}").split()
