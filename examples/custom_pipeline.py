@@ -1,7 +1,7 @@
 """A custom pipeline: hostrouting's tasks together with your own, with a retry, a parallel group and undo.
 
-It uses a fake host, and changes nothing else. `--plan` prints what would be done. With `--fail` the last step fails,
-and then every finished step is undone, the last one first.
+It uses a fake host, and changes nothing else. `--plan` prints what would be done, and what would make it fail. With
+`--fail` the last step fails, and then every finished step is undone, the last one first.
 """
 
 import argparse
@@ -62,14 +62,21 @@ def start_broken_machine(_ctx: phases.Context) -> None:
     raise RuntimeError("machine kube1 exited with code 1")
 
 
-def pipeline(host: FakeHost, labels: set[str], *, start: phases.Task[None]) -> phases.Task[object]:
-    """The two tasks of hostrouting are ordinary steps: they can be used separately, and in parallel with others."""
-    config = HostRoutingConfig(
-        {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
-        {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
-    )
+CONFIG = HostRoutingConfig(
+    {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+    {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+)
+
+
+def pipeline(
+    host: FakeHost, labels: set[str], *, start: phases.Task[None], config: HostRoutingConfig = CONFIG
+) -> phases.Task[object]:
+    """The two tasks of hostrouting are ordinary steps: they can be used separately, and in parallel with others.
+
+    Preflight is not one of the steps: its error would end the run before the gate is installed, and a machine that is
+    started by something else would then start unchecked.
+    """
     return phases.serial(
-        Preflight(config, host=host),
         phases.retry(download, attempts=3, delay=0.1, on=ConnectionError),
         phases.parallel(unpack, ConfigureStaticRoutes(config, host=host), LabelNode(labels), name="prepare"),
         CheckRouteOverlap(config, host=host),
@@ -88,11 +95,12 @@ def main() -> int:
     bootstrap = pipeline(host, labels, start=start_broken_machine if given.fail else start_machine)
     if given.plan:
         print(phases.plan(bootstrap))
+        print(phases.plan(Preflight(CONFIG, host=host)))
         return 0
     report = phases.run(bootstrap)
     print(report)
     if not report.ok:
-        phases.undo(bootstrap, after=report)
+        phases.undo(bootstrap, after=report)  # removes the gate, too: leave this out to keep machines from starting
     print(f"our files: {len(host.files.texts)}, labels: {sorted(labels)}")
     return report.exit_code
 

@@ -1,7 +1,14 @@
 """examples/custom_pipeline.py: hostrouting's tasks together with a user's."""
 
+import runpy
+
 import pytest
 
+import phases
+from hostrouting import HostRoutingConfig, Route
+from hostrouting.testing import FakeHost, h200
+from phases.testing import StubTask
+from tests.support.pages import ROOT
 from tests.support.programs import example
 
 pytestmark = pytest.mark.processes
@@ -27,10 +34,29 @@ def test_taken_back() -> None:
 
 
 def test_plan() -> None:
-    """The dry run contains the plans of our tasks and the user's."""
+    """The dry run contains the plans of our tasks and the user's, and what a preflight finds."""
     done = example("custom_pipeline.py", "--plan")
     assert "would add the label rdma to this node" in done.stdout
     assert "write /etc/aks-flex-node/check-route-overlap.sh" in done.stdout
+    assert done.stdout.endswith("\npreflight  nothing found\n")
+
+
+@pytest.mark.parametrize("routes", [(), ("172.16.0.0/17",)], ids=["nothing repairs it", "a route is another program's"])
+def test_a_failure_leaves_the_gate(routes: tuple[str, ...]) -> None:
+    """Whatever fails in STRICT, the gate is installed: no machine starts unchecked, as docs/agents.md promises."""
+    program = runpy.run_path(str(ROOT / "examples/custom_pipeline.py"))
+    host = FakeHost(kernel=h200())
+    for prefix in routes:
+        host.kernel.ip_route("add", Route.to(prefix, dev="ib0", protocol=186))
+    broken = HostRoutingConfig(
+        {"enabled": bool(routes), "routes": [{"destination": it} for it in routes]},
+        {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+    )
+    start = StubTask("start-machine")
+    report = phases.run(program["pipeline"](host, set(), start=start, config=broken), observers=[])
+    assert not report.ok
+    assert report.find("start-machine").status is phases.Status.SKIPPED
+    assert host.layout.gate_drop_in_path in host.files.texts
 
 
 def test_an_option_that_is_none() -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,10 @@ from hostrouting.render import render_npd_script
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.manifests import faults_of, manifests_in
 from tests.support.npd import Condition, Event, Fatal, Npd, Result, seconds_of
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples/fleet/npd"
 CONDITION = (FOLDER / "hostrouting.json").read_text(encoding="utf-8")
@@ -86,19 +86,28 @@ class TestTheModel:
         """At its time-out, a plugin and what it has started are killed, and the result is unknown."""
         path = plugin(tmp_path, f"sleep 500 & echo $! >{tmp_path}/child; echo early; wait")
         npd = Npd(config({"type": "temporary", "reason": "x", "path": path, "timeout": "500ms"}, max_output_length=500))
-        [result] = npd.tick()
-        assert result == Result(2, f'Timeout when running plugin "{path}": state - signal: killed. output - ""')
-        child = int((tmp_path / "child").read_text())
-        until("the child has ended", lambda: not is_running(child))
+        child = tmp_path / "child"
+
+        def has_a_child() -> bool:
+            told = f'Timeout when running plugin "{path}": state - signal: killed. output - ""'
+            assert npd.tick() == [Result(2, told)]
+            return child.exists() and child.read_text().endswith("\n")
+
+        wait_for("the plugin to start its child before its time-out", has_a_child)
+        wait_for("the child to end", lambda: not is_running(int(child.read_text())))
 
     @processes
     def test_what_is_left_behind(self, tmp_path: Path) -> None:
         """A program that keeps the output open is waited for, although the plugin itself has ended."""
         path = plugin(tmp_path, "sleep 500 & echo done; exit 0")
         npd = Npd(config({"type": "temporary", "reason": "x", "path": path}, timeout="500ms"))
-        [result] = npd.tick()
-        assert result.status == 0
-        assert result.message.startswith("Timeout when running plugin ")
+
+        def has_ended_itself() -> bool:
+            [result] = npd.tick()
+            assert result.message.startswith("Timeout when running plugin ")
+            return result.status == 0
+
+        wait_for("the plugin to end before the time-out", has_ended_itself)
 
     @pytest.mark.parametrize(
         ("text", "why"),
@@ -161,14 +170,6 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def until(what: str, holds: Callable[[], object]) -> None:
-    """Wait until it holds."""
-    end = time.monotonic() + 200
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def manifest(name: str, kind: str) -> dict[str, Any]:
@@ -321,11 +322,11 @@ def test_with_a_guard(machine: Machine) -> None:
             npd.tick()
             return npd.condition(OK.type).status == status
 
-        until(f"the condition is {status}", holds)
+        wait_for(f"the condition is {status}", holds)
         return npd.condition(OK.type)
 
     with guarding(machine):
-        until("the first look", lambda: "looks" in machine.shell(f"cat {STATE}/guard.json 2>/dev/null || :"))
+        wait_for("the first look", lambda: "looks" in machine.shell(f"cat {STATE}/guard.json 2>/dev/null || :"))
         assert becomes("False") == OK
         assert [it.status for it in events.tick()] == [0]
         machine.batch(["route add 172.16.9.0/24 dev ib3"])
@@ -343,7 +344,7 @@ def test_with_a_guard(machine: Machine) -> None:
             events.tick()
             return bool(events.events)
 
-        until("the event", is_told)
+        wait_for("the event", is_told)
         assert events.events[-1].reason == "HostRoutingNotRepaired"
         assert events.events[-1].message.startswith("NOT REPAIRED: 172.16.0.0/17: ")
     # The guard has ended. Its last look becomes old; here, it is made old.

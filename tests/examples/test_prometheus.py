@@ -8,9 +8,9 @@ import os
 import re
 import signal
 import subprocess
-import time
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,10 @@ from tests.support.machine import H200, Machine, private_machine
 from tests.support.manifests import manifests_in
 from tests.support.pages import PAGES
 from tests.support.prometheus import exporter, missing, prometheus
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples/fleet/prometheus"
 RULES = FOLDER / "hostrouting.rules.yml"
@@ -165,14 +166,6 @@ def guarding(machine: Machine) -> Iterator[None]:
             running.communicate(timeout=60)
 
 
-def until(what: str, holds: Callable[[], object]) -> None:
-    """Wait until it holds."""
-    end = time.monotonic() + 200
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
-
-
 @processes
 @needs_prometheus
 @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
@@ -205,22 +198,24 @@ scrape_configs:
         stack.enter_context(exporter(machine, "/run/none", port=9101))
         asked = stack.enter_context(prometheus(machine, tmp_path, settings))
         with guarding(machine):
-            until("both are served", lambda: {"other_total 1", "hostrouting_routes_present 2"} <= set(served.lines()))
+            wait_for(
+                "both to be served", lambda: {"other_total 1", "hostrouting_routes_present 2"} <= set(served.lines())
+            )
             assert "node_textfile_scrape_error 0" in served.lines()
-            until("no figures of the second", lambda: asked.firing() == {("HostRoutingGuardMissing", empty)})
+            wait_for("no figures of the second", lambda: asked.firing() == {("HostRoutingGuardMissing", empty)})
             machine.batch(["route add 172.16.9.0/24 dev ib3"])
-            until("the escape", lambda: ("HostRoutingEscape", good) in asked.firing())
-            [verdict] = asked.ask("instance_cidr_verdict:hostrouting_not_ok")
-            assert (verdict["metric"]["cidr"], verdict["metric"]["verdict"]) == ("172.16.0.0/16", "overlap")
+            wait_for("the escape", lambda: ("HostRoutingEscape", good) in asked.firing())
+            verdict = 'instance_cidr_verdict:hostrouting_not_ok{cidr="172.16.0.0/16",verdict="overlap"}'
+            wait_for("the verdict on the CIDR", lambda: asked.ask(verdict))
             # Each query of the dashboard has an answer, also one that needs two samples.
             for query in queries():
-                until(query, lambda query=query: asked.ask(query))  # type: ignore[misc]  # bound in each round
+                wait_for(query, partial(asked.ask, query))
             machine.batch(["route del 172.16.9.0/24 dev ib3"])
-            until("the end of the escape", lambda: asked.firing() == {("HostRoutingGuardMissing", empty)})
+            wait_for("the end of the escape", lambda: asked.firing() == {("HostRoutingGuardMissing", empty)})
             machine.batch(["route replace 172.16.0.0/17 via 10.0.0.2 dev eth0 proto static"])
-            until("what is not repaired", lambda: ("HostRoutingNotRepaired", good) in asked.firing())
+            wait_for("what is not repaired", lambda: ("HostRoutingNotRepaired", good) in asked.firing())
             assert ("HostRoutingEscape", good) not in asked.firing()
         # The guard has ended, and its file stays. Its last look becomes old; here, it is made old.
         machine.shell(f"sed -i 's/^\\(hostrouting_guard_last_look_time_seconds\\) .*/\\1 1700000000/' {FIGURES}")
-        until("the silent guard", lambda: ("HostRoutingGuardSilent", good) in asked.firing())
+        wait_for("the silent guard", lambda: ("HostRoutingGuardSilent", good) in asked.firing())
         assert ("HostRoutingGuardMissing", good) not in asked.firing()
