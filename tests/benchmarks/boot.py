@@ -4,6 +4,8 @@ The scripts that do the obvious behave as the original's do. Everything happens 
 
 Ours take mawk where there is one, and the obvious ones what is called awk. Where that is another, ten routes and CIDRs,
 for which the start of programs is nearly all, are also compared with mawk for both.
+
+The least that a script needs which starts the same programs as ours: these programs, with nothing to do.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.private import FABRIC, GATEWAY
 from tests.benchmarks.workload import in_family
+from tests.support.awks import put_before
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:
@@ -72,6 +75,15 @@ MEMORY = Path("/dev/shm")  # noqa: S108  a directory of a name that nobody can g
 
 
 FEW, MANY = 10, 100
+_ALONE = "its programs, with nothing to do"
+# What our scripts start, by name, as a command that does nothing.
+_IDLE = {
+    "ip": "ip -V >/dev/null",
+    "mawk": "mawk 'BEGIN {}'",
+    "sort": "sort </dev/null",
+    "mv": "mv --version >/dev/null",
+    "rm": "rm -f",
+}
 
 # The scripts handle IPv4 only.
 FAMILIES = (IPV4,)
@@ -117,6 +129,15 @@ class Node:
 
         return run
 
+    def programs_alone(self, name: str, text: str) -> dict[str, Callable[[], float]]:
+        """What starts the same programs as this script, one after the other, with nothing to do."""
+        noted = self._directory / f"programs-of-{name}"
+        noted.unlink(missing_ok=True)
+        tools = {tool: f'echo {tool} >>{noted}; exec {tool} "$@"' for tool in _IDLE}
+        self.script(name, put_before(text, tools, self._directory))()
+        lines = [_IDLE[tool] for tool in noted.read_text().split()]
+        return {_ALONE: self.script(f"alone-{name}", "\n".join(["#!/bin/bash", *lines, ""]))}
+
     def by_mawk(self, name: str, text: str) -> dict[str, Callable[[], float]]:
         """What runs it with mawk for awk, where that is another."""
         awk, mawk = shutil.which("awk"), shutil.which("mawk")
@@ -156,12 +177,15 @@ def _contests(nodes: Mapping[int, Node], count: int) -> Iterator[Contest]:
     """On a host for each family: the script of one family would delete the routes of the other, which it does not know."""
     ipv4 = [Prefix(IPV4, (172 << 24) + (16 << 16) + (number << 12), 20) for number in range(count)]
 
-    def methods(kind: _Kind, family: int) -> dict[str, Method]:
+    def methods(kind: _Kind, forget: Callable[[Node], None], family: int) -> dict[str, Method]:
         node, networks = nodes[family], [str(in_family(it, family)) for it in ipv4]
         obvious = kind.obvious.format(words=" ".join(networks), family=family)
+        rendered = kind.render(_config(networks))
+        forget(node)
         return {
-            kind.ours: node.script(kind.ours, kind.render(_config(networks))),
+            kind.ours: node.script(kind.ours, rendered),
             kind.theirs: node.script(f"obvious-{kind.ours}", obvious),
+            **(node.programs_alone(kind.ours, rendered) if count == FEW else {}),
             **(node.by_mawk(f"obvious-{kind.ours}", obvious) if count == FEW else {}),
         }
 
@@ -170,9 +194,11 @@ def _contests(nodes: Mapping[int, Node], count: int) -> Iterator[Contest]:
             for node in nodes.values():
                 forget(node)
 
-        times = families_in_turn(partial(methods, kind), tuple(nodes), rounds=15, before=before)
-        goals = () if limit is None else (Goal(kind.ours, limit, kind.theirs),)
-        yield from by_family(Contest(f"boot: {count} {work}", {}, goals), times)
+        times = families_in_turn(partial(methods, kind, forget), tuple(nodes), rounds=15, before=before)
+        goals = [] if limit is None else [Goal(kind.ours, limit, kind.theirs)]
+        if goals and count == FEW:
+            goals += [Goal(kind.ours, None, _ALONE), Goal(_ALONE, None, kind.theirs)]
+        yield from by_family(Contest(f"boot: {count} {work}", {}, tuple(goals)), times)
 
     yield from measured(ROUTES, "routes", Node.forget_routes, 1 / 10)
     yield from measured(ROUTES, "routes, all there", lambda _: None, None)

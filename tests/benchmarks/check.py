@@ -18,7 +18,7 @@ from hostrouting.repair import propose_repair
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.netlink import OURS, installed
-from tests.benchmarks.peers import JSON, LOOP, PYROUTE2, ip_json, loop_of_route_get, plain_pyroute2
+from tests.benchmarks.peers import IN_C, JSON, LOOP, PYROUTE2, ip_json, loop_of_route_get, plain_pyroute2
 from tests.benchmarks.private import FABRIC
 from tests.benchmarks.turns import in_turn
 from tests.benchmarks.workload import equal_routes, in_family, mixed_cidrs, mixed_routes
@@ -54,7 +54,8 @@ def _h200(bench: Bench) -> Iterator[Contest]:
             if examine(ctx, bench.backend, config, wait=0).verdict != "overlap":
                 raise RuntimeError("the fabric has no route of its own")
 
-        return {ours: check, LOOP: loop_of_route_get([str(Prefix.parse(FABRIC[family]).ip)])}
+        loop = loop_of_route_get([str(Prefix.parse(FABRIC[family]).ip)])
+        return {ours: check, **bench.kernel_only(check), LOOP: loop}
 
     times = families_in_turn(methods, rounds=70)
     yield from by_family(Contest("check one CIDR on an H200 node", {}, (Goal(ours, 0.002),)), times)
@@ -74,7 +75,9 @@ def _node(bench: Bench) -> Contest:
 
 def _hundred(bench: Bench, count: int, limit: float) -> Iterator[Contest]:
     """With CIDRs that are full of routes, and, where there are many, with some that are not."""
-    goals = (Goal(_IN_HAND, limit, LOOP), Goal(_WHOLE, limit, LOOP))
+    goals = bench.goals(
+        Goal(_IN_HAND, limit, LOOP), Goal(_WHOLE, limit, LOOP), Goal(_WHOLE, None, IN_C), Goal(IN_C, None, LOOP)
+    )
     inside, apart = mixed_cidrs(), [Prefix(IPV4, (100 << 24) + (number << 16), 16) for number in range(100)]
     with installed(bench, [route for family in BOTH for route in mixed_routes(count, family=family)]):
         for chosen in (inside, apart) if count > _NODE * 2 else (inside,):
@@ -92,8 +95,12 @@ def _checks(bench: Bench, chosen: Sequence[Prefix], family: int) -> dict[str, Me
     def check(of: Fib) -> None:
         propose_repair(of, check_overlap(of, cidrs))
 
+    def whole() -> None:
+        check(Fib(bench.backend.snapshot(family=family)))
+
     return {
         _IN_HAND: lambda: check(Fib(snapshot)),
-        _WHOLE: lambda: check(Fib(bench.backend.snapshot(family=family))),
+        _WHOLE: whole,
+        **bench.kernel_only(whole),
         LOOP: loop_of_route_get([str(cidr.ip) for cidr in cidrs]),
     }

@@ -52,7 +52,7 @@ def by_family(contest: Contest, times: _Times) -> Iterator[Contest]:
     ipv6 = attrs.evolve(contest, work=f"{contest.work}, IPv6", values=times[IPV6], panel="", size=0)
     yield ipv6
     names = list(times[IPV6])
-    ours = {names[0], *(goal.method for goal in contest.goals)}
+    ours = {names[0], *(goal.method for goal in contest.goals if goal.limit is not None)}
     goals = [Goal(f"{name}, IPv6", _AT_MOST if name in ours else None, f"{name}, IPv4") for name in names]
     values = {f"{name}, IPv{family}": times[family][name] for name in names for family in (IPV6, IPV4)}
     yield attrs.evolve(ipv6, work=f"{contest.work}, IPv6 beside IPv4", values=values, goals=tuple(goals), notes=())

@@ -5,11 +5,14 @@ Everything here happens in this process's private network namespace (see `privat
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from hostrouting.apply import apply_plan
 from hostrouting.backends.base import Change
+from hostrouting.backends.netlink.channel import Channel
 from hostrouting.backends.netlink.lookups import lookup_template
 from hostrouting.backends.netlink.route_message import ChangeEncoder
 from hostrouting.fib import ANY
@@ -57,7 +60,14 @@ class Bench:
 
     def goals(self, *goals: Goal) -> tuple[Goal, ...]:
         """Those that can be measured here."""
-        return tuple(goal for goal in goals if goal.against != IN_C or self.baseline is not None)
+        return tuple(goal for goal in goals if self.baseline is not None or IN_C not in {goal.method, goal.against})
+
+    def kernel_only(self, work: Callable[[], object]) -> dict[str, Callable[[], object]]:
+        """The C program with the requests that this work sends: the least that any program needs for it."""
+        parts = sent_by(work)
+        path = self.folder / f"requests-{len(list(self.folder.iterdir()))}"
+        path.write_bytes(b"".join(len(part).to_bytes(4, sys.byteorder) + part for part in parts))
+        return self.in_c("replay", str(path))
 
     def messages(self, routes: list[Route]) -> Path:
         """A file with what installs the routes, encoded."""
@@ -68,6 +78,20 @@ class Bench:
             for at, route in enumerate(routes, start=1):
                 file.write(encoder.message(Change("add", route), at))
         return path
+
+
+def sent_by(work: Callable[[], object]) -> list[bytes]:
+    """What is sent to the kernel when the work is done once."""
+    parts: list[bytes] = []
+    send = Channel.send
+
+    def noted(channel: Channel, data: bytes) -> None:
+        parts.append(data)
+        send(channel, data)
+
+    with mock.patch.object(Channel, "send", noted):
+        work()
+    return parts
 
 
 @contextmanager
@@ -90,7 +114,9 @@ def kernel_contests(bench: Bench) -> Iterator[Contest]:
 
 
 def _install(bench: Bench, count: int) -> Iterator[Contest]:
-    goals = bench.goals(Goal(OURS, 1.5, IN_C), Goal(OURS, 1 / 2, BATCH)) if count >= _LARGE else ()
+    goals: tuple[Goal, ...] = ()
+    if count >= _LARGE:
+        goals = bench.goals(Goal(OURS, 1.5, IN_C), Goal(OURS, 1 / 2, BATCH), Goal(IN_C, None, BATCH))
     if count == _ONE_BY_ONE:
         goals = (Goal(OURS, 1 / 40, PYROUTE2),)
     with plain_pyroute2() as pyroute2:
@@ -131,11 +157,12 @@ def _converge(bench: Bench, count: int) -> Iterator[Contest]:
                 raise RuntimeError("there was something to do")
 
         replacing = (batch_line("replace", route) for route in routes)
-        return {ours: converge, again: ip_batch(bench.folder, replacing)}
+        return {ours: converge, again: ip_batch(bench.folder, replacing), **bench.kernel_only(converge)}
 
+    goals = bench.goals(Goal(ours, 1 / 5, again), Goal(ours, None, IN_C), Goal(IN_C, None, again))
     with installed(bench, _in_both(count)):
         times = families_in_turn(methods, rounds=7)
-    yield from by_family(Contest(f"converge {count:,} routes, nothing to do", {}, (Goal(ours, 1 / 5, again),)), times)
+    yield from by_family(Contest(f"converge {count:,} routes, nothing to do", {}, goals), times)
 
 
 def _look_up(bench: Bench, count: int) -> Iterator[Contest]:

@@ -1,6 +1,7 @@
 /* The kernel's own cost: messages that were encoded beforehand are sent, and answers received, and nothing else is
- * done. Usage: netlink_baseline send|ask FILE, or netlink_baseline dump 4|6. Prints the seconds that it took, and how many
- * messages were answered. */
+ * done. Usage: netlink_baseline send|ask|replay FILE, or netlink_baseline dump 4|6. Prints the seconds that it took, and how
+ * many messages were answered. The file of `replay` has requests of any kind, in the parts in which they are sent: the
+ * length of each part, four bytes, and its messages. */
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <stdio.h>
@@ -102,6 +103,35 @@ static long dump(int fd, int family) {
     }
 }
 
+/* Sends each part of the file, and receives until each of its messages has its answer or the end of its list. */
+static long replay(int fd, char *data, size_t length) {
+    long answered = 0;
+    for (size_t at = 0; at < length;) {
+        unsigned size, wanting = 0;
+        memcpy(&size, data + at, sizeof size);
+        char *part = data + at + sizeof size;
+        for (unsigned i = 0; i < size; wanting++)
+            i += NLMSG_ALIGN(((struct nlmsghdr *)(part + i))->nlmsg_len);
+        if (send(fd, part, size, 0) < 0)
+            fail("send");
+        while (wanting) {
+            ssize_t received = recv(fd, answers, sizeof answers, 0);
+            if (received <= 0)
+                fail("recv");
+            unsigned left = received;
+            for (struct nlmsghdr *header = (struct nlmsghdr *)answers; NLMSG_OK(header, left);
+                 header = NLMSG_NEXT(header, left)) {
+                answered++;
+                if (header->nlmsg_type == NLMSG_DONE || header->nlmsg_type == NLMSG_ERROR ||
+                    !(header->nlmsg_flags & NLM_F_MULTI))
+                    wanting--;
+            }
+        }
+        at += sizeof size + size;
+    }
+    return answered;
+}
+
 int main(int argc, char **argv) {
     size_t length = 0;
     int fd = open_netlink();
@@ -110,7 +140,9 @@ int main(int argc, char **argv) {
     int dumping = !strcmp(argv[1], "dump"), family = atoi(argv[2]) == 6 ? AF_INET6 : AF_INET;
     char *data = dumping ? NULL : contents(argv[2], &length);
     double begun = now();
-    long answered = dumping ? dump(fd, family) : exchange(fd, data, length, !strcmp(argv[1], "ask"));
+    long answered = dumping                      ? dump(fd, family)
+                    : !strcmp(argv[1], "replay") ? replay(fd, data, length)
+                                                 : exchange(fd, data, length, !strcmp(argv[1], "ask"));
     printf("%.9f %ld\n", now() - begun, answered);
     return 0;
 }

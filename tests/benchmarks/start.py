@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["command_contests", "import_contest", "shares"]
 
 _ATTRS, _BOTH, _NOTHING = "import attrs", "import hostrouting, phases", "an interpreter alone"
+_OTHERS, _ALL = "the modules of others that {} loads", "all modules that {} loads"
+# Some names in the report are not those of modules that can be loaded, such as `zipimport` in a part of Python.
+_LOAD = """
+import sys
+for module in sys.argv[1:]:
+    try:
+        __import__(module)
+    except ImportError:
+        pass
+"""
+_LIMITS = {"check": 7.0}  # in interpreters that do nothing
 _KEPT_OUT = ("pyroute2", "asyncio", "rich")
 _CHECKED = f"import sys, hostrouting, phases; print([it for it in {_KEPT_OUT} if it in sys.modules])"
 # A line of `python -X importtime`: its own microseconds, and the module.
@@ -53,14 +64,20 @@ def command_contests(folder: Path) -> Iterator[Contest]:
     wanted = {"enabled": True, "routes": [{"destination": half} for half in halves]}
     config.write_text(json.dumps({"staticRoutes": wanted, "routeOverlap": {"expectedCidrs": [FABRIC[4]]}}))
     commands = {"--help": ["--help"], "plan": ["plan", "--config", str(config)], "check": ["check", FABRIC[4]]}
-    methods = {name: _runner("-m", "hostrouting", *words) for name, words in commands.items()}
+    reports = {
+        name: _python("-X", "importtime", "-m", "hostrouting", *words, errors=True) for name, words in commands.items()
+    }
+    methods = {f"hostrouting {name}": _runner("-m", "hostrouting", *words) for name, words in commands.items()}
+    methods |= {_OTHERS.format(name): _runner("-c", _LOAD, *others(report)) for name, report in reports.items()}
+    methods |= {_ALL.format(name): _runner("-c", _LOAD, *modules(report)) for name, report in reports.items()}
     times = in_turn({**methods, _NOTHING: _runner("-c", "pass")}, rounds=10)
-    for name, words in commands.items():
-        values = {f"hostrouting {name}": times[name], _NOTHING: times[_NOTHING]}
-        report = _python("-X", "importtime", "-m", "hostrouting", *words, errors=True)
+    for name, report in reports.items():
+        ours, loads = f"hostrouting {name}", (_ALL.format(name), _OTHERS.format(name))
+        goals = (Goal(ours, _LIMITS.get(name), _NOTHING), *(Goal(it, None, _NOTHING) for it in loads))
+        values = {it: times[it] for it in (ours, *loads, _NOTHING)}
         spent = ", ".join(f"{owner} {milliseconds:.0f}" for owner, milliseconds in shares(report))
         note = f"loading modules takes, in ms (counting them makes it slower): {spent}"
-        yield Contest(f"start to end, {name}", values, notes=(note,))
+        yield Contest(f"start to end, {name}", values, goals, notes=(note,))
 
 
 def shares(report: str) -> list[tuple[str, float]]:
@@ -70,6 +87,16 @@ def shares(report: str) -> list[tuple[str, float]]:
         owner = _OWNERS.get(module.split(".")[0], "the standard library")
         found[owner] = found.get(owner, 0.0) + int(own) / 1000
     return sorted(found.items(), key=lambda it: -it[1])
+
+
+def modules(report: str) -> list[str]:
+    """All modules in what `python -X importtime` says, in the order in which they were loaded."""
+    return [module for _, module in _IMPORT.findall(report)]
+
+
+def others(report: str) -> list[str]:
+    """Those that are not ours, in the same order: the modules of Python and of attrs."""
+    return [module for module in modules(report) if _OWNERS.get(module.split(".")[0]) != "hostrouting"]
 
 
 def _runner(*words: str) -> Callable[[], object]:

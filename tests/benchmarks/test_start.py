@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.start import shares
+from tests.benchmarks.start import modules, others, shares
 
 REPORT = """\
 import time: self [us] | cumulative | imported package
@@ -19,3 +19,9 @@ hostrouting: a line of its own
 def test_shares_are_the_modules_own_times_by_owner() -> None:
     """Each module is counted once, without those that it loads; the largest share comes first."""
     assert shares(REPORT) == [("attrs", 5.0), ("hostrouting", 3.5), ("the standard library", 2.0)]
+
+
+def test_what_any_program_with_these_modules_needs() -> None:
+    """Of all modules, our own are left out; the others keep their order."""
+    assert modules(REPORT) == ["_codecs", "encodings", "attr._make", "attrs", "hostrouting.model.route", "phases"]
+    assert others(REPORT) == ["_codecs", "encodings", "attr._make", "attrs"]

@@ -16,9 +16,7 @@ take half an hour.
 from __future__ import annotations
 
 import argparse
-import math
 import random
-import statistics
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -26,6 +24,7 @@ from typing import TYPE_CHECKING
 from tests.benchmarks.guard.keepers import OTHERS
 from tests.benchmarks.guard.kinds import KINDS, SPARING
 from tests.benchmarks.guard.life import Round, in_a_node
+from tests.benchmarks.guard.times import times_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,17 +62,9 @@ def measure(keeper: str, kinds: Sequence[str], *, nodes: int, rounds: int, pause
     for kind in known:
         mine = [it for it in results if it.kind == kind]
         touched = sum(it.touched for it in mine)
-        times = _times("handled", [it.handled for it in mine]), _times("right again", [it.right for it in mine])
+        found = {"handled": [it.handled for it in mine], "right again": [it.right for it in mine]}
+        times = (times_in_words(word, [it for it in every if it is not None]) for word, every in found.items())
         yield f"{keeper:10} {kind:9} {len(mine):,} rounds; {'; '.join(times)}; foreign routes touched: {touched}"
-
-
-def _times(word: str, found: Sequence[float | None]) -> str:
-    times = sorted(it for it in found if it is not None)
-    if not times:
-        return f"{word} 0"
-    rank = min(len(times), math.ceil(len(times) * 0.99)) - 1
-    middle = statistics.median(times)
-    return f"{word} {len(times):,}: p50 {middle:.3f} s, p99 {times[rank]:.3f} s, most {times[-1]:.3f} s"
 
 
 def main() -> None:

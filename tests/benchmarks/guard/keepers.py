@@ -27,14 +27,14 @@ _HOSTROUTING = (sys.executable, "-m", "hostrouting")
 # A guard whose sockets hear nothing: what it repairs, it finds by its regular looks.
 _DEAF = """\
 import socket, sys
-from hostrouting.backends.netlink.watching import NetlinkWatch
+from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.cli import main
-def deaf(watch):
-    watch._socket, watch._other = socket.socketpair()
-    watch._socket.settimeout(0)
-NetlinkWatch._listen = deaf
-import hostrouting.nftables.events as events
-events.open_events = lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0]
+others = []
+def deaf(backend, source):
+    ours, other = socket.socketpair()
+    others.append(other)
+    return ours
+NetlinkBackend._listener_to = deaf
 sys.exit(main(["guard"]))
 """
 _FRR = """\
