@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -263,20 +261,6 @@ def npd_in(machine: Machine, text: str) -> Npd:
     return Npd(text, root=f"/proc/{machine.pid}/root", enter=(*machine.enter, "--"))
 
 
-@contextmanager
-def guarding(machine: Machine) -> Iterator[subprocess.Popen[str]]:
-    """A guard in the machine, until the block ends."""
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    with subprocess.Popen(
-        machine.command("guard"), stderr=subprocess.PIPE, text=True, env=environment, cwd="/"
-    ) as running:
-        try:
-            yield running
-        finally:
-            running.send_signal(signal.SIGTERM)
-            running.communicate(timeout=60)
-
-
 @pytest.fixture
 def machine() -> Iterator[Machine]:
     """An H200 node with the files of the ConfigMap."""
@@ -325,7 +309,7 @@ def test_with_a_guard(machine: Machine) -> None:
         wait_for(f"the condition is {status}", holds)
         return npd.condition(OK.type)
 
-    with guarding(machine):
+    with machine.guarding():
         wait_for("the first look", lambda: "looks" in machine.shell(f"cat {STATE}/guard.json 2>/dev/null || :"))
         assert becomes("False") == OK
         assert [it.status for it in events.tick()] == [0]

@@ -6,27 +6,23 @@ import itertools
 import json
 import os
 import re
-import signal
 import subprocess
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from hostrouting.config import HostRoutingConfig
 from hostrouting.guard import Look, Repair, State, figures
 from hostrouting.layout import HostLayout
-from tests.support.machine import H200, Machine, private_machine
+from tests.support.machine import H200, private_machine
 from tests.support.manifests import manifests_in
 from tests.support.pages import PAGES
 from tests.support.prometheus import exporter, missing, prometheus
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples/fleet/prometheus"
 RULES = FOLDER / "hostrouting.rules.yml"
@@ -152,20 +148,6 @@ class TestTheDashboard:
         assert "id" not in DASHBOARD  # with one, Grafana would look for a dashboard that it has
 
 
-@contextmanager
-def guarding(machine: Machine) -> Iterator[None]:
-    """A guard in the machine, until the block ends."""
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    with subprocess.Popen(
-        machine.command("guard"), stderr=subprocess.PIPE, text=True, env=environment, cwd="/"
-    ) as running:
-        try:
-            yield
-        finally:
-            running.send_signal(signal.SIGTERM)
-            running.communicate(timeout=60)
-
-
 @processes
 @needs_prometheus
 @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
@@ -197,7 +179,7 @@ scrape_configs:
         served = stack.enter_context(exporter(machine, "/run/textfiles/*"))
         stack.enter_context(exporter(machine, "/run/none", port=9101))
         asked = stack.enter_context(prometheus(machine, tmp_path, settings))
-        with guarding(machine):
+        with machine.guarding():
             wait_for(
                 "both to be served", lambda: {"other_total 1", "hostrouting_routes_present 2"} <= set(served.lines())
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -66,6 +67,21 @@ class Machine(Namespace):
             check=False,
             timeout=100,
         )
+
+    @contextmanager
+    def guarding(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """A guard that runs until the block ends; if the block fails, the error has what the guard has logged."""
+        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+        with subprocess.Popen(
+            self.command("guard", *words), stderr=subprocess.PIPE, text=True, env=environment, cwd="/"
+        ) as guard:
+            try:
+                yield guard
+            except BaseException as error:
+                guard.kill()
+                raise AssertionError(f"{error}; the guard logged: {guard.communicate()[1]}") from error
+            guard.send_signal(signal.SIGTERM)
+            guard.communicate(timeout=60)
 
     def shell(self, script: str) -> str:
         """Run a bash script in the machine; return its output."""

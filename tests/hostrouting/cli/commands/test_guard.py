@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,21 +49,9 @@ def state(machine: Machine) -> dict[str, object]:
     return found
 
 
-@contextmanager
-def guarding(machine: Machine, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A guard that runs until the block ends; if the block fails, the error has what the guard has logged."""
-    command, environment = machine.command("guard", *words), {**os.environ, "LC_ALL": "C.UTF-8"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd="/") as guard:
-        try:
-            yield guard
-        except BaseException as error:
-            guard.kill()
-            raise AssertionError(f"{error}; the guard logged: {guard.communicate()[1]}") from error
-
-
 def test_it_stays_right(machine: Machine) -> None:
     """Deleted routes, routes that Linux dropped without an event, and a late overlap; then the end."""
-    with guarding(machine) as guard:
+    with machine.guarding() as guard:
         wait_for("the first look", lambda: state(machine).get("looks"))
         machine.batch(["route del 172.16.0.0/17"])
         wait_for("the deleted route", lambda: "172.16.0.0/17 via" in machine.ip("route").stdout)
@@ -95,7 +82,7 @@ def test_its_file_is_read_again(machine: Machine) -> None:
     def write(text: str) -> None:
         machine.shell(f"cat > {path} <<'END'\n{text}\nEND")
 
-    with guarding(machine, "--config", path) as guard:
+    with machine.guarding("--config", path) as guard:
         wait_for("the first look", lambda: state(machine).get("looks"))
         write("{")
         guard.send_signal(signal.SIGHUP)
@@ -114,9 +101,8 @@ def test_its_file_is_read_again(machine: Machine) -> None:
 
 def test_its_figures_are_well_formed(machine: Machine) -> None:
     """Each figure has one HELP and one TYPE before it, and a number after it."""
-    with guarding(machine) as guard:
+    with machine.guarding():
         wait_for("the first look", lambda: state(machine).get("looks"))
-        guard.terminate()
     lines = machine.shell(f"cat {STATE}/hostrouting.prom").splitlines()
     known: set[str] = set()
     for before, it in itertools.pairwise(lines):
