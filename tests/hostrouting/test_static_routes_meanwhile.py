@@ -115,6 +115,27 @@ class TestMeanwhile:
         assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
         assert ran.lines == ["<3>static-routes: stopped before all routes were installed"]
 
+    @pytest.mark.parametrize(
+        ("wanted", "reason"),
+        [
+            (StaticRoute("172.16.0.0/17"), "172.16.0.0/17: waiting for an IPv4 default route"),
+            (StaticRoute("172.16.0.0/17", "10.0.0.77", "eth0"), "route add 172.16.0.0/17 table 254 "),
+        ],
+        ids=["missing", "refused"],
+    )
+    def test_told_to_stop_while_it_reads_again(
+        self, namespace: Namespace, tmp_path: Path, wanted: StaticRoute, reason: str
+    ) -> None:
+        """It says what it found before. The kernel refuses a broadcast address as a gateway."""
+        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main", "route del default"])
+        times = tmp_path / "times"
+        stop = f'echo >>{times}; (($(wc -l <{times}) < 3)) && exec "${{0##*/}}" "$@"\nkill -TERM $PPID; exit 3'
+        ran = Ran(namespace, [wanted], tmp_path, tools={"awk": stop}, wait=30)
+        assert ran.status == 128 + signal.SIGTERM
+        stopped, told = ran.lines
+        assert stopped == "<3>static-routes: stopped before all routes were installed"
+        assert told.startswith(f"<3>static-routes: {reason}")
+
     @pytest.mark.parametrize("wait", [0, 20])
     def test_an_ip_that_hangs(self, namespace: Namespace, tmp_path: Path, wait: int) -> None:
         """Where `ip` comes to no end, the unit's time-out ends them all, and that is a failure with a word."""

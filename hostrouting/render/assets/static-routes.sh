@@ -15,7 +15,7 @@ configuration=(
 
 set -u
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-plan=() undo=() why=() awk='awk' wait=${configuration[1]#wait }
+plan=() why=() undo=() awk='awk' wait=${configuration[1]#wait }
 [[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 hash mawk 2>/dev/null && awk=mawk       # it starts fastest
 
@@ -42,11 +42,12 @@ main() {
 # Makes the plan: lines "missing …" and "refused …"; or "write", the commands, and as many that undo them. Then "end".
 # The inputs of awk are written at the same time, and read one after the other.
 look() {
-  local said
   mapfile -t plan < <(exec "$awk" "$program" <(printf 'setting %s\n' "${configuration[@]}") <(list 4) <(list 6))
-  [[ ${#plan[@]} != 0 && ${plan[${#plan[@]} - 1]} == end ]] && return
-  said=${plan[0]-$awk printed nothing}
-  plan=("refused the routes cannot be read: $said")
+  if [[ ${#plan[@]} == 0 || ${plan[${#plan[@]} - 1]} != end ]]; then
+    plan=("refused the routes cannot be read: ${plan[0]-$awk printed nothing}")
+  fi
+  # What was refused when it was written holds until the next attempt.
+  [[ ${plan[0]} == write && ${why[0]-} == refused* ]] || why=("${plan[@]}")
 }
 
 # Lists the rules, routes and links of a family.
@@ -59,11 +60,11 @@ list() {
 # Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for
 # a gateway; if the table has changed since it was read, it is read again at once.
 write() {
-  local said command count=$((${#plan[@]} / 2 - 1)) at=0
+  local said count=$((${#plan[@]} / 2 - 1)) at=0
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
   if said=$(exec ip -batch - 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")); then
-    command=${plan[1]}
-    plan=("refused another program keeps changing these routes: $command")
+    why=()
+    ((tries == 0)) || why=("refused another program keeps changing these routes: ${plan[1]}")
     return
   fi
   if [[ $said =~ 'Command failed -:'([0-9]+)$ ]]; then
@@ -71,7 +72,6 @@ write() {
     undo=("${undo[@]:count-at}") # only those before it
   fi
   why=("refused ${plan[at + 1]}: ${said%%$'\n'*}")
-  plan=("${why[@]}")
   give_back
   [[ $said == *'File exists'* || $said == *'No such process'* ]]
 }
@@ -86,11 +86,10 @@ give_back() {
   undo=()
 }
 
-# Reports each route that cannot be installed, and why.
+# Reports each route that cannot be installed, and why. Other lines of a plan are no reasons.
 tell() {
   local line
-  [[ ${plan[0]-} == write ]] && plan=("${why[@]}") # read again, but not tried again
-  for line in "${plan[@]}"; do
+  for line in "${why[@]}"; do
     case $line in
       missing*) complain "${line#* }${1-}" ;;
       refused*) complain "${line#* }" ;;
