@@ -23,6 +23,16 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
 ]
 
+STOPPED = "<3>static-routes: stopped before all routes were installed"
+REFUSED = StaticRoute("172.16.0.0/17", "10.0.0.77", "eth0")  # Linux accepts no broadcast address as a gateway
+
+
+def stop_at(call: int, directory: Path, *, with_words: str = "*") -> str:
+    """The body of a program that stops the script at this call, of those with these words."""
+    calls, usual = directory / "calls", 'exec "${0##*/}" "$@"'
+    count = f"echo >>{calls}; (($(wc -l <{calls}) < {call})) && {usual}"
+    return f'[[ "$*" == {with_words} ]] || {usual}\n{count}\nkill -TERM $PPID; exit 3'
+
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
@@ -64,6 +74,10 @@ class TestMeanwhile:
             tools = {"ip": f'ip "$@" || exit\n[[ "$*" != {pattern} ]] || echo "{said}" >&2'}
             (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
             assert line == "<3>static-routes: the routes changed while they were read (given up after 0 s)"
+        # If `ip` fails after that, its own words are the reason.
+        tools = {"ip": f'echo "{said}" >&2; [[ "$*" != *-6* ]] || {{ echo "it failed" >&2; exit 1; }}; exec ip "$@"'}
+        (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
+        assert line == "<3>static-routes: the routes cannot be read: ip failed: it failed"
 
     def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where what was made is gone each time, that is said after some attempts."""
@@ -74,6 +88,14 @@ class TestMeanwhile:
         assert line.startswith(
             "<3>static-routes: another program keeps changing these routes: route add 172.16.0.0/17 "
         )
+
+    def test_an_ip_that_is_killed(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If something kills `ip` while it writes, that is said."""
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": '[[ "$*" == "-batch"* ]] && kill -KILL $$\nexec ip "$@"'})
+        assert (ran.status, ours(namespace)) == (1, [])
+        (line,) = ran.lines
+        assert line.startswith("<3>static-routes: route add 172.16.0.0/17 table 254 ")
+        assert line.endswith(": ip printed nothing")
 
     @pytest.mark.parametrize("command", ["replace", "append"])
     def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
@@ -100,7 +122,7 @@ class TestMeanwhile:
         said = run.communicate(timeout=20)[1]
         assert run.returncode == 128 + signal.SIGTERM
         assert said.splitlines() == [
-            "<3>static-routes: stopped before all routes were installed",
+            STOPPED,
             "<3>static-routes: 172.16.0.0/17: waiting for an IPv4 default route",
         ]
 
@@ -113,28 +135,45 @@ class TestMeanwhile:
         body = f"{stop}; exit 3" if when == "before" else f'ip "$@"; {stop}; exit 3'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-batch"* ]] || exec ip "$@"\n{body}'})
         assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
-        assert ran.lines == ["<3>static-routes: stopped before all routes were installed"]
+        assert ran.lines == [STOPPED]
 
     @pytest.mark.parametrize(
-        ("wanted", "reason"),
+        ("wanted", "program", "reason"),
         [
-            (StaticRoute("172.16.0.0/17"), "172.16.0.0/17: waiting for an IPv4 default route"),
-            (StaticRoute("172.16.0.0/17", "10.0.0.77", "eth0"), "route add 172.16.0.0/17 table 254 "),
+            (StaticRoute("172.16.0.0/17"), "awk", "172.16.0.0/17: waiting for an IPv4 default route"),
+            (REFUSED, "awk", "route add 172.16.0.0/17 table 254 "),
+            (REFUSED, "ip", "route add 172.16.0.0/17 table 254 "),
         ],
-        ids=["missing", "refused"],
+        ids=["missing, while it reads", "refused, while it reads", "refused, while it writes"],
     )
-    def test_told_to_stop_while_it_reads_again(
-        self, namespace: Namespace, tmp_path: Path, wanted: StaticRoute, reason: str
+    def test_told_to_stop_at_another_attempt(
+        self, namespace: Namespace, tmp_path: Path, wanted: StaticRoute, program: str, reason: str
     ) -> None:
-        """It says what it found before. The kernel refuses a broadcast address as a gateway."""
+        """It says why the attempt before failed."""
         namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main", "route del default"])
-        times = tmp_path / "times"
-        stop = f'echo >>{times}; (($(wc -l <{times}) < 3)) && exec "${{0##*/}}" "$@"\nkill -TERM $PPID; exit 3'
-        ran = Ran(namespace, [wanted], tmp_path, tools={"awk": stop}, wait=30)
+        words = "*" if program == "awk" else "-batch*"
+        tools = {program: stop_at(2, tmp_path, with_words=words)}
+        ran = Ran(namespace, [wanted], tmp_path, tools=tools, wait=30)
         assert ran.status == 128 + signal.SIGTERM
         stopped, told = ran.lines
-        assert stopped == "<3>static-routes: stopped before all routes were installed"
+        assert stopped == STOPPED
         assert told.startswith(f"<3>static-routes: {reason}")
+
+    @pytest.mark.parametrize("call", [2, 3])
+    def test_told_to_stop_while_it_reads_back(self, namespace: Namespace, tmp_path: Path, call: int) -> None:
+        """After routes were added, or after the one that is no longer wanted was deleted, it blames no other program."""
+        namespace.batch(["route add 10.1.0.0/16 dev ib0 proto 213"])
+        ran = Ran(namespace, HALVES, tmp_path, tools={"awk": stop_at(call, tmp_path)})
+        assert (ran.lines, ran.status) == ([STOPPED], 128 + signal.SIGTERM)
+        assert ours(namespace) == ["10.1.0.0/16"]
+
+    def test_told_to_stop_after_it_gave_up(self, namespace: Namespace, tmp_path: Path) -> None:
+        """It says nothing twice."""
+        undone = '[[ "$*" != "-batch"* ]] || ip route del 172.16.0.0/17'
+        stop = '[[ "$*" != "-force"* ]] || kill -TERM "$(cut -d" " -f4 /proc/$PPID/stat)"'
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'ip "$@"; status=$?; {undone}; {stop}; exit $status'})
+        assert len(ran.lines) == 1
+        assert ours(namespace) == []
 
     @pytest.mark.parametrize("wait", [0, 20])
     def test_an_ip_that_hangs(self, namespace: Namespace, tmp_path: Path, wait: int) -> None:
@@ -151,7 +190,7 @@ class TestMeanwhile:
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=20)[1]
         assert run.returncode == 128 + signal.SIGTERM
-        assert "<3>static-routes: stopped before all routes were installed" in said
+        assert STOPPED in said
 
     def test_no_proc(self, namespace: Namespace, tmp_path: Path) -> None:
         """Without /proc, where bash finds its pipes, it says so, and does not blame awk."""

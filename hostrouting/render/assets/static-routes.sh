@@ -35,6 +35,7 @@ main() {
     ((waited < wait * 5)) || break
     nap
   done
+  trap '' TERM INT HUP # as it ends anyway
   tell " (given up after $wait s)"
   give_back # and it exits like a script that was cut short
 }
@@ -42,11 +43,13 @@ main() {
 # Makes the plan: lines "missing …" and "refused …"; or "write", the commands, and as many that undo them. Then "end".
 # The inputs of awk are written at the same time, and read one after the other.
 look() {
+  local said
   mapfile -t plan < <(exec "$awk" "$program" <(printf 'setting %s\n' "${configuration[@]}") <(list 4) <(list 6))
   if [[ ${#plan[@]} == 0 || ${plan[${#plan[@]} - 1]} != end ]]; then
-    plan=("refused the routes cannot be read: ${plan[0]-$awk printed nothing}")
+    said=${plan[0]-$awk printed nothing}
+    plan=("refused the routes cannot be read: $said")
   fi
-  # What was refused when it was written holds until the next attempt.
+  # A plan to write gives no reasons: what the kernel refused before stands until this plan is tried.
   [[ ${plan[0]} == write && ${why[0]-} == refused* ]] || why=("${plan[@]}")
 }
 
@@ -60,17 +63,18 @@ list() {
 # Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for
 # a gateway; if the table has changed since it was read, it is read again at once.
 write() {
-  local said count=$((${#plan[@]} / 2 - 1)) at=0
+  local said command=${plan[1]} count=$((${#plan[@]} / 2 - 1)) at=0
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
   if said=$(exec ip -batch - 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")); then
     why=()
-    ((tries == 0)) || why=("refused another program keeps changing these routes: ${plan[1]}")
+    ((tries < 5)) || why=("refused another program keeps changing these routes: $command")
     return
   fi
   if [[ $said =~ 'Command failed -:'([0-9]+)$ ]]; then
     at=$((BASH_REMATCH[1] - 1))
     undo=("${undo[@]:count-at}") # only those before it
   fi
+  said=${said:-ip printed nothing}
   why=("refused ${plan[at + 1]}: ${said%%$'\n'*}")
   give_back
   [[ $said == *'File exists'* || $said == *'No such process'* ]]
@@ -86,7 +90,7 @@ give_back() {
   undo=()
 }
 
-# Reports each route that cannot be installed, and why. Other lines of a plan are no reasons.
+# Reports each route that cannot be installed, and why.
 tell() {
   local line
   for line in "${why[@]}"; do
@@ -115,7 +119,7 @@ $1 == "setting" {
   next
 }
 $1 == "family" { if (family && !is_whole()) exit; family = $2; last = ""; next }
-/^Dump was interrupted/ { missing("the routes changed while they were read"); next }
+/^Dump was interrupted/ { is_mixed = 1; next }
 { last = $0 }
 /^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); up[$2] = $3 ~ /[<,]UP[,>]/; next }
 /^[0-9]+:\t/ { # a rule: those for all packets of this host count, or for all without a mark
@@ -126,6 +130,7 @@ $1 == "family" { if (family && !is_whole()) exit; family = $2; last = ""; next }
 { if (index($0, "\\")) gsub(/\\/, " "); read_route() } # a broken line, which -o has joined
 END {
   if (!is_whole()) { print "ip failed: " last; exit }
+  if (is_mixed) missing("the routes changed while they were read")
   for (w = 1; w <= wishes; w++) settle(wish[w])
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
   # Routes that are no longer configured are deleted once everything else is in place.
@@ -287,7 +292,7 @@ function way_out(to,   metric, part, longer) {
   return "instead, configure its two halves (each a /" longer "), which take precedence"
 }
 
-function missing(reason) { if (!told[reason]++) print "missing " reason; waits = 1 }
+function missing(reason) { print "missing " reason; waits = 1 }
 
 # Plans to delete a route. To undo it, the route is put back before or after the others of its prefix. IPv6 makes one
 # route of two that have gateways: there, a route that was alone is added back only if it is alone.
