@@ -254,8 +254,8 @@ def test_systemd_executes_itself_anew(settings: HostRoutingConfig, again: int) -
             time.sleep(moment)
             system.run("systemctl", "daemon-reexec")
             await_start(system)
-            # Whether it was executed, not whether it runs: a daemon-reexec while the machine's own systemd begins can end the
-            # machine, also without hostrouting, because that systemd cannot create its cgroup.
+            # Whether the machine was executed, not whether it is running: a daemon-reexec while its own systemd begins can end
+            # it, also without hostrouting, because that systemd then cannot create its cgroup.
             executed = int(system.show(KUBE1, "ExecMainStartTimestampMonotonic")) > begin * 1e6
             assert executed is (settings is ALLOWS), f"daemon-reexec after {moment:.3f} s"
             end(system)

@@ -76,7 +76,7 @@ class TestReading:
             with NetlinkBackend(netns=namespace.path) as backend:
                 snapshot = backend.snapshot(family=family)
         names = {link.index: link.name for link in snapshot.links}
-        *_, listed = taken.values()  # if something changes while it is read, as a new device may, it is read again
+        *_, listed = taken.values()  # a snapshot is taken again if something changes meanwhile, such as a new device
         assert list(snapshot.routes) == [route_of(it, names, {}) for it in listed]
 
     def test_thousands_are_as_they_are_wanted(self, namespace: Namespace) -> None:
