@@ -39,7 +39,7 @@ class NodeGroup:
     """Nodes with the same result, and with the same problem if there is one."""
 
     verdict: Verdict | None
-    """None if there is no verdict."""
+    """None for nodes whose snapshots could not be checked."""
     problem: str
     """What is wrong, in words; empty if nothing is."""
     nodes: tuple[str, ...]

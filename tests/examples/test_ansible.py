@@ -579,7 +579,7 @@ class TestRollOut:
         assert told.startswith("checked only, not configured: there is no Python 3.10 or newer on the node: ")
         assert "leaves by ib0" in told
 
-        # Somebody has added the routes of gpu-5 by hand, so nothing escapes on it; but nothing of ours is there.
+        # With routes that were added by hand, nothing escapes on gpu-5. But hostrouting has installed nothing there.
         nodes["gpu-5"].machine.batch([f"route add {it}" for it in ROUTES])
         by_hand = roll_out(fleet, *BATCHES, "--limit", "gpu-5")
         assert (by_hand.code, by_hand.of("gpu-5", AGAIN).status) == (2, "ok"), by_hand.out

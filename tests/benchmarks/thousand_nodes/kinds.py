@@ -45,7 +45,7 @@ class Kind:
     problem: str
     """The words of the table for a group of such nodes, as a regular expression."""
     verdict: str | None = "overlap"
-    """None if there is no verdict."""
+    """None for a node whose snapshot cannot be checked."""
     repair: tuple[str, ...] = ()
     """The destinations of the one repair for all such nodes; empty if it depends on the node."""
     unsafe: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ KINDS = (
 
 
 def plan_fleet(count: int, *, broken: int, rng: random.Random) -> tuple[Plan, ...]:
-    """So many nodes, of which so many are broken: as many of each kind, as far as that is possible."""
+    """Plan `count` nodes, of which `broken` are broken. The numbers of nodes of two kinds differ by one at most."""
     wrong = set(rng.sample(range(count), broken))
     kinds = iter([KINDS[at % len(KINDS)] for at in range(broken)])
     return tuple(_planned(number, next(kinds) if number in wrong else None, rng) for number in range(count))

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _CLONE_NEWNET = 0x40000000
 _LOADER = Path("/etc/ld.so.cache")
 """What a program needs of /etc: the loader finds libraries with it."""
-# What `ssh NODE COMMAND` is for an operator: it exits with 255 if it cannot reach the node. There is no systemd in /run.
+# Stands in for `ssh NODE COMMAND`, and exits with 255 like ssh if it cannot reach the node. There is no systemd in /run.
 _ENTER = """\
 #!/bin/sh
 while [ "$1" = -o ]; do shift 2; done

@@ -43,7 +43,7 @@ def test_a_directory(tmp_path: Path) -> None:
 
 
 def test_the_configuration_is_the_whole_one(tmp_path: Path) -> None:
-    """A route of ours that is on a node, and not in the configuration, is in the correction: `apply` would delete it."""
+    """The correction adds a route of ours that is only on the node, because `apply` would delete it."""
     node = h200()
     first, second = (Prefix.parse(it) for it in ("172.16.0.0/17", "172.16.128.0/17"))
     assert all(
