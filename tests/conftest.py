@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.support.needs import advice, require
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -53,9 +55,9 @@ def _wall(event: str, arguments: tuple[object, ...]) -> None:
     if not getattr(_walled_in, "now", False):
         return
     if event in _STARTS_A_PROCESS:
-        raise PermissionError(f"a unit test tried to start a process ({event}); mark it with pytest.mark.processes")
+        raise PermissionError(f"a unit test tried to start a process ({event}); mark it with pytest.mark.linux")
     if event == "socket.__new__" and arguments[1] == getattr(socket, "AF_NETLINK", None):
-        raise PermissionError("a unit test tried to speak netlink; mark it with pytest.mark.processes")
+        raise PermissionError("a unit test tried to speak netlink; mark it with pytest.mark.linux")
 
 
 sys.addaudithook(_wall)
@@ -73,13 +75,20 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the tests that boot a system over the first part of the run.
+    """Mark the tests that have no tier as unit tests, and spread those that boot a system over the first part of the run.
 
     They mostly wait, so that each worker has others beside them; and no long one is left for the end.
     """
-    booting = [item for item in items if item.nodeid.startswith("tests/system/")]
-    others = [item for item in items if not item.nodeid.startswith("tests/system/")]
+    booting, others = [], []
+    for item in items:
+        if item.get_closest_marker("boot"):
+            booting.append(item)
+        else:
+            others.append(item)
+            if not item.get_closest_marker("linux"):
+                item.add_marker("unit")
     each = max(1, len(others) * 3 // 4 // max(1, len(booting)))
     items[:] = []
     for place, item in enumerate(others):
@@ -89,10 +98,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items += booting
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs what this machine lacks, before any of its fixtures is made."""
+    require(*dict.fromkeys(name for mark in item.iter_markers("needs") for name in mark.args))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once for each reason how many tests were skipped, and which command would make all of them run."""
+    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
+    for line in advice(it[2] for it in skipped if isinstance(it, tuple)):
+        terminalreporter.write_line(line)
+
+
 @pytest.fixture(autouse=True)
 def no_way_to_the_host(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Keep a test that is not marked `processes` from starting any, and from netlink."""
-    _walled_in.now = "processes" not in request.keywords
+    """Keep a unit test from starting a process, and from netlink."""
+    _walled_in.now = request.node.get_closest_marker("unit") is not None
     yield
     _walled_in.now = False
 

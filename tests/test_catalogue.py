@@ -89,7 +89,7 @@ def test_unknown_name() -> None:
         phases.wizardry  # type: ignore[attr-defined]  # noqa: B018  the point of this test
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_import_is_lean() -> None:
     """Importing both packages, and running a task, loads neither asyncio nor rich nor pyroute2."""
     code = (
@@ -103,7 +103,7 @@ def test_import_is_lean() -> None:
     assert not loaded & {"asyncio", "rich", "pyroute2", "multiprocessing", "ssl"}
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize("text", ["", "raise RuntimeError('for another Python')", None])
 def test_foreign_phases(tmp_path: Path, text: str | None) -> None:
     """With another project's `phases` in the place of ours, or none, hostrouting names the command that mends it.
@@ -134,7 +134,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_nothing_is_loaded_for_a_rewrite_that_nobody_wants() -> None:
     """On a host without the probe rewrite, the ways to nftables, to the metadata and to BPF programs are not loaded."""
     code = (

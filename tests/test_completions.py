@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +14,7 @@ from hostrouting.cli.shared import COMPLETIONS
 from tests.support.cli import say
 from tests.support.command_line import KINDS, command_line
 from tests.support.namespace import private_namespace
+from tests.support.needs import require
 from tests.support.shells import LIBRARY, SHARE, fish_offers, shell
 
 if TYPE_CHECKING:
@@ -25,15 +24,14 @@ if TYPE_CHECKING:
 
     Offers = Callable[[str], set[str]]
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.linux
 
 COMMAND_NAMES = {it.name for it in COMMANDS}
 
 
 def asked(stack: ExitStack, name: str, home: Path, *, script: str = "", before: tuple[str, ...] = ()) -> Offers:
     """What one shell offers in this directory, after it has run the script."""
-    if not shutil.which(name):
-        pytest.skip(f"{name} is not installed")
+    require(name)
     if name == "fish":
         return lambda typed: fish_offers(typed, home, before=before)
     it = stack.enter_context(shell(name, home, before=before))
@@ -116,7 +114,7 @@ def test_nothing_is_made_up(offers: Offers) -> None:
         assert offers(f"hostrouting {typed}") == set()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="devices in a private network namespace require root")
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("name", COMPLETIONS)
 def test_odd_names_of_devices(tmp_path: Path, name: str) -> None:
     """A device whose name is a command for a shell is put in as a word; no command runs."""
@@ -142,8 +140,8 @@ WAYS = {
 def test_files_of_the_package(home: Path, way: str) -> None:
     """The shells find the files by themselves where the package puts them; the tests above do so for fish."""
     name, script = WAYS[way]
-    if name == "bash" and not LIBRARY.exists():
-        pytest.skip("bash-completion is not installed")
+    if name == "bash":
+        require("bash-completion")
     with ExitStack() as stack:
         offers = asked(stack, name, home, script=script)
         assert offers("hostrouting ") == COMMAND_NAMES

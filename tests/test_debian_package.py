@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,17 +15,17 @@ from hostrouting.cli.shared import COMPLETIONS, MANUAL
 from hostrouting.render import render_guard_unit
 from tests.support.bundle import DEPENDENCIES, SHARE
 from tests.support.debian_package import NAME, debian_version, package_files
+from tests.support.needs import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.linux
 
 
 def ran(words: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
     """Run a program; skip if it is not installed."""
-    if not shutil.which(words[0]):
-        pytest.skip(f"{words[0]} is not installed")
+    require(str(words[0]))
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
@@ -121,7 +120,7 @@ def test_the_guard_of_the_package() -> None:
         assert "'^ExecStart=/usr/bin/hostrouting guard$'" in script.read_text()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private mount namespace requires root")
+@pytest.mark.needs("root")
 def test_the_command(tree: Path) -> None:
     """The command starts from the files of the package alone, with the Python of the system."""
     version = "import sys; sys.exit(sys.version_info < (3, 10))"

@@ -49,7 +49,7 @@ def python(*arguments: str, cwd: Path = ROOT, given: str = "") -> subprocess.Com
     )
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_every_block_runs(tmp_path: Path) -> None:
     """Each Python block of each page, but for the tests, runs as it stands, away from the repository.
 
@@ -70,7 +70,7 @@ def test_there_are_blocks() -> None:
     assert len(BLOCKS) >= 30
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_tests_on_the_pages(tmp_path: Path) -> None:
     """What a page shows as tests passes as a reader's own, with the plugin switched on as it says."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["hostrouting.testing.plugin"]\n')
@@ -170,7 +170,7 @@ def test_every_example_says_what_it_shows(path: Path) -> None:
     assert (runpy.run_path(str(path)).get("__doc__") or "").strip()
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_locale_of_the_suite() -> None:
     """Whatever the locale of whoever runs the tests, programs that a test starts speak UTF-8, and the test hears it."""
     show = "import sys; from hostrouting.cli.terminal import Terminal; print(Terminal().style.unicode, '→')"
@@ -187,7 +187,7 @@ def shown_after(comment: str) -> str:
     return README.split(f"<!-- {comment}", maxsplit=1)[1].split("```text\n")[1].split("```")[0]
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_output_of_the_demo() -> None:
     """What the README shows of the demo is what it prints, but for the times and for what it leaves out."""
     done = python("examples/demo.py")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from hostrouting.cli.shared import MANUAL
 from tests.support.cli import say
 from tests.support.command_line import command_line
 from tests.support.manual_page import date_of, manual_page
+from tests.support.needs import require
 from tests.support.pages import page, tables
 from tests.support.shells import SHARE
 
@@ -28,8 +28,7 @@ SOURCE = PAGE.read_text(encoding="utf-8")
 
 def ran(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a program; skip if it is not installed."""
-    if not shutil.which(words[0]):
-        pytest.skip(f"{words[0]} is not installed")
+    require(words[0])
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80", "MANPAGER": "cat"}
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
@@ -42,7 +41,7 @@ def shown(request: pytest.FixtureRequest) -> str:
     return " ".join(re.sub(".\x08", "", done.stdout).split())
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize(
     "words",
     [
@@ -59,7 +58,7 @@ def test_no_warning(words: list[str]) -> None:
     assert words[0] == "man" or not done.stdout
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_one_line_about_it() -> None:
     """Man-db finds the line for apropos and whatis."""
     done = ran(["lexgrog", str(PAGE)])
@@ -67,7 +66,7 @@ def test_one_line_about_it() -> None:
     assert done.stdout.strip() == f'{PAGE}: "hostrouting - {told}"'
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_everything_is_in_it(shown: str) -> None:
     """Each command, option, exit code, file and example is in the page, word for word as in the help or its table."""
     line = command_line()

@@ -37,7 +37,7 @@ def told(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_one_line() -> None:
     """An import prints one line and fails; a program can catch it as an ImportError."""
     done = told(sys.executable, "-c", PRETENDS + "import hostrouting")
@@ -60,7 +60,7 @@ STARTS = {
 }
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize("start", STARTS)
 def test_the_command(start: str) -> None:
     """The command line ends with exit code 3, as for everything that is not possible here, however it is started."""
@@ -70,14 +70,14 @@ def test_the_command(start: str) -> None:
     assert line.startswith(f"hostrouting {LINE}")
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_the_other_package() -> None:
     """The runner alone says which Python it needs."""
     done = told(sys.executable, "-c", PRETENDS + "import phases")
     assert done.stderr.splitlines()[-1] == f"ImportError: phases {LINE}3.8"
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_older_interpreters() -> None:
     """Every older interpreter that there is can read as far as the line."""
     for python in older():

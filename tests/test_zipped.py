@@ -24,7 +24,7 @@ from tests.support.zipped import write_pyz
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.linux
 
 CONFIG = {"staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]}}
 
@@ -118,7 +118,7 @@ def test_boot_files_are_written(pyz: Path, tmp_path: Path) -> None:
     assert (tmp_path / "image/etc/aks-flex-node/host-routing-gate.sh").read_text() == render_gate_script()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+@pytest.mark.needs("root")
 def test_a_kernel_is_asked(pyz: Path) -> None:
     """Netlink works from the archive, next hop objects included, for which pyroute2 is loaded."""
     with private_namespace() as namespace:

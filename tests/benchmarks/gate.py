@@ -14,7 +14,8 @@ from hostrouting.config import Mode
 from tests.benchmarks.boot import OBVIOUS_CHECK, OBVIOUS_ROUTES
 from tests.benchmarks.contest import Contest, Goal, LeftOut
 from tests.support.gate import CIDR, HALVES, config, host
-from tests.support.systemd import missing
+from tests.support.needs import absent
+from tests.support.systemd import NEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,8 +70,8 @@ print(json.dumps(times))
 
 def gate_contests() -> Iterator[Contest | LeftOut]:
     """One contest: the gate, and the original's units."""
-    if why := missing():
-        yield LeftOut(_WORK, why)
+    if lacking := absent(NEEDS):
+        yield LeftOut(_WORK, f"it needs {', '.join(lacking)}")
         return
     words = " ".join(str(route.destination) for route in HALVES)
     requires = "[Unit]\nRequires=original-routes.service original-check.service\n"

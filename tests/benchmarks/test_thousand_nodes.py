@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from tests.benchmarks.thousand_nodes.kinds import Plan
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="private network namespaces require root")
+@pytest.mark.linux
+@pytest.mark.needs("root")
 def test_a_dozen_nodes(tmp_path: Path) -> None:
     """One node of each kind is broken, found, repaired if routes can do that, and verified; sound nodes stay as they were."""
     rng, told = random.Random(23), list[str]()  # noqa: S311  no secret

@@ -20,17 +20,14 @@ import yaml
 import hostrouting
 from hostrouting.fleet import Outcome, Ran, outcome_of
 from hostrouting.model import Snapshot
-from tests.support.ansible_fleet import EXAMPLE, MISSING, PROGRAM, Controller, Node, Played, ansible_fleet
+from tests.support.ansible_fleet import EXAMPLE, PROGRAM, Controller, Node, Played, ansible_fleet
 from tests.support.pages import BLOCK, ROOT, page
 from tests.support.zipped import write_pyz
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.processes
-over_ssh = pytest.mark.skipif(
-    os.geteuid() != 0 or bool(MISSING), reason=f"it requires root, and openssh: missing {MISSING}"
-)
+pytestmark = pytest.mark.linux
 
 COLLECTION = EXAMPLE / "ansible_collections/hostrouting/node"
 MODULES = ("host_routing", "host_routing_facts")
@@ -247,7 +244,7 @@ def planned(node: Node, config: dict[str, Any]) -> Outcome:
     return outcome_of({"plan": Ran(done.returncode, done.stdout, done.stderr)})
 
 
-@over_ssh
+@pytest.mark.needs("root", "ssh", "sshd")
 class TestOneNode:
     """The modules on a node, where Ansible logs in as a user without rights and becomes root."""
 
@@ -528,7 +525,7 @@ def test_host_vars() -> None:
     assert hostrouting.HostRoutingConfig.from_mapping(config).route_overlap.expected_devs == ("eth1",)
 
 
-@over_ssh
+@pytest.mark.needs("root", "ssh", "sshd")
 class TestRollOut:
     """The playbook, on six nodes in three batches. The tests are parts of one story."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.programs import example
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.linux
 
 
 def test_it_starts_the_machine() -> None:

@@ -12,7 +12,7 @@ from tests.support.programs import example
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.linux
 
 
 def test_by_itself(tmp_path: Path) -> None:

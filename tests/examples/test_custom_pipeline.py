@@ -11,7 +11,7 @@ from phases.testing import StubTask
 from tests.support.pages import ROOT
 from tests.support.programs import example
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.linux
 
 
 def test_it_runs() -> None:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, "-W", "error", str(ROOT / "examples" / "demo.py")]
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.linux
 
 
 def demo(tmp_path: Path, *before: str, **environment: str) -> list[str]:
@@ -47,7 +47,7 @@ def story(lines: list[str]) -> None:
     assert lines[-2].endswith("InfiniBand's own routes are as they were.")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+@pytest.mark.needs("root")
 def test_both_families() -> None:
     """With --dual-stack the story is about IPv4 and IPv6."""
     done = subprocess.run([*DEMO, "--dual-stack"], capture_output=True, text=True, check=False, timeout=60)
@@ -59,7 +59,7 @@ def test_both_families() -> None:
     story(lines)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+@pytest.mark.needs("root")
 def test_as_root(tmp_path: Path) -> None:
     """With root, the node is a network namespace of this machine."""
     lines = demo(tmp_path)

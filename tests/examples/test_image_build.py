@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.programs import example
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.linux
 
 
 def test_it_builds(tmp_path: Path) -> None:

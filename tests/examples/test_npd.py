@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +28,6 @@ STATE = HostLayout().state_directory
 RIGHT = "every expected CIDR leaves by an expected device"
 DIGITS = "0123456789" * 9
 
-processes = pytest.mark.processes
-requires_root = pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
-
 
 def config(*rules: dict[str, Any], **settings: object) -> str:
     """A configuration with these rules; of the conditions, Odd has a default."""
@@ -51,7 +47,7 @@ class TestTheModel:
     """What the tests and the source of node-problem-detector say of it, so that the model can be believed."""
 
     # The cases of TestNewPluginRun in pkg/custompluginmonitor/plugin/plugin_test.go, and more that its source shows.
-    @processes
+    @pytest.mark.linux
     @pytest.mark.parametrize(
         ("body", "result"),
         [
@@ -73,13 +69,13 @@ class TestTheModel:
         npd = Npd(config({"type": "temporary", "reason": "x", "path": plugin(tmp_path, body)}))
         assert npd.tick() == [result]
 
-    @processes
+    @pytest.mark.linux
     def test_not_executable(self, tmp_path: Path) -> None:
         """A plugin that cannot be started is unknown."""
         npd = Npd(config({"type": "temporary", "reason": "x", "path": plugin(tmp_path, "", mode=0o644)}))
         assert npd.tick() == [Result(2, "Error in starting plugin. Please check the error log")]
 
-    @processes
+    @pytest.mark.linux
     def test_timeout(self, tmp_path: Path) -> None:
         """At its time-out, a plugin and what it has started are killed, and the result is unknown."""
         path = plugin(tmp_path, f"sleep 500 & echo $! >{tmp_path}/child; echo early; wait")
@@ -94,7 +90,7 @@ class TestTheModel:
         wait_for("the plugin to start its child before its time-out", has_a_child)
         wait_for("the child to end", lambda: not is_running(int(child.read_text())))
 
-    @processes
+    @pytest.mark.linux
     def test_what_is_left_behind(self, tmp_path: Path) -> None:
         """A program that keeps the output open is waited for, although the plugin itself has ended."""
         path = plugin(tmp_path, "sleep 500 & echo done; exit 0")
@@ -128,7 +124,7 @@ class TestTheModel:
         """Durations are in Go's notation."""
         assert seconds_of(text) == pytest.approx(seconds)
 
-    @processes
+    @pytest.mark.linux
     def test_conditions(self, tmp_path: Path) -> None:
         """A condition begins as False with its default; it changes with the result, and each change is an event."""
         path = plugin(tmp_path, f'cat {tmp_path}/says; exit "$(cat {tmp_path}/code)"')
@@ -153,7 +149,7 @@ class TestTheModel:
         assert [it.severity for it in npd.events] == ["Warning", "Warning", "Normal", "Normal"]
         assert npd.events[0].message == 'Node condition Odd is now: True, reason: IsOdd, message: "one"'
 
-    @processes
+    @pytest.mark.linux
     def test_events(self, tmp_path: Path) -> None:
         """A temporary rule has an event each time that its result is not 0, also if it is unknown."""
         for code, expected in ((0, []), (1, [Event("Warning", "x", "told")]), (7, [Event("Warning", "x", "told")])):
@@ -291,8 +287,8 @@ def apply(machine: Machine, *routes: str) -> None:
 OK = Condition("HostRoutingProblem", "False", "HostRoutingIsRight", RIGHT)
 
 
-@processes
-@requires_root
+@pytest.mark.linux
+@pytest.mark.needs("root")
 def test_with_a_guard(machine: Machine) -> None:
     """A real guard writes, and the condition follows: fine, misrouted, fine again, and unknown after it has ended."""
     npd, events = npd_in(machine, CONDITION), npd_in(machine, EVENT)
@@ -337,8 +333,8 @@ def test_with_a_guard(machine: Machine) -> None:
     assert npd.condition(OK.type).reason == OK.reason
 
 
-@processes
-@requires_root
+@pytest.mark.linux
+@pytest.mark.needs("root")
 def test_without_a_guard(machine: Machine) -> None:
     """The last check decides: that of the task, and that of the script that runs before a machine starts."""
     npd, events = npd_in(machine, CONDITION), npd_in(machine, EVENT)

@@ -21,7 +21,7 @@ class TestJournalBackend(BackendContract):
         return JournalBackend(contract_host())
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_it_runs() -> None:
     """The example prints its journal: changes that were made, and changes that were refused with the reason."""
     done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, check=True, timeout=60)

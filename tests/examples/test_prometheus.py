@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import subprocess
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from hostrouting.layout import HostLayout
 from tests.support.machine import H200, private_machine
 from tests.support.manifests import manifests_in
 from tests.support.pages import PAGES
-from tests.support.prometheus import exporter, missing, prometheus
+from tests.support.prometheus import PROGRAMS, exporter, prometheus
 from tests.support.waiting import wait_for
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples/fleet/prometheus"
@@ -29,9 +28,6 @@ RULES = FOLDER / "hostrouting.rules.yml"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 FIGURES = HostLayout().figures_path
-
-needs_prometheus = pytest.mark.skipif(bool(missing()), reason=missing() or "all are installed")
-processes = pytest.mark.processes
 
 
 def every_figure() -> str:
@@ -60,8 +56,8 @@ def names_in(query: str) -> set[str]:
     return set(re.findall(r"(?<![:\w])hostrouting_\w+(?!\w*:)", re.sub(r'"[^"]*"', "", query)))
 
 
-@processes
-@needs_prometheus
+@pytest.mark.linux
+@pytest.mark.needs(*PROGRAMS)
 @pytest.mark.parametrize("words", [("check", "rules", RULES.name), ("test", "rules", "hostrouting.rules.test.yml")])
 def test_rules(words: tuple[str, ...]) -> None:
     """Promtool accepts the rules, and their unit tests pass."""
@@ -89,8 +85,8 @@ def test_every_alert_is_on_the_page() -> None:
     assert rows == [(rule["alert"], rule["labels"]["severity"]) for rule in rules() if "alert" in rule]
 
 
-@processes
-@needs_prometheus
+@pytest.mark.linux
+@pytest.mark.needs(*PROGRAMS)
 def test_the_figures_are_as_prometheus_wants_them() -> None:
     """Promtool finds nothing to object to: names, units, help and types."""
     done = subprocess.run(
@@ -148,9 +144,9 @@ class TestTheDashboard:
         assert "id" not in DASHBOARD  # with one, Grafana would look for a dashboard that it has
 
 
-@processes
-@needs_prometheus
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+@pytest.mark.linux
+@pytest.mark.needs(*PROGRAMS)
+@pytest.mark.needs("root")
 def test_from_the_guard_to_the_alert(tmp_path: Path) -> None:
     """A real guard writes its figures, node_exporter serves them, Prometheus reads them, and the alerts fire."""
     good, empty = "127.0.0.1:9100", "127.0.0.1:9101"

@@ -17,10 +17,7 @@ from tests.support.pages import page
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 BLOCKS = re.findall(r"^<!-- roll-out -->\n```sh\n(.*?)^```", page("fleet"), re.MULTILINE | re.DOTALL)
 SNAPSHOTS = "\n".join(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,10 +23,7 @@ from tests.support.notes import notes_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 FOREIGN = 186
 KEYS = [Prefix.parse("20.0.0.0/16"), Prefix.parse("20.0.0.0/24"), Prefix.parse("20.1.0.0/16")]

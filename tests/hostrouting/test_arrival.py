@@ -4,7 +4,6 @@ A random node is furnished in a private namespace. The kernel is asked for packe
 device, with `ip route get DST from SRC iif DEV mark M`: that is the code which a real packet meets.
 """
 
-import os
 from ipaddress import IPv4Address
 
 import attrs
@@ -19,10 +18,7 @@ from hostrouting.model import IP, REFUSING
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 DEVICES = ["eth0", "ib0", "cni0", "pod1"]
 ADDRESSES = ["10.0.0.4/24 dev eth0", "172.16.0.4/16 dev ib0", "10.244.3.1/24 dev cni0"]

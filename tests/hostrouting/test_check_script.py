@@ -26,10 +26,7 @@ from tests.support.commands import fabric_host
 from tests.support.namespace import Namespace
 from tests.support.waiting import await_file, leaving_word
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 IPV6_FILE = "/proc/self/net/if_inet6"
 
 

@@ -1,6 +1,5 @@
 """The check at boot equals the engine's: on random hosts, and on those that random ones seldom are; in both families."""
 
-import os
 import time
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -30,10 +29,7 @@ from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import blocks, prefixes, routes, rules
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 
 UPLINKS: tuple[list[str], ...] = (

@@ -610,7 +610,7 @@ def test_catalogue() -> None:
     assert all(getattr(hostrouting.config, name) is not None for name in names)
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_import_is_cheap() -> None:
     """Importing the configuration loads attrs and ipaddress, but not json."""
     code = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import attrs
 import pytest
 
@@ -76,8 +74,8 @@ def test_of_a_port() -> None:
     assert len(brought(address("172.16.1.10/16"), attrs.evolve(IB0, master="br0"), Link(name="br0", index=3))) == 1
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+@pytest.mark.linux
+@pytest.mark.needs("root")
 def test_law_they_are_what_linux_makes() -> None:
     """On Linux, for any addresses: the predicted routes are those that return after all routes were deleted."""
     with private_namespace() as namespace:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import threading
 from contextlib import contextmanager
@@ -25,10 +23,7 @@ if TYPE_CHECKING:
 
     from tests.support.namespace import Namespace
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 NODE = [
     "link set lo up",
@@ -181,7 +176,7 @@ def router(folder: Path) -> Iterator[tuple[Namespace, threading.Event]]:
             thread.join()
 
 
-@pytest.mark.skipif(shutil.which("radvd") is None, reason="there is no program radvd")
+@pytest.mark.needs("radvd")
 def test_a_router_that_advertises_itself(tmp_path: Path) -> None:
     """The default route of a real router advertisement is awaited, and its gateway and device are used."""
     with router(tmp_path) as (node, began):

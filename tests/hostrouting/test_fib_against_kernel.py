@@ -4,8 +4,6 @@ Random rules and routes go into a new namespace; what the kernel then lists is t
 the engine and `ip route get fibmatch` have to name the same route, or the same error.
 """
 
-import os
-
 import attrs
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -19,10 +17,7 @@ from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
 from tests.support.strategies import blocks
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 # The kernel's error when a lookup ends without a route; it is the same for a rule's "unreachable" and for no route.
 ERRORS = {

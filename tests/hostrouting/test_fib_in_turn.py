@@ -89,7 +89,7 @@ def test_all_of_them_are_expected() -> None:
     assert named.findings[0].decision.route == default("eth0")
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_linux_does() -> None:
     """While the gateways are not reachable, Linux itself answers with either of the two, and never with a third."""
     with private_namespace() as namespace:

@@ -5,7 +5,6 @@ or coming in by one, the engine and the kernel have to name the same route, or t
 """
 
 import json
-import os
 import time
 from collections.abc import Iterator
 
@@ -21,10 +20,7 @@ from hostrouting.model import IPV6, Route, ip_at
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 DEVS = ("eth0", "ib0")
 PREFIXES = [

@@ -25,7 +25,7 @@ from tests.support.waiting import await_file
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.linux
 
 UNIT = LAYOUT.gate_unit
 OK, BAD = "true", "false"

@@ -1,7 +1,5 @@
 """hostrouting.gateways: whether Linux accepts a gateway, with Linux itself as the oracle."""
 
-import os
-
 import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,8 +21,8 @@ LOCAL, *REST = default_rules(4)
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+@pytest.mark.linux
+@pytest.mark.needs("root")
 @settings(max_examples=scaled(30), suppress_health_check=[HealthCheck.too_slow], deadline=None, print_blob=True)
 @given(data=st.data(), family=st.sampled_from([IPV4, IPV6]))
 def test_the_kernel_agrees(data: st.DataObject, family: int) -> None:

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 
 class Node:

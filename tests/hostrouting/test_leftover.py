@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import attrs
 import pytest
 
@@ -40,8 +38,8 @@ def test_what_a_script_has_left(standing: Route, *, left: bool) -> None:
     assert is_left_behind(standing, WANTED) is left
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+@pytest.mark.linux
+@pytest.mark.needs("root")
 def test_law_it_deletes_that_route_only() -> None:
     """On Linux each route of many that differ in one thing goes by its own command, and only the first time."""
     both = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0", gateway=as_ip("10.0.0.9"), weight=2))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from hostrouting.errors import MetadataError
 from hostrouting.metadata import SIZE_LIMIT, Answer, Reply, ask_for_ipv6, fetch
 from phases.testing import FakeClock
 from tests.support.namespace import private_namespace
+from tests.support.needs import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,8 +212,7 @@ LIMIT = 0.1
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[FileIO]:
     """A namespace with the service's address on its loopback device, and a device that drops all packets."""
-    if os.geteuid() != 0:
-        pytest.skip("a private network namespace requires root")
+    require("root")
     with private_namespace() as namespace:
         namespace.batch(
             [
@@ -305,7 +304,7 @@ def send(text: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
     return respond
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 class TestAgainstARealServer:
     """Every kind of answer, over a real socket."""
 

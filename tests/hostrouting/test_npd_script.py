@@ -27,7 +27,7 @@ from tests.support.tasks import LAYOUT, config, run
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.linux
 
 SCRIPT = render_npd_script()
 DAY = 86_400
@@ -125,7 +125,6 @@ def answer_of(shell: list[str], directory: Path, *words: str) -> Answer:
     return Answer(done.returncode, line[:-1])
 
 
-@pytest.mark.skipif(not SHELLS, reason="none of these shells is installed: dash, bash, busybox")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     look=st.none() | LOOKS,

@@ -4,7 +4,6 @@ A random node with rules by source and incoming device is furnished in a private
 each destination, from each address of a pod, on each device, with `ip route get DST from SRC iif DEV`.
 """
 
-import os
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 import attrs
@@ -22,10 +21,7 @@ from hostrouting.pod_packets import find_pod_packets, with_devices_of
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 # The expected CIDR, the addresses of pods, and what else occurs in rules and routes; in both families.
 CIDR = {4: "10.9.0.0/28", 6: "fd09::/124"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +38,6 @@ from tests.support.balancer import (
     ping,
     send_icmp,
 )
-from tests.support.nft import needs_nft
 from tests.support.packets import (
     ADVERTISED_NEIGHBOUR,
     ECHO_REPLY,
@@ -68,11 +66,10 @@ if TYPE_CHECKING:
     from hostrouting.tasks import ProbeResult, Standing
     from tests.support.namespace import Namespace
 
-pytestmark = [pytest.mark.processes, needs_nft]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
 PORT = 8080
 TABLE, RULES = settings().table, rules()
-needs_tcpdump = pytest.mark.skipif(not shutil.which("tcpdump"), reason="there is no tcpdump here")
 
 
 @pytest.fixture
@@ -221,7 +218,7 @@ def tcpdump(host: Namespace, count: int) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-@needs_tcpdump
+@pytest.mark.needs("tcpdump")
 def test_what_tcpdump_says(lab: Lab) -> None:
     """The program tcpdump prints the same addresses for a probe and its reply, and finds every checksum correct."""
     put_rules(lab)

@@ -27,11 +27,7 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-    pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
 TABLE, PROBE, GLOBAL = "hostrouting_slb", "fe80::1234:5678:9abc", "2603:1062:0:1:fe80:1234:5678:9abc"
 TOLD = ProbeScript(

@@ -1,7 +1,6 @@
 """hostrouting.render: the text of boot files, as laws and against the programs that read them."""
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from ipaddress import IPv6Address, IPv6Network, ip_address
@@ -262,7 +261,7 @@ class TestValuesAreDataOnly:
         with pytest.raises(ValueError, match=name):
             attrs.evolve(PROBE, **{name: value})  # type: ignore[arg-type]  # that is what is tried
 
-    @pytest.mark.processes
+    @pytest.mark.linux
     @settings(max_examples=10, deadline=None)
     @given(configs())
     def test_bash_reads_the_same_words(self, config: HostRoutingConfig) -> None:
@@ -334,7 +333,7 @@ class TestTexts:
         assert "  'lock /run/other/place/host-routing.lock'" in block
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 class TestReaders:
     """The programs that read these texts find nothing to complain about."""
 
@@ -343,14 +342,14 @@ class TestReaders:
         """Bash parses the scripts."""
         subprocess.run(["bash", "-n"], input=SCRIPTS[which], text=True, check=True)
 
-    @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+    @pytest.mark.needs("shellcheck")
     @pytest.mark.parametrize("which", SCRIPTS)
     def test_shellcheck(self, which: str) -> None:
         """Shellcheck has nothing to say about the scripts, as they are rendered."""
         done = subprocess.run(["shellcheck", "-"], input=SCRIPTS[which], text=True, capture_output=True, check=False)
         assert done.stdout == ""
 
-    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+    @pytest.mark.needs("systemd-analyze")
     def test_systemd_analyze(self, tmp_path: Path) -> None:
         """`systemd-analyze verify` is silent about the units and about a machine with the drop-in."""
         program = tmp_path / "program"

@@ -3,8 +3,6 @@
 Nothing here can reach the host's own namespace, and no packet is sent.
 """
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,10 +16,7 @@ from tests.support.commands import furnish, route_command, rule_command
 from tests.support.namespace import private_namespace
 from tests.support.strategies import DEVICES, blocks, prefixes, routes, rules
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 # A protocol number that no route drawn below carries: none of them is ours.
 REPAIRS = 77

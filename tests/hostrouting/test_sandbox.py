@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,10 +19,7 @@ if TYPE_CHECKING:
 
     from tests.support.namespace import Namespace
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 NODE = [
     "link set lo up",
@@ -70,7 +65,7 @@ def test_settings_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
     assert files.read(f"{tmp_path}/proc/sys/net/ipv6/conf/nowhere/accept_ra") is None
 
 
-@pytest.mark.skipif(shutil.which("nft") is None, reason="there is no program nft")
+@pytest.mark.needs("nft")
 def test_nftables_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
     """The probe rewrite loads its table in the namespace, and reports the state there."""
     host = Host.sandbox(str(tmp_path), netns=node.path)

@@ -18,10 +18,7 @@ from tests.support.commands import LINKS, furnish
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 CONFIG = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/16")]),
@@ -97,7 +94,7 @@ def test_replaced_while_it_runs(which: str, tmp_path: Path) -> None:
 
 
 @each_script
-@pytest.mark.skipif(shutil.which("mawk") is None, reason="mawk is not installed")
+@pytest.mark.needs("mawk")
 def test_the_awk_that_begins_quickest(which: str, host: Namespace, tmp_path: Path) -> None:
     """Where a host has mawk, that is taken, whatever else is called awk."""
     script = tmp_path / "script.sh"

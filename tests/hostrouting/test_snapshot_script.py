@@ -26,10 +26,7 @@ from tests.support.rawkernel import raw_kernel
 from tests.support.strategies import blocks, routes, rules
 from tests.support.systemd import THIS_HOST
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace takes root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 SCRIPT = render_snapshot_script()
 CIDRS = ("10.0.0.0/8", "172.16.0.0/12", "0.0.0.0/0")

@@ -18,10 +18,7 @@ from tests.support.namespace import Namespace
 from tests.support.routes_script import HALVES, Ran, ours
 from tests.support.waiting import await_file, leaving_word
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 STOPPED = "<3>static-routes: stopped before all routes were installed"
 REFUSED = StaticRoute("172.16.0.0/17", "10.0.0.77", "eth0")  # Linux accepts no broadcast address as a gateway

@@ -1,6 +1,5 @@
 """static-routes.sh, run in private namespaces: the table after it is the one that the plan leads to."""
 
-import os
 import re
 import subprocess
 import time
@@ -29,10 +28,7 @@ from tests.support.routes_script import HALVES, Ran, ours
 from tests.support.strategies import blocks, prefixes, routes
 from tests.support.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 UPLINKS = (
     *[["route add default via 10.0.0.1 dev eth0"]] * 3,

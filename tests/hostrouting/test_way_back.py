@@ -1,7 +1,6 @@
 """What a host drops as it arrives, with real packets between private namespaces."""
 
 import json
-import os
 import socket
 from contextlib import ExitStack
 
@@ -16,10 +15,7 @@ from hostrouting.testing import h200
 from hostrouting.wording import filtered_line
 from tests.support.namespace import Namespace, private_namespace
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 CONFIG = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}})
 

@@ -1,6 +1,5 @@
 """hostrouting.way_round: the routes that it suggests, and that the kernel uses them."""
 
-import os
 from collections.abc import Iterator
 
 import attrs
@@ -17,10 +16,7 @@ from tests.support.commands import LINKS, furnish
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 # A prefix and its halves, and a single address.
 PREFIXES = {

@@ -83,7 +83,7 @@ class Program:
 RUN = "report = phases.run({task}); print(report); sys.exit(report.exit_code)"
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal(number: signal.Signals) -> None:
     """A signal stops the run: sleeping tasks wake, the report says why, the exit code is 128 + the signal.
@@ -103,7 +103,7 @@ def test_signal(number: signal.Signals) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_signal_during_a_transaction() -> None:
     """A shielded transaction is finished first; the task succeeds, and the next one is not started."""
     program = Program(RUN.format(task="phases.serial(transaction, StubTask('next'))"))
@@ -115,7 +115,7 @@ def test_signal_during_a_transaction() -> None:
     assert lines[3].endswith("cancelled: SIGTERM")
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_second_signal() -> None:
     """A second signal interrupts nothing: the program logs what it is waiting for."""
     program = Program(RUN.format(task="phases.serial(deaf)"))
@@ -128,7 +128,7 @@ def test_second_signal() -> None:
     assert "deaf  ok" in out
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_ignored_signal_stays_ignored() -> None:
     """If the parent process made it ignore SIGINT, as nohup and shells do, the program keeps ignoring it."""
     code = "report = phases.run(deaf); print(report.status)"
@@ -137,7 +137,7 @@ def test_ignored_signal_stays_ignored() -> None:
     assert program.end()[:2] == (0, "ok\n")
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_handlers_are_given_back() -> None:
     """After the run the previous handlers are restored, even if the run failed."""
     code = """
@@ -150,7 +150,7 @@ def test_handlers_are_given_back() -> None:
     assert Program(code).end()[0] == 0
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_keyboard_interrupt_without_run() -> None:
     """Under a bare execute, Ctrl-C in a parallel group cancels the tasks, waits for them, and is then raised."""
     code = """
@@ -218,7 +218,7 @@ def test_observers_that_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> No
     assert "could not be closed; the report is not affected" in caplog.text
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_log_that_fails_does_not_cost_a_signal() -> None:
     """The run is cancelled before the log line is written, and even if a log handler raises."""
     code = """
@@ -234,7 +234,7 @@ def test_a_log_that_fails_does_not_cost_a_signal() -> None:
     assert program.end()[1] == "cancelled SIGTERM\n"
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_forked_children() -> None:
     """A child forked by a task has its own signal handling: terminating it does not stop the run."""
     code = """
@@ -257,7 +257,7 @@ def test_forked_children() -> None:
     assert Program(code).end()[1] == "ok -15\n"
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize("late", [0, 0.3])
 def test_a_run_inside_a_run(late: float) -> None:
     """A signal during a run inside a task stops both runs, even if the outer run's thread wakes late."""
@@ -280,7 +280,7 @@ def test_a_run_inside_a_run(late: float) -> None:
     assert program.end()[1] == "cancelled skipped 2\n"
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_run_inside_a_parallel_group() -> None:
     """A signal also stops a run that a task started in a thread of a parallel group, and its report says so."""
     code = """
@@ -294,7 +294,7 @@ def test_a_run_inside_a_parallel_group() -> None:
     assert program.end()[1] == "cancelled skipped 15 cancelled SIGTERM 15\n"
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize("group", ["serial", "parallel"])
 def test_a_run_that_begins_after_the_signal(group: str) -> None:
     """A run that a task starts after a signal has stopped the outer run does nothing."""
@@ -314,7 +314,7 @@ def test_a_run_that_begins_after_the_signal(group: str) -> None:
     assert Program(code).end()[1] == "skipped 15 0\n"
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_slow_log_does_not_hold_up_the_order() -> None:
     """A run inside a run is cancelled even while writing the outer run's log line blocks."""
     code = """
@@ -340,7 +340,7 @@ def test_a_slow_log_does_not_hold_up_the_order() -> None:
     assert program.end()[1] in {"True\nended\n", "ended\n"}
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_an_event_loop_hears_of_its_signals() -> None:
     """A wakeup fd that was set before, like asyncio's, receives each signal, and is restored afterwards."""
     code = """
@@ -364,7 +364,7 @@ def test_default_observers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(observer, phases.LogObserver)
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_types() -> None:
     """Mypy --strict accepts every way to write a task, and rejects the wrong ones marked in typing_tasks.py."""
     root = Path(__file__).resolve().parents[2]
@@ -379,7 +379,7 @@ def test_types() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_report_of_a_stopped_program_is_json() -> None:
     """A stopped program can still print its report as JSON."""
     program = Program("print(phases.run(wait, run_id='r1').to_json())")

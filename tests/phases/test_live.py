@@ -124,7 +124,7 @@ print(report)
 """
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_on_a_real_terminal() -> None:
     """On a terminal the tree appears in colour while tasks run, with log lines above it and the report after it."""
     written = on_a_terminal(PROGRAM)
@@ -134,7 +134,7 @@ def test_on_a_real_terminal() -> None:
     assert re.search(r"boot\s+ok", written.rpartition("boot: ok after")[2])
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_no_color() -> None:
     """With NO_COLOR the tree is shown without colours."""
     written = on_a_terminal(PROGRAM, NO_COLOR="1")
@@ -142,7 +142,7 @@ def test_no_color() -> None:
     assert not re.search(r"\x1b\[[\d;]*3[0-7]m", written)
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_dumb_terminal() -> None:
     """On a dumb terminal there are log lines and no escape sequences."""
     written = on_a_terminal(PROGRAM, TERM="dumb")

@@ -59,7 +59,7 @@ def test_builtin_where_there_is_one() -> None:
         assert getattr(builtins, name, getattr(python310, name)) is getattr(python310, name)
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_newer_versions_load_no_package_for_it() -> None:
     """From Python 3.11 on, a failed run does not load the package that 3.10 takes the groups from."""
     code = (

@@ -24,10 +24,9 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["EXAMPLE", "MISSING", "PROGRAM", "Controller", "Node", "Played", "Task", "ansible_fleet"]
+__all__ = ["EXAMPLE", "PROGRAM", "Controller", "Node", "Played", "Task", "ansible_fleet"]
 
 EXAMPLE = ROOT / "examples/fleet/ansible"
-MISSING = [name for name in ("/usr/sbin/sshd", "/usr/bin/ssh") if not os.path.exists(name)]
 PROGRAM = "/mnt/bin/hostrouting"
 _SECONDS = 600  # for one run of Ansible
 

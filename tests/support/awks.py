@@ -22,10 +22,7 @@ TREES = trees()
 
 each_awk = pytest.mark.parametrize(
     "awk",
-    [
-        pytest.param(name, marks=pytest.mark.skipif(name not in AWKS, reason=f"{name} is not installed"))
-        for name in NAMES
-    ],
+    [pytest.param(name, marks=pytest.mark.needs(name)) for name in NAMES],
 )
 """Runs a test with each awk."""
 

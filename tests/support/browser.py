@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["Browser", "obstacle"]
+__all__ = ["Browser"]
 
 _PATIENCE = 120.0  # seconds that an answer may take on a busy machine
 _FLAGS = (
@@ -32,13 +31,6 @@ _FLAGS = (
     "--no-first-run",
     "--remote-debugging-pipe",
 )
-
-
-def obstacle() -> str:
-    """Why there is no browser here; empty if there is one."""
-    if shutil.which("chromium") is None:
-        return "Chromium is not installed (Debian: chromium)"
-    return "" if os.geteuid() == 0 else "a network namespace for the browser requires root"
 
 
 class Browser:

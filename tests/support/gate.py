@@ -17,7 +17,7 @@ from hostrouting.host import Host
 from hostrouting.layout import HostLayout
 from hostrouting.tasks import Configure
 from tests.support.agents import Outcome, agents
-from tests.support.systemd import THIS_HOST, System, booted, missing
+from tests.support.systemd import NEEDS, THIS_HOST, System, booted
 from tests.support.waiting import wait_for
 
 __all__ = [
@@ -48,8 +48,8 @@ CIDR = "172.16.0.0/16"
 HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
 
 gate_tests = [
-    pytest.mark.processes,
-    pytest.mark.skipif(bool(missing()), reason=missing() or "a systemd can be booted"),
+    pytest.mark.boot,
+    pytest.mark.needs(*NEEDS),
 ]
 """The marks of every test that boots a systemd."""
 

@@ -13,10 +13,7 @@ SHELLS = [words for words in _KNOWN if shutil.which(words[0])]
 
 each_shell = pytest.mark.parametrize(
     "shell",
-    [
-        pytest.param(words, marks=pytest.mark.skipif(words not in SHELLS, reason=f"{words[0]} is not installed"))
-        for words in _KNOWN
-    ],
+    [pytest.param(words, marks=pytest.mark.needs(words[0])) for words in _KNOWN],
     ids=lambda words: words[0],
 )
 """Runs a test in each shell."""

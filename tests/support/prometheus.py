@@ -6,7 +6,6 @@ Here: starting them, and asking them. Not here: the rules and the figures that t
 from __future__ import annotations
 
 import json
-import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -22,15 +21,10 @@ if TYPE_CHECKING:
 
     from tests.support.namespace import Namespace
 
-__all__ = ["PROGRAMS", "Exporter", "Prometheus", "exporter", "missing", "prometheus"]
+__all__ = ["PROGRAMS", "Exporter", "Prometheus", "exporter", "prometheus"]
 
 PROGRAMS = ("prometheus", "promtool", "prometheus-node-exporter")
 _LONGEST = 1500  # seconds after which a program ends by itself
-
-
-def missing() -> str:
-    """Which of the programs is not installed; empty if all are."""
-    return next((f"{name} is not installed" for name in PROGRAMS if not shutil.which(name)), "")
 
 
 class Exporter:

@@ -10,7 +10,6 @@ them in the same way, with `agents`.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from typing import IO
 
 from tests.support.waiting import wait_for
 
-__all__ = ["PROGRAM", "THIS_HOST", "System", "booted", "missing", "trees"]
+__all__ = ["NEEDS", "PROGRAM", "THIS_HOST", "System", "booted", "trees"]
 
 PROJECT = Path(__file__).resolve().parents[2]
 THIS_HOST = Path(os.environ.get("HOSTROUTING_TREE") or "/")
@@ -30,6 +29,9 @@ THIS_HOST = Path(os.environ.get("HOSTROUTING_TREE") or "/")
 
 PROGRAM = "/opt/agent/bin/hostrouting"
 """The path of this checkout's program in a system with this host's files; a service can run it, wherever the checkout is."""
+
+NEEDS = ("root", "systemd-nspawn")
+"""What booting a systemd needs."""
 
 _GROUP = "hostrouting-test-"
 
@@ -45,14 +47,6 @@ VirtualEthernet=no
 [Files]
 BindReadOnly=/usr
 """
-
-
-def missing() -> str:
-    """Why a systemd cannot be booted here; empty if it can."""
-    if os.geteuid() != 0:
-        return "booting a systemd requires root"
-    tools = [tool for tool in ("systemd-nspawn", "nsenter", "unshare", "setpriv") if shutil.which(tool) is None]
-    return f"{', '.join(tools)} is not installed" if tools else ""
 
 
 def trees() -> list[Path]:

@@ -32,7 +32,8 @@ from hostrouting.render import (
 )
 from hostrouting.render.units import FLUSHERS
 from tests.support.gate import KUBE1, LAYOUT, await_start, end
-from tests.support.systemd import THIS_HOST, System, booted, missing
+from tests.support.needs import absent
+from tests.support.systemd import NEEDS, THIS_HOST, System, booted
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -195,8 +196,8 @@ def _main() -> int:
         "--late", type=float, default=0, help="flush up to so many seconds later, less than one, at random"
     )
     asked = parser.parse_args()
-    if reason := missing():
-        parser.error(reason)
+    if lacking := absent(NEEDS):
+        parser.error(f"it needs {', '.join(lacking)}")
     began, counts = time.monotonic(), Counter[str]()
     late = "/etc/systemd/system/nftables-flush.service.d/late.conf"
     with flushing(is_ordered=not asked.unordered) as system:

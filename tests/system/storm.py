@@ -32,7 +32,8 @@ import attrs
 from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
 from tests.support.agents import agents
 from tests.support.gate import CIDR, HALVES, KUBE1, await_start, config, end, host
-from tests.support.systemd import THIS_HOST, missing
+from tests.support.needs import absent
+from tests.support.systemd import NEEDS, THIS_HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -382,8 +383,8 @@ def _main() -> int:
     pair.help = f"play these settings only: {'; '.join(SETTINGS)}"
     parser.add_argument("--kind", action="append", choices=KINDS, help="play rounds of this kind only")
     asked = parser.parse_args()
-    if reason := missing():
-        parser.error(reason)
+    if lacking := absent(NEEDS):
+        parser.error(f"it needs {', '.join(lacking)}")
     with raging(asked.seed, tree=asked.tree) as storm:
         storm.compare()
         began = time.monotonic()

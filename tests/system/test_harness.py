@@ -11,12 +11,12 @@ import pytest
 from hostrouting.config import Mode
 from tests.support.agents import agents
 from tests.support.gate import HALVES, LAYOUT, config, end, host, ours, pid, start
-from tests.support.systemd import PROJECT, THIS_HOST, booted, missing, trees
+from tests.support.systemd import NEEDS, PROJECT, THIS_HOST, booted, trees
 from tests.support.waiting import wait_for
 
 pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(bool(missing()), reason=missing() or "a systemd can be booted"),
+    pytest.mark.boot,
+    pytest.mark.needs(*NEEDS),
 ]
 
 SLEEPER = """

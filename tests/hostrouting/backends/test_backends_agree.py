@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +21,7 @@ from tests.support.namespace import private_namespace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 ADDRESSES = (
     ("eth0", "10.0.0.4/24"),

@@ -6,7 +6,6 @@ and addresses. At the end: what `ip` prints, and the lookup at every place where
 
 import errno
 import functools
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -25,10 +24,7 @@ from tests.support.examples import LONG
 from tests.support.operations import DEVICES, FROM, Operation, do_fake, do_linux, furnish, operations, resolve
 from tests.support.rawkernel import RawKernel, Said, raw_kernel
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 Finish: TypeAlias = Callable[[RawKernel, MemoryBackend, int], None]
 # The long profile lets it run for minutes; in rounds, because nothing in the suite may take longer than two.

@@ -1,7 +1,6 @@
 """NetlinkBackend against `ip`, in private network namespaces: the same kernel, changed by another program."""
 
 import errno
-import os
 from collections.abc import Iterator
 
 import attrs
@@ -29,10 +28,7 @@ from tests.support.rawkernel import raw_kernel
 from tests.support.strategies import DEVICES, blocks, routes, rules
 from tests.support.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 PATHLESS: tuple[RouteType, ...] = ("blackhole", "unreachable", "prohibit", "throw")
 LINKS = tuple(Link(name=name, index=0, group=7 * (name == "eth1")) for name in DEVICES)

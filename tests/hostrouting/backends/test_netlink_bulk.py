@@ -1,6 +1,5 @@
 """NetlinkBackend with many routes: the table that they are read into, and many changes at a time."""
 
-import os
 import struct
 import subprocess
 import sys
@@ -51,8 +50,8 @@ def namespace() -> Iterator[Namespace]:
         yield made
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+@pytest.mark.linux
+@pytest.mark.needs("root")
 class TestReading:
     """The table of routes."""
 
@@ -159,8 +158,8 @@ class TestUnknown:
         assert route.devs == (f"if{number_of('eth0')}",)
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+@pytest.mark.linux
+@pytest.mark.needs("root")
 class TestBatches:
     """Many changes at a time."""
 
@@ -219,7 +218,7 @@ class TestBatches:
             assert len(backend.snapshot(protocol=213).routes) == 0
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_pyroute2_is_loaded_late() -> None:
     """Importing the backend does not load pyroute2."""
     code = (

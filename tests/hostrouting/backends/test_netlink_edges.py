@@ -1,7 +1,6 @@
 """NetlinkBackend with extreme numbers and rare answers of the kernel."""
 
 import errno
-import os
 import struct
 from collections.abc import Iterator
 
@@ -20,10 +19,7 @@ from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 ROUTE = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
 

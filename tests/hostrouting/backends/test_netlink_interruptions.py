@@ -26,10 +26,7 @@ from tests.support.children import enter_namespace, in_child
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 ROUTE = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
 MANY = [Route.to(Prefix(4, (20 << 24) + low, 32), dev="eth0", gateway="10.0.0.1", protocol=213) for low in range(4000)]

@@ -1,6 +1,5 @@
 """What NetlinkBackend reads and requests by hand, against pyroute2 on the same bytes."""
 
-import os
 import struct
 import sys
 from array import array
@@ -246,8 +245,8 @@ def namespace() -> Iterator[Namespace]:
         yield made
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+@pytest.mark.linux
+@pytest.mark.needs("root")
 class TestOfAKernel:
     """Both read the same from what a kernel lists."""
 

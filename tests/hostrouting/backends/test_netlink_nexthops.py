@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
 from importlib.metadata import requires
@@ -94,8 +93,8 @@ class TestWithoutPyroute2:
         [requirement] = [it for it in requires("hostrouting") or () if it.startswith("pyroute2")]
         assert str(caught.value).endswith(f"; install it with `pip install '{requirement}'`")
 
-    @pytest.mark.processes
-    @pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
+    @pytest.mark.linux
+    @pytest.mark.needs("root")
     def test_all_else_goes_on(self, no_pyroute2: str) -> None:
         """Without pyroute2, routes are read, changed and looked up, unless the kernel only gives an object's number."""
         assert no_pyroute2

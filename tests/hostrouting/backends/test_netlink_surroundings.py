@@ -40,10 +40,7 @@ from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 T = TypeVar("T")
 NOBODY = 65534

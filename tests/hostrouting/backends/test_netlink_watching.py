@@ -17,7 +17,6 @@ from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.backends.netlink.watching import NetlinkWatch
 from hostrouting.errors import BackendError
 from tests.support.namespace import private_namespace
-from tests.support.nft import needs_nft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,8 +62,8 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@needs_nft
-@pytest.mark.processes
+@pytest.mark.needs("root", "nft")
+@pytest.mark.linux
 def test_nftables_of_the_kernel() -> None:
     """Another program's change of nftables is heard as long as the watch listens to it; no thread is needed for that."""
     with private_namespace() as namespace, NetlinkBackend(netns=namespace.path) as backend, backend.watch() as watch:
@@ -185,7 +184,7 @@ def test_a_trouble_ends_with_listening(stack: ExitStack) -> None:
         assert troubles(watch) == []
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_no_descriptor_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often sockets fail, none is left; if a watch cannot be made, that is a BackendError."""
     monkeypatch.setattr("hostrouting.backends.netlink.watching._AGAIN", 0.0)
@@ -215,7 +214,7 @@ def test_no_descriptor_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
         assert open_descriptors() == before
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_watch_outlives_its_backend() -> None:
     """A watch whose socket fails after its backend was closed says so."""
     with private_namespace() as namespace:

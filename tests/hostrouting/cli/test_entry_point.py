@@ -116,7 +116,7 @@ def test_interrupted() -> None:
     assert (said.code, said.out, said.err) == (130, "", "hostrouting: interrupted\n")
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize(
     "module", ["argparse", "hostrouting.cli.commands", "hostrouting.host", "hostrouting.cli.check"]
 )
@@ -133,7 +133,7 @@ def test_interrupted_while_modules_load(module: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "hostrouting: interrupted\n")
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_part_of_python() -> None:
     """If a module of the standard library is missing, as with python3-minimal, the message names it and the package."""
     code = "import sys; sys.modules['ipaddress'] = None; from hostrouting.cli import main; sys.exit(main(['status']))"

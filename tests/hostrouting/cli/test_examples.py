@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,16 +15,14 @@ import pytest
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.testing import h200
 from tests.support.machine import H200, private_machine
+from tests.support.needs import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.machine import Machine
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = [line for it in COMMANDS for line in it.examples.splitlines() if not line.startswith("#")]
@@ -120,16 +117,14 @@ def run(machine: Machine, example: str, folder: Path, *before: str) -> subproces
     (folder / ".config/fish/completions").mkdir(parents=True)
     shell = ["bash", "-c"]
     if example.endswith("completion zsh)"):
-        if not shutil.which("zsh"):
-            pytest.skip("zsh is not installed")
+        require("zsh")
         shell, example = ["zsh", "-fc"], f"autoload -Uz compinit; compinit -D; {example}; (( $+_comps[hostrouting] ))"
-    if "| man " in example and not shutil.which("man"):
-        pytest.skip("man is not installed")
+    if "| man " in example:
+        require("man")
     if example.startswith("hostrouting guard"):  # until Ctrl-C
         example = f"set -m; {example} & until [[ -e /run/aks-flex-node/guard.json ]]; do sleep 0.05; done; kill -INT $!; wait $!"
     if "azure-vnet" in example:
-        if not shutil.which("ebtables-nft"):
-            pytest.skip("ebtables-nft is not installed")
+        require("ebtables-nft")
         machine.shell("mkdir /etc/alternatives; ln -s /usr/sbin/ebtables-nft /etc/alternatives/ebtables")  # as Debian
     quietly = "".join(f"({it}) >/dev/null 2>&1\n" for it in before)
     return subprocess.run(

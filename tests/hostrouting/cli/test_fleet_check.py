@@ -466,7 +466,7 @@ def test_verbose(fleet: Path) -> None:
     assert "checking 15 snapshots\n" in say("check", CIDR, "--snapshots", str(fleet), "-v").err
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 class TestAsAProgram:
     """The program itself, with processes of its own."""
 

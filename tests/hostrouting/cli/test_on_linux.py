@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 # Without buffers Python has nothing left to write at its end, where it may fail.
 BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 CIDR = "172.16.0.0/16"
 QUESTIONS = (("check", CIDR), ("check", "172.16.0.0/12", "10.0.0.0/8"), ("repair", CIDR), ("explain", "172.16.5.9"))

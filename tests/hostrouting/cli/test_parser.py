@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hostrouting.cli.command import Command
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize("words", [["--help"], ["check", "--help"], ["chek"], []], ids=" ".join)
 def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
     """Help and bad usage are answered before attrs, the configuration or a kernel is loaded."""

@@ -88,7 +88,7 @@ def test_a_device_is_no_snapshot() -> None:
     assert "snapshot: /dev/zero: this is a device, not a regular file; save one with" in said.err
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A named pipe whose other end nobody opens is bad input after a while, and so is one that was left empty."""
     monkeypatch.setattr(reading, "_PATIENCE", 0.2)
@@ -102,7 +102,7 @@ def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.Monkey
     )
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize("name", ["fifo", "/dev/stdin", "/dev/fd"])
 def test_a_pipe_whose_writer_is_slow(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has the other end open may take his time, as ssh does that asks for a password."""
@@ -145,7 +145,7 @@ def _has_open(pid: int, path: Path) -> bool:
     return False
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_stop_while_it_waits_for_a_pipe(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM end a command that waits for what a pipe brings."""
@@ -162,7 +162,7 @@ def test_told_to_stop_while_it_waits_for_a_pipe(number: signal.Signals, tmp_path
     assert run.returncode in {-number, 128 + number}
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_pipe_is_read(tmp_path: Path) -> None:
     """A named pipe, such as bash makes of <(…), is read as a snapshot."""
     path = tmp_path / "pipe"
@@ -190,7 +190,7 @@ def test_a_configuration_from_standard_input(command: str, repaired: str, tmp_pa
     assert answers[0][0] in {0, 1}
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_configuration_from_a_pipe(repaired: str, tmp_path: Path) -> None:
     """A named pipe, such as bash makes of <(…), is read as a configuration; its name is not told to be typed again."""
     os.mkfifo(tmp_path / "pipe")

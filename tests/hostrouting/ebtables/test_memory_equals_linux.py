@@ -12,7 +12,6 @@ from hostrouting.ebtables import EbtablesProgram, MemoryEbtables
 from hostrouting.ebtables.saved import nat_rules
 from hostrouting.errors import BadRule
 from hostrouting.testing.ebtables_contract import CONTRACT_RULES
-from tests.support.ebtables import needs_ebtables
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from hostrouting.ebtables import Ebtables
 
-pytestmark = [pytest.mark.processes, needs_ebtables]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft-save")]
 
 _TWIN = CONTRACT_RULES[1].replace(" -i eth0", " -s Unicast -i eth0")
 _LINES = st.sampled_from([*CONTRACT_RULES, _TWIN])

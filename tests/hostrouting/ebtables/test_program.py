@@ -23,7 +23,6 @@ from hostrouting.errors import (
 from hostrouting.system.programs import Ended
 from hostrouting.testing.ebtables_contract import CONTRACT_RULES
 from tests.support.azure_rules import LOOK_ALIKES, R1, R2, R3
-from tests.support.ebtables import needs_ebtables
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:
@@ -309,7 +308,7 @@ def test_what_is_added_is_not_tried_again() -> None:
     assert sum("restore" in words[0] for words, _ in said.asked) == 1
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If ebtables is not in PATH, the error says that it is missing."""
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -317,7 +316,7 @@ def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         EbtablesProgram().save()
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that hangs is killed at the timeout, with its child processes."""
     (tmp_path / "ebtables-nft-save").write_text("#!/bin/sh\n/bin/sleep 60\n", encoding="utf-8")
@@ -343,8 +342,8 @@ def namespace(shared: Namespace) -> Namespace:
     return shared
 
 
-@needs_ebtables
-@pytest.mark.processes
+@pytest.mark.needs("root", "ebtables-nft-save")
+@pytest.mark.linux
 class TestOnLinux:
     """The real programs, in a private network namespace."""
 

@@ -9,13 +9,12 @@ import pytest
 
 from hostrouting.ebtables import EbtablesProgram
 from hostrouting.testing.ebtables_contract import EbtablesContract
-from tests.support.ebtables import needs_ebtables
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.processes, needs_ebtables]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft-save")]
 
 
 class TestEbtablesProgram(EbtablesContract):

@@ -97,7 +97,7 @@ def on_a_cluster(folder: Path, fate: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 @pytest.mark.parametrize("fate", ["nothing", "killed"])
 def test_on_a_cluster(folder: Path, fate: str) -> None:
     """On a Dask cluster, the results are the same, also if all of its workers are killed meanwhile."""
@@ -105,7 +105,7 @@ def test_on_a_cluster(folder: Path, fate: str) -> None:
     assert on_a_cluster(folder, fate) == {it.name: it.answer or str(it.error) for it in here}
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_snapshot_that_kills_the_workers_of_a_cluster(folder: Path) -> None:
     """What the cluster loses is judged again; what it loses again has a result that says so, as the only one."""
     nodes: dict[str, str | bytes] = {f"{number:02}": str(number) for number in range(30)}
@@ -126,7 +126,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_workers_end_with_their_program(folder: Path, tmp_path: Path) -> None:
     """If the program that started them is killed, no process of it is left."""
     (tmp_path / "program.py").write_text(PROGRAM)

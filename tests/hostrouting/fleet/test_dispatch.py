@@ -245,7 +245,7 @@ def test_each_snapshot_has_one_result(
         assert it.answer == ("" if text == "lost twice" else text)
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 class TestOwnProcesses:
     """Real processes, which are really killed."""
 

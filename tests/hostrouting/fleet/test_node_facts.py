@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +15,6 @@ from tests.support.machine import H200, private_machine
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-on_linux = pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root")
 
 CIDR = "172.16.0.0/16"
 NODES = {
@@ -48,8 +45,8 @@ def read_on(lines: list[str]) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-@on_linux
-@pytest.mark.processes
+@pytest.mark.needs("root")
+@pytest.mark.linux
 @pytest.mark.parametrize("verdict", [*NODES, "both families"])
 def test_the_answer_of_the_command(tmp_path: Path, verdict: str) -> None:
     """The check is the document of `hostrouting check --snapshot`, and the snapshot can be checked again."""
@@ -72,8 +69,8 @@ def test_the_answer_of_the_command(tmp_path: Path, verdict: str) -> None:
     assert found.message.startswith(f"{told['verdict'].upper()}: ")
 
 
-@on_linux
-@pytest.mark.processes
+@pytest.mark.needs("root")
+@pytest.mark.linux
 def test_nothing_expected() -> None:
     """If no CIDR is expected, there is a snapshot and no check."""
     found = routing_facts(read_on(NODES["ok"]), HostRoutingConfig())
@@ -104,8 +101,8 @@ def test_failures(failure: str) -> None:
     assert told in found.message
 
 
-@on_linux
-@pytest.mark.processes
+@pytest.mark.needs("root")
+@pytest.mark.linux
 def test_routes_that_the_configuration_has() -> None:
     """If the configuration has the routes of the repair already, the message asks for nothing but to apply it."""
     routes = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]

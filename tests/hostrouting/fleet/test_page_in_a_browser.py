@@ -15,14 +15,14 @@ from hostrouting.fleet.maps import maps_of
 from hostrouting.fleet.page import render_page
 from hostrouting.model import Link, Route, Snapshot
 from hostrouting.testing import cni_node, h200, plain_vm, vpn_node
-from tests.support.browser import Browser, obstacle
+from tests.support.browser import Browser
 from tests.support.fleets import config_of, distinct_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.processes, pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "there is a browser")]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "chromium")]
 
 ASKED = Question(config_of("172.16.0.0/16", "10.244.0.0/16"))
 EVIL = """"><script>pwned = 1</script><img src=x onerror="pwned = 1">'&amp;"""

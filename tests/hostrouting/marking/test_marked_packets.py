@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,7 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from hostrouting.marking import Effect
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 TO = "172.16.5.5"
 # Commands that are run in the namespace, and whether packets of the host or arriving ones leave by eth1 then.

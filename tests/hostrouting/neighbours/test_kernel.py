@@ -41,11 +41,8 @@ def node() -> Iterator[Namespace]:
         yield node
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="private network namespaces take root")
-
-
-@needs_root
-@pytest.mark.processes
+@pytest.mark.needs("root")
+@pytest.mark.linux
 class TestOnLinux:
     """The real kernel."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,7 @@ from tests.support.namespace import private_namespace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="private network namespaces take root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 
 class TestKernelLinkLayer(LinkLayerContract):

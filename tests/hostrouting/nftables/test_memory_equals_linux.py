@@ -13,12 +13,11 @@ from hostrouting.nftables import Chain, MemoryNftables, Nftables, NftProgram, Ru
 from hostrouting.testing.nftables_strategies import tables
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.nft import needs_nft
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [pytest.mark.processes, needs_nft]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
 NAMES = st.sampled_from(["first", "second", "third"])
 Operation: TypeAlias = "tuple[str, Table, list[str]]"

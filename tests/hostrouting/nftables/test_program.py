@@ -28,7 +28,6 @@ from hostrouting.testing.nftables_contract import contract_table
 from hostrouting.testing.nftables_strategies import tables
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.nft import needs_nft
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def test_unreadable() -> None:
         assert nft.counters("first") == ()
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If nft is not in PATH, the error says that it is missing."""
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -155,7 +154,7 @@ def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         NftProgram().names()
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_a_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An nft that hangs is killed at the timeout, with its child processes."""
     (tmp_path / "nft").write_text("#!/bin/sh\n/bin/sleep 60\n", encoding="utf-8")
@@ -181,8 +180,8 @@ def namespace(shared: Namespace) -> Namespace:
     return shared
 
 
-@needs_nft
-@pytest.mark.processes
+@pytest.mark.needs("root", "nft")
+@pytest.mark.linux
 class TestOnLinux:
     """The real nft, in a private network namespace."""
 

@@ -10,12 +10,11 @@ import pytest
 from hostrouting.nftables import NftProgram
 from hostrouting.testing.nftables_contract import NftablesContract
 from tests.support.namespace import private_namespace
-from tests.support.nft import needs_nft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.processes, needs_nft]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
 
 class TestNftProgram(NftablesContract):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import socket
 import stat
 import subprocess
@@ -18,6 +17,7 @@ from hostrouting.errors import FileError
 from hostrouting.system import Files, LocalFiles
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child, running
+from tests.support.needs import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,7 +169,7 @@ VERBS: dict[str, Callable[[Files, str], object]] = {
 }
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 class TestWhatIsNotAFile:
     """Something else in the place of a file is an error at once, for to open it may wait for ever."""
 
@@ -191,8 +191,8 @@ class TestWhatIsNotAFile:
     @pytest.mark.parametrize("kind", ["a fifo", "a directory", "a socket", "a device"])
     def test_refused(self, files: Files, tmp_path: Path, kind: str, verb: str) -> None:
         """The path, what is there and what to do about it are named; it is left as it is."""
-        if kind == "a device" and os.geteuid():
-            pytest.skip("to make a device requires root")
+        if kind == "a device":
+            require("root")
         path = str(tmp_path / "it")
         self.put(files, path, kind)
         with pytest.raises(FileError) as caught:
@@ -237,7 +237,7 @@ class TestLocalFiles:
         assert not LocalFiles().write(str(path), "text")
         assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away requires root")
+    @pytest.mark.needs("root")
     def test_owner(self, tmp_path: Path) -> None:
         """A file that somebody else owns, who could change it at any time, is not as it should be."""
         path = tmp_path / "script"
@@ -409,7 +409,7 @@ class TestLocalFiles:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         lock.release()
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away requires root")
+    @pytest.mark.needs("root")
     def test_a_lock_that_belongs_to_another_user(self, tmp_path: Path) -> None:
         """A file that another user has made beforehand is refused: he could hold it whatever its mode is."""
         path = tmp_path / "lock"
@@ -418,7 +418,7 @@ class TestLocalFiles:
         with pytest.raises(FileError, match=r"/lock: it belongs to user 65534, who could hold it forever; remove it"):
             LocalFiles().try_lock(str(path))
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away requires root")
+    @pytest.mark.needs("root")
     def test_a_lock_in_the_folder_of_another_user(self, tmp_path: Path) -> None:
         """A folder in which another user could replace the lock is refused, with the command that mends it."""
         folder = tmp_path / "run"
@@ -449,7 +449,7 @@ class TestLocalFiles:
             assert lock
             lock.release()
 
-    @pytest.mark.processes
+    @pytest.mark.linux
     def test_who_holds_a_lock(self, tmp_path: Path) -> None:
         """The process is named, with the words of a terminal that it may try to steer; where none is, the command."""
         path = tmp_path / "lock"
@@ -479,8 +479,8 @@ def test_a_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         LocalFiles().write(str(tmp_path / "file"), "text")
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+@pytest.mark.linux
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(
     ("options", "left", "text"),
     [
@@ -508,8 +508,8 @@ def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: st
     assert text in done.stdout
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="setpriv has to drop capabilities")
+@pytest.mark.linux
+@pytest.mark.needs("root", "setpriv")
 def test_root_that_is_denied(tmp_path: Path) -> None:
     """Root that is denied is not told to run as root, but what can deny something to root."""
     path = tmp_path / "file"
@@ -535,8 +535,8 @@ def test_root_that_is_denied(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed")
+@pytest.mark.linux
+@pytest.mark.needs("root")
 def test_a_folder_of_another_user(tmp_path: Path) -> None:
     """What only root may write into is denied to another user, with the remedy."""
     tmp_path.chmod(0o755)

@@ -178,8 +178,8 @@ class TestImage:
         assert again
         again.release()
 
-    @pytest.mark.processes
-    @pytest.mark.skipif(os.geteuid() != 0, reason="to be another user requires root")
+    @pytest.mark.linux
+    @pytest.mark.needs("root")
     def test_a_user_who_may_only_look(self) -> None:
         """Whatever an unprivileged process locks of an image, it keeps nobody from working on it."""
         with tempfile.TemporaryDirectory(dir="/tmp") as name:  # the folder for tests is closed to other users
@@ -196,7 +196,7 @@ class TestImage:
             ):
                 assert "Permission denied" in out.read()
 
-    @pytest.mark.processes
+    @pytest.mark.linux
     def test_who_has_locked_it(self, tmp_path: Path) -> None:
         """An image that another process works on is an error after a while, with that process and the file."""
         lock = tmp_path / ".host-routing.lock"
@@ -207,8 +207,8 @@ class TestImage:
                 pytest.fail("two at once")
         assert f"within 0.2 s: process {pid} (flock) has locked {lock}; wait for it" in str(caught.value)
 
-    @pytest.mark.processes
-    @pytest.mark.skipif(os.geteuid() != 0, reason="mounting requires root")
+    @pytest.mark.linux
+    @pytest.mark.needs("root")
     @pytest.mark.parametrize("there", [False, True])
     def test_an_image_that_is_read_only(self, tmp_path: Path, *, there: bool) -> None:
         """Of an image that nobody can change it can be told that it is as it should be; one at a time, as ever."""

@@ -32,7 +32,7 @@ for words, (code, text) in answers.items():
 """
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 class TestSystemdManager:
     """What is made of systemctl's answers; a systemctl that answers as told stands in for it."""
 

@@ -32,7 +32,7 @@ def await_the_end(path: Path) -> None:
     wait_for("the end of the program and its child", lambda: not any(is_running(pid) for pid in pids))
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 class TestRunProgram:
     """Real programs."""
 

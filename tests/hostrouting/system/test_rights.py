@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 
@@ -45,8 +44,8 @@ def test_required(rights: Rights, told: str) -> None:
         rights.require_network()
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(os.geteuid() != 0, reason="other users and capabilities are needed")
+@pytest.mark.linux
+@pytest.mark.needs("root")
 class TestOwn:
     """Of real processes."""
 
@@ -59,7 +58,7 @@ class TestOwn:
 
         assert in_child(inside) == repr(Rights(is_root=False, changes_network=False))
 
-    @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
+    @pytest.mark.needs("setpriv")
     def test_root_in_a_container(self) -> None:
         """Root may lack the capability."""
         code = "from hostrouting.system import own_rights; print(own_rights())"

@@ -20,7 +20,6 @@ from hostrouting.tasks import CleanupResult
 from tests.support.azure_node import AzureNode, azure_node, mac_of
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, R1, R2, R3, pod_rules
 from tests.support.children import running
-from tests.support.ebtables import needs_ebtables
 from tests.support.examples import scaled
 from tests.support.waiting import wait_for
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from hostrouting.azure_vnet import CleanupPlan
     from hostrouting.system.programs import Ended
 
-pytestmark = [pytest.mark.processes, needs_ebtables]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft-save")]
 
 LIVE, DEAD, NEW = mac_of(1), mac_of(9), mac_of(2)
 

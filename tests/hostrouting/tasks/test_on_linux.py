@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 
@@ -17,10 +16,7 @@ from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoute
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.namespace import Namespace, private_namespace
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 CIDR = "172.16.0.0/16"
 DEVICES = ("eth0", *(f"ib{number}" for number in range(8)))

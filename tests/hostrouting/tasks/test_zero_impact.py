@@ -1,7 +1,5 @@
 """With nothing configured and nothing of ours there, nothing happens: shown by what the kernel saw, not by belief."""
 
-import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -10,11 +8,7 @@ import pytest
 from tests.support.namespace import private_namespace
 from tests.support.tracing import BEGIN, END, Trace, command
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a private network namespace requires root"),
-    pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed"),
-]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "strace")]
 
 # The edges of this host, with files of ours looked for below another folder.
 PROGRAM = f"""

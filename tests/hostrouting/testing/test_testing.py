@@ -119,7 +119,7 @@ def test_the_catalogue_is_true() -> None:
     assert [name for name in testing.__all__ if not hasattr(testing, name)] == []
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_little_is_loaded() -> None:
     """Importing hostrouting does not import its test kit, and the kit imports neither hypothesis, pytest nor pyroute2."""
     script = (
@@ -132,7 +132,7 @@ def test_little_is_loaded() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.processes
+@pytest.mark.linux
 def test_the_plugin_is_switched_on_by_name(tmp_path: Path) -> None:
     """With one line in a conftest.py, each test has a new host."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["hostrouting.testing.plugin"]\n')

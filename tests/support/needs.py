@@ -1,0 +1,111 @@
+"""What a test needs of the machine: root, or programs. Where one is missing, the test is skipped and the summary says how to get it.
+
+Here: the one table of programs and the Debian packages that contain them; `.ci/run` installs from it, the mark `needs` and
+`require` look into it, and the end of a run adds it up. Not here: what a test does with a program.
+
+As a script it prints the packages that this machine lacks: `python3 tests/support/needs.py`. It needs Python alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["PACKAGES", "absent", "advice", "packages_for", "require"]
+
+PACKAGES = {
+    "bash": "bash",
+    "bash-completion": "bash-completion",  # a library for bash, not a command
+    "busybox": "busybox",
+    "chromium": "chromium",
+    "debian-archive-keyring": "debian-archive-keyring",  # keys, with which debootstrap on Ubuntu trusts Debian's packages
+    "dash": "dash",
+    "debootstrap": "debootstrap",
+    "dpkg-deb": "dpkg",
+    "ebtables": "ebtables",
+    "ebtables-nft": "iptables",
+    "fish": "fish",
+    "gawk": "gawk",
+    "groff": "groff-base",
+    "ip": "iproute2",
+    "iptables-legacy": "iptables",
+    "iptables-nft": "iptables",
+    "lintian": "lintian",
+    "make": "make",
+    "man": "man-db",
+    "mandoc": "mandoc",
+    "mawk": "mawk",
+    "nft": "nftables",
+    "original-awk": "original-awk",
+    "prometheus": "prometheus",
+    "prometheus-node-exporter": "prometheus-node-exporter",
+    "promtool": "prometheus",
+    "radvd": "radvd",
+    "shellcheck": "shellcheck",
+    "ssh": "openssh-client",
+    "sshd": "openssh-server",
+    "strace": "strace",
+    "systemd-analyze": "systemd",
+    "systemd-nspawn": "systemd-container",
+    "tcpdump": "tcpdump",
+    "zsh": "zsh",
+}
+"""What a test can need in addition to root, and the Debian package that contains it."""
+
+_FILES = {
+    "bash-completion": "/usr/share/bash-completion/bash_completion",
+    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
+}
+_BEGIN = "it needs "
+
+# A user's PATH has no programs of the administrator, and many of them serve a user, too.
+_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def absent(names: Iterable[str]) -> list[str]:
+    """Those of these needs that this machine, or this process, does not meet; a name that is not in the table is a mistake."""
+    return [name for name in names if not _is_met(name)]
+
+
+def _is_met(name: str) -> bool:
+    if name == "root":
+        return os.geteuid() == 0
+    assert name in PACKAGES, f"tests/support/needs.py does not know {name}"
+    if name in _FILES:
+        return os.path.exists(_FILES[name]) and os.path.getsize(_FILES[name]) > 0
+    return shutil.which(name, path=_PATH) is not None
+
+
+def require(*names: str) -> None:
+    """Skip the test that runs now if a need is not met."""
+    import pytest  # noqa: PLC0415  as a script, this needs Python alone
+
+    if lacking := absent(names):
+        pytest.skip(_BEGIN + ", ".join(lacking))
+
+
+def packages_for(names: Iterable[str]) -> list[str]:
+    """The Debian packages that contain these programs."""
+    return sorted({PACKAGES[name] for name in names if name in PACKAGES})
+
+
+def advice(reasons: Iterable[str]) -> list[str]:
+    """One line for each reason of these skips, the most frequent first, and one with the command that would run them all."""
+    counted = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
+    lacking = {name for reason in counted if reason.startswith(_BEGIN) for name in reason[len(_BEGIN) :].split(", ")}
+    lines = [f"{number:5d} skipped: {reason}" for reason, number in counted.most_common()]
+    if lacking == {"root"}:
+        lines.append("To run them, too: make test as root")
+    elif lacking:
+        first = "as root: " if "root" in lacking or os.geteuid() else ""
+        lines.append(f"To run them, too, {first}apt-get install {' '.join(packages_for(lacking))}")
+    return lines
+
+
+if __name__ == "__main__":
+    print(*packages_for(absent(PACKAGES)))  # noqa: T201  what the script is for
