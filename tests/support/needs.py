@@ -23,8 +23,8 @@ PACKAGES = {
     "bash-completion": "bash-completion",  # a library for bash, not a command
     "busybox": "busybox",
     "chromium": "chromium",
-    "debian-archive-keyring": "debian-archive-keyring",  # keys, with which debootstrap on Ubuntu trusts Debian's packages
     "dash": "dash",
+    "debian-archive-keyring": "debian-archive-keyring",  # keys, with which debootstrap on Ubuntu trusts Debian's packages
     "debootstrap": "debootstrap",
     "dpkg-deb": "dpkg",
     "ebtables": "ebtables",
@@ -35,6 +35,7 @@ PACKAGES = {
     "ip": "iproute2",
     "iptables-legacy": "iptables",
     "iptables-nft": "iptables",
+    "lexgrog": "man-db",
     "lintian": "lintian",
     "make": "make",
     "man": "man-db",

@@ -47,7 +47,7 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -": (0, "DONE: 2 routes added"),
     "hostrouting plan --config agent.json": (1, "TO DO: add 2 routes"),
     "hostrouting plan --config agent.json --snapshot node.json": (1, "TO DO: add 2 routes"),
-    "hostrouting preflight --config agent.json": (2, "WOULD FAIL: "),
+    "hostrouting preflight --config agent.json": (1, "DOUBTFUL: 0 errors"),  # systemd does not run there
     "hostrouting status": (0, "", APPLY),
     "hostrouting status --config agent.json": (0, "", APPLY),
     "hostrouting snapshot > node.json": (0, ""),
@@ -77,6 +77,8 @@ def machine() -> Iterator[Machine]:
     with private_machine() as machine:
         machine.batch([*H200, "link add cni0 type bridge", "address add 10.244.0.1/24 dev cni0", "link set cni0 up"])
         machine.shell("mount -t tmpfs -o size=1m tmpfs /mnt && mkdir -p /mnt/image/etc")
+        # Its /etc is empty, and Debian's ebtables is a link that leads through it.
+        machine.shell("mkdir /etc/alternatives; ln -s /usr/sbin/ebtables-nft /etc/alternatives/ebtables")
         yield machine
 
 
@@ -125,7 +127,6 @@ def run(machine: Machine, example: str, folder: Path, *before: str) -> subproces
         example = f"set -m; {example} & until [[ -e /run/aks-flex-node/guard.json ]]; do sleep 0.05; done; kill -INT $!; wait $!"
     if "azure-vnet" in example:
         require("ebtables-nft")
-        machine.shell("mkdir /etc/alternatives; ln -s /usr/sbin/ebtables-nft /etc/alternatives/ebtables")  # as Debian
     quietly = "".join(f"({it}) >/dev/null 2>&1\n" for it in before)
     return subprocess.run(
         [*machine.enter, *shell, f"cd {folder}\n{quietly}{example}"],

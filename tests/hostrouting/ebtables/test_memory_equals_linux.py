@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hostrouting.ebtables import Ebtables
 
-pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft-save")]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 
 _TWIN = CONTRACT_RULES[1].replace(" -i eth0", " -s Unicast -i eth0")
 _LINES = st.sampled_from([*CONTRACT_RULES, _TWIN])

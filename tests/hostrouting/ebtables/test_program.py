@@ -342,7 +342,7 @@ def namespace(shared: Namespace) -> Namespace:
     return shared
 
 
-@pytest.mark.needs("root", "ebtables-nft-save")
+@pytest.mark.needs("root", "ebtables-nft")
 @pytest.mark.linux
 class TestOnLinux:
     """The real programs, in a private network namespace."""

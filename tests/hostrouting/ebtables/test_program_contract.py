@@ -14,7 +14,7 @@ from tests.support.namespace import private_namespace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft-save")]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 
 
 class TestEbtablesProgram(EbtablesContract):

@@ -9,6 +9,7 @@ import pytest
 
 from hostrouting.marking.looking import marking_of
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.needs import require
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def leaving(node: Namespace, sender: Namespace) -> str:
 def test_marked_packets(name: str) -> None:
     """Packets leave by the marked ones' device exactly if a rule is found that can set the mark in time."""
     command, kind, moves = WAYS[name]
+    require(name.partition(",")[0])
     with private_namespace() as node, private_namespace() as pod:
         furnish(node, pod)
         program, _, rest = command.partition(" ")

@@ -509,7 +509,7 @@ def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: st
 
 
 @pytest.mark.linux
-@pytest.mark.needs("root", "setpriv")
+@pytest.mark.needs("root")
 def test_root_that_is_denied(tmp_path: Path) -> None:
     """Root that is denied is not told to run as root, but what can deny something to root."""
     path = tmp_path / "file"

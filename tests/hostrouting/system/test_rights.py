@@ -58,7 +58,6 @@ class TestOwn:
 
         assert in_child(inside) == repr(Rights(is_root=False, changes_network=False))
 
-    @pytest.mark.needs("setpriv")
     def test_root_in_a_container(self) -> None:
         """Root may lack the capability."""
         code = "from hostrouting.system import own_rights; print(own_rights())"

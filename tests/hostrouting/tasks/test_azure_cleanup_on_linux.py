@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hostrouting.azure_vnet import CleanupPlan
     from hostrouting.system.programs import Ended
 
-pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft-save")]
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 
 LIVE, DEAD, NEW = mac_of(1), mac_of(9), mac_of(2)
 
