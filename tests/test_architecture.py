@@ -7,7 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.support.cases import for_each
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -103,7 +103,7 @@ def arrows(folder: str) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("folder", DRAWINGS)
+@for_each("folder", DRAWINGS)
 def test_every_room_is_drawn(folder: str) -> None:
     """A new room has to be given its floor, and one that is gone leaves the drawing."""
     depth = folder.count(".") + 1
@@ -115,7 +115,7 @@ def test_every_folder_has_a_drawing() -> None:
     assert {module.rpartition(".")[0] for module in ALL} == set(DRAWINGS)
 
 
-@pytest.mark.parametrize("module", ALL)
+@for_each("module", ALL)
 def test_imports_point_down(module: str) -> None:
     """A module loads only what stands below it; names for annotations may come from anywhere in its package."""
     for name, at_once in imports(module):
@@ -128,7 +128,7 @@ def test_imports_point_down(module: str) -> None:
                 assert FLOORS[folder][there] < FLOORS[folder][here], f"{module} imports {name}, which is not below it"
 
 
-@pytest.mark.parametrize("folder", DRAWINGS)
+@for_each("folder", DRAWINGS)
 def test_no_rooms_in_a_circle(folder: str) -> None:
     """No two rooms need each other to be understood: imports for annotations and inside functions count here."""
     seen_from = arrows(folder)
@@ -144,13 +144,13 @@ def test_no_rooms_in_a_circle(folder: str) -> None:
     assert not circles
 
 
-@pytest.mark.parametrize("module", modules("phases"))
+@for_each("module", modules("phases"))
 def test_phases_has_never_heard_of_networks(module: str) -> None:
     """Phases imports nothing of hostrouting, not even for an annotation."""
     assert not [name for name, _ in imports(module) if name.split(".")[0] == "hostrouting"]
 
 
-@pytest.mark.parametrize("module", ALL)
+@for_each("module", ALL)
 def test_foreign_packages_have_one_door(module: str) -> None:
     """A third-party package is imported only where the drawing says, and a slow one only when it is used."""
     for name, at_once in imports(module):

@@ -17,6 +17,7 @@ import pytest
 import hostrouting.tasks
 import phases
 from hostrouting import fleet
+from tests.support.cases import for_each
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -42,7 +43,7 @@ def takers() -> dict[str, list[tuple[str, list[str]]]]:
     return found
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each("name", MODULES)
 def test_all_is_true(name: str) -> None:
     """Every module has an `__all__`, each name in it is there, once, and says of itself what it is for."""
     module = importlib.import_module(name)
@@ -52,7 +53,7 @@ def test_all_is_true(name: str) -> None:
     assert (module.__doc__ or "").strip()
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each("name", MODULES)
 def test_nothing_public_is_forgotten(name: str) -> None:
     """What a module defines under a public name and another module imports is in its `__all__`."""
     module = importlib.import_module(name)

@@ -18,6 +18,7 @@ from hostrouting.tasks import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from phases.python310 import ExceptionGroup
 from phases.testing import FakeClock
+from tests.support.cases import for_each
 from tests.support.mishaps import Killed, Mishaps, busy, full, killed, mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 
@@ -38,7 +39,7 @@ CONFIGS = {
 }
 SOMETHING = [name for name in CONFIGS if name != "nothing"]
 PAIRS = [pair for pair in product(CONFIGS, CONFIGS) if pair[0] != pair[1]]
-each_pair = pytest.mark.parametrize(("one", "other"), PAIRS, ids=[f"{a} to {b}" for a, b in PAIRS])
+each_pair = for_each("one, other", PAIRS)
 
 STEPS, DROP_IN = LAYOUT.gate_steps_path, LAYOUT.gate_drop_in_path
 STOP = f"stop {LAYOUT.gate_unit}"
