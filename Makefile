@@ -11,7 +11,7 @@ SCRIPTS := .ci/run hostrouting/cli/share/bash-completion/completions/hostrouting
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs messages public pythons roots matrix bench pyz deb dist packages release clean
+.PHONY: help demo test all smoke nightly check docs messages public pythons roots matrix bench pyz deb dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -21,8 +21,21 @@ demo: $(VENV)/ready ## show the failure, the repair and the proof, in seconds
 # Python chooses the encoding of file names and arguments when it starts, before our code runs. With compiled files, each
 # of the hundreds of programs that the tests start begins at once.
 PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4
-test: $(VENV)/ready ## run every test
+test: $(VENV)/ready ## run the tests, in two and a half minutes; what needs a missing program or root is skipped
+	$(PYTEST) -m 'not nightly' $(ARGS)
+
+all: $(VENV)/ready ## run every test, also those that take long and are about what rarely breaks
 	$(PYTEST) $(ARGS)
+
+smoke: $(VENV)/ready ## run the tests that start no process, the first example and the demo
+	$(PYTEST) -m 'unit and not nightly' $(ARGS)
+	$(PYTEST) -q tests/examples/test_bootstrap.py tests/examples/test_demo.py
+
+nightly: ## all that can be checked: each test with each Python and each Debian, and what is published; takes an hour
+	$(MAKE) --no-print-directory bare
+	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all
+	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory pythons EACH=all
+	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory matrix packages
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .
@@ -33,10 +46,11 @@ check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the 
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
-pythons: ## run every test with the oldest and the newest supported Python of this machine
+EACH := smoke
+pythons: ## run `make smoke` with the oldest and the newest supported Python of this machine; or EACH=all
 	@for python in $$(tests/support/pythons.sh $(PYTHON)); do \
 	  echo "Python: $$python"; \
-	  $(MAKE) --no-print-directory test PYTHON=$$python VENV=.cache/$$($$python -c 'import sys; print(sys.implementation.cache_tag)') || exit 1; \
+	  $(MAKE) --no-print-directory $(EACH) PYTHON=$$python VENV=.cache/$$($$python -c 'import sys; print(sys.implementation.cache_tag)') || exit 1; \
 	done
 
 RELEASES := bullseye bookworm trixie
@@ -73,11 +87,12 @@ deb: $(VENV)/ready ## build dist/hostrouting_VERSION-1_all.deb, the same as a pa
 
 dist: $(VENV)/release ## build all that is published in dist, from the last commit, and check it
 	@tests/support/build_dist.sh $(BIN)/python dist
+	$(PYTEST) -q tests/test_wheel.py tests/test_zipped.py tests/test_debian_package.py
 
-packages: dist roots ## try what is in dist in Debian 11, 12 and 13; requires root
-	$(BIN)/python -m tests.system.packages dist .cache/roots
+packages: dist roots ## try what is in dist in Debian 11, 12 and 13, or in ARGS=bookworm alone; requires root
+	$(BIN)/python -m tests.system.packages dist .cache/roots $(ARGS)
 
-release: $(VENV)/release ## go through the checklist for a release; takes an hour, and publishes nothing
+release: $(VENV)/release ## go through the checklist for a release; takes more than an hour, and publishes nothing
 	@tests/support/release.sh $(BIN)/python
 
 clean: ## remove everything that was built here

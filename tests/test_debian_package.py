@@ -19,7 +19,7 @@ from tests.support.debian_package import NAME, debian_version, package_files
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-pytestmark = [pytest.mark.linux, pytest.mark.needs("dpkg-deb")]
+pytestmark = [pytest.mark.nightly, pytest.mark.linux, pytest.mark.needs("dpkg-deb")]
 
 
 def ran(words: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:

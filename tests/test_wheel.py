@@ -37,6 +37,7 @@ def metadata(wheel: Path) -> Message:
     return email.message_from_bytes(zipfile.ZipFile(wheel).read(f"{META}METADATA"))
 
 
+@pytest.mark.nightly
 @pytest.mark.linux
 def test_contents(wheel: Path) -> None:
     """Each file of the two packages is in the wheel, those of `share` also as data, and nothing else but metadata."""
@@ -54,6 +55,7 @@ def test_contents(wheel: Path) -> None:
     assert {"hostrouting/py.typed", "phases/py.typed"} <= ours
 
 
+@pytest.mark.nightly
 @pytest.mark.linux
 def test_sdist(published: dict[str, Path], tmp_path: Path) -> None:
     """The sdist has every file of the repository, and the wheel that is built from it is the same."""
@@ -70,6 +72,7 @@ def test_sdist(published: dict[str, Path], tmp_path: Path) -> None:
     assert build(source, only_wheel=True)[".whl"].read_bytes() == published[".whl"].read_bytes()
 
 
+@pytest.mark.nightly
 @pytest.mark.linux
 def test_the_same_bytes(published: dict[str, Path], tmp_path: Path) -> None:
     """Another directory, umask, day, locale, time zone and order of sets: what is built is the same, byte for byte."""
@@ -81,6 +84,7 @@ def test_the_same_bytes(published: dict[str, Path], tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.linux
 def test_metadata(metadata: Message) -> None:
     """The metadata says licence, Python version, dependencies and extras."""
@@ -97,6 +101,7 @@ def test_metadata(metadata: Message) -> None:
     assert [re.split("[<>=]", line)[0] for line in kits] == ["hypothesis", "pytest"]
 
 
+@pytest.mark.nightly
 @pytest.mark.linux
 def test_page_of_an_index(metadata: Message) -> None:
     """The page of an index is the README, and no link on it leads nowhere."""
@@ -134,6 +139,7 @@ def test_an_address_with_a_fault(line: str, tmp_path: Path) -> None:
         repository_of(tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.linux
 def test_commands(wheel: Path) -> None:
     """The wheel brings the command `hostrouting`."""
@@ -142,6 +148,7 @@ def test_commands(wheel: Path) -> None:
     assert lines[:2] == ["[console_scripts]", "hostrouting = hostrouting.cli:main"]
 
 
+@pytest.mark.nightly
 @pytest.mark.linux
 def test_the_tests_pass_on_the_wheel(wheel: Path, tmp_path: Path) -> None:
     """The runner, the tasks and what they write pass their tests on the unpacked wheel, and not on the checkout."""

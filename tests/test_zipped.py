@@ -30,9 +30,11 @@ CONFIG = {"staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.
 
 
 @pytest.fixture(scope="module")
-def pyz(published: dict[str, Path]) -> Path:
+def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file."""
-    return published[".pyz"]
+    path = tmp_path_factory.mktemp("pyz") / "hostrouting.pyz"
+    write_pyz(path)
+    return path
 
 
 def ran(pyz: Path, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -87,6 +89,7 @@ def test_every_command_is_tried() -> None:
     assert {command.name for command in COMMANDS} == COMMAND_LINES.keys() | ABOUT_THIS_HOST
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", COMMAND_LINES)
 def test_a_command(pyz: Path, folder: Path, name: str) -> None:
     """Every command that can be run without changing a host works from the archive."""
@@ -96,6 +99,7 @@ def test_a_command(pyz: Path, folder: Path, name: str) -> None:
     assert done.stdout
 
 
+@pytest.mark.nightly
 def test_many_nodes(pyz: Path, tmp_path: Path) -> None:
     """Processes that judge snapshots start from the archive, and so does the page."""
     save(tmp_path / "nodes", {"gpu": h200().snapshot(), "vm": plain_vm().snapshot()})
@@ -118,6 +122,7 @@ def test_boot_files_are_written(pyz: Path, tmp_path: Path) -> None:
     assert (tmp_path / "image/etc/aks-flex-node/host-routing-gate.sh").read_text() == render_gate_script()
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("root")
 def test_a_kernel_is_asked(pyz: Path) -> None:
     """Netlink works from the archive, next hop objects included, for which pyroute2 is loaded."""

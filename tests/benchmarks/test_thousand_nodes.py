@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.benchmarks.thousand_nodes.kinds import Plan
 
 
+@pytest.mark.nightly
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_a_dozen_nodes(tmp_path: Path) -> None:

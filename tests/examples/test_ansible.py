@@ -110,6 +110,7 @@ class TestTheCollection:
         assert len(used) == 7
         assert all(given <= options[name] for name, given in used)
 
+    @pytest.mark.nightly
     def test_validate_modules(self, tmp_path: Path) -> None:
         """`ansible-test sanity --test validate-modules` finds nothing, except that the licence is MIT."""
         folder = tmp_path / "ansible_collections/hostrouting/node"
@@ -308,6 +309,7 @@ class TestOneNode:
         assert dry["diff"]["after"] == f"file {PROGRAM}\n"
         assert (node.routes(), node.files(), node.left()) == ([], "", f"/mnt/bin/chatty\n{PROGRAM}\n")
 
+    @pytest.mark.nightly
     def test_what_fails(self, one: Controller, pyz: Path) -> None:
         """Each failure says what to do, and a wrong configuration is refused before the node is asked."""
         node = one.nodes["node"]
@@ -357,6 +359,7 @@ class TestOneNode:
         assert "/etc/hostrouting could not be written on the node" in told["not root"]
         assert node.routes() == []
 
+    @pytest.mark.nightly
     def test_guard(self, one: Controller, pyz: Path) -> None:
         """The service of the guard runs the program that the collection has copied, unless the configuration names one."""
         node = one.nodes["node"]
@@ -379,6 +382,7 @@ class TestOneNode:
         node.machine.shell(f"rm {PROGRAM}")
         assert (node.routes(), node.files()) == ([], "")
 
+    @pytest.mark.nightly
     def test_the_right_file(self, one: Controller) -> None:
         """A shell that prints a line makes no run a change; a program that cannot be started by hand is put right."""
         node = one.nodes["node"]
@@ -397,6 +401,7 @@ class TestOneNode:
         assert one.play([routing("removal", state="absent")]).code == 0
         node.machine.shell("rm /mnt/bin/*")
 
+    @pytest.mark.nightly
     def test_python(self, one: Controller) -> None:
         """A node without a new Python, and one where a command cannot be run, are told apart, by the Python that is used."""
         node = one.nodes["node"]
@@ -422,6 +427,7 @@ class TestOneNode:
         assert "not you" in refused.result["msg"]
         node.machine.shell("rm /mnt/bin/old /mnt/bin/refuses")
 
+    @pytest.mark.nightly
     def test_read_only(self, one: Controller) -> None:
         """A dry run fails like the run if the program cannot be written; both name what to change."""
         node = one.nodes["node"]
@@ -439,6 +445,7 @@ class TestOneNode:
             assert "name another path with program" in played.of("node", it).result["msg"]
         assert node.routes() == []
 
+    @pytest.mark.nightly
     def test_decrypted(self, one: Controller) -> None:
         """No copy of an encrypted file stays on the controller without encryption while a play goes on."""
         (one.folder / "vault.json").write_text('{"token": "secret", "hostRouting": {}}')
@@ -460,6 +467,7 @@ class TestOneNode:
         assert played.code == 0, played.out
         assert played.of("node", "left").result["msg"] == ""
 
+    @pytest.mark.nightly
     def test_lost_connection(self, one: Controller) -> None:
         """If the sshd dies while a run changes the node, the node is unreachable, and the message says what is not known."""
         node = one.nodes["node"]
@@ -529,6 +537,7 @@ def test_host_vars() -> None:
 class TestRollOut:
     """The playbook, on six nodes in three batches. The tests are parts of one story."""
 
+    @pytest.mark.nightly
     def test_the_story(self, fleet: Controller) -> None:
         """A dry run sees all nodes; a batch in which an address escapes is the last; when it is right, the rest follows."""
         nodes = fleet.nodes

@@ -17,7 +17,7 @@ from tests.support.pages import page
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+pytestmark = [pytest.mark.nightly, pytest.mark.linux, pytest.mark.needs("root")]
 
 BLOCKS = re.findall(r"^<!-- roll-out -->\n```sh\n(.*?)^```", page("fleet"), re.MULTILINE | re.DOTALL)
 SNAPSHOTS = "\n".join(

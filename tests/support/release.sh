@@ -41,12 +41,7 @@ step 'nothing is uncommitted' is_clean
 step 'the changelog has this version, with its date' has_entry
 step 'the version has no tag yet' is_new
 step 'the address of the repository is known' has_address
-step 'style, types, imports, shell scripts and the site' make check
-step 'every test, with nothing skipped' env CI=true HOSTROUTING_FORBID_SKIPS=1 make test
-step 'every test with the oldest and the newest Python' env CI=true HOSTROUTING_FORBID_SKIPS=1 make pythons
-step 'the packages: built twice, and accepted by an index' make dist
-step 'systemd in Debian 11, 12 and 13' make matrix
-step 'the packages in Debian 11, 12 and 13' make packages
+step 'every check and every test, with each Python and each Debian, and the packages' env CI=true make nightly
 step 'the speed: read docs/benchmarks.md before you go on' make bench ARGS=--write
 step 'the files are still those of the commit, but for the speed' git diff --quiet -- . ':!docs/benchmarks.md' ':!tests/benchmarks/speed.svg'
 

@@ -97,6 +97,7 @@ def on_a_cluster(folder: Path, fate: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.linux
 @pytest.mark.parametrize("fate", ["nothing", "killed"])
 def test_on_a_cluster(folder: Path, fate: str) -> None:
@@ -105,6 +106,7 @@ def test_on_a_cluster(folder: Path, fate: str) -> None:
     assert on_a_cluster(folder, fate) == {it.name: it.answer or str(it.error) for it in here}
 
 
+@pytest.mark.nightly
 @pytest.mark.linux
 def test_a_snapshot_that_kills_the_workers_of_a_cluster(folder: Path) -> None:
     """What the cluster loses is judged again; what it loses again has a result that says so, as the only one."""

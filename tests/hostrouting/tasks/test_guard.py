@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
 
 import phases
 from hostrouting.backends.base import Change, Outcome
@@ -26,8 +27,6 @@ from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
-
-    import pytest
 
 
 def test_a_deleted_route(play: Play) -> None:
@@ -208,6 +207,7 @@ def test_a_storm(play: Play) -> None:
     assert 20 < looks < 100
 
 
+@pytest.mark.nightly
 def test_a_long_time(play: Play) -> None:
     """A week with a fault every ten minutes: each is repaired, and the second half needs no more memory than the first."""
     days = 7 if LONG else 0.5
