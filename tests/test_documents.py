@@ -11,6 +11,7 @@ import runpy
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -33,6 +34,8 @@ BLOCKS = {
 PYTHON = {at: text for at, (language, text) in BLOCKS.items() if language == "python"}
 TESTS = {at: text for at, text in PYTHON.items() if re.search(r"^ *def test_|^class Test", text, re.MULTILINE)}
 PROGRAMS = {at: text for at, text in PYTHON.items() if at not in TESTS}
+SHOWN = re.findall(r"^```text\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+"""The outputs in the README: of the demo, with … where something is left out, and of the agent."""
 every_page = pytest.mark.parametrize("name", PAGES)
 
 
@@ -60,7 +63,7 @@ def test_every_block_runs(tmp_path: Path) -> None:
     outcomes = json.loads(done.stdout)
     assert not {at: it["failure"] for at, it in outcomes.items() if it["failure"]}
     [(at, agent)] = [(at, block) for at, block in PROGRAMS.items() if "raise SystemExit" in block]
-    assert masked(shown_after("its output")) == masked(outcomes[at]["printed"])
+    assert masked(SHOWN[1]) == masked(outcomes[at]["printed"])
     assert len([line for line in agent.splitlines() if line and "import" not in line]) <= 10
 
 
@@ -133,7 +136,20 @@ def test_every_page_is_on_the_site() -> None:
 
 def test_the_readme_is_short() -> None:
     """The README is read in one go: what is longer has a page of its own."""
-    assert len(README.splitlines()) <= 125
+    assert len(README.splitlines()) <= 100
+
+
+def test_the_picture() -> None:
+    """The picture of the README is well-formed, without which browsers show nothing, and its description tells all that it shows."""
+    [name] = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    space = "{http://www.w3.org/2000/svg}"
+    picture = ET.fromstring((ROOT / name).read_text(encoding="utf-8"))  # noqa: S314  our own file
+    assert picture.findtext(f"{space}title")
+    told = " ".join((picture.findtext(f"{space}desc") or "").split())
+    codes = [it for it in picture.iter() if "code" in it.get("class", "").split()]
+    assert len(codes) == 8
+    for code in codes:
+        assert (code.text or "") in told
 
 
 @every_page
@@ -151,7 +167,7 @@ def test_oldest_python() -> None:
     assert re.findall(r'^python_version = "3\.(\d+)"', project, re.MULTILINE) == [oldest]
     assert re.findall(r'^target-version = "py3(\d+)"', project, re.MULTILINE) == [oldest]
     assert re.findall(r'"Programming Language :: Python :: 3\.(\d+)"', project)[0] == oldest
-    assert f"You need make, Python 3.{oldest} or newer," in README
+    assert f"You need make, git, Python 3.{oldest} or newer," in README
     assert f"If the node has Python 3.{oldest} or newer" in PAGES["docs/operators.md"]
     assert f"| Python | 3.{oldest} |" in PAGES["docs/limits.md"]
 
@@ -182,18 +198,13 @@ def masked(text: str) -> list[str]:
     return [re.sub(r" +(\d+ (ms|µs)|\d\.\d\d s)", "", line) for line in text.strip().splitlines()]
 
 
-def shown_after(comment: str) -> str:
-    """The block of text that follows a comment of the README."""
-    return README.split(f"<!-- {comment}", maxsplit=1)[1].split("```text\n")[1].split("```")[0]
-
-
 @pytest.mark.linux
 def test_output_of_the_demo() -> None:
     """What the README shows of the demo is what it prints, but for the times and for what it leaves out."""
     done = python("examples/demo.py")
     assert done.returncode == 0, done.stderr
     printed, at = masked(done.stdout), 0
-    for part in shown_after("the output of examples/demo.py").split("\n…\n"):
+    for part in SHOWN[0].split("\n…\n"):
         lines = masked(part)
         at = next((n for n in range(at, len(printed)) if printed[n : n + len(lines)] == lines), -1)
         assert at >= 0, part

@@ -115,12 +115,17 @@ def test_page_of_an_index(metadata: Message) -> None:
 
 
 def test_links_elsewhere() -> None:
-    """With an address, each link of the README leads to the file in the repository; without one, it is only its text."""
+    """With an address, each link of the README leads to the file in the repository; without one, it is only its text.
+
+    A picture is fetched from there, and not its page; without an address, there is none.
+    """
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    here = re.findall(r"\]\(([^)]+)\)", text)
+    here = re.findall(r"(!?)\[[^\]]+\]\(([^)]+)\)", text)
     assert len(here) > 20
-    there = re.findall(r"\]\(([^)]+)\)", readme_elsewhere(text, "https://example.org/h", "1.2"))
-    assert there == [f"https://example.org/h/blob/v1.2/{it}" for it in here]
+    assert here[0][0] == "!"
+    there = re.findall(r"!?\[[^\]]+\]\(([^)]+)\)", readme_elsewhere(text, "https://example.org/h", "1.2"))
+    assert there == [f"https://example.org/h/{'raw' if mark else 'blob'}/v1.2/{path}" for mark, path in here]
+    assert readme_elsewhere("# h\n\n![a route](docs/a.svg)\n\nA [b](c.md).\n", "", "1") == "# h\n\nA b.\n"
     assert (
         readme_elsewhere("see [the\nguard](docs/a.md#b), [x](https://y.z)", "", "1")
         == "see the\nguard, [x](https://y.z)"

@@ -2,7 +2,8 @@
 
 Here: what hatchling asks for when it builds the sdist or the wheel. Not here: the address itself, which is
 `tool.hostrouting.repository` in pyproject.toml. An index shows the README alone, so a link to a file beside it leads
-nowhere there: it becomes a link to the file in the repository or, while there is no address, the text without a link.
+nowhere there: it becomes a link to the file in the repository or, while there is no address, the text without a link. A
+picture comes from the repository as well; without an address, the README has none.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 __all__ = ["RepositoryHook", "addresses", "readme_elsewhere", "repository_of"]
 
+_PICTURE = re.compile(r"^!\[([^\]]*)\]\((?!https?:)([^)\s]+)\)\n\n", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|mailto:)([^)\s]+)\)")
 
 
@@ -58,4 +60,5 @@ def addresses(repository: str, version: str) -> dict[str, str]:
 
 def readme_elsewhere(text: str, repository: str, version: str) -> str:
     """The README for readers who do not have the files beside it."""
+    text = _PICTURE.sub(rf"![\1]({repository}/raw/v{version}/\2)\n\n" if repository else "", text)
     return _LINK.sub(rf"[\1]({repository}/blob/v{version}/\2)" if repository else r"\1", text)
