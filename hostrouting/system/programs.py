@@ -6,6 +6,7 @@ edge that runs one (`manager`, `hostrouting.nftables`) knows that. Each takes an
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -88,16 +89,23 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
     """
     import subprocess  # noqa: PLC0415  only needed if a program is run
 
-    with subprocess.Popen(  # noqa: S603  an argument list, no shell
-        words,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="backslashreplace",
-        start_new_session=True,
-        env=environment,
-    ) as process:
+    try:
+        started = subprocess.Popen(  # noqa: S603  an argument list, no shell
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="backslashreplace",
+            start_new_session=True,
+            env=environment,
+        )
+    except PermissionError as error:
+        if _is_there(words[0], environment):
+            raise
+        # A folder of PATH may not be entered, or has a folder of this name.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0]) from error
+    with started as process:
         try:
             out, err = process.communicate(text, timeout)
         except BaseException as error:
@@ -111,3 +119,8 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
                 raise TimeoutError(f"{words[0]} has not ended within {timeout:g} s") from error
             raise
     return Ended(process.returncode, out, err)
+
+
+def _is_there(name: str, environment: Mapping[str, str] | None) -> bool:
+    """Whether a program that could not be started is there at all; if the name is not a path, PATH is searched."""
+    return "/" in name or any(os.path.isfile(os.path.join(it, name)) for it in os.get_exec_path(environment))

@@ -62,6 +62,16 @@ class TestRunProgram:
         with pytest.raises(PermissionError):
             run_program("/dev/null", timeout=30)
 
+    def test_a_folder_that_may_not_be_entered(self, tmp_path: Path) -> None:
+        """A program that is in no other folder of PATH is not there; root may enter any folder, but start none."""
+        (tmp_path / "closed").mkdir(mode=0)
+        (tmp_path / "open" / "no-such-program").mkdir(parents=True)
+        for folder in ("closed", "open"):
+            path = f"{tmp_path / folder}:{os.environ['PATH']}"
+            with pytest.raises(FileNotFoundError):
+                run_program("no-such-program", timeout=30, environment={**os.environ, "PATH": path})
+            assert run_program("true", timeout=30, environment={**os.environ, "PATH": path}).code == 0
+
     def test_ended_by_a_signal(self) -> None:
         """A program that a signal ended has the signal's name; one that ended by itself has none."""
         assert run_program("sh", "-c", "kill -TERM $$", timeout=30).signal == "SIGTERM"
