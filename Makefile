@@ -11,7 +11,7 @@ SCRIPTS := .ci/run hostrouting/cli/share/bash-completion/completions/hostrouting
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all smoke nightly check docs messages public pythons roots matrix bench pyz deb dist packages release clean
+.PHONY: help demo test all bare smoke nightly check docs messages public pythons roots matrix bench pyz deb dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -26,6 +26,9 @@ test: $(VENV)/ready ## run the tests, in two and a half minutes; what needs a mi
 
 all: $(VENV)/ready ## run every test, also those that take long and are about what rarely breaks
 	$(PYTEST) $(ARGS)
+
+bare: $(VENV)/ready ## run the tests as on a bare Debian: a test that does not say what it needs fails; requires root
+	HOSTROUTING_FORBID_SKIPS= unshare --mount tests/support/bare.sh $(PYTEST) -m 'not nightly' $(ARGS)
 
 smoke: $(VENV)/ready ## run the tests that start no process, the first example and the demo
 	$(PYTEST) -m 'unit and not nightly' $(ARGS)

@@ -248,11 +248,11 @@ class TestOneHost:
         assert (checked.document["verdict"], checked.document["findings"][0]["via"]["rule"]) == ("overlap", 100)
         assert not [note for note in checked.document["notes"] if "not judged" in note]
 
-    @pytest.mark.parametrize("mode", ["0", "1"])
+    @pytest.mark.parametrize("mode", [0, 1])
     @each_awk
-    def test_next_hop_objects(self, namespace: Namespace, tmp_path: Path, mode: str, awk: str) -> None:
+    def test_next_hop_objects(self, namespace: Namespace, tmp_path: Path, mode: int, awk: str) -> None:
         """The legs of a group of next hop objects are those of the group, also where Linux names its number only."""
-        namespace.run("sysctl", "-qw", f"net.ipv4.nexthop_compat_mode={mode}")
+        namespace.sysctl("ipv4/nexthop_compat_mode", mode)
         namespace.batch(["route del default", "nexthop add id 10 via 10.0.0.1 dev eth0", "nexthop add id 11 dev wg0"])
         namespace.batch(
             ["nexthop add id 20 group 10/11", "route add default nhid 20", "route add 192.168.7.0/24 nhid 11"]

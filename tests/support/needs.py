@@ -51,6 +51,7 @@ PACKAGES = {
     "ssh": "openssh-client",
     "sshd": "openssh-server",
     "strace": "strace",
+    "systemctl": "systemd",
     "systemd-analyze": "systemd",
     "systemd-nspawn": "systemd-container",
     "tcpdump": "tcpdump",

@@ -125,6 +125,8 @@ def run(machine: Machine, example: str, folder: Path, *before: str) -> subproces
         require("man")
     if example.startswith("hostrouting guard"):  # until Ctrl-C
         example = f"set -m; {example} & until [[ -e /run/aks-flex-node/guard.json ]]; do sleep 0.05; done; kill -INT $!; wait $!"
+    if example.startswith("hostrouting preflight"):
+        require("systemctl")
     if "azure-vnet" in example:
         require("ebtables-nft")
     quietly = "".join(f"({it}) >/dev/null 2>&1\n" for it in before)
