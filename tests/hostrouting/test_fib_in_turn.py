@@ -90,6 +90,7 @@ def test_all_of_them_are_expected() -> None:
 
 
 @pytest.mark.linux
+@pytest.mark.needs("root")
 def test_linux_does() -> None:
     """While the gateways are not reachable, Linux itself answers with either of the two, and never with a third."""
     with private_namespace() as namespace:

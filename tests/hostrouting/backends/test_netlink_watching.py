@@ -185,6 +185,7 @@ def test_a_trouble_ends_with_listening(stack: ExitStack) -> None:
 
 
 @pytest.mark.linux
+@pytest.mark.needs("root")
 def test_no_descriptor_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often sockets fail, none is left; if a watch cannot be made, that is a BackendError."""
     monkeypatch.setattr("hostrouting.backends.netlink.watching._AGAIN", 0.0)
@@ -215,6 +216,7 @@ def test_no_descriptor_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.linux
+@pytest.mark.needs("root")
 def test_a_watch_outlives_its_backend() -> None:
     """A watch whose socket fails after its backend was closed says so."""
     with private_namespace() as namespace:
