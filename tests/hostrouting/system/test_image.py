@@ -134,6 +134,10 @@ class TestImage:
         path = tmp_path / "folder" / "file"
         assert ImageFiles("/").write(str(path), "text")
         assert path.read_text(encoding="utf-8") == "text"
+
+    @pytest.mark.needs("root")
+    def test_the_lock_of_the_root_itself(self) -> None:
+        """It is a file in the root folder, where only root may create one."""
         lock = ImageFiles("/").try_lock("/run/host-routing.lock")
         assert lock
         lock.release()
