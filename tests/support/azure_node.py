@@ -19,10 +19,12 @@ the clean-up.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from ipaddress import IPv6Interface
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -38,6 +40,7 @@ from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, UndoAzureVnetC
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.azure_rules import NODE_RULES, pod_rules
 from tests.support.namespace import private_namespace
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -267,14 +270,38 @@ class AzureNode:
         """The rules of the table nat."""
         return nat_rules(self.ebtables.save())
 
+    def _has_routes_of_devices(self) -> bool:
+        """Whether the node has the routes that Linux adds a little after a device comes up.
+
+        For each IPv6 address these are several. As the node forwards packets, the last one is an anycast route to the
+        first address of the network.
+        """
+        links = json.loads(self.node.ip("-6", "-j", "address", "show", "up").stdout or "[]")
+        addresses = {
+            link["ifname"]: {IPv6Interface(f"{it['local']}/{it['prefixlen']}") for it in link["addr_info"]}
+            for link in links
+            if "LOWER_UP" in link.get("flags", ())
+        }
+        devices = self.node.ip("-o", "link", "show", "up").stdout
+        up = re.findall(r"^\d+: ([^:@]+)\S* <\S*\bLOWER_UP\b", devices, re.MULTILINE)
+        shown = self.node.ip("-6", "route", "show", "table", "local", "type", "anycast").stdout
+        there = set(re.findall(r"^anycast (\S+) dev (\S+)", shown, re.MULTILINE))
+        return all(
+            any(it.is_link_local for it in addresses.get(dev, ()))
+            and all((str(it.network.network_address), dev) in there for it in addresses[dev])
+            for dev in up
+        )
+
     def state(self) -> State:
-        """What the host's programs print now."""
+        """What the host's programs print, once the kernel's own routes are there."""
+        wait_for("the kernel's own routes on the devices", self._has_routes_of_devices)
         neighbours = self.node.ip("neigh", "show", "nud", "permanent").stdout.splitlines()
         routes = [self.node.ip(f"-{family}", "route", "show", "table", "all").stdout for family in (4, 6)]
         return State(self.rules(), tuple(sorted(neighbours)), tuple("".join(routes).splitlines()))
 
     def dump(self) -> tuple[str, ...]:
         """The same to the byte, without counters and times."""
+        wait_for("the kernel's own routes on the devices", self._has_routes_of_devices)
         save = self.node.run("ebtables-nft-save").stdout
         lines = "".join(line for line in save.splitlines(keepends=True) if not line.startswith("#"))
         shown = [
