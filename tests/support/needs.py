@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["PACKAGES", "absent", "advice", "packages_for", "require"]
+__all__ = ["FILES", "PACKAGES", "absent", "advice", "packages_for", "require"]
 
 PACKAGES = {
     "bash": "bash",
@@ -59,10 +59,12 @@ PACKAGES = {
 }
 """What a test can need in addition to root, and the Debian package that contains it."""
 
-_FILES = {
+FILES = {
     "bash-completion": "/usr/share/bash-completion/bash_completion",
     "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
 }
+"""The file that shows that a package is there, where that is not a program."""
+
 _BEGIN = "it needs "
 
 # A user's PATH has no programs of the administrator, and many of them serve a user, too.
@@ -78,8 +80,8 @@ def _is_met(name: str) -> bool:
     if name == "root":
         return os.geteuid() == 0
     assert name in PACKAGES, f"tests/support/needs.py does not know {name}"
-    if name in _FILES:
-        return os.path.exists(_FILES[name]) and os.path.getsize(_FILES[name]) > 0
+    if name in FILES:
+        return os.path.exists(FILES[name]) and os.path.getsize(FILES[name]) > 0
     return shutil.which(name, path=_PATH) is not None
 
 
@@ -101,11 +103,14 @@ def advice(reasons: Iterable[str]) -> list[str]:
     counted = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
     lacking = {name for reason in counted if reason.startswith(_BEGIN) for name in reason[len(_BEGIN) :].split(", ")}
     lines = [f"{number:5d} skipped: {reason}" for reason, number in counted.most_common()]
-    if lacking == {"root"}:
-        lines.append("To run them, too: make test as root")
-    elif lacking:
-        first = "as root: " if "root" in lacking or os.geteuid() else ""
-        lines.append(f"To run them, too, {first}apt-get install {' '.join(packages_for(lacking))}")
+    packages = packages_for(lacking)
+    if "root" in lacking:
+        install = f"apt-get install {' '.join(packages)} && " if packages else ""
+        lines.append(f"To run these tests too, as root: {install}make test")
+    elif packages:
+        lines.append(
+            f"To run these tests too: apt-get install {' '.join(packages)}{', as root' if os.geteuid() else ''}"
+        )
     return lines
 
 
