@@ -42,6 +42,9 @@ os.environ["LC_ALL"] = "C.UTF-8"
 with suppress(locale.Error):
     locale.setlocale(locale.LC_ALL, "C.UTF-8")
 
+# Whoever runs the tests may have another package of our name there. A program that a test starts finds ours without it.
+os.environ.pop("PYTHONPATH", None)
+
 # nohup, and a shell that puts a job into the background, have its programs ignore these; the tests send them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
