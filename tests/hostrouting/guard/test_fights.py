@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hostrouting.guard import Fights, Repair
 
 KEYS = st.sampled_from(["172.16.0.0/17", "172.16.128.0/17", "10.0.0.0/8 metric 5"])
-NEEDS = st.lists(st.tuples(st.floats(0, 30), KEYS), min_size=1, max_size=120)
+QUARTERS = st.integers(0, 120).map(lambda quarters: quarters / 4)  # sums of them are exact
+NEEDS = st.lists(st.tuples(QUARTERS, KEYS), min_size=1, max_size=120)
 
 
 def repair(key: str, found: str = "no route") -> Repair:
