@@ -170,7 +170,7 @@ def await_start(system: System, name: str = "kube1") -> bool:
     def has_ended() -> bool:
         done = system.run("systemctl", "show", "-p", "Job,ActiveState", f"systemd-nspawn@{name}.service")
         told.update({"Job": "", "ActiveState": ""})
-        told.update(line.split("=", 1) for line in done.stdout.splitlines())
+        told.update(dict(line.split("=", 1) for line in done.stdout.splitlines()))
         return told["Job"] in {"", "0"} and told["ActiveState"] in {"active", "inactive", "failed"}
 
     wait_for(f"the start of {name} to end", has_ended)
