@@ -16,8 +16,8 @@ root=$work/root
 # A test must not depend on what the tree itself starts, or on what hostrouting or an agent has written into it.
 rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/systemd/system/*.requires
 rm -rf "$root"/etc/systemd/system/{systemd-nspawn@.service,service}.d "$root/etc/aks-flex-node"
-# Nothing here has to do with modules, log-ins or new users: each of these would only make every boot longer.
-for unit in systemd-{modules-load,logind,sysusers,user-sessions,update-utmp,update-utmp-runlevel}.service \
+# Nothing here has to do with modules, log-ins, new users or the tree's sysctls: each of these would only make every boot longer.
+for unit in systemd-{modules-load,logind,sysusers,sysctl,tmpfiles-setup-dev,user-sessions,update-utmp,update-utmp-runlevel}.service \
   modprobe@.service dev-hugepages.mount sys-kernel-{debug,tracing,config}.mount; do
   ln -sf /dev/null "$root/etc/systemd/system/$unit"
 done

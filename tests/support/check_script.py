@@ -38,19 +38,28 @@ class Checked:
         wait: int = 0,
         awk: str = AWKS[0],
         tree: Path = THIS_HOST,
-        before: str = ":",
+        before: str = "",
         **environment: str,
     ) -> None:
-        """Render the script, run it; `before` is done in its shell first."""
+        """Render the script, run it; `before` is done first, in a shell with mounts of its own."""
         script = directory / "check.sh"
         script.write_text(only_awk(render_check_script(config, wait=wait), awk, directory, tree=tree))
         state = directory / "state"
-        # What is left is looked at where it was written, which may be a file system of its own.
-        run = f"bash {script}; status=$?; mkdir -p {state}; rm -rf {directory}/left; cp -r {state} {directory}/left; exit $status"
         environment["RUNTIME_DIRECTORY"] = str(state)
-        done = namespace.run("unshare", "--mount", "bash", "-c", f"{before} && {{ {run}\n}}", **environment)
+        if before:
+            # What is left is looked at where it was written, which may be a file system of its own.
+            copy = f"mkdir -p {state}; rm -rf {directory}/left; cp -r {state} {directory}/left"
+            words = [
+                "unshare",
+                "--mount",
+                "bash",
+                "-c",
+                f"{before} && {{ bash {script}; status=$?; {copy}; exit $status\n}}",
+            ]
+            done, state = namespace.run(*words, **environment), directory / "left"
+        else:
+            done = namespace.run("bash", str(script), **environment)
         self.status, self.said = done.returncode, done.stderr
-        state = directory / "left"
         left = [path for path in state.iterdir() if path.is_file()] if state.is_dir() else []
         self.left = {path.name: path.read_text() for path in left}
         self.document: dict[str, Any] = json.loads(self.left.get("route-overlap.json", "{}"))
@@ -147,12 +156,15 @@ def left_open(snapshot: Snapshot, config: HostRoutingConfig, document: dict[str,
 
 def snapshot_of(namespace: Namespace, families: Iterable[int] = (IPV4, IPV6)) -> Snapshot:
     """Everything that a decision depends on, in these families; the kernel has used up what has expired."""
-    each = [namespace.snapshot(family) for family in families]
-    every = [it for one in each for it in one.routes]
+    *others, last = families
+    snapshot = namespace.snapshot(last)
+    rules = [it for family in others for it in namespace.rules(family)]
+    every = [it for family in others for it in namespace.routes(family)]
+    every += snapshot.routes
     if any(route.expires == 0 for route in every):
         # Linux tells the seconds until a route expires, and since then: 0 is either.
         every = [attrs.evolve(route, expires=-1) if route.expires == 0 else route for route in every]
-    return attrs.evolve(each[-1], rules=tuple(it for one in each for it in one.rules), routes=every)
+    return attrs.evolve(snapshot, rules=(*rules, *snapshot.rules), routes=every)
 
 
 def check(*cidrs: str, mode: str = "STRICT", **options: Any) -> HostRoutingConfig:

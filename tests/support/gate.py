@@ -165,15 +165,16 @@ def is_starting(system: System, name: str = "kube1") -> bool:
 
 def await_start(system: System, name: str = "kube1") -> bool:
     """Wait until the start has finished; return whether systemd considers the machine running."""
-    unit = f"systemd-nspawn@{name}.service"
+    told: dict[str, str] = {}
 
-    def state() -> str:
-        done = system.run("systemctl", "show", "-p", "Job,ActiveState", unit)
-        told = dict(line.split("=", 1) for line in done.stdout.splitlines())
-        return told.get("ActiveState", "") if told.get("Job", "") in {"", "0"} else ""
+    def has_ended() -> bool:
+        done = system.run("systemctl", "show", "-p", "Job,ActiveState", f"systemd-nspawn@{name}.service")
+        told.update({"Job": "", "ActiveState": ""})
+        told.update(dict(line.split("=", 1) for line in done.stdout.splitlines()))
+        return told["Job"] in {"", "0"} and told["ActiveState"] in {"active", "inactive", "failed"}
 
-    wait_for(f"the start of {name} to end", lambda: state() in {"active", "inactive", "failed"})
-    return state() == "active"
+    wait_for(f"the start of {name} to end", has_ended)
+    return told["ActiveState"] == "active"
 
 
 def has_started(system: System, name: str = "kube1") -> bool:
@@ -198,10 +199,14 @@ def end(system: System) -> None:
 
     Its first process is killed. systemd-nspawn notices that, and removes what would prevent the next start.
     """
-    if leader := system.run("machinectl", "show", "--property=Leader", "--value", "kube1").stdout.strip():
+    # systemd-machined's file about the machine, and the machine's control group: to look at them starts no process.
+    known = system.outside("/run/systemd/machines/kube1")
+    group = system.outside(f"/sys/fs/cgroup/machine.slice/{KUBE1}")
+    if known.exists():
+        leader = system.run("machinectl", "show", "--property=Leader", "--value", "kube1").stdout.strip()
         system.run("kill", "-KILL", leader)  # it may just have ended
+        wait_for("the machine to be forgotten", lambda: not (known.exists() or group.exists()))
     wait_for("the machine to end", lambda: system.show(KUBE1, "ActiveState") in {"inactive", "failed"})
-    wait_for("the machine to be forgotten", lambda: system.run("machinectl", "show", "kube1").returncode != 0)
     system.run("systemctl", "reset-failed", KUBE1)
 
 

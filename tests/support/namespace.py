@@ -139,8 +139,9 @@ class Namespace:
 
     def _on(self, name: str) -> set[str]:
         """The devices for which this IPv4 setting is not 0, and "all"."""
-        found = self.run("sh", "-c", f"cd /proc/sys/net/ipv4/conf && grep -ls '[1-9]' */{name}").stdout
-        return {path.rpartition("/")[0] for path in found.splitlines()}
+        with self.inside():
+            found = [(path.parent.name, path.read_text()) for path in Path("/proc/sys/net/ipv4/conf").glob(f"*/{name}")]
+        return {dev for dev, text in found if text.strip() != "0"}
 
     def forwards_ipv6(self) -> bool:
         """Whether the host forwards IPv6 packets."""

@@ -28,13 +28,13 @@ class Ran:
         awk: str = AWKS[0],
         tree: Path = THIS_HOST,
         tools: Mapping[str, str] | None = None,
-        before: str = ":",
+        before: str = "",
         argument: str = "",
         rewrite: ProbeRewriteConfig | None = None,
         absent: str = "",
         **environment: str,
     ) -> None:
-        """Render the script and run it. `tools` replace the usual programs; the shell runs `before` first.
+        """Render the script and run it. `tools` replace the usual programs; `before` is done first, with mounts of its own.
 
         `argument` is the script's time limit in seconds. The script does not see the file `absent`.
         """
@@ -46,9 +46,10 @@ class Ran:
             assert absent in text
             text = text.replace(absent, f"{directory}/absent")
         script.write_text(only_awk(text, awk, directory, tree=tree) if "awk" not in (tools or {}) else text)
-        done = namespace.run(
-            "unshare", "--mount", "bash", "-c", f"{before} && exec bash {script} {argument}", **environment
-        )
+        words = ["bash", str(script), *argument.split()]
+        if before:
+            words = ["unshare", "--mount", "bash", "-c", f"{before} && exec {' '.join(words)}"]
+        done = namespace.run(*words, **environment)
         self.status, self.said, self.lines = done.returncode, done.stderr, done.stderr.splitlines()
         assert not done.stdout
 

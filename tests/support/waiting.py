@@ -11,13 +11,19 @@ _LONGEST = 200.0
 
 
 def wait_for(what: str, happened: Callable[[], object]) -> None:
-    """Call `happened` until what it returns is true. The pauses grow, because in most tests a call starts a process."""
-    end, pause = time.monotonic() + _LONGEST, 0.001
+    """Call `happened` until what it returns is true.
+
+    The pauses grow, and each is as long as the call before it: a call that starts a process would otherwise take the
+    processor from what is waited for.
+    """
+    asked, pause = time.monotonic(), 0.001
+    end = asked + _LONGEST
     while not happened():
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now > end:
             raise TimeoutError(f"waited {_LONGEST:g} s for {what}")
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.25)
+        time.sleep(max(pause, min(now - asked, 0.25)))
+        pause, asked = min(pause * 1.5, 0.25), time.monotonic()
 
 
 def await_file(path: Path, *, lines: int = 1) -> None:

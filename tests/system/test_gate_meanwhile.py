@@ -9,6 +9,7 @@ import pytest
 
 from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
 from tests.support.agents import agents
+from tests.support.examples import LONG
 from tests.support.gate import (
     CIDR,
     HALVES,
@@ -53,6 +54,7 @@ touch /run/waits
 while [ ! -e /run/go ]; do sleep 0.02; done
 """
 KEEPER = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nAfter={KUBE1}\n"}
+MOMENTS = 5 if LONG else 3
 OTHER = {
     "/etc/systemd/system/systemd-nspawn@.service.d/70-other.conf": "[Service]\nExecStartPre=/bin/touch /run/other\n"
 }
@@ -247,10 +249,10 @@ def test_systemd_executes_itself_anew(settings: HostRoutingConfig, again: int) -
         since = time.monotonic()
         start(system, "kube2")
         length = time.monotonic() - since
-        for part in range(5):
+        for part in range(MOMENTS):
             begin = time.monotonic()
             begin_start(system)
-            moment = length * (part + chance.random()) / 5
+            moment = length * (part + chance.random()) / MOMENTS
             time.sleep(moment)
             system.run("systemctl", "daemon-reexec")
             await_start(system)

@@ -2,13 +2,14 @@
 
 import pytest
 
-from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
+from hostrouting.config import Mode, StaticRoute
 from tests.support.gate import (
     CIDR,
     HALVES,
     KUBE1,
     LAYOUT,
     config,
+    configure,
     end,
     gate_tests,
     host,
@@ -38,22 +39,31 @@ ENVIRONMENTS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [(config(mode=Mode.STRICT), config(*HALVES, mode=Mode.STRICT)), (config(StaticRoute(CIDR)), config(*HALVES))],
-    ids=["check", "routes"],
+# With a shell that runs nothing, and with one that stops at whatever is unusual.
+TOGETHER = tuple(
+    tuple(it for it in ENVIRONMENTS if not it.startswith("SHELLOPTS=") or it == options)
+    for options in ENVIRONMENTS
+    if options.startswith("SHELLOPTS=")
 )
-def test_whatever_is_in_the_environment_of_systemd(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
-    """Nothing in the manager's environment opens the gate, nor shuts it."""
+
+
+@pytest.mark.parametrize(
+    "environments",
+    [pytest.param(tuple((it,) for it in ENVIRONMENTS), marks=pytest.mark.nightly), TOGETHER],
+    ids=["each alone", "together"],
+)
+def test_whatever_is_in_the_environment_of_systemd(environments: tuple[tuple[str, ...], ...]) -> None:
+    """Nothing in the manager's environment opens the gate, whether check or routes shut it; nor does it shut it."""
+    refused = (config(mode=Mode.STRICT), config(StaticRoute(CIDR)))
     with host(scripts={EXIT: "exit 0\n"}) as system:
-        for settings, code in ((before, 1), (after, 0)):
+        for settings, code in (*((it, 1) for it in refused), (config(*HALVES, mode=Mode.STRICT), 0)):
             assert run_task(system, "Configure", settings).returncode == code
-            for it in ENVIRONMENTS:
-                system.must("systemctl", "set-environment", it)
-                assert start(system) == code, it
-                assert bool(pid(system)) is not bool(code), it
+            for words in environments:
+                system.must("systemctl", "set-environment", *words)
+                assert start(system) == code, words
+                assert bool(pid(system)) is not bool(code), words
                 end(system)
-                system.must("systemctl", "unset-environment", it.partition("=")[0])
+                system.must("systemctl", "unset-environment", *(it.partition("=")[0] for it in words))
 
 
 def test_no_program_can_be_run_in_etc() -> None:
@@ -65,32 +75,26 @@ def test_no_program_can_be_run_in_etc() -> None:
         assert pid(system)
 
 
-@pytest.mark.parametrize("option", ["rw", "ro"], ids=["full", "read-only"])
-def test_no_room_for_what_was_found(option: str) -> None:
+def test_no_room_for_what_was_found() -> None:
     """Where what was found cannot be written, in STRICT the routes alone open the gate, and shut it."""
-    with host(config(*HALVES, mode=Mode.STRICT)) as system:
+    settings = config(*HALVES, mode=Mode.STRICT)
+    with host(settings) as system:
         state = LAYOUT.state_directory
         system.must("mkdir", "--parents", state)
-        system.must("mount", "-t", "tmpfs", "-o", "size=4k,mode=755", "none", state)
-        system.run("sh", "-c", f"cat /dev/zero >{state}/all")
-        system.must("mount", "-o", f"remount,{option}", state)
-        assert start(system) == 0
-        assert f"cannot write {LAYOUT.report_path}: " in system.journal(LAYOUT.gate_unit)
-        end(system)
-        system.must("sed", "-i", "s/^  'route .*//", LAYOUT.routes_script_path)
-        system.must("ip", "route", "flush", "proto", "213")
-        assert start(system) == 1
-        assert not pid(system)
-
-
-@pytest.mark.parametrize("mode", [Mode.WARN, Mode.STRICT])
-def test_a_machine_is_ordered_behind_what_it_asks_for(mode: Mode) -> None:
-    """At a boot a machine waits its turn; so the waiting does not count against the time that its own start has."""
-    with host(config(*HALVES, mode=mode)) as system:
-        after = system.show(KUBE1, "After").split()
-        assert {"network-online.target", LAYOUT.routes_unit, LAYOUT.gate_unit} <= set(after)
-        for unit in (LAYOUT.gate_unit, LAYOUT.check_unit):
-            assert {"network-online.target", LAYOUT.routes_unit} <= set(system.show(unit, "After").split())
+        for option in ("rw", "ro"):  # full, and read-only
+            system.must("mount", "-t", "tmpfs", "-o", "size=4k,mode=755", "none", state)
+            system.run("sh", "-c", f"cat /dev/zero >{state}/all")
+            system.must("mount", "-o", f"remount,{option}", state)
+            assert start(system) == 0, option
+            last = system.journal(LAYOUT.gate_unit).rpartition("Starting ")[2]
+            assert f"cannot write {LAYOUT.report_path}: " in last, option
+            end(system)
+            system.must("sed", "-i", "s/^  'route .*//", LAYOUT.routes_script_path)
+            system.must("ip", "route", "flush", "proto", "213")
+            assert start(system) == 1, option
+            assert not pid(system), option
+            system.must("umount", state)
+            configure(system, settings)  # which mends the script
 
 
 def test_a_unit_of_somebody_else() -> None:
@@ -102,16 +106,25 @@ def test_a_unit_of_somebody_else() -> None:
         assert system.read("/run/others-ran") is None
 
 
-@pytest.mark.parametrize("mode", [Mode.WARN, Mode.STRICT])
-def test_the_check_comes_after_the_routes(mode: Mode) -> None:
-    """At every start the gate is asked once, and the routes are put back before the check looks."""
-    with host(config(*HALVES, mode=mode)) as system:
-        system.settled()
-        system.must("ip", "route", "flush", "proto", "213")
-        before = system.journal(LAYOUT.gate_unit).count("Starting ")
-        assert start(system) == 0
-        assert system.journal(LAYOUT.gate_unit).count("Starting ") == before + 1
-        assert markers(system) == {LAYOUT.ok_path}
+def test_the_check_comes_after_the_routes() -> None:
+    """At every start the gate is asked once, and the routes are put back before the check looks.
+
+    At a boot a machine waits its turn; so the waiting does not count against the time that its own start has.
+    """
+    with host(config(*HALVES, mode=Mode.WARN)) as system:
+        for mode in (Mode.WARN, Mode.STRICT):
+            configure(system, config(*HALVES, mode=mode))
+            after = system.show(KUBE1, "After").split()
+            assert {"network-online.target", LAYOUT.routes_unit, LAYOUT.gate_unit} <= set(after), mode
+            for unit in (LAYOUT.gate_unit, LAYOUT.check_unit):
+                assert {"network-online.target", LAYOUT.routes_unit} <= set(system.show(unit, "After").split()), mode
+            system.must("ip", "route", "flush", "proto", "213")
+            system.must("rm", LAYOUT.ok_path)  # of the task's own check
+            before = system.journal(LAYOUT.gate_unit).count("Starting ")
+            assert start(system) == 0, mode
+            assert system.journal(LAYOUT.gate_unit).count("Starting ") == before + 1, mode
+            assert markers(system) == {LAYOUT.ok_path}, mode
+            end(system)
 
 
 def test_a_host_that_was_suspended() -> None:
@@ -146,31 +159,6 @@ def test_a_restart_of_all_services() -> None:
         system.must("systemctl", "daemon-reload")
         assert start(system) == 1
         assert not pid(system)
-
-
-OPENINGS = {
-    "revert": "systemctl revert systemd-nspawn@.service",
-    "a condition": "mkdir {etc}/{gate}.d; printf '[Unit]\\nConditionPathExists=/gone\\n' >{etc}/{gate}.d/9.conf",
-    "another program": "mkdir {etc}/{gate}.d; printf '[Service]\\nExecStart=\\nExecStart=/bin/true\\n' >{etc}/{gate}.d/9.conf",
-    "an empty list": "mkdir {etc}/{kube1}.d; printf '[Service]\\nExecStartPre=\\n' >{etc}/{kube1}.d/99.conf",
-}
-
-
-@pytest.mark.parametrize("command", OPENINGS.values(), ids=OPENINGS)
-def test_what_opens_the_gate(command: str) -> None:
-    """What docs/limits.md lists as opening the gate opens it, and the task shuts one that was reverted."""
-    settings = config(mode=Mode.STRICT)
-    with host(settings) as system:
-        assert start(system) == 1
-        units = "/etc/systemd/system"
-        system.must("sh", "-c", command.format(etc=units, gate=LAYOUT.gate_unit, kube1=KUBE1))
-        system.must("systemctl", "daemon-reload")
-        assert start(system) == 0
-        assert pid(system)
-        if "revert" in command:
-            end(system)
-            assert run_task(system, "Configure", settings).returncode == 1
-            assert start(system) == 1
 
 
 def test_a_link_that_was_down_takes_our_routes_along() -> None:

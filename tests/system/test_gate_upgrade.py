@@ -153,9 +153,17 @@ def test_a_start_that_is_past_the_former_commands() -> None:
 
 
 @many_times
-@pytest.mark.parametrize("after", [REFUSES, ALLOWS], ids=["refuses", "allows"])
 @pytest.mark.parametrize(
-    ("waits", "refuses", "mode"), [(50, 50, Mode.WARN), (50, 60, Mode.STRICT), (60, 60, Mode.STRICT)]
+    ("waits", "refuses", "mode", "after"),
+    [
+        (50, 50, Mode.WARN, ALLOWS),
+        (50, 60, Mode.STRICT, ALLOWS),
+        (60, 60, Mode.STRICT, ALLOWS),
+        (50, 60, Mode.STRICT, REFUSES),
+        pytest.param(50, 50, Mode.WARN, REFUSES, marks=pytest.mark.nightly),
+        pytest.param(60, 60, Mode.STRICT, REFUSES, marks=pytest.mark.nightly),
+    ],
+    ids=["50 allows", "60 after 50 allows", "60 allows", "60 after 50 refuses", "50 refuses", "60 refuses"],
 )
 def test_a_start_that_is_at_a_former_command(waits: int, refuses: int, mode: Mode, after: HostRoutingConfig) -> None:
     """A start that is at a former command does not slip through where that refuses, whatever the new steps come to."""
