@@ -13,13 +13,13 @@ mount -t tmpfs tmpfs "$work"
 mkdir "$work"/{upper,work,root,seed}
 # A test must not depend on how the tree's own systemd is set up, on its machines, or on what hostrouting or an agent has
 # written into it. A device 0/0 in the upper directory is how an overlay hides a name, however much is below it.
-for hidden in etc/systemd etc/aks-flex-node etc/iproute2/rt_protos.d/hostrouting.conf run/aks-flex-node \
-  var/lib/aks-flex-node var/lib/machines; do
+for hidden in etc/systemd etc/aks-flex-node run/aks-flex-node var/lib/aks-flex-node var/lib/machines; do
   mkdir -p "$work/upper/${hidden%/*}"
   mknod "$work/upper/$hidden" c 0 0
 done
 mount -t overlay overlay -o "lowerdir=$tree,upperdir=$work/upper,workdir=$work/work" "$work/root"
 root=$work/root
+rm -f "$root/etc/iproute2/rt_protos.d/hostrouting.conf" # its directory may be missing, and would then show the device
 mkdir -p "$root"/etc/systemd/{system,system.conf.d}
 # systemd-nspawn itself reads settings of this host.
 [[ ! -d /etc/systemd ]] || mount -t tmpfs tmpfs /etc/systemd
