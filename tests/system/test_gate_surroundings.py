@@ -83,6 +83,7 @@ def test_no_room_for_what_was_found(option: str) -> None:
         assert not pid(system)
 
 
+@pytest.mark.releases
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.STRICT])
 def test_a_machine_is_ordered_behind_what_it_asks_for(mode: Mode) -> None:
     """At a boot a machine waits its turn; so the waiting does not count against the time that its own start has."""
@@ -93,6 +94,7 @@ def test_a_machine_is_ordered_behind_what_it_asks_for(mode: Mode) -> None:
             assert {"network-online.target", LAYOUT.routes_unit} <= set(system.show(unit, "After").split())
 
 
+@pytest.mark.releases
 def test_a_unit_of_somebody_else() -> None:
     """The check starts nobody's static-routes.service: one of another's that is disabled stays so."""
     others = "[Service]\nType=oneshot\nExecStart=/bin/touch /run/others-ran\n"
@@ -102,6 +104,7 @@ def test_a_unit_of_somebody_else() -> None:
         assert system.read("/run/others-ran") is None
 
 
+@pytest.mark.releases
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.STRICT])
 def test_the_check_comes_after_the_routes(mode: Mode) -> None:
     """At every start the gate is asked once, and the routes are put back before the check looks."""
@@ -124,6 +127,7 @@ def test_a_host_that_was_suspended() -> None:
         assert start(system) == 0
 
 
+@pytest.mark.releases
 def test_a_restart_of_all_services() -> None:
     """With Restart= for all services a machine is refused at once, and the gate does not go on by itself after that."""
     with host(config(mode=Mode.STRICT)) as system:
@@ -156,6 +160,7 @@ OPENINGS = {
 }
 
 
+@pytest.mark.releases
 @pytest.mark.parametrize("command", OPENINGS.values(), ids=OPENINGS)
 def test_what_opens_the_gate(command: str) -> None:
     """What docs/limits.md lists as opening the gate opens it, and the task shuts one that was reverted."""

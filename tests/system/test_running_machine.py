@@ -176,6 +176,7 @@ TIES = {
 INSTANCE = "[Unit]\nRequires=static-routes.service check-route-overlap.service\n"
 
 
+@pytest.mark.releases
 @many_times
 @pytest.mark.parametrize("tie", TIES)
 def test_ties_of_any_kind(tie: str) -> None:
