@@ -11,7 +11,7 @@ SCRIPTS := .ci/run hostrouting/cli/share/bash-completion/completions/hostrouting
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare smoke nightly check docs messages public pythons roots matrix bench pyz deb dist packages release clean
+.PHONY: help demo test all bare hermetic smoke nightly check docs messages public pythons roots releases matrix bench pyz deb dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -38,7 +38,10 @@ nightly: ## all that can be checked: each test with each Python and each Debian,
 	$(MAKE) --no-print-directory bare
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory pythons EACH=all
-	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory matrix packages
+	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory hermetic matrix packages
+
+hermetic: $(VENV)/ready ## run the tests on a host with a wrong gate, and name its files that they read; requires root
+	$(BIN)/python -m tests.support.decoy $(PYTEST) -m 'not nightly' --ignore=tests/test_hermetic.py $(ARGS)
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .
@@ -59,6 +62,13 @@ pythons: ## run `make smoke` with the oldest and the newest supported Python of 
 RELEASES := bullseye bookworm trixie
 roots: ## install Debian 11, 12 and 13 in .cache/roots; requires debootstrap
 	@tests/support/debian_roots.sh .cache/roots $(RELEASES)
+
+EMPTY :=
+ROOTS = $(subst $(EMPTY) $(EMPTY),:,$(RELEASES:%=$(CURDIR)/.cache/roots/%))
+releases: $(VENV)/ready ## run the systemd tests that depend on its version in Debian 11, 12 and 13, in one run; requires root
+	@test "$$(id -u)" = 0 || { echo 'make releases boots a systemd: run it as root' >&2; exit 1; }
+	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
+	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m releases tests/system $(ARGS)
 
 matrix: $(VENV)/ready roots ## run the systemd tests in Debian 11, 12 and 13; takes ten minutes
 	@for release in $(RELEASES); do \

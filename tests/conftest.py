@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import locale
 import os
@@ -50,11 +51,26 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _STARTS_A_PROCESS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
+_NAMES_A_FILE = {
+    *("open", "os.listdir", "os.scandir", "os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink"),
+    *("os.chmod", "os.chown", "os.truncate", "os.utime", "os.setxattr", "shutil.rmtree"),
+}
+_OF_THE_HOST = ("/etc/aks-flex-node", "/etc/systemd", "/run/aks-flex-node", "/var/lib/aks-flex-node")
+_MOUNTS = "/proc/self/ns/mnt"
+_OUTSIDE = os.readlink(_MOUNTS) if sys.platform == "linux" else ""
 _walled_in = threading.local()
 
 
 def _wall(event: str, arguments: tuple[object, ...]) -> None:
-    """An audit hook: it sees every process and socket, whichever library opens it. It cannot be removed again."""
+    """An audit hook: it sees every process, socket and file, whichever library opens it. It cannot be removed again."""
+    if event in _NAMES_A_FILE:
+        # What a symbolic link contains is not looked at.
+        for path in arguments[1:2] if event == "os.symlink" else arguments[:2]:
+            # A child process that has entered a mount namespace of a test has other files under these names.
+            if str(path).startswith(_OF_THE_HOST) and os.readlink(_MOUNTS) == _OUTSIDE:
+                told = f"a test tried to reach {path} of the host ({event}); use a private machine"
+                raise PermissionError(errno.EPERM, told)
+        return
     if not getattr(_walled_in, "now", False):
         return
     if event in _STARTS_A_PROCESS:

@@ -1,11 +1,11 @@
 """examples/bootstrap.py: a small bootstrap agent."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.support.programs import example
+from tests.support.machine import private_machine
+from tests.support.programs import EXAMPLES, example
 
 pytestmark = pytest.mark.linux
 
@@ -47,13 +47,16 @@ def test_one_step_alone() -> None:
     assert "there is no task 'nonsense'. The tasks are: bootstrap, configure" in wrong.stderr
 
 
+@pytest.mark.needs("root")
 def test_on_a_host(tmp_path: Path) -> None:
     """With --host the configuration of a file is used; a fault in it is reported before anything is changed."""
     config = tmp_path / "agent.json"
     config.write_text('{"hostRouting": {"staticRoutes": {"routes": [{"destination": "10.0.0.1/8"}]}}}')
-    before = os.listdir("/etc/systemd/system")
-    done = example("bootstrap.py", "--host", str(config))
-    assert done.returncode == 1
-    assert "hostRouting.staticRoutes" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert os.listdir("/etc/systemd/system") == before
+    with private_machine() as machine:
+        listed = "find /etc /run -mindepth 1"
+        before = machine.shell(listed)
+        said = machine.shell(f"$PYTHON -W error {EXAMPLES}/bootstrap.py --host {config} && exit 1; echo status $?")
+        assert "status 1" in said
+        assert "hostRouting.staticRoutes" in said
+        assert "Traceback" not in said
+        assert machine.shell(listed) == before

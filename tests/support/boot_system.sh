@@ -3,19 +3,27 @@
 # Runs as the first process of its own mount and pid namespaces (see systemd.py); ends when the system is off.
 #   boot_system.sh WORK GROUP VISIBLE TREE
 # WORK: an empty directory. GROUP: a name for the control group. VISIBLE: a directory to show live, at its own path and
-# as /opt/project, because a service with its own /tmp sees nothing below /tmp. TREE: the root of the files; / for those of this host.
+# as /opt/project, because a service with its own /tmp sees nothing below /tmp. TREE: the root of the files, / for those of
+# this host; or several with a colon between them, of which the first lies on top.
 set -euo pipefail
 work=$1 group=$2 visible=$3 tree=$4
 
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$work"
 mkdir "$work"/{upper,work,root,seed}
+# A test must not depend on how the tree's own systemd is set up, on its machines, or on what hostrouting or an agent has
+# written into it. A device 0/0 in the upper directory is how an overlay hides a name, however much is below it.
+for hidden in etc/systemd etc/aks-flex-node run/aks-flex-node var/lib/aks-flex-node var/lib/machines; do
+  mkdir -p "$work/upper/${hidden%/*}"
+  mknod "$work/upper/$hidden" c 0 0
+done
 mount -t overlay overlay -o "lowerdir=$tree,upperdir=$work/upper,workdir=$work/work" "$work/root"
 root=$work/root
+rm -f "$root/etc/iproute2/rt_protos.d/hostrouting.conf" # its directory may be missing, and would then show the device
+mkdir -p "$root"/etc/systemd/{system,system.conf.d}
+# systemd-nspawn itself reads settings of this host.
+[[ ! -d /etc/systemd ]] || mount -t tmpfs tmpfs /etc/systemd
 
-# A test must not depend on what the tree itself starts, or on what hostrouting or an agent has written into it.
-rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/systemd/system/*.requires
-rm -rf "$root"/etc/systemd/system/{systemd-nspawn@.service,service}.d "$root/etc/aks-flex-node"
 # Nothing here has to do with modules, log-ins, new users or the tree's sysctls: each of these would only make every boot longer.
 for unit in systemd-{modules-load,logind,sysusers,sysctl,tmpfiles-setup-dev,user-sessions,update-utmp,update-utmp-runlevel}.service \
   modprobe@.service dev-hugepages.mount sys-kernel-{debug,tracing,config}.mount; do
@@ -24,7 +32,6 @@ done
 # They make units of what the tree's disks and kernel command line are: at each reload a dozen processes for nothing.
 rm -rf "$root"/{usr,}/lib/systemd/system{,-environment}-generators
 # A machine that is told to stop before its own systemd listens never hears it; the default is to wait 90 s for it.
-mkdir -p "$root/etc/systemd/system.conf.d"
 printf '%s\n' '[Manager]' DefaultTimeoutStopSec=5s >"$root/etc/systemd/system.conf.d/test.conf"
 : >"$root/etc/machine-id"
 mount -t tmpfs tmpfs /run/systemd

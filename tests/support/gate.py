@@ -17,7 +17,7 @@ from hostrouting.host import Host
 from hostrouting.layout import HostLayout
 from hostrouting.tasks import Configure
 from tests.support.agents import Outcome, agents
-from tests.support.systemd import NEEDS, THIS_HOST, System, booted
+from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for
 
 __all__ = [
@@ -102,7 +102,7 @@ def host(
     more: Mapping[str, str] | None = None,
     scripts: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
-    tree: Path = THIS_HOST,
+    tree: Path | None = None,
     suspended: int = 0,
 ) -> Iterator[System]:
     """A booted host whose image the tasks have prepared. Its default route is added `late` seconds later than its devices.

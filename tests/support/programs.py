@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["example"]
+__all__ = ["EXAMPLES", "example"]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -3,9 +3,10 @@
 It does not affect the host: it has its own namespaces (mount, pid, network, …), its files are on a tmpfs over a read-only
 view of the host's, and everything ends with the block, even if the test run is killed.
 
-Other versions of systemd are booted from other trees: root file systems of other distributions, as `make matrix` creates
+Other versions of systemd are booted from other trees: root file systems of other distributions, as `make roots` creates
 them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_TREE names the tree that every test boots instead of
-this host's files. HOSTROUTING_SYSTEMS names a directory of trees for the tests that run in several. Tasks run in all of
+this host's files; with several in HOSTROUTING_TREES, each test that is marked `releases` boots one after the other
+(tests/system/conftest.py). HOSTROUTING_SYSTEMS names a directory of trees for the tests that run in several. Tasks run in all of
 them in the same way, with `agents`.
 """
 
@@ -21,11 +22,18 @@ from typing import IO
 
 from tests.support.waiting import wait_for
 
-__all__ = ["NEEDS", "PROGRAM", "THIS_HOST", "System", "booted", "trees"]
+__all__ = ["NEEDS", "PROGRAM", "THIS_HOST", "System", "booted", "this_tree", "trees"]
 
 PROJECT = Path(__file__).resolve().parents[2]
-THIS_HOST = Path(os.environ.get("HOSTROUTING_TREE") or "/")
-"""The tree of this host's own files, or the one that is booted in its place."""
+
+
+def this_tree() -> Path:
+    """The tree that is booted if no other is given: this host's own files, or what HOSTROUTING_TREE names now."""
+    return Path(os.environ.get("HOSTROUTING_TREE") or "/")
+
+
+THIS_HOST = this_tree()
+"""The same, as it was at the start of the run."""
 
 PROGRAM = "/opt/agent/bin/hostrouting"
 """The path of this checkout's program in a system with this host's files; a service can run it, wherever the checkout is."""
@@ -185,7 +193,7 @@ def booted(
     links: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = (),
     furnish: Callable[[str], None] = lambda _root: None,
-    tree: Path = THIS_HOST,
+    tree: Path | None = None,
     suspended: int = 0,
 ) -> Iterator[System]:
     """A system with these files, programs and symbolic links on top of a tree, and these machines.
@@ -194,12 +202,15 @@ def booted(
     seems to have been suspended: /proc/uptime is ahead of the monotonic clock by that much.
     """
     _clear_away()
+    tree = tree or this_tree()
     work = Path(tempfile.mkdtemp(prefix=f"{_GROUP}{os.getpid()}-"))
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command += ["--time", f"--boottime={suspended}"] if suspended else []
     script = PROJECT / "tests" / "support" / "boot_system.sh"
+    # What lies over this host's files (decoy.py) lies over those of the tree, too: a view of / does not contain its mounts.
+    layers = ":".join(filter(None, (os.environ.get("HOSTROUTING_DECOY"), str(tree))))
     outer = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *command, str(script), str(work), work.name, str(PROJECT), str(tree)],
+        ["setpriv", "--pdeathsig", "KILL", *command, str(script), str(work), work.name, str(PROJECT), layers],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,4 +1,7 @@
-"""What the tests under a real systemd have in common: how often they are repeated."""
+"""What the tests under a real systemd have in common: how often they are repeated, and from which trees they boot."""
+
+import os
+from pathlib import Path
 
 import pytest
 
@@ -9,3 +12,22 @@ from tests.support.examples import LONG
 def again(request: pytest.FixtureRequest) -> int:
     """Which time it is."""
     return int(request.param)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that is marked `releases` in each of the trees that HOSTROUTING_TREES names, with colons between them."""
+    named = os.environ.get("HOSTROUTING_TREES")
+    if not named or not metafunc.definition.get_closest_marker("releases"):
+        return
+    roots = [Path(root) for root in named.split(":")]
+    for root in roots:
+        if not (root / "usr/bin/systemctl").exists():
+            raise pytest.UsageError(f"HOSTROUTING_TREES: there is no systemd in {root}; install it: make roots")
+    metafunc.parametrize("_release", roots, ids=[root.name for root in roots], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _release(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boot from the tree for which the test runs."""
+    if hasattr(request, "param"):
+        monkeypatch.setenv("HOSTROUTING_TREE", str(request.param))

@@ -33,7 +33,7 @@ from hostrouting.render import (
 from hostrouting.render.units import FLUSHERS
 from tests.support.gate import KUBE1, LAYOUT, await_start, end
 from tests.support.needs import absent
-from tests.support.systemd import NEEDS, THIS_HOST, System, booted
+from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def flushing(
     more: Mapping[str, str] | None = None,
     steps: str = "",
     told: ProbeScript = TOLD,
-    tree: Path = THIS_HOST,
+    tree: Path | None = None,
 ) -> Iterator[System]:
     """A booted host with the gate, the script behind it, and the unit that flushes.
 

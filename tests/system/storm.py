@@ -33,7 +33,7 @@ from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
 from tests.support.agents import agents
 from tests.support.gate import CIDR, HALVES, KUBE1, await_start, config, end, host
 from tests.support.needs import absent
-from tests.support.systemd import NEEDS, THIS_HOST
+from tests.support.systemd import NEEDS, this_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -359,7 +359,7 @@ class Storm:
 
 
 @contextmanager
-def raging(seed: int, *, tree: Path = THIS_HOST) -> Iterator[Storm]:
+def raging(seed: int, *, tree: Path | None = None) -> Iterator[Storm]:
     """A host whose machine leaves word when it is executed, and a storm over it."""
     with host(more=_MORE, tree=tree) as system:
         nspawn = "/usr/bin/systemd-nspawn"
@@ -378,7 +378,7 @@ def _failure(process: subprocess.Popen[str]) -> str:
 def _main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.system.storm", description=__doc__.partition("\n")[0])
     parser.add_argument("--starts", type=int, default=100)
-    parser.add_argument("--tree", type=Path, default=THIS_HOST, help="the root of the files to boot from")
+    parser.add_argument("--tree", type=Path, default=this_tree(), help="the root of the files to boot from")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     pair = parser.add_argument("--pair", nargs=2, action="append", default=[], metavar=("BEFORE", "AFTER"))
     pair.help = f"play these settings only: {'; '.join(SETTINGS)}"

@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from hostrouting.config import HostRoutingConfig, Mode, StaticRoute, StaticRoutesConfig
 from tests.support.gate import (
     CIDR,
@@ -30,6 +32,7 @@ RESTART = "[Service]\nRestart=on-failure\nRestartSec=5\n"
 RANGE = "172.16.0.0/16 (172.16.0.0–172.16.255.255)"  # noqa: RUF001  a dash between addresses
 
 
+@pytest.mark.releases
 @many_times
 def test_strict_blocks() -> None:
     """STRICT with an overlap: the task fails, the machine does not start, and both name range, route and repair."""
@@ -71,6 +74,7 @@ def test_warn_starts() -> None:
         assert detected in system.journal(LAYOUT.gate_unit)
 
 
+@pytest.mark.releases
 @many_times
 def test_repaired_starts_after_every_boot() -> None:
     """STRICT with the repair configured: routes are back before the machine at every boot, and checked after that."""
@@ -128,6 +132,7 @@ def test_a_route_that_is_lost_to_another_blocks() -> None:
         assert held in system.journal(LAYOUT.gate_unit)
 
 
+@pytest.mark.releases
 @many_times
 def test_it_heals_by_itself() -> None:
     """A machine with Restart=on-failure starts by itself once the overlap is gone, however long that takes."""
@@ -157,6 +162,7 @@ def test_every_start_begins_anew() -> None:
         assert markers(system) == {LAYOUT.detected_path}
 
 
+@pytest.mark.releases
 def test_however_often() -> None:
     """As often as machines are started, within however short a time, the gate is asked anew; none is refused."""
     with host() as system:

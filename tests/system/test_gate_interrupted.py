@@ -71,6 +71,7 @@ def test_a_first_bootstrap_that_fails() -> None:
         assert start(system) == 0
 
 
+@pytest.mark.releases
 @many_times
 def test_killed_before_the_reload() -> None:
     """An agent that is killed between its files and the reload is made up for by the next run, in both directions."""
@@ -121,6 +122,7 @@ def test_a_script_that_cannot_be_replaced(before: HostRoutingConfig, after: Host
         assert start(system) == 0
 
 
+@pytest.mark.releases
 @many_times
 def test_remove_while_the_unit_waits() -> None:
     """A run of the script that waits for the default route does not outlive Remove."""

@@ -90,6 +90,7 @@ def reloads(system: System) -> int:
     return sum(line.startswith(("Reloading.", "Reloading requested")) for line in said.splitlines())
 
 
+@pytest.mark.releases
 @pytest.mark.parametrize(("before", "after"), [(REFUSES, ALLOWS), (ALLOWS, REFUSES)], ids=["opens", "shuts"])
 def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
     """A start that falls together with an apply waits for it, and is judged by the new configuration alone."""
@@ -175,6 +176,7 @@ def test_no_mixture_where_nobody_can_lock(
             assert start(system) == 0
 
 
+@pytest.mark.releases
 def test_what_systemd_has_not_read_is_read() -> None:
     """A drop-in that came and was never read, while no file differs and the machine's unit is loaded, is read next time."""
     settings = config(mode=Mode.STRICT)
@@ -191,6 +193,7 @@ def test_what_systemd_has_not_read_is_read() -> None:
         assert start(system) == 1
 
 
+@pytest.mark.releases
 def test_from_warn_to_strict_takes_no_reload() -> None:
     """What a configuration says is in no unit: from WARN to STRICT and back nothing is read anew, and it holds at once."""
     with host(more=KEEPER) as system:
@@ -204,6 +207,7 @@ def test_from_warn_to_strict_takes_no_reload() -> None:
         assert reloads(system) == before > 0
 
 
+@pytest.mark.releases
 @many_times
 @pytest.mark.parametrize("machine", ["loaded", "not loaded"])
 def test_remove_during_a_start(machine: str) -> None:
@@ -239,6 +243,7 @@ def test_machines_that_start_at_one_moment() -> None:
         assert len({pid(system, name) for name in names}) == len(names)
 
 
+@pytest.mark.releases
 @many_times
 @pytest.mark.parametrize("settings", [ALLOWS, REFUSES], ids=["allows", "refuses"])
 def test_systemd_executes_itself_anew(settings: HostRoutingConfig, again: int) -> None:

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from hostrouting.config import Mode
 from tests.support.gate import (
     HALVES,
@@ -108,6 +110,7 @@ def test_those_of_the_files() -> None:
         assert start(system) == 1
 
 
+@pytest.mark.releases
 def test_what_systemd_has_not_read() -> None:
     """A drop-in that systemd has yet to read opens the gate for a machine that is loaded, until the reload."""
     keeps = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nWants={KUBE1}\n"}
@@ -226,6 +229,7 @@ def test_what_does_not_open_it() -> None:
             system.run("systemctl", "stop", LAYOUT.gate_unit)
 
 
+@pytest.mark.releases
 def test_a_mask_holds_machines_back() -> None:
     """What a failed apply tells an operator to do holds machines back without any gate, and status says so."""
     with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:

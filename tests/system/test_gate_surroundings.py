@@ -97,6 +97,7 @@ def test_no_room_for_what_was_found() -> None:
             configure(system, settings)  # which mends the script
 
 
+@pytest.mark.releases
 def test_a_unit_of_somebody_else() -> None:
     """The check starts nobody's static-routes.service: one of another's that is disabled stays so."""
     others = "[Service]\nType=oneshot\nExecStart=/bin/touch /run/others-ran\n"
@@ -106,6 +107,7 @@ def test_a_unit_of_somebody_else() -> None:
         assert system.read("/run/others-ran") is None
 
 
+@pytest.mark.releases
 def test_the_check_comes_after_the_routes() -> None:
     """At every start the gate is asked once, and the routes are put back before the check looks.
 
@@ -137,6 +139,7 @@ def test_a_host_that_was_suspended() -> None:
         assert start(system) == 0
 
 
+@pytest.mark.releases
 def test_a_restart_of_all_services() -> None:
     """With Restart= for all services a machine is refused at once, and the gate does not go on by itself after that."""
     with host(config(mode=Mode.STRICT)) as system:

@@ -128,6 +128,7 @@ def test_a_running_machine() -> None:
         assert start(system) == 1
 
 
+@pytest.mark.releases
 @many_times
 def test_a_start_that_is_past_the_former_commands() -> None:
     """The former drop-ins stay until a start that is among the commands has gone on, which runs the commands of all."""

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import attrs
+import pytest
 
 from hostrouting.config import GuardConfig, HostRoutingConfig, Mode
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, markers, ours, run_task
@@ -35,6 +36,7 @@ def leader(system: System) -> int:
     return int(system.show(UNIT, "MainPID"))
 
 
+@pytest.mark.releases
 def test_the_unit() -> None:
     """It is sandboxed, starts at every boot, is restarted if it is killed, and goes with Remove; systemd finds no fault."""
     with host(scripts={STUB: STUB_TEXT}) as system:

@@ -11,7 +11,7 @@ import pytest
 from hostrouting.config import Mode
 from tests.support.agents import agents
 from tests.support.gate import HALVES, LAYOUT, config, end, host, ours, pid, start
-from tests.support.systemd import NEEDS, PROJECT, THIS_HOST, booted, trees
+from tests.support.systemd import NEEDS, PROJECT, THIS_HOST, booted, this_tree, trees
 from tests.support.waiting import wait_for
 
 pytestmark = [
@@ -53,10 +53,10 @@ def test_it_is_alone() -> None:
     assert not remains(os.getpid())
 
 
-@pytest.mark.parametrize("tree", trees(), ids=str)
-def test_every_tree(tree: Path) -> None:
+@pytest.mark.releases
+def test_every_tree() -> None:
     """Whatever tree it is booted from: tasks work on it from here, machines start and end in it, and it reboots."""
-    with host(tree=tree) as system:
+    with host() as system:
         with agents(system) as crew:
             done = crew.begin("Configure", config(*HALVES, mode=Mode.STRICT)).wait()
             assert done.returncode == 0, done.stdout
@@ -68,6 +68,16 @@ def test_every_tree(tree: Path) -> None:
         system.reboot()
         assert system.settled() == "running", system.must("journalctl", "--boot", "--no-pager", "--priority=warning")
         assert len(ours(system)) == 2
+
+
+@pytest.mark.releases
+def test_its_tree() -> None:
+    """It is the systemd of the tree that is booted, and of no other."""
+    asked = ["chroot", str(this_tree()), "systemctl", "--version"]
+    theirs = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[1]
+    with booted({}) as system:
+        running = system.must("systemctl", "show", "--property=Version", "--value").strip()
+    assert running.partition(".")[0] == theirs.partition(".")[0]
 
 
 def test_which_trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

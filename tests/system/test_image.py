@@ -1,5 +1,7 @@
 """An image that `Host.offline` wrote: at its first boot everything is enabled, and nobody has to run a task in it."""
 
+import pytest
+
 from hostrouting.config import Mode
 from tests.support.gate import (
     CIDR,
@@ -19,6 +21,7 @@ from tests.support.gate import (
 pytestmark = gate_tests
 
 
+@pytest.mark.releases
 def test_it_boots_with_everything_enabled() -> None:
     """The routes come by themselves, the machine has to pass the gate, and the task finds nothing left to write."""
     wanted = config(*HALVES, mode=Mode.STRICT)
@@ -35,6 +38,7 @@ def test_it_boots_with_everything_enabled() -> None:
         assert system.must("stat", "--format=%i %y %n", LAYOUT.routes_script_path, LAYOUT.check_unit_path) == before
 
 
+@pytest.mark.releases
 def test_presets() -> None:
     """Where the distribution has all units disabled that it does not name, as at an image's first boot, ours is enabled."""
     nothing = {"/usr/lib/systemd/system-preset/90-nothing.preset": "disable *\n"}

@@ -3,6 +3,7 @@
 import re
 
 import attrs
+import pytest
 
 from tests.support.gate import LAYOUT, await_start, begin_start, gate_tests, is_starting
 from tests.support.systemd import System
@@ -15,6 +16,7 @@ pytestmark = gate_tests
 SLOW = {f"{LAYOUT.config_directory}/slow.sh": "while [[ -e /run/held ]]; do sleep 0.02; done\nexit 0\n"}
 
 
+@pytest.mark.releases
 def test_at_boot_and_at_every_start() -> None:
     """The table and the route are there after a boot, and at every start of a machine, which flushes all tables first."""
     with flushing(late=0.15) as system:
@@ -31,6 +33,7 @@ def test_at_boot_and_at_every_start() -> None:
         assert has_table(system)
 
 
+@pytest.mark.releases
 def test_without_the_order() -> None:
     """A gate that does not come after the unit that flushes loses the table: so the order is what the others show."""
     with flushing(is_ordered=False, after=WORD) as system:

@@ -1,5 +1,7 @@
 """A machine that runs is never touched, whatever is done to the host's routing: it keeps its process, every time."""
 
+import pytest
+
 from hostrouting.config import Mode, StaticRoute
 from tests.support.gate import (
     HALVES,
@@ -173,6 +175,7 @@ TIES = {
 INSTANCE = "[Unit]\nRequires=static-routes.service check-route-overlap.service\n"
 
 
+@pytest.mark.releases
 @many_times
 def test_ties_of_any_kind() -> None:
     """Whatever has the machine require our units, wherever it stands: neither Configure nor Remove touches it."""

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 
+import pytest
+
 from hostrouting.config import Mode
 from hostrouting.testing.units import shown
 from tests.support.gate import KUBE1, LAYOUT, config, gate_tests, host
@@ -88,6 +90,7 @@ def _texts(system: System, files: Mapping[str, str]) -> dict[str, str]:
     return texts | {path: text or "/dev/null" for path, text in files.items()}
 
 
+@pytest.mark.releases
 def test_as_systemd_has_it() -> None:
     """The same files give the same properties, in both."""
     units = [KUBE1, LAYOUT.gate_unit]

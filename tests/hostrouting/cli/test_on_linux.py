@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.cli import main
 from hostrouting.layout import HostLayout
-from tests.support.children import in_child, refuse_netlink, running
+from tests.support.children import running
 from tests.support.examples import LONG
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.waiting import wait_for
@@ -30,6 +29,12 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 CIDR = "172.16.0.0/16"
 QUESTIONS = (("check", CIDR), ("check", "172.16.0.0/12", "10.0.0.0/8"), ("repair", CIDR), ("explain", "172.16.5.9"))
+WITHOUT_NETLINK = """\
+import os, sys
+from tests.support.children import refuse_netlink
+refuse_netlink()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 AS_ANYONE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
@@ -191,29 +196,14 @@ def test_not_root_and_all_is_well(machine: Machine, repaired: str) -> None:
     [("check", CIDR), ("explain", "8.8.8.8"), ("repair", CIDR), ("snapshot",), ("status",), ("plan", "--config")],
     ids=lambda words: words[0],
 )
-def test_no_netlink(words: tuple[str, ...], repaired: str) -> None:
+def test_no_netlink(sick: Machine, words: tuple[str, ...], repaired: str) -> None:
     """Where there is no netlink nothing is guessed: exit code 3, and the reason."""
     given = (*words, repaired) if words[-1] == "--config" else words
-
-    def inside() -> tuple[int, str]:
-        refuse_netlink()
-        return say_locally(*given)
-
-    code, text = in_child(inside)
-    assert code == 3
+    said = sick.hostrouting(*given, before=(sys.executable, "-c", WITHOUT_NETLINK))
+    text = said.stdout + said.stderr
+    assert said.returncode == 3
     assert "netlink is not available" in text
     assert "bug" not in text
-
-
-def say_locally(*words: str) -> tuple[int, str]:
-    """The exit code and everything that is said on this very host, in a child that cannot reach its network."""
-    import contextlib  # noqa: PLC0415  in the child
-    import io  # noqa: PLC0415
-
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = main(words)
-    return code, out.getvalue()
 
 
 def test_no_iproute2(machine: Machine, repaired: str, tmp_path: Path) -> None:
