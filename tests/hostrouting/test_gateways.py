@@ -96,3 +96,26 @@ def test_a_lost_carrier() -> None:
     ]
     fib = Fib(attrs.evolve(snapshot, links=links, routes=routes))
     assert refused_gateway(fib, NextHop("ib0", gateway=as_ip("172.16.0.1"))) is None
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("rule", "accepts"),
+    [
+        ("lookup 100", True),
+        ("lookup 100 suppress_prefixlength 124", True),
+        ("lookup 100 suppress_ifgroup 0", True),
+        ("not iif lo lookup 100", True),
+        ("iif lo lookup 100", False),
+        ("from fd00:99::4 lookup 100", False),
+    ],
+)
+def test_rules_that_do_otherwise_for_a_gateway(rule: str, accepts: bool) -> None:  # noqa: FBT001  a parameter
+    """Of the IPv6 lookup of a gateway nothing is suppressed, and it comes in by no device, not even by lo."""
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS, set())
+        namespace.batch(["route add fd00:16::/124 dev eth0 table 100", f"rule add pref 1 {rule}"], family=IPV6)
+        refusal = refused_gateway(Fib(namespace.snapshot(IPV6)), NextHop("eth0", gateway=as_ip("fd00:16::1")))
+        done = namespace.ip("-6", "route", "add", "2001:2::/128", "via", "fd00:16::1", "dev", "eth0")
+        assert (refusal is None, not done.stderr) == (accepts, accepts)
