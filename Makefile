@@ -11,7 +11,7 @@ SCRIPTS := .ci/run hostrouting/cli/share/bash-completion/completions/hostrouting
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic smoke nightly check docs messages public pythons roots releases matrix bench pyz deb dist packages release clean
+.PHONY: help demo test all bare hermetic smoke nightly check docs messages public pythons roots releases matrix mutants bench pyz deb dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -68,13 +68,16 @@ ROOTS = $(subst $(EMPTY) $(EMPTY),:,$(RELEASES:%=$(CURDIR)/.cache/roots/%))
 releases: $(VENV)/ready ## run the systemd tests that depend on its version in Debian 11, 12 and 13, in one run; requires root
 	@test "$$(id -u)" = 0 || { echo 'make releases boots a systemd: run it as root' >&2; exit 1; }
 	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
-	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m releases tests/system $(ARGS)
+	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m 'releases and not nightly' tests/system $(ARGS)
 
 matrix: $(VENV)/ready roots ## run the systemd tests in Debian 11, 12 and 13; takes ten minutes
 	@for release in $(RELEASES); do \
 	  root=$$PWD/.cache/roots/$$release; echo "$$release: $$(chroot $$root systemctl --version | head -n 1)"; \
 	  HOSTROUTING_TREE=$$root $(PYTEST) -q tests/system $(ARGS) || exit 1; \
 	done
+
+mutants: $(VENV)/ready ## list the changes that no test notices: ARGS=PATH of a module or of a script; takes minutes
+	@$(BIN)/python -m tests.support.mutants $(ARGS)
 
 bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)

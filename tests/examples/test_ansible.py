@@ -259,6 +259,7 @@ class TestOneNode:
         assert it["steps"] == [dict(step) for step in plan.steps]
         assert (node.routes(), node.files(), node.left()) == ([], "", "")
 
+    @pytest.mark.nightly
     def test_there_and_back(self, one: Controller, pyz: Path) -> None:
         """With hostrouting.pyz, a second run and a second removal change nothing, and nothing of hostrouting is left."""
         node = one.nodes["node"]

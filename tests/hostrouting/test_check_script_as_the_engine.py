@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, REFUSING, Prefix, Route, Rule, Snapshot, width_of
 from tests.support.awks import AWKS, TREES
+from tests.support.cases import some_at_night
 from tests.support.check_script import (
     Checked,
     agree,
@@ -428,7 +429,7 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("story", some_at_night(STORIES))
 def test_as_the_engine(namespace: Namespace, tmp_path: Path, story: str) -> None:
     """On hosts that random ones seldom are, verdict, findings and repair are the engine's, too."""
     commands, lost, verdict = STORIES[story]
@@ -521,7 +522,7 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("story", STORIES_IPV6)
+@pytest.mark.parametrize("story", some_at_night(STORIES_IPV6))
 def test_as_the_engine_in_ipv6(namespace: Namespace, tmp_path: Path, story: str) -> None:
     """The same in IPv6."""
     commands, verdict = STORIES_IPV6[story]

@@ -22,9 +22,12 @@ TREES = trees()
 
 each_awk = pytest.mark.parametrize(
     "awk",
-    [pytest.param(name, marks=pytest.mark.needs(name)) for name in NAMES],
+    [
+        pytest.param(name, marks=[pytest.mark.needs(name), *([pytest.mark.nightly] if name != "mawk" else [])])
+        for name in NAMES
+    ],
 )
-"""Runs a test with each awk."""
+"""Runs a test with each awk: in a usual run with the one that the scripts prefer. Random tests draw any."""
 
 
 def only_awk(script: str, name: str, directory: Path, *, tree: Path = THIS_HOST) -> str:

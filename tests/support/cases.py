@@ -1,4 +1,6 @@
-"""Many cases in one test: `for_each` is to `pytest.mark.parametrize` what a loop is to as many tests.
+"""Many cases: all of them in one test, or some of them in a usual run and the others at night.
+
+`for_each` is to `pytest.mark.parametrize` what a loop is to as many tests.
 
 A test item costs milliseconds in each worker, before it does anything. For hundreds of cases that take less than that, and
 need no fixture of their own, a loop is right; all cases run, and every failure is told with its case.
@@ -15,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["for_each"]
+__all__ = ["for_each", "some_at_night"]
 
 
 def for_each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -41,3 +43,8 @@ def for_each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]]
         return run
 
     return decorate
+
+
+def some_at_night(cases: Iterable[str], *, each: int = 3) -> list[Any]:
+    """For `pytest.mark.parametrize`: every third case is part of each run, beginning with the first; the others are nightly."""
+    return [pytest.param(it, marks=[pytest.mark.nightly] if place % each else []) for place, it in enumerate(cases)]

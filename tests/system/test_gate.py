@@ -28,7 +28,7 @@ from tests.support.waiting import wait_for
 pytestmark = gate_tests
 
 # What an agent gives the machine, so that it is tried again by itself: what docs/operators.md says, and no more.
-RESTART = "[Service]\nRestart=on-failure\nRestartSec=5\n"
+RESTART = "[Service]\nRestart=on-failure\nRestartSec=1\n"
 RANGE = "172.16.0.0/16 (172.16.0.0–172.16.255.255)"  # noqa: RUF001  a dash between addresses
 
 

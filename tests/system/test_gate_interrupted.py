@@ -88,7 +88,11 @@ def test_killed_before_the_reload() -> None:
         assert start(system) == 0
 
 
-@pytest.mark.parametrize(("before", "after"), [(CONFLICT, HALF), (HALF, CONFLICT)], ids=["to half", "to conflict"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [pytest.param(CONFLICT, HALF, marks=pytest.mark.nightly), (HALF, CONFLICT)],
+    ids=["to half", "to conflict"],
+)
 def test_killed_between_two_that_refuse(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
     """An agent that is killed while it changes the steps leaves no mixture of them: nothing starts until it is mended."""
     with host() as system:
@@ -104,7 +108,10 @@ def test_killed_between_two_that_refuse(before: HostRoutingConfig, after: HostRo
 
 @pytest.mark.parametrize(
     ("before", "after", "script"),
-    [(CONFLICT, HALF, LAYOUT.check_script_path), (HALF, CONFLICT, LAYOUT.routes_script_path)],
+    [
+        pytest.param(CONFLICT, HALF, LAYOUT.check_script_path, marks=pytest.mark.nightly),
+        (HALF, CONFLICT, LAYOUT.routes_script_path),
+    ],
     ids=["check", "routes"],
 )
 def test_a_script_that_cannot_be_replaced(before: HostRoutingConfig, after: HostRoutingConfig, script: str) -> None:

@@ -108,7 +108,7 @@ def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingCo
 
 
 @many_times
-@pytest.mark.parametrize("allows", [True, False])
+@pytest.mark.parametrize("allows", [pytest.param(True, marks=pytest.mark.nightly), False])
 def test_a_start_that_waits_for_what_is_replaced(allows: bool) -> None:  # noqa: FBT001  it is a parameter
     """An apply does not wait for a start that waits for a default route: that asks again, and finds what is new."""
     with host(config(*HALVES), wait=30) as system:
@@ -142,7 +142,7 @@ def test_a_start_is_not_judged_by_a_mixture() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "script", "place"),
     [
-        (HALF, CONFLICT, LAYOUT.routes_script_path, "3"),
+        pytest.param(HALF, CONFLICT, LAYOUT.routes_script_path, "3", marks=pytest.mark.nightly),
         (CONFLICT, HALF, LAYOUT.gate_script_path, "/ in .*all/"),
     ],
     ids=["in its first step", "before its first step"],
@@ -209,7 +209,7 @@ def test_from_warn_to_strict_takes_no_reload() -> None:
 
 @pytest.mark.releases
 @many_times
-@pytest.mark.parametrize("machine", ["loaded", "not loaded"])
+@pytest.mark.parametrize("machine", ["loaded", pytest.param("not loaded", marks=pytest.mark.nightly)])
 def test_remove_during_a_start(machine: str) -> None:
     """A start that Remove falls into passes, with the commands of every other drop-in; nothing of ours is left."""
     with host(more=KEEPER | OTHER) as system:
@@ -245,7 +245,9 @@ def test_machines_that_start_at_one_moment() -> None:
 
 @pytest.mark.releases
 @many_times
-@pytest.mark.parametrize("settings", [ALLOWS, REFUSES], ids=["allows", "refuses"])
+@pytest.mark.parametrize(
+    "settings", [pytest.param(ALLOWS, marks=pytest.mark.nightly), REFUSES], ids=["allows", "refuses"]
+)
 def test_systemd_executes_itself_anew(settings: HostRoutingConfig, again: int) -> None:
     """A start outlasts a daemon-reexec at any of its moments: it is let through or refused as without one."""
     chance = random.Random(again)  # noqa: S311  no secret

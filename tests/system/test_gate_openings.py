@@ -38,6 +38,7 @@ def _other_network(system: System) -> None:
         system.must("ip", "-n", "other", *line.split())
 
 
+@pytest.mark.nightly
 def test_each_opens_it_and_is_told() -> None:
     """A machine that STRICT holds back runs with each of them; status names its file alone; without them it is shut."""
     with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:

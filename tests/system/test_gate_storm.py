@@ -52,6 +52,7 @@ def test_the_gate_holds(part: int) -> None:
     assert not storm.tally.surprises, told
 
 
+@pytest.mark.nightly
 def test_what_a_storm_sees() -> None:
     """A gate that was opened by hand is a violation, one that was blocked is a false refusal, in a calm round already."""
     with raging(0) as storm:

@@ -78,7 +78,7 @@ def _clear(system: System) -> None:
     system.must("systemctl", "daemon-reload")
 
 
-@pytest.mark.parametrize("kind", ["/etc", "/run"])
+@pytest.mark.parametrize("kind", [pytest.param("/etc", marks=pytest.mark.nightly), "/run"])
 def test_what_the_last_line_says_is_true(kind: str) -> None:
     """It is tried with a machine; where one starts, the mask that is named holds it back; without the obstacle all is well."""
     with host() as system, answering(system, _CLI) as cli:

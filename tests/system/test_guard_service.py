@@ -50,6 +50,9 @@ def test_the_unit() -> None:
         assert float(level) <= 2.0
         said = system.run("systemd-analyze", "verify", UNIT).stderr
         assert not [line for line in said.splitlines() if UNIT in line and "PrivateIPC" not in line]
+        assert system.show(UNIT, "RestartUSec") == "20s"
+        system.lay(f"/run/systemd/system/{UNIT}.d/sooner.conf", "[Service]\nRestartSec=100ms\n")
+        system.must("systemctl", "daemon-reload")
         system.must("systemctl", "kill", "--signal=KILL", UNIT)
         wait_for("the guard to be restarted", lambda: leader(system) not in {0, first})
         system.must("systemctl", "enable", "multi-user.target")

@@ -53,6 +53,7 @@ def test_it_is_alone() -> None:
     assert not remains(os.getpid())
 
 
+@pytest.mark.nightly
 @pytest.mark.releases
 def test_every_tree() -> None:
     """Whatever tree it is booted from: tasks work on it from here, machines start and end in it, and it reboots."""

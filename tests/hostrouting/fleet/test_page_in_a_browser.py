@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "chromium")]
+pytestmark = [pytest.mark.linux, pytest.mark.nightly, pytest.mark.needs("root", "chromium")]
 
 ASKED = Question(config_of("172.16.0.0/16", "10.244.0.0/16"))
 EVIL = """"><script>pwned = 1</script><img src=x onerror="pwned = 1">'&amp;"""

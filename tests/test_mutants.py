@@ -1,0 +1,52 @@
+"""tests.support.mutants: each change is made once, alone, and a line that no test notices is told."""
+
+import ast
+
+from tests.support.mutants import lines_of, mutants_of
+
+SOURCE = """
+__all__ = ["f"]
+def f(routes, limit=3):
+    if not routes:
+        return None
+    for route in routes:
+        if route.metric == limit and route.dev:
+            log(route, level=1)
+            continue
+    return [route for route in routes if route.dev]
+"""
+
+
+def test_every_change_of_a_module() -> None:
+    """Comparisons, conditions, numbers, arguments, calls, filters, loops and results; not names that are offered, nor None."""
+    assert [(it.line, it.name) for it in mutants_of(SOURCE)] == [
+        (3, "f: 3 -> 4"),
+        (4, "f: if not routes -> if not not routes"),
+        (4, "f: not routes -> routes"),
+        (7, "f: if route.metric == limit and route.dev -> if not (route.metric == limit and route.dev)"),
+        (7, "f: route.metric == limit and route.dev -> route.metric == limit or route.dev"),
+        (7, "f: route.metric == limit -> route.metric != limit"),
+        (8, "f: log(route, level=1) -> pass"),
+        (8, "f: level=1 -> nothing"),
+        (8, "f: 1 -> 2"),
+        (9, "f: continue -> break"),
+        (10, "f: return [route for route in routes if route.dev] -> return None"),
+        (10, "f: for route in routes if route.dev -> for route in routes"),
+    ]
+
+
+def test_each_mutant_is_one_change() -> None:
+    """A mutant differs from the module in one line, and does not keep what was changed for the one before."""
+    original = ast.unparse(ast.parse(SOURCE)).splitlines()
+    for it in mutants_of(SOURCE):
+        changed = it.text.splitlines()
+        assert sum(new != old for new, old in zip(changed, original, strict=True)) == 1, it.name
+
+
+def test_lines_of_a_script() -> None:
+    """Each line is left out in turn, but for empty ones and comments."""
+    script = "#!/bin/sh\n# a comment\n\nset -e\necho\n"
+    assert [(it.line, it.text) for it in lines_of(script)] == [
+        (4, "#!/bin/sh\n# a comment\n\necho\n"),
+        (5, "#!/bin/sh\n# a comment\n\nset -e\n"),
+    ]
