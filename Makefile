@@ -21,7 +21,7 @@ demo: $(VENV)/ready ## show the failure, the repair and the proof, in seconds
 # Python chooses the encoding of file names and arguments when it starts, before our code runs. With compiled files, each
 # of the hundreds of programs that the tests start begins at once.
 PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4
-test: $(VENV)/ready ## run the tests, in two and a half minutes; what needs a missing program or root is skipped
+test: $(VENV)/ready ## run the tests, in three minutes; what needs a missing program or root is skipped
 	$(PYTEST) -m 'not nightly' $(ARGS)
 
 all: $(VENV)/ready ## run every test, also those that take long and are about what rarely breaks
