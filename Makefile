@@ -5,7 +5,7 @@ VENV := .venv
 PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
 BIN := $(VENV)/bin
 # Many tests wait for systemd or a deadline, so there are more workers than cores.
-WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run hostrouting/cli/share/bash-completion/completions/hostrouting \
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
@@ -21,27 +21,29 @@ demo: $(VENV)/ready ## show the failure, the repair and the proof, in seconds
 # Python chooses the encoding of file names and arguments when it starts, before our code runs. With compiled files, each
 # of the hundreds of programs that the tests start begins at once.
 PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4
+TIER := not nightly
 test: $(VENV)/ready ## run the tests, in three minutes; what needs a missing program or root is skipped
-	$(PYTEST) -m 'not nightly' $(ARGS)
+	$(PYTEST) -m '$(TIER)' $(ARGS)
 
 all: $(VENV)/ready ## run every test, also those that take long and are about what rarely breaks
 	$(PYTEST) $(ARGS)
 
-bare: $(VENV)/ready ## run the tests as on a bare Debian: a test that does not say what it needs fails; requires root
-	HOSTROUTING_FORBID_SKIPS= unshare --mount tests/support/bare.sh $(PYTEST) -m 'not nightly' $(ARGS)
+bare: $(VENV)/ready ## run the tests that start processes as on a bare Debian: one that does not say what it needs fails; requires root
+	HOSTROUTING_FORBID_SKIPS= tests/support/bare.sh $(PYTEST) -m 'not unit and ($(TIER))' $(ARGS)
 
 smoke: $(VENV)/ready ## run the tests that start no process, the first example and the demo
 	$(PYTEST) -m 'unit and not nightly' $(ARGS)
 	$(PYTEST) -q tests/examples/test_bootstrap.py tests/examples/test_demo.py
 
-nightly: ## all that can be checked: each test with each Python and each Debian, and what is published; takes an hour
-	$(MAKE) --no-print-directory bare
+nightly: ## all that can be checked: each test, with the oldest and the newest Python and each Debian, and what is published; takes an hour
+	$(MAKE) --no-print-directory bare TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory pythons EACH=all
-	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory hermetic matrix packages
+	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory hermetic TIER='unit or not unit'
+	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory matrix packages
 
 hermetic: $(VENV)/ready ## run the tests on a host with a wrong gate, and name its files that they read; requires root
-	$(BIN)/python -m tests.support.decoy $(PYTEST) -m 'not nightly' --ignore=tests/test_hermetic.py $(ARGS)
+	$(BIN)/python -m tests.support.decoy $(PYTEST) -m '$(TIER)' --ignore=tests/test_hermetic.py $(ARGS)
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .

@@ -6,9 +6,9 @@ is missing while there is none (`uplink`).
 In IPv4 the kernel looks up the gateway with the policy rules, like a packet of a socket that is bound to the route's
 device, and only among routes with scope link or narrower. If a rule refuses such packets, the kernel refuses the route.
 
-In IPv6 it first looks only into table main, then with the policy rules, of which none suppresses a route here, and
-none selects by `iif lo`. One of the two must find a route by the device without a gateway. A link-local gateway is not
-looked up.
+In IPv6 it first looks only into table main, then with the policy rules. The second lookup ignores suppress_prefixlength
+and suppress_ifgroup, and `iif lo` never matches. One of the two must find a route by the device without a gateway. A
+link-local gateway is not looked up.
 """
 
 import attrs
@@ -54,13 +54,10 @@ def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
     alone = attrs.evolve(fib.snapshot, rules=(main,), routes=_around(fib, gateway, table=TABLE_MAIN))
     if _is_beside(Fib(_with_carriers(alone)).lookup(gateway, flow), dev):
         return None
-    decision = Fib(_unsuppressed(fib.snapshot)).lookup(gateway, flow)
+    rules = tuple(attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in fib.snapshot.rules)
+    unsuppressed = fib if rules == fib.snapshot.rules else Fib(attrs.evolve(fib.snapshot, rules=rules))
+    decision = unsuppressed.lookup(gateway, flow)
     return None if _is_beside(decision, dev) else decision
-
-
-def _unsuppressed(snapshot: Snapshot) -> Snapshot:
-    rules = (attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in snapshot.rules)
-    return attrs.evolve(snapshot, rules=tuple(rules))
 
 
 def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> list[Route]:

@@ -27,9 +27,10 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def user(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def user(monkeypatch: pytest.MonkeyPatch, number: int, *, may: bool = True) -> None:
     """Who runs the tests."""
     monkeypatch.setattr(os, "geteuid", lambda: number)
+    monkeypatch.setattr(needs, "_may_make_namespaces", lambda: may)
 
 
 def test_the_table() -> None:
@@ -58,9 +59,14 @@ def test_absent_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_absent_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root is user 0; kills: the opposite."""
+    """Root is user 0, if it may make namespaces; kills: the opposite, either alone."""
     user(monkeypatch, 0)
     assert absent(["root"]) == []
+    user(monkeypatch, 0, may=False)
+    assert absent(["root"]) == ["root"]
+    assert advice([ROOT_ONLY])[-1] == (
+        "To run these tests too, as a root that may make namespaces (in a container: --privileged): make test"
+    )
     user(monkeypatch, 1000)
     assert absent(["root"]) == ["root"]
 

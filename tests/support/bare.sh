@@ -1,11 +1,13 @@
 #!/bin/bash
 # Runs a command as on a bare Debian: the programs of all other packages are gone, for this command alone.
-#   unshare --mount tests/support/bare.sh COMMAND...
+#   tests/support/bare.sh COMMAND...
 # A bare Debian has root, what Debian requires of every system, what README.md asks for (Python, pip, git, make), and ip.
 # A test that needs more says so with the mark `needs`. Where the mark is forgotten, a machine that has the program does
 # not show it: here, the test fails.
 # Belongs here: what a bare Debian has, and how the rest disappears. Which package has which program: needs.py.
 set -euo pipefail
+[[ -n ${IN_A_MOUNT_NAMESPACE-} ]] || IN_A_MOUNT_NAMESPACE=yes exec unshare --mount "$0" "$@"
+unset IN_A_MOUNT_NAMESPACE
 bare=(git iproute2 make python3-pip)
 cd "$(dirname "$0")/../.."
 
@@ -30,11 +32,15 @@ done < <(dpkg --listfiles "${others[@]}" 2>/dev/null |
 work=$(mktemp -d)
 trap 'umount --lazy "$work"; rmdir "$work"' EXIT
 mount -t tmpfs tmpfs "$work"
-for folder in $(printf '%s\n' "${gone[@]%/*}" | sort -u | xargs realpath | sort -u); do
+mapfile -t folders < <(printf '%s\n' "${gone[@]%/*}" | sort -u | xargs realpath | sort -u)
+for folder in "${folders[@]}"; do
   mkdir -p "$work/upper$folder" "$work/work$folder"
   mount -t overlay overlay -o "lowerdir=$folder,upperdir=$work/upper$folder,workdir=$work/work$folder" "$folder"
 done
-rm -f "${gone[@]}"
+for file in "${gone[@]}"; do
+  # Whatever is not in an overlay would be deleted for good.
+  if [[ -d $work/upper$(realpath "${file%/*}") ]]; then rm -f "$file"; fi
+done
 [[ -e /usr/bin/awk ]] || ln -sf mawk /usr/bin/awk # another package's was the one in use
 
 "$@"

@@ -6,7 +6,7 @@ an argument, a statement. One that none of the tests fails for that run the chan
 merges tests keeps the list from before: `diff` with the list from afterwards shows what is no longer noticed.
 
 1. Which tests run which lines is measured once, by coverage, whose context is the running test; the result is kept in
-   .cache until a file of the project changes. Unit tests are measured; with --linux also the others.
+   .cache until a Python file of the project changes. Unit tests are measured; with --linux also the others.
 2. Each mutant is tried in a process that is forked before any module of ours is loaded, so that whoever imports from the
    module gets the changed names. They run until one fails, first those of the files that are most about it. First of all, the unchanged module must pass.
 3. Of a script for bash, each line is left out in turn, and the test files that name it are run, with the changed script
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["Mutant", "lines_of", "main", "mutants_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
-_PATIENCE = 120  # seconds after which a mutant counts as hanging
+_PATIENCE = 600  # seconds after which a mutant counts as hanging
+_UNREADABLE = 99  # an exit code that pytest does not have
 _PAIRS: list[tuple[type, type]] = [
     (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE),
     (ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv), (ast.BitOr, ast.BitAnd), (ast.LShift, ast.RShift),
@@ -257,13 +258,13 @@ def _try_module(path: Path, text: str, tests: set[str], seconds: dict[str, float
             words = ["-x", "-q", "-p", "no:xdist", "-o", "cache_dir=.cache/mutants/pytest"]
             words += ["-W", "ignore::pytest.PytestAssertRewriteWarning", file]
             if code := int(pytest.main(words, plugins=[_Chosen(tests, seconds)])):
-                break
+                break  # also if none of them is collected, for their names come from what was changed
     finally:
         os._exit(code)
 
 
 def _try_script(path: Path, text: str, files: Sequence[str]) -> int:
-    """The same for a script; 5 if bash cannot read the changed text."""
+    """The same for a script; _UNREADABLE if bash cannot read the changed text."""
     if child := os.fork():
         return child
     os.setpgid(0, 0)
@@ -272,7 +273,7 @@ def _try_script(path: Path, text: str, files: Sequence[str]) -> int:
         changed.flush()
         os.chmod(changed.name, path.stat().st_mode)
         if subprocess.run(["bash", "-n", changed.name], capture_output=True, check=False).returncode:
-            os._exit(5)
+            os._exit(_UNREADABLE)
         pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-m", "not nightly"]
         mounted = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
         words = ["unshare", "--mount", "sh", "-c", mounted, "sh", changed.name, str(path), *pytest, *files]
@@ -344,7 +345,7 @@ def main(words: Sequence[str]) -> int:
         return 2
     began, survived, unread = time.monotonic(), list[Mutant](), 0
     for mutant, code in _outcomes(mutants, start):
-        unread += code == 5  # pytest itself ends so if it finds no test, which the unchanged module excludes
+        unread += code == _UNREADABLE
         if not code:
             survived.append(mutant)
     listed = [(mutant, "survived") for mutant in survived] + [(mutant, "run by no test") for mutant in unreached]

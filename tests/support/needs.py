@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -78,11 +80,17 @@ def absent(names: Iterable[str]) -> list[str]:
 
 def _is_met(name: str) -> bool:
     if name == "root":
-        return os.geteuid() == 0
+        return os.geteuid() == 0 and _may_make_namespaces()
     assert name in PACKAGES, f"tests/support/needs.py does not know {name}"
     if name in FILES:
         return os.path.exists(FILES[name]) and os.path.getsize(FILES[name]) > 0
     return shutil.which(name, path=_PATH) is not None
+
+
+@cache
+def _may_make_namespaces() -> bool:
+    """In a container, root often may not."""
+    return not subprocess.run(["unshare", "--mount", "--net", "true"], capture_output=True, check=False).returncode
 
 
 def require(*names: str) -> None:
@@ -106,7 +114,8 @@ def advice(reasons: Iterable[str]) -> list[str]:
     packages = packages_for(lacking)
     if "root" in lacking:
         install = f"apt-get install {' '.join(packages)} && " if packages else ""
-        lines.append(f"To run these tests too, as root: {install}make test")
+        who = "root" if os.geteuid() else "a root that may make namespaces (in a container: --privileged)"
+        lines.append(f"To run these tests too, as {who}: {install}make test")
     elif packages:
         lines.append(
             f"To run these tests too: apt-get install {' '.join(packages)}{', as root' if os.geteuid() else ''}"
