@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from hostrouting import HostRoutingConfig, fleet
+from hostrouting.check.report import repair_document
 from hostrouting.testing import h200, plain_vm
-from hostrouting.wording import repair_document
 
 CONFIG = HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})
 

@@ -7,8 +7,8 @@ the contract suite for backends; the test of this example runs that suite on thi
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.backends.base import Answer, Change, Outcome, RouteBackend, Watch
 from hostrouting.fib import PLAIN, Flow
+from hostrouting.kernel.base import Answer, Change, Outcome, RouteBackend, Watch
 from hostrouting.model import IP, Route, Snapshot
 from hostrouting.testing import h200
 

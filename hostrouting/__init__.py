@@ -85,7 +85,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
 
 5. Access to a kernel
 
-    RouteBackend            what a backend promises; `hostrouting.backends` has its input and output values
+    RouteBackend            what a backend promises; `hostrouting.kernel` has its input and output values
     NetlinkBackend          Linux, through netlink; `hostrouting.testing` has the fake one
     apply_plan              carries out a RoutePlan completely or not at all
     Applied                 what that did
@@ -112,7 +112,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     EbtablesError           ebtables did not do what was asked
     ForeignPhases           another project's `phases` is installed over ours
 
-`hostrouting.testing` is the test kit, `hostrouting.wording` has the sentences and the JSON documents, and
+`hostrouting.testing` is the test kit, `hostrouting.check.report` has the sentences and the JSON documents, and
 `hostrouting.cli` is the command line.
 """
 
@@ -127,15 +127,14 @@ if sys.version_info < (3, 10):  # noqa: UP036  whatever Python imports this is t
         " 'hostrouting snapshot --script' need no Python here; make them on another host",
     )
 
-from hostrouting import own_phases
+from hostrouting import installation as own_phases
 from hostrouting.release import __version__
 
 TYPE_CHECKING = False  # loading `typing` would take a third of the time of a command that only prints its usage
 if TYPE_CHECKING:
-    from hostrouting.apply import Applied, apply_plan
-    from hostrouting.azure_vnet import CleanupPlan
-    from hostrouting.backends.base import RouteBackend
-    from hostrouting.backends.netlink import NetlinkBackend
+    from hostrouting.check.examine import Examination
+    from hostrouting.check.overlap import Finding, Kept, Note, OverlapReport, Suppressed, Verdict, check_overlap
+    from hostrouting.check.repair import Diversion, Repair, Unsafe, propose_repair
     from hostrouting.config import (
         AzureVnetCleanupConfig,
         CleanupScope,
@@ -174,15 +173,15 @@ if TYPE_CHECKING:
         SnapshotError,
         UndoFileError,
     )
-    from hostrouting.examination import Examination
     from hostrouting.fib import ANY, PLAIN, Cell, Condition, Decision, Fib, Flow, Variant
-    from hostrouting.host import Host
-    from hostrouting.layout import HostLayout
+    from hostrouting.host.host import Host
+    from hostrouting.host.layout import HostLayout
+    from hostrouting.kernel.base import RouteBackend
+    from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.model import OURS, Address, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules
-    from hostrouting.overlap import Finding, Kept, Note, OverlapReport, Suppressed, Verdict, check_overlap
-    from hostrouting.plan import Foreseen, RoutePlan, plan_routes
-    from hostrouting.preflight import PreflightFinding
-    from hostrouting.repair import Diversion, Repair, Unsafe, propose_repair
+    from hostrouting.routes.apply import Applied, apply_plan
+    from hostrouting.routes.plan import Foreseen, RoutePlan, plan_routes
+    from hostrouting.routes.uplink import DesiredRoute, Pending, resolve_route
     from hostrouting.tasks import (
         CheckResult,
         CheckRouteOverlap,
@@ -204,7 +203,8 @@ if TYPE_CHECKING:
         UndoAzureVnetCleanup,
         UndoResult,
     )
-    from hostrouting.uplink import DesiredRoute, Pending, resolve_route
+    from hostrouting.tasks.azure_vnet import CleanupPlan
+    from hostrouting.tasks.preflight import PreflightFinding
 
 __all__ = [
     # for the pipeline of an agent
@@ -314,10 +314,10 @@ __all__ = [
 
 # The module of each name; it is imported when the name is first used.
 _HOMES = {
-    "apply": ("Applied", "apply_plan"),
-    "azure_vnet": ("CleanupPlan",),
-    "backends.base": ("RouteBackend",),
-    "backends.netlink": ("NetlinkBackend",),
+    "routes.apply": ("Applied", "apply_plan"),
+    "tasks.azure_vnet": ("CleanupPlan",),
+    "kernel.base": ("RouteBackend",),
+    "kernel.netlink": ("NetlinkBackend",),
     "config": (
         "AzureVnetCleanupConfig",
         "CleanupScope",
@@ -356,15 +356,15 @@ _HOMES = {
         "SnapshotError",
         "UndoFileError",
     ),
-    "examination": ("Examination",),
+    "check.examine": ("Examination",),
     "fib": ("ANY", "PLAIN", "Cell", "Condition", "Decision", "Fib", "Flow", "Variant"),
-    "host": ("Host",),
-    "layout": ("HostLayout",),
+    "host.host": ("Host",),
+    "host.layout": ("HostLayout",),
     "model": ("OURS", "Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot", "default_rules"),
-    "overlap": ("Finding", "Kept", "Note", "OverlapReport", "Suppressed", "Verdict", "check_overlap"),
-    "plan": ("Foreseen", "RoutePlan", "plan_routes"),
-    "preflight": ("PreflightFinding",),
-    "repair": ("Diversion", "Repair", "Unsafe", "propose_repair"),
+    "check.overlap": ("Finding", "Kept", "Note", "OverlapReport", "Suppressed", "Verdict", "check_overlap"),
+    "routes.plan": ("Foreseen", "RoutePlan", "plan_routes"),
+    "tasks.preflight": ("PreflightFinding",),
+    "check.repair": ("Diversion", "Repair", "Unsafe", "propose_repair"),
     "tasks": (
         "CheckResult",
         "CheckRouteOverlap",
@@ -386,7 +386,7 @@ _HOMES = {
         "UndoAzureVnetCleanup",
         "UndoResult",
     ),
-    "uplink": ("DesiredRoute", "Pending", "resolve_route"),
+    "routes.uplink": ("DesiredRoute", "Pending", "resolve_route"),
 }
 
 if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept any name

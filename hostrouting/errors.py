@@ -58,6 +58,7 @@ every error has, says whether the same call may succeed later although nobody do
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -118,6 +119,7 @@ __all__ = [
     "UnitFailed",
     "Unsettled",
     "WorkerLost",
+    "is_denied",
 ]
 
 
@@ -651,3 +653,18 @@ class GatewayNotOnLink(RouteRefused):
 
 class InvalidRoute(RouteRefused):
     """The kernel does not accept such a route."""
+
+
+# Whether an error means that this process lacks a permission, whichever edge raised it.
+
+_DENIED = {errno.EACCES, errno.EPERM}
+
+
+def is_denied(error: BaseException | None) -> bool:
+    """Whether the error is "permission denied", or was caused by it."""
+    if error is None:
+        return False
+    denied = isinstance(error, NotPermitted | NftNotPermitted | EbtablesNotPermitted) or (
+        isinstance(error, FileError) and error.errno in _DENIED
+    )
+    return denied or is_denied(error.__cause__)

@@ -91,15 +91,12 @@ if TYPE_CHECKING:
         UnknownTask,
     )
     from phases.events import Event, Failure, Finished, Observer, Retrying, Skipped, Started, Status
-    from phases.execution import execute
-    from phases.groups import parallel, serial
-    from phases.launch import default_observers, run
+    from phases.groups import deadline, parallel, retry, serial, when
     from phases.logs import JsonFormatter, LogfmtFormatter, LogObserver
-    from phases.preview import Plan, plan
+    from phases.program import Plan, default_observers, plan, run, undo
     from phases.report import Report
+    from phases.running import execute
     from phases.tasks import AnyTask, OffersFields, OffersPlan, OffersUndo, Skip, Task, task
-    from phases.undoing import undo
-    from phases.wrappers import deadline, retry, when
 
 # The distribution that installed this package: on the index, another project owns the name `phases`.
 __distribution__ = "hostrouting"
@@ -159,15 +156,12 @@ _HOMES = {
     "context": ("Context",),
     "errors": ("Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask"),
     "events": ("Event", "Failure", "Finished", "Observer", "Retrying", "Skipped", "Started", "Status"),
-    "execution": ("execute",),
-    "groups": ("parallel", "serial"),
+    "running": ("execute",),
+    "groups": ("parallel", "serial", "deadline", "retry", "when"),
     "logs": ("JsonFormatter", "LogfmtFormatter", "LogObserver"),
-    "preview": ("Plan", "plan"),
-    "launch": ("default_observers", "run"),
+    "program": ("Plan", "plan", "default_observers", "run", "undo"),
     "report": ("Report",),
     "tasks": ("AnyTask", "OffersFields", "OffersPlan", "OffersUndo", "Skip", "Task", "task"),
-    "undoing": ("undo",),
-    "wrappers": ("deadline", "retry", "when"),
 }
 
 

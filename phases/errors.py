@@ -15,9 +15,8 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
-
-from phases.python310 import BaseExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,14 +25,33 @@ if TYPE_CHECKING:
     from phases.report import Report
 
 __all__ = [
+    "BaseExceptionGroup",
     "Cancelled",
     "DeadlineExceeded",
+    "ExceptionGroup",
     "InvalidTask",
     "PhasesError",
     "StoppedElsewhere",
     "TaskFailed",
     "UnknownTask",
+    "add_note",
 ]
+
+
+# Groups of exceptions and notes on exceptions, which Python 3.10 does not have.
+
+if sys.version_info >= (3, 11):
+    from builtins import BaseExceptionGroup, ExceptionGroup
+else:
+    from exceptiongroup import BaseExceptionGroup, ExceptionGroup  # and tracebacks print groups and notes from now on
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a line to the error that a traceback prints after its message."""
+    if sys.version_info >= (3, 11):
+        error.add_note(note)
+    else:
+        vars(error).setdefault("__notes__", []).append(note)
 
 
 class PhasesError(Exception):

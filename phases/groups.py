@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import contextvars
+import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from phases.errors import Cancelled, TaskFailed
-from phases.execution import pass_over, step
+from phases.errors import Cancelled, TaskFailed, add_note
+from phases.events import Retrying
 from phases.interrupts import call_open, closed
-from phases.python310 import add_note
-from phases.tasks import valid_task
+from phases.running import pass_over, step
+from phases.tasks import Skip, valid_task
 from phases.text import describe_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from phases.clock import Thread
     from phases.context import Context
-    from phases.tasks import AnyTask
+    from phases.tasks import AnyTask, Task
 
-__all__ = ["Parallel", "Serial", "parallel", "serial"]
+__all__ = [
+    "Deadline",
+    "Parallel",
+    "Retry",
+    "Serial",
+    "When",
+    "can_retry",
+    "deadline",
+    "parallel",
+    "retry",
+    "serial",
+    "when",
+]
 
 
 def serial(*tasks: AnyTask, name: str | None = None) -> Serial:
@@ -183,3 +198,198 @@ class _Crew:
         if self.cancellations:
             raise self.cancellations[0]
         return tuple(self.results)
+
+
+# Wrappers around one task: retry, a time limit, a condition. A wrapper has the name of its task.
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+def can_retry(error: Exception) -> bool:
+    """The default predicate of retry(): the error's attribute `can_retry` if it has one, otherwise true."""
+    return bool(getattr(error, "can_retry", True))
+
+
+def retry(
+    task: Task[T],
+    *,
+    attempts: int = 3,
+    delay: float = 1.0,
+    factor: float = 2.0,
+    longest: float = 30.0,
+    jitter: float = 0.5,
+    on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] = can_retry,
+) -> Retry[T]:
+    """The task, tried up to `attempts` times.
+
+    Between attempts it waits `delay` seconds, each time `factor` times longer but at most `longest`, minus a random
+    part of up to `jitter` of the wait, so that a thousand nodes do not all try again at the same moment.
+
+    `on` selects the errors to retry: exception types, or a predicate. The default is `can_retry`: an error with an
+    attribute of this name is retried if that is true, and any other error is retried. If a group failed, all of its
+    failures must qualify. Cancelled is never retried. If the deadline comes before the next attempt, the failure is
+    raised at once instead of after a useless wait.
+    """
+    return Retry(task, attempts, delay, factor, longest, jitter, on)
+
+
+def deadline(task: Task[T], seconds: float) -> Deadline[T]:
+    """The task, cancelled after so many seconds; it then fails with DeadlineExceeded.
+
+    A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a task that never
+    calls ctx.check() or ctx.sleep() runs to its end.
+    """
+    return Deadline(task, seconds)
+
+
+def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> When[T]:  # noqa: FBT001  reads as a sentence
+    """The task if the condition is true when its turn comes; otherwise it is skipped."""
+    return When(condition, task)
+
+
+def _number(rule: str, holds: Callable[[Any], bool]) -> Callable[[object, attrs.Attribute[Any], Any], None]:
+    """A validator: a finite number that satisfies the rule and is not a boolean."""
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not (number and holds(value)):
+            of = f"{type(instance).__name__.lower()} of {getattr(instance, 'name', 'a task')!r}"
+            raise ValueError(f"{of}: {attribute.name} is {value!r}; it must be {rule}")
+
+    return check
+
+
+_positive = _number("a number above 0", lambda value: value > 0)
+_not_negative = _number("0 or a number above 0", lambda value: value >= 0)
+_share = _number("a number from 0 to 1", lambda value: 0 <= value <= 1)
+_count = _number("a whole number, 1 or more", lambda value: isinstance(value, int) and value >= 1)
+
+
+@attrs.frozen
+class Retry(Generic[T_co]):
+    """The task that retry() returns."""
+
+    wrapped: Task[T_co] = attrs.field(converter=valid_task)
+    attempts: int = attrs.field(validator=_count)
+    delay: float = attrs.field(validator=_not_negative)
+    factor: float = attrs.field(validator=_positive)
+    longest: float = attrs.field(validator=_not_negative)
+    jitter: float = attrs.field(validator=_share)
+    on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] = attrs.field()
+
+    @on.validator
+    def _says_which_errors(self, _attribute: object, value: object) -> None:
+        kinds = value if isinstance(value, tuple) else (value,)
+        types = all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds)
+        if not types and (isinstance(value, tuple | type) or not callable(value)):
+            raise TypeError(
+                f"retry of {self.name!r}: on is {value!r}; it must be an exception type, a tuple of exception types, "
+                "or a function that takes the error and returns whether to retry"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name of the wrapped task."""
+        return self.wrapped.name
+
+    def do(self, ctx: Context, /) -> T_co:
+        """Try until the task succeeds or another attempt makes no sense."""
+        for attempt in range(1, self.attempts):
+            try:
+                return self.wrapped.do(ctx.attempting(attempt))
+            except Exception as error:
+                if not self._worth_another(error):
+                    raise
+                wait = self.wait_after(attempt)
+                left = ctx.remaining()
+                if left is not None and left <= wait:
+                    add_note(error, f"attempt {attempt} of {self.attempts}; the deadline comes before the next attempt")
+                    raise
+                self._announce(ctx, attempt, wait, error)
+            ctx.sleep(wait)
+        return self.wrapped.do(ctx.attempting(self.attempts))
+
+    def _worth_another(self, error: Exception) -> bool:
+        try:
+            return self.worth_another(error)
+        except Exception as fault:  # noqa: BLE001  an error in the predicate must not hide the failure
+            add_note(error, f"not retried, because the predicate of retry raised {describe_error(fault)}")
+            return False
+
+    def worth_another(self, error: Exception) -> bool:
+        """Whether `on` selects this error, or every failure if it is a TaskFailed."""
+        errors = [failure.error for failure in error.failures] if isinstance(error, TaskFailed) else [error]
+        on = self.on
+        if isinstance(on, (type, tuple)):
+            return all(isinstance(each, on) for each in errors)
+        return all(isinstance(each, Exception) and on(each) for each in errors)
+
+    def wait_after(self, attempt: int) -> float:
+        """The seconds between this attempt and the next."""
+        import random  # noqa: PLC0415  only a failure needs it
+
+        try:
+            wait = min(self.longest, self.delay * self.factor ** (attempt - 1))
+        except OverflowError:
+            wait = self.longest
+        return wait * (1 - self.jitter * random.random())  # noqa: S311  it spreads load and protects nothing
+
+    def _announce(self, ctx: Context, attempt: int, wait: float, error: Exception) -> None:
+        if ctx.node is not None:
+            ctx.run.tell(Retrying(ctx.run_id, ctx.node.id, ctx.path, attempt, self.attempts, wait, error))
+
+
+@attrs.frozen
+class Deadline(Generic[T_co]):
+    """The task that deadline() returns."""
+
+    wrapped: Task[T_co] = attrs.field(converter=valid_task)
+    seconds: float = attrs.field(validator=_positive)
+
+    @property
+    def name(self) -> str:
+        """The name of the wrapped task."""
+        return self.wrapped.name
+
+    def do(self, ctx: Context, /) -> T_co:
+        """Run the task within the time limit."""
+        with ctx.within(self.seconds) as limited:
+            return self.wrapped.do(limited)
+
+
+@attrs.frozen
+class When(Generic[T_co]):
+    """The task that when() returns."""
+
+    condition: bool | Callable[[Context], bool] = attrs.field()
+    wrapped: Task[T_co] = attrs.field(converter=valid_task)
+
+    @property
+    def name(self) -> str:
+        """The name of the wrapped task."""
+        return self.wrapped.name
+
+    def do(self, ctx: Context, /) -> T_co | Skip:
+        """Run the task, or return a Skip that says why not."""
+        met = self.condition(ctx) if callable(self.condition) else self.condition
+        return self.wrapped.do(ctx) if met else Skip(f"its condition{self._named} is false")
+
+    @condition.validator
+    def _can_be_asked(self, _attribute: object, value: object) -> None:
+        if not isinstance(value, bool) and not callable(value):
+            raise TypeError(
+                f"when: the condition is {value!r}; it must be True, False, or a function that takes the context"
+            )
+
+    @property
+    def condition_in_words(self) -> str:
+        """The condition as shown in a plan; empty if it is True."""
+        if callable(self.condition):
+            return f"only if its condition{self._named} is true"
+        return "" if self.condition else "its condition is false"
+
+    @property
+    def _named(self) -> str:
+        name = getattr(self.condition, "__name__", "")
+        return f" {name}" if name.isidentifier() else ""

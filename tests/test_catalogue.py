@@ -100,7 +100,7 @@ def test_import_is_lean() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     loaded = set(json.loads(done.stdout))
-    assert "phases.execution" in loaded
+    assert "phases.running" in loaded
     assert not loaded & {"asyncio", "rich", "pyroute2", "multiprocessing", "ssl"}
 
 
@@ -140,12 +140,12 @@ def test_nothing_is_loaded_for_a_rewrite_that_nobody_wants() -> None:
     """On a host without the probe rewrite, the ways to nftables, to the metadata and to BPF programs are not loaded."""
     code = (
         "import sys\n"
-        "import hostrouting.host\n"
-        "print(*[name for name in sys.modules if name.startswith(('hostrouting.backends', 'hostrouting.config'))])\n"
+        "import hostrouting.host.host\n"
+        "print(*[name for name in sys.modules if name.startswith(('hostrouting.kernel.netlink', 'hostrouting.config'))])\n"
         "from hostrouting import Configure, Host, HostRoutingConfig\n"
         "Host.local()\n"
         "print(Configure(HostRoutingConfig(), host=Host.offline('/nowhere')).preview().is_empty)\n"
-        "ways = 'nftables', 'metadata', 'ingress', 'probe_rewrite.'\n"
+        "ways = 'kernel.nftables', 'host.metadata', 'kernel.bpf', 'tasks.probe_rewrite.rules'\n"
         "print(*[name for name in sys.modules if name.startswith(tuple(f'hostrouting.{way}' for way in ways))])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hostrouting
+from hostrouting.boot import render_guard_unit
 from hostrouting.cli.shared import COMPLETIONS, MANUAL
-from hostrouting.render import render_guard_unit
 from tests.support.bundle import DEPENDENCIES, SHARE
 from tests.support.debian_package import NAME, debian_version, package_files
 

@@ -18,7 +18,7 @@ import pytest
 import hostrouting
 from hostrouting import HostRoutingConfig
 from hostrouting.cli.commands import COMMANDS
-from hostrouting.cli.parser import make_parser
+from hostrouting.cli.entry_point import make_parser
 from tests.support.pages import BLOCK, PAGES, ROOT
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import Any, get_args
 import pytest
 
 from hostrouting import ConfigError, HostLayout, HostRoutingConfig
+from hostrouting.check.overlap import Escape, Verdict
+from hostrouting.check.repair import TOO_MANY
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.config import DEFAULT_ALLOWED_DEVS
-from hostrouting.overlap import Escape, Verdict
-from hostrouting.preflight import Name
-from hostrouting.repair import TOO_MANY
+from hostrouting.tasks.preflight import Name
 from tests.support.config_keys import COMPLETE, keys_of
 from tests.support.pages import ROOT, page, tables
 

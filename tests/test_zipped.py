@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hostrouting.boot import render_gate_script
 from hostrouting.cli.commands import COMMANDS
-from hostrouting.render import render_gate_script
 from hostrouting.testing import h200, plain_vm
 from tests.support.bundle import DEPENDENCIES
 from tests.support.fleets import save

@@ -24,7 +24,7 @@ TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
 
 __all__ = ["main"]
 

@@ -9,8 +9,25 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.cli.family_view import FamilyView
-from hostrouting.cli.page import Painted, line, spoken
+import attrs
+
+from hostrouting.check.examine import Examination, examine, examine_snapshot, repair_routes, with_repair
+from hostrouting.check.marks import marks_of
+from hostrouting.check.report import (
+    candidates_line,
+    check_document,
+    dropped_line,
+    expiry_line,
+    note_line,
+    owner_name,
+    packets_line,
+    prefix_name,
+    range_name,
+    senders_phrase,
+    suppressed_line,
+)
+from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
 from hostrouting.cli.source import (
     expected_of,
     gateway_of,
@@ -20,25 +37,285 @@ from hostrouting.cli.source import (
     quiet_context,
     start_command,
 )
-from hostrouting.examination import Examination, examine, examine_snapshot
-from hostrouting.repaired import repair_routes, with_repair
-from hostrouting.sought_marks import marks_of
-from hostrouting.wording import candidates_line, check_document
+from hostrouting.model import ip_at, table_name
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from typing_extensions import Self
 
-    from hostrouting.cli.page import Line, Style
+    from hostrouting.check.examine import FamilyExamination
+    from hostrouting.check.marks import Marks
+    from hostrouting.check.overlap import Finding
+    from hostrouting.check.segments import Judgement, Segment
+    from hostrouting.cli.output import Line, Piece, Style, Tone
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.fib import Fib
-    from hostrouting.host import Host
-    from hostrouting.model import IP, Route, Snapshot
-    from hostrouting.sought_marks import Marks
+    from hostrouting.host.host import Host
+    from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkSetter
+    from hostrouting.model import IP, Prefix, Route, Snapshot
 
-__all__ = ["LIMITS", "Check", "check_name", "lasting_line", "make_check"]
+__all__ = ["LIMITS", "Check", "FamilyView", "check_name", "draw_map", "lasting_line", "make_check", "mark_lines"]
+
+
+# A CIDR as a map: its segments side by side, to scale, each labelled with its outgoing device.
+
+_TONES: dict[Judgement, Tone] = {"expected": "good", "allowed": "good", "own": "soft", "escape": "bad"}
+_FILLS: dict[bool, dict[Judgement, str]] = {
+    True: {"expected": "─", "allowed": "┄", "own": "·", "escape": "█"},
+    False: {"expected": "-", "allowed": "~", "own": ".", "escape": "#"},
+}
+_NAMES = 8  # the number of devices that are named below a map
+_COLUMNS = (64, 32, 16)
+
+
+def draw_map(
+    cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style, *, mark: int | None = None
+) -> Iterator[Line]:
+    """The lines of a map: the CIDR once for each row (a name and its segments), to one scale; `mark` is an address."""
+    size = cidr.last - cidr.first + 1
+    margin = max(len(name) for name, _ in rows) + 5
+    columns = next((it for it in _COLUMNS if it + margin + 1 <= style.width), _COLUMNS[-1])
+    yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
+    yield line(" " * margin, Painted(_axis(cidr, columns), "soft"))
+    edge = "│" if style.unicode else "|"
+    strips = [strip_of(cidr, segments, columns) for _, segments in rows]
+    unnamed: dict[tuple[str, Judgement], None] = {}
+    for (name, _), strip in zip(rows, strips, strict=True):
+        pieces: list[Painted] = []
+        for segment, length in strip.runs:
+            text, told = _bar(segment, length, style)
+            pieces.append(Painted(text, _TONES[segment.judgement]))
+            if not told:
+                unnamed[segment.look] = None
+        # Segments that are too narrow for a column are named in the legend.
+        unnamed |= {it.look: None for it in strip.hidden}
+        yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
+    if mark is not None:
+        at = margin + (mark - cidr.first) * columns // size
+        yield line(" " * at, Painted("▲" if style.unicode else "^", "strong"), f" {ip_at(cidr.family, mark)}")
+    shown = {it.judgement for strip in strips for it, _ in strip.runs} | {judgement for _, judgement in unnamed}
+    yield line(" " * margin, *_legend(shown, unnamed, style))
+
+
+def _scale(cidr: Prefix, columns: int) -> str:
+    size = cidr.last - cidr.first + 1
+    if size == 1:
+        return "one address"
+    if size < columns:
+        return f"one address is {columns // size} columns"
+    return f"one column is a /{cidr.length + columns.bit_length() - 1}"
+
+
+def _axis(cidr: Prefix, columns: int) -> str:
+    """The first, middle and last address, as far as there is room and they differ."""
+    if cidr.first == cidr.last:
+        return str(ip_at(cidr.family, cidr.first))
+    first, last = str(ip_at(cidr.family, cidr.first)), str(ip_at(cidr.family, cidr.last))
+    middle = str(ip_at(cidr.family, (cidr.first + cidr.last + 1) // 2))
+    half = columns // 2
+    if middle != last and len(first) < half and len(middle) + len(last) < half:
+        return f"{first:<{half}}{middle:<{half - len(last)}}{last}"
+    return f"{first} … {last}" if len(first) + len(last) >= columns else f"{first:<{columns - len(last)}}{last}"
+
+
+def _bar(segment: Segment, length: int, style: Style) -> tuple[str, bool]:
+    """The characters for a run of columns, and whether the label fits into them or is not needed."""
+    fill = _FILLS[style.unicode][segment.judgement]
+    if len(segment.label) + 2 > length:
+        return fill * length, segment.judgement == "own"
+    return f" {segment.label} ".center(length, fill), True
+
+
+def _legend(
+    judgements: Collection[Judgement], unnamed: Collection[tuple[str, Judgement]], style: Style
+) -> Iterator[Painted]:
+    """The meaning of each fill, and the devices whose segments were too narrow for their names."""
+    for at, judgement in enumerate(it for it in JUDGEMENTS if it in judgements):
+        labels = [label for label, its in unnamed if its == judgement]
+        more = [f"{len(labels) - _NAMES:,} more"] if len(labels) > _NAMES else []
+        names = ", ".join([*labels[:_NAMES], *more])
+        yield Painted("   " if at else "", "")
+        yield Painted(_FILLS[style.unicode][judgement], _TONES[judgement])
+        yield Painted(f" {JUDGEMENTS[judgement]}{f' ({names})' if names else ''}", "soft")
+
+
+# One family's part of a check as lines: the verdict in a sentence, the evidence, and what the verdict holds for.
+
+_BLOCKS = 3  # a range of at most this many blocks is shown as blocks; others as first and last address
+_MAPS = 3
+_TONES_family_view: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
+
+
+@attrs.frozen
+class FamilyView:
+    """The examination of one family, and the host with the repair applied; None if there is no repair."""
+
+    found: FamilyExamination
+    repaired: Fib | None = None
+
+    @property
+    def allowed_devs(self) -> tuple[str, ...]:
+        """The allowed devices that carry a part of the expected CIDRs."""
+        report = self.found.report
+        names = (
+            it.label
+            for cidr in report.cidrs
+            for it in segments_of(
+                self.found.fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs
+            )
+            if it.judgement == "allowed"
+        )
+        return tuple(dict.fromkeys(names))
+
+    def answer_line(self) -> Line:
+        """The verdict in one sentence."""
+        report, verdict = self.found.report, self.found.verdict
+        cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs, last="or")
+        word = Painted(f"{verdict.upper()}:", _TONES_family_view.get(verdict, "warn"))
+        if verdict == "no-default-route":
+            instead = f"; there is {self.found.instead}" if self.found.instead.startswith("a ") else ""
+            return line(
+                word, f" there is no IPv{report.family} default route, so no device is expected for {cidrs}{instead}"
+            )
+        if verdict == "overlap":
+            return line(word, " ", _who_goes_where(self), f", not by {devs}")
+        if verdict == "undecided":
+            return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(self))
+        lenient = spoken(self.allowed_devs)
+        beside = f" or by {lenient} (allowed)" if lenient else ""
+        return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or belongs to this host")
+
+    def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
+        """The findings as a table, and the CIDRs as maps."""
+        if self.found.report.findings:
+            yield line()
+            yield from self._findings_table(self.found.report.findings)
+        for it in self.found.pods:
+            if findings := it.findings_beyond(self.found.report):
+                yield line()
+                yield line(f"For {senders_phrase(it.packets)}:")
+                yield from self._findings_table(findings)
+        yield from _maps(self, style, now)
+
+    def _findings_table(self, findings: Sequence[Finding]) -> Iterator[Line]:
+        heads = ["escapes", "leaves by", "route", "table", "owner", "rule"]
+        rows = [list(_row(finding)) for finding in findings[:SHOWN]]
+        if len(self.found.report.cidrs) > 1:
+            heads = ["cidr", *heads]
+            rows = [[str(finding.cidr), *row] for finding, row in zip(findings, rows, strict=False)]
+        yield from capped(table(heads, rows), len(findings))
+
+    def limit_lines(self, *, advice: str) -> Iterator[Line]:
+        """The lines that say which packets the verdict holds for; without a default route only `advice`."""
+        if self.found.verdict == "no-default-route":
+            yield line()
+            told = candidates_line(self.found)
+            yield line(f"{told[0].upper()}{told[1:]}.")
+            yield line(advice)
+            return
+        report = self.found.report
+        notes = [note_line(it, alone=not self.found.pods) for it in self.found.notes]
+        surprises = self.found.surprises
+        yield line()
+        for it in report.suppressed:
+            text = suppressed_line(it)
+            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
+        if surprises:
+            yield line(
+                "The kernel's answers differ from its tables:"
+                if not self.found.restless
+                else "This verdict is uncertain:"
+            )
+            yield from capped((line("  ", Painted(it, "warn")) for it in surprises[:SHOWN]), len(surprises))
+        if not notes:
+            told = f"Holds for all IPv{report.family} packets: no rule treats some of them differently."
+            yield line(Painted(told, "soft"))
+        else:
+            yield line("Does not hold for all packets:")
+            yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
+        for pods in self.found.pods:
+            their = senders_phrase(pods.packets).removeprefix("packets")
+            if pods.verdict == "ok":
+                yield line(Painted(f"Packets{their} leave as expected.", "soft"))
+            elif pods.verdict == "overlap" and not pods.findings_beyond(report):
+                yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
+        if self.found.dropped:
+            yield line("This host drops on arrival:")
+            yield from capped(
+                (line("  ", Painted(dropped_line(it), "warn")) for it in self.found.dropped[:SHOWN]),
+                len(self.found.dropped),
+            )
+        if report.holds_for is not None:
+            text = expiry_line(report.holds_for)
+            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))
+
+
+def _others(it: FamilyView) -> str:
+    """A clause about the packets that are treated differently: the first kind, and the number of other ranges."""
+    notes = it.found.notes
+    if not notes:
+        return "but the route tables kept changing while they were read"
+    note, decision = notes[0], notes[0].decision
+    devs = spoken(decision.devs) or "an unknown device"
+    fate = f"leave by {devs}" if decision.goes_out else f"do not leave ({decision.kind})"
+    more = f", and {counted(len(notes) - 1, 'more range')} elsewhere" if len(notes) > 1 else ""
+    return f"{packets_line(note.cases)} {fate}{more}"
+
+
+def _who_goes_where(it: FamilyView) -> str:
+    findings = it.found.report.findings or it.found.findings
+    ways = list(dict.fromkeys(f"by {_devs(it)}" for it in findings if it.kind == "overlap"))
+    nowhere = list(dict.fromkeys(it.kind.replace("-", " ") for it in findings if it.kind != "overlap"))
+    ways += [f"by no device ({spoken(nowhere)})"] if nowhere else []
+    cidrs = list(dict.fromkeys(finding.cidr for finding in findings))
+    whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
+    part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
+    verb = "leave" if len(cidrs) > 1 or len(findings) > 1 else "leaves"
+    whose = "" if it.found.report.findings else "what pods send to "
+    return f"{whose}{part}{spoken([str(cidr) for cidr in cidrs])} {verb if not whose else 'leaves'} {spoken(ways)}"
+
+
+def _devs(finding: Finding) -> str:
+    return spoken(finding.devs) or "an unknown device"
+
+
+def _row(finding: Finding) -> Sequence[Piece]:
+    route, rule = finding.decision.route, finding.decision.rule
+    where = ("", "", "") if route is None else (prefix_name(route.prefix), table_name(route.table), owner_name(finding))
+    return (
+        _range(finding),
+        Painted(", ".join(finding.devs) or finding.kind, "bad"),
+        *where,
+        "" if rule is None else str(rule.priority),
+    )
+
+
+def _range(finding: Finding) -> str:
+    """The range as blocks; as first and last address if that would be too many."""
+    blocks = finding.prefixes
+    if len(blocks) <= _BLOCKS:
+        return " ".join(map(str, blocks))
+    return range_name(finding.cidr.family, finding.first, finding.last)
+
+
+def _maps(it: FamilyView, style: Style, now: str) -> Iterator[Line]:
+    report = it.found.report
+    chosen = list(dict.fromkeys(finding.cidr for finding in report.findings)) or list(report.cidrs)
+    if not report.expected_devs:
+        return
+    hosts = [(now, it.found.fib)] + ([("repaired", after)] if (after := it.repaired) else [])
+    for cidr in chosen[:_MAPS]:
+        yield line()
+        rows = [
+            (name, segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs))
+            for name, fib in hosts
+        ]
+        yield from draw_map(cidr, rows, style)
+    if len(chosen) > _MAPS:
+        yield line(Painted(f"… and {counted(len(chosen) - _MAPS, 'more CIDR')}, not drawn", "soft"))
+
 
 LIMITS = "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs."
 
@@ -145,3 +422,45 @@ def check_name(check: RouteOverlapConfig) -> str:
     """A phrase that names a check: its CIDRs, devices and mode."""
     devs = f" by {spoken(check.expected_devs, last='or')}" if check.expected_devs else ""
     return f"{spoken(tuple(map(str, check.expected_cidrs)))}{devs} in {check.mode}"
+
+
+# Who sets the marks that an answer depends on, as lines.
+
+_FOR: dict[Effect, str] = {
+    "arriving": "for packets that arrive",
+    "own": "for packets of this host",
+    "own-later": "for packets of this host whose route Linux looks up again later, as after DNAT",
+    "none": "too late for the route of this packet",
+}
+_DOES = {"drop": "drops them", "pass": "leaves them as they are", "transport": "encrypts them"}
+
+
+def mark_lines(marks: Marks) -> Iterator[Line]:
+    """What was found, for an operator."""
+    for it in marks.sought:
+        rules = f"rule{'s' if len(it.rules) > 1 else ''} {spoken(list(map(str, it.rules)))}"
+        if it.setters:
+            yield line(f"Mark {it.name} ({rules}) can be set by:")
+            rows = [_setter(setter, effects) for setter, effects in it.setters[:SHOWN]]
+            yield from capped(rows, len(it.setters))
+        else:
+            who = "Nothing that was looked at" if marks.unseen else "No rule of a packet filter"
+            told = f"{who} sets mark {it.name} ({rules}). A program may set it on its own sockets."
+            yield line(Painted(told, "soft"))
+    if marks.programs:
+        yield line("BPF programs that can mark packets as they arrive:")
+        yield from capped((line("  ", Painted(it, "warn")) for it in marks.programs[:SHOWN]), len(marks.programs))
+    yield from capped((line(Painted(_policy(it), "warn")) for it in marks.policies[:SHOWN]), len(marks.policies))
+    if marks.unseen:
+        yield line(Painted(f"Not looked at: {'; '.join(marks.unseen)}.", "soft"))
+
+
+def _setter(setter: MarkSetter, effects: Sequence[Effect]) -> Line:
+    effect = " and ".join(_FOR[effect] for effect in effects)
+    return line("  ", Painted(f"{setter.place}: {setter.text} ({effect})", "warn"))
+
+
+def _policy(it: IpsecPolicy) -> str:
+    only = f" ({it.only})" if it.only else ""
+    does = f"encapsulates them: they leave by the route to {it.end}" if it.action == "tunnel" else _DOES[it.action]
+    return f"An IPsec policy for packets from {it.source} to {it.destination}{only} {does}."

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     import phases
-    from hostrouting.cli.page import Line, Style
-    from hostrouting.host import Host
+    from hostrouting.cli.output import Line, Style
+    from hostrouting.host.host import Host
 
     Answer: TypeAlias = "Callable[[argparse.Namespace, Callable[[], Host]], Reply]"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from hostrouting.cli.command import FAILED, UNDECIDED, WRONG_INPUT
-from hostrouting.denial import is_denied
 from hostrouting.errors import (
     ApprovedPlanError,
     BackendError,
@@ -32,6 +31,7 @@ from hostrouting.errors import (
     TableOwned,
     UndoFileError,
     WorkerLost,
+    is_denied,
 )
 
 __all__ = ["code_of", "document_of", "errors_in"]
@@ -73,7 +73,7 @@ def _errors_in_group(error: BaseException) -> tuple[BaseException, ...]:
     """The errors in a group; empty for any other error."""
     if isinstance(error, HostRoutingError):  # ForeignPhases is one, and then this import cannot be made
         return ()
-    from phases.python310 import BaseExceptionGroup  # noqa: PLC0415  only a failure needs it
+    from phases.errors import BaseExceptionGroup  # noqa: PLC0415  only a failure needs it
 
     return error.exceptions if isinstance(error, BaseExceptionGroup) else ()
 

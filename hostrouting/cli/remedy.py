@@ -12,24 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken
+from hostrouting.check.examine import find_correction
+from hostrouting.check.report import (
+    contested_clause,
+    deletion_lines,
+    diversion_line,
+    entries_name,
+    filtered_line,
+    repair_document,
+    unsafe_lines,
+)
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
-from hostrouting.configured_routes import plan_static_routes, reply_destinations, wanted_routes
-from hostrouting.correction import find_correction
-from hostrouting.correction_words import contested_clause, deletion_lines, entries_name
 from hostrouting.model import TABLE_MAIN, NextHop, Route
-from hostrouting.uplink import DesiredRoute, Uplink, bare_leg, resolve_route
-from hostrouting.wording import diversion_line, filtered_line, repair_document, unsafe_lines
+from hostrouting.routes.plan import plan_static_routes, reply_destinations, wanted_routes
+from hostrouting.routes.uplink import DesiredRoute, Uplink, bare_leg, resolve_route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hostrouting.check.examine import Correction, Examination
+    from hostrouting.check.repair import Diversion
     from hostrouting.cli.check import Check
-    from hostrouting.cli.page import Line
+    from hostrouting.cli.output import Line
     from hostrouting.config import RouteOverlapConfig
-    from hostrouting.correction import Correction
-    from hostrouting.examination import Examination
-    from hostrouting.repair import Diversion
 
 __all__ = ["correction_lines", "ip_commands", "remedy_lines", "repaired_configuration", "route_lines", "warning_lines"]
 

@@ -12,34 +12,32 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 
 import phases
-from hostrouting.backends.saved import SavedBackend
-from hostrouting.cli.page import SHOWN, spoken
-from hostrouting.config import GuardConfig, HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
-from hostrouting.config.jsontext import SIZE_LIMIT
-from hostrouting.config.objects import Faulty, Spot
-from hostrouting.config.values import gateway
-from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable
-from hostrouting.model import IPV4, IPV6
-from hostrouting.named_devices import HOST_OF_A_SNAPSHOT, require_devices
-from hostrouting.reading import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
-from hostrouting.render import (
+from hostrouting.arguments import HOST_OF_A_SNAPSHOT, require_devices
+from hostrouting.boot import (
     DEFAULT_WAIT,
     parse_check_script,
     parse_guard_unit,
     parse_probe_script,
     parse_static_routes_script,
 )
-from hostrouting.saved_snapshot import read_snapshot
+from hostrouting.cli.output import SHOWN, spoken
+from hostrouting.config import GuardConfig, HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
+from hostrouting.config.json import SIZE_LIMIT, Faulty, Spot
+from hostrouting.config.values import gateway
+from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable
+from hostrouting.host.saved import SavedBackend, read_snapshot
+from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
+from hostrouting.model import IPV4, IPV6
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from hostrouting.backends.base import RouteBackend
-    from hostrouting.config.addresses import Network
-    from hostrouting.host import Host
+    from hostrouting.boot import ProbeScript
+    from hostrouting.config.values import Network
+    from hostrouting.host.host import Host
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import IP, Snapshot
-    from hostrouting.render import ProbeScript
 
 __all__ = [
     "address_of",

@@ -16,9 +16,9 @@ from hostrouting.config.azure_vnet import (
     EbtablesChoice,
     IfAzureVnetActive,
 )
-from hostrouting.config.guard import GuardConfig
 from hostrouting.config.probe_rewrite import ImdsConfig, OnUnknown, ProbeCondition, ProbeRewriteConfig
 from hostrouting.config.settings import (
+    GuardConfig,
     HostRoutingConfig,
     RouteOverlapConfig,
     StaticRoute,

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.config.addresses import Network, network_in
-from hostrouting.config.objects import Keys, Spot, items_read, text_of
-from hostrouting.config.values import Word, devs, integer, one_of, switch
+from hostrouting.config.json import Keys, Spot, items_read, text_of
+from hostrouting.config.values import Network, Word, devs, integer, network_in, one_of, switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

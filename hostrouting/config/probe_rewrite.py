@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.config.addresses import address_in
-from hostrouting.config.objects import Faulty, Keys, Spot, items, text_of
-from hostrouting.config.values import Word, device_name, integer, one_of, switch
+from hostrouting.config.json import Faulty, Keys, Spot, items, text_of
+from hostrouting.config.values import Word, address_in, device_name, integer, one_of, switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

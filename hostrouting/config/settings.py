@@ -13,20 +13,62 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.config import jsontext, values
-from hostrouting.config.addresses import Address, Network  # noqa: TC001  attrs.resolve_types needs them at run time
+from hostrouting.config import json as jsontext
+from hostrouting.config import values
 from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
-from hostrouting.config.guard import GUARD, GuardConfig
-from hostrouting.config.objects import Faulty, Keys, Spot, items
+from hostrouting.config.json import Faulty, Keys, Spot, items, text_of
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
-from hostrouting.reserved import LINK_LOCAL
-from hostrouting.route_defaults import DEFAULT_METRIC, OURS
+from hostrouting.config.values import Address, Network, switch
+from hostrouting.model.constants import DEFAULT_METRIC, LINK_LOCAL, OURS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["HostRoutingConfig", "RouteOverlapConfig", "StaticRoute", "StaticRoutesConfig", "needs_config"]
+__all__ = [
+    "GUARD",
+    "GuardConfig",
+    "HostRoutingConfig",
+    "RouteOverlapConfig",
+    "StaticRoute",
+    "StaticRoutesConfig",
+    "needs_config",
+]
 
+
+# The section `guard`, for the service that keeps the routing right, and its rules.
+
+_PUNCTUATION = "/-_.+@"
+
+
+@attrs.frozen(init=False)
+class GuardConfig:
+    """Whether the guard runs as a service, and the program that it runs."""
+
+    enabled: bool
+    program: str
+    """The path of the program `hostrouting` on the host; empty means the one that installs the service."""
+
+    def __init__(self, *, enabled: bool = False, program: str = "") -> None:
+        self.__attrs_init__(**GUARD.check(enabled=enabled, program=program))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this section."""
+        return GUARD.write(self)
+
+
+def _program(raw: object, at: Spot) -> str:
+    remedy = 'write the path of the program, such as "/opt/agent/bin/hostrouting"'
+    text = text_of(raw, at, remedy)
+    # It is written into a unit, where a space, a quote, a $ or a % would have a meaning.
+    letters = text.translate(dict.fromkeys(map(ord, _PUNCTUATION)))
+    is_path = text.startswith("/") and not text.endswith("/") and letters.isascii() and letters.isalnum()
+    if text and not is_path:
+        raise at.faulty(raw, f"is not an absolute path of only letters, digits and {_PUNCTUATION}", remedy)
+    return text
+
+
+GUARD = Keys({"enabled": switch, "program": _program})
+"""The keys of the section."""
 
 _SECTION = "hostRouting"
 

@@ -1,7 +1,7 @@
 """What the kernel would do with a packet, from a snapshot alone.
 
 Here: Linux's decision, for one destination or for all of a prefix. Not here: whether the decision is wanted;
-`hostrouting.overlap` and the layers above it judge that.
+`hostrouting.check.overlap` and the layers above it judge that.
 
 Theory of operation
 -------------------
@@ -42,9 +42,9 @@ region, `branches` the results for all others; `rules` knows which rules matter 
 at every place where it can change; `trace` reports a walk. `bulk` exists only to make a check faster.
 """
 
-from hostrouting.fib.answer import Cases, Cell, Condition, Contest, Decision, Kind, Variant, paired
+from hostrouting.fib.decision import Cases, Cell, Condition, Contest, Decision, Kind, Variant, paired
 from hostrouting.fib.engine import Fib
-from hostrouting.fib.flow import ANY, PLAIN, REACHABLE, Flow
+from hostrouting.fib.packet import ANY, PLAIN, REACHABLE, Flow
 
 __all__ = [
     "ANY",

@@ -4,22 +4,19 @@ Here: one destination, or all of a prefix; equal answers are one object, so that
 here: how a rule or a table is read (`rules`, `tables`).
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.door import require
-from hostrouting.fib.answer import Cell, Contest, Decision, Kind, Variant
-from hostrouting.fib.branches import End
-from hostrouting.fib.bulk import Liking, Sieve, joined
-from hostrouting.fib.flow import ANY, Flow
-from hostrouting.fib.rules import Rules
-from hostrouting.fib.table import Entry, Table
+from hostrouting.arguments import require
+from hostrouting.fib.decision import Cell, Contest, Decision, Kind, Variant
+from hostrouting.fib.packet import ANY, Flow
+from hostrouting.fib.rules import End, Ending, Rules, Span, Stage, Turn, plain_turns
+from hostrouting.fib.table import Entry, Ordered, Table
 from hostrouting.fib.tables import Tables
-from hostrouting.fib.walk import Ending, Span, Turn, plain_turns
 from hostrouting.model import (
     IP,
     IPV4,
@@ -27,19 +24,85 @@ from hostrouting.model import (
     REFUSING,
     TABLE_MAIN,
     Link,
+    NextHop,
     Prefix,
     Route,
+    RouteTable,
     Rule,
     Snapshot,
     as_ip,
     as_prefix,
 )
-from hostrouting.reserved import MULTICAST
+from hostrouting.model.constants import MULTICAST
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Fib"]
+__all__ = ["Fib", "Liking", "Sieve", "joined"]
+
+
+# Ranges that a check can skip, because every route that may decide there is fine.
+
+Liking: TypeAlias = Callable[[tuple[NextHop, ...]], bool]
+
+
+class Sieve:
+    """Finds the routes that are not plain, and their ranges."""
+
+    def __init__(self, routes: RouteTable, liking: Liking) -> None:
+        """Take the routes, and a function that accepts or rejects next hops."""
+        self._numbers = routes.shape_numbers
+        self._odd = {number for number, shape in enumerate(routes.shapes) if not _is_plain(shape, liking)}
+        # For the routes of a table, by their id: the ranges of the routes that are not plain, and the last address of
+        # each.
+        self._known: dict[int, tuple[list[Span], list[int]]] = {}
+
+    def doubtful(self, stages: Iterable[Stage], low: int, high: int) -> list[Span]:
+        """The ranges, in low … high or around, outside of which a plain route decides for packets at these stages."""
+        found: list[Span] = []
+        for stage in stages:
+            if stage.table is None or not stage.simple:
+                break
+            for routes in stage.table.columns:
+                found += self._odd_ones(routes, low, high)
+            if any(routes.covers(low, high) for routes in stage.table.columns):
+                return found
+        return [(low, high)]
+
+    def _odd_ones(self, routes: Ordered, low: int, high: int) -> list[Span]:
+        """The ranges that overlap low … high and belong to a route that is not plain."""
+        known = self._known.get(id(routes))
+        if known is None:
+            spans = list(joined(map(routes.span, self._places(routes.column.positions))))
+            known = self._known[id(routes)] = spans, [last for _, last in spans]
+        spans, lasts = known
+        begin = bisect_left(lasts, low)
+        return spans[begin : bisect_left(spans, (high + 1,), begin)]
+
+    def _places(self, positions: Sequence[int]) -> list[int]:
+        """Indexes of the positions whose routes are not plain."""
+        odd, numbers = self._odd, self._numbers
+        return [at for at, position in enumerate(positions) if numbers[position] in odd] if odd else []
+
+
+def _is_plain(shape: Route, liking: Liking) -> bool:
+    in_use = not any(leg.dead or leg.linkdown for leg in shape.legs)
+    for_all = not (shape.tos or shape.source) and shape.expires is None
+    return shape.type == "unicast" and for_all and in_use and liking(shape.legs)
+
+
+def joined(spans: Iterable[Span]) -> Iterator[Span]:
+    """The same addresses as the fewest ranges, in order."""
+    low, high = 0, -1
+    for first, last in sorted(spans):
+        if first > high + 1:
+            if low <= high:
+                yield low, high
+            low = first
+        high = max(high, last)
+    if low <= high:
+        yield low, high
+
 
 _MULTICAST = {family: (int(block.network_address), int(block.broadcast_address)) for family, block in MULTICAST.items()}
 # Destinations whose kind does not depend on the route; the first and last address of each range.

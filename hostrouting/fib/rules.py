@@ -5,18 +5,356 @@ Here: rules by priority, what each selects on, where a goto continues. Not here:
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from copy import copy
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
-from hostrouting.fib.flow import Ask, Flow, asks_of, has_tos
-from hostrouting.fib.region import Region
-from hostrouting.fib.table import Entry, Table
-from hostrouting.fib.walk import Stage, Turn
-from hostrouting.model import Rule, width_of
+from hostrouting.fib.decision import Cases
+from hostrouting.fib.packet import ANYTHING, Ask, Case, Flow, Sought, Supposed, Words, asks_of, has_tos
+from hostrouting.fib.table import Entry, Hit, Table
+from hostrouting.model import IPV4, REFUSING, TO, Rule, width_of
 
-if TYPE_CHECKING:
-    from hostrouting.fib.answer import Cases
+__all__ = ["Branches", "Default", "End", "Ending", "Region", "Rules", "Span", "Stage", "Turn", "plain_turns"]
 
-__all__ = ["Default", "Rules"]
+
+# The walk through the rules: one rule as the walk sees it, and which rule is next.
+
+# The first and the last address.
+Span: TypeAlias = tuple[int, int]
+
+
+class Stage:
+    """One rule as the walk sees it: what it does with packets that match it."""
+
+    __slots__ = ("_groups", "rule", "simple", "table", "verdict")
+
+    def __init__(self, rule: Rule, table: Table | None, groups: dict[str, int]) -> None:
+        """Take the rule, the table that it looks up (if that has routes), and the groups of the devices."""
+        self.rule, self.table, self._groups = rule, table, groups
+        # Whether it suppresses nothing.
+        self.simple = rule.suppress_prefixlength is None and rule.suppress_ifgroup is None
+        # Whether the rule itself is the answer: blackhole, unreachable, prohibit.
+        self.verdict = rule.action in REFUSING
+
+    def take(self, address: int, sought: Sought) -> tuple[Entry | None, bool, bool]:
+        """The route that a packet finds, whether an unknown field matters, and whether the walk ends here."""
+        if self.table is None:
+            return None, False, self.verdict
+        entry, unclear = self.table.best(address, sought)
+        # A shortcut: nearly every route is kept.
+        return entry, unclear, entry is not None and ((self.simple and not entry.throws) or self.keeps(entry))
+
+    def keeps(self, entry: Entry) -> bool:
+        """Whether a found route is the answer; otherwise the next rule is tried."""
+        if entry.throws:
+            return False
+        rule, route = self.rule, entry.route
+        if self.simple or route.type in REFUSING:
+            return True
+        if rule.suppress_prefixlength is not None and entry.length <= rule.suppress_prefixlength:
+            return False
+        if rule.suppress_ifgroup is None:
+            return True
+        # IPv4 checks the first next hop, in use or not; IPv6 has already chosen one.
+        legs = route.legs if route.prefix.family == IPV4 else entry.legs
+        return not legs or self._groups.get(legs[0].dev or "") != rule.suppress_ifgroup
+
+    def suppresses_up_to(self, dev: str | None, width: int) -> int:
+        """The longest prefix for which a route by this device is suppressed here; -1 if there is none."""
+        group = None if dev is None else self._groups.get(dev)
+        if group is not None and group == self.rule.suppress_ifgroup:
+            return width
+        return -1 if (limit := self.rule.suppress_prefixlength) is None else limit
+
+
+# Where a walk ended: the stage and the route that decide. No stage: no rule decided. No route: the rule did.
+Ending: TypeAlias = tuple[Stage | None, Entry | None]
+
+
+class Turn:
+    """A stage in a list: the packets that take it, and where they continue if it is a goto.
+
+    Packets that answer yes to all of `asks` take it, or (`invert`) all others; `span` are its destinations. If it is
+    `impossible` that a packet answers yes, `invert` makes it match all.
+    """
+
+    __slots__ = ("asks", "impossible", "invert", "never", "plain", "span", "stage", "target", "unmet")
+
+    def __init__(
+        self,
+        stage: Stage,
+        asks: tuple[Ask, ...] = (),
+        *,
+        invert: bool,
+        span: Span | None = None,
+        target: int | None = None,
+        impossible: bool = False,
+        unmet: Words | None = None,
+    ) -> None:
+        """Take what is known; `unmet` is the first selector that a plain packet does not match."""
+        self.stage, self.impossible, self.unmet = stage, impossible, unmet
+        self.asks, self.span = ((), None) if impossible else (asks, span)
+        self.invert = invert and not impossible
+        # An index into the list of turns; None except for a goto that has a target.
+        self.target = target
+        # Whether no packet takes it.
+        self.never = not invert if impossible else invert and not self.asks and self.span is None
+        # Whether a plain packet of this host takes it, apart from its destination.
+        self.plain = (unmet is None) is not invert
+
+    def at(self, address: int) -> "Turn":
+        """The same turn for one destination, which then needs no check any more."""
+        if self.span is None:
+            return self
+        low, high = self.span
+        if low <= address <= high:
+            return Turn(self.stage, self.asks, invert=self.invert, target=self.target, unmet=self.unmet)
+        unmet = (TO.word, TO.text(self.stage.rule))
+        return Turn(self.stage, invert=self.invert, target=self.target, impossible=True, unmet=unmet)
+
+    def leading_to(self, target: int | None) -> "Turn":
+        """The same goto in another list of turns."""
+        found = copy(self)
+        found.target = target
+        return found
+
+
+def plain_turns(turns: Sequence[Turn]) -> Iterator[Turn]:
+    """The turns that a plain packet visits, whether it takes them (`plain`) or not: all up to a verdict.
+
+    None of them has a destination left to check.
+    """
+    at = 0
+    while at < len(turns):
+        turn = turns[at]
+        yield turn
+        at += 1
+        if turn.plain and turn.target is not None:
+            at = turn.target
+        elif turn.plain and turn.stage.verdict:
+            return
+
+
+# Every possible end of the walk for a packet with unknown fields.
+
+# What a rule finds in its table, in order: the questions that a packet answers with yes, whether the rule keeps the
+# route, and the place of the first hit with the same route.
+Hits: TypeAlias = tuple[tuple[tuple[Ask, ...], bool, int], ...]
+# The number of turns that walks of packets that are not plain may take with their assumptions. After that, a walk drops
+# its assumptions and visits each turn once: it may find an end that is impossible, but it misses none.
+BUDGET = 4096
+
+
+class End(NamedTuple):
+    """One end, and the cases that lead to it; equal cases are one object."""
+
+    ending: Ending
+    cases: Cases
+
+
+class Branches:
+    """The walks through the given turns."""
+
+    def __init__(self, turns: Sequence[Turn], sought: Sought, cases: dict[Cases, Cases]) -> None:
+        """Take the turns, none with a destination left to check; `cases` are the ones known already."""
+        self._turns, self._sought, self._cases = turns, sought, cases
+        self._tables = tuple({id(table): table for turn in turns if (table := turn.stage.table)}.values())
+        # Stages with the same table and suppression give the same result, so they are looked up once.
+        askers = {_asks_like(turn.stage): turn.stage for turn in turns}
+        self._askers = tuple(askers.values())
+        places = {key: place for place, key in enumerate(askers)}
+        self._asker_of = [places[_asks_like(turn.stage)] for turn in turns]
+        self._known: dict[tuple[Hits, ...], tuple[tuple[Stage | None, int | None, Cases], ...]] = {}
+
+    def ends(self, address: int) -> Iterator[End]:
+        """Each possible end for a packet to this destination."""
+        chains = {id(table): table.chain(address, self._sought) for table in self._tables}
+        hits = tuple([self._hits_of(stage, chains) for stage in self._askers])
+        found = self._known.get(hits)
+        if found is None:
+            walk = _Walk(self._turns, [hits[place] for place in self._asker_of])
+            found = self._known[hits] = tuple(
+                [(stage, place, self._cases.setdefault(cases, cases)) for stage, place, cases in walk.ends()]
+            )
+        for stage, place, cases in found:
+            entry = None if stage is None or place is None else chains[id(stage.table)][place].entry
+            yield End((stage, entry), cases)
+
+    def _hits_of(self, stage: Stage, chains: dict[int, tuple[Hit, ...]]) -> Hits:
+        found = () if stage.table is None else chains[id(stage.table)]
+        places: dict[int, int] = {}
+        return tuple(
+            [
+                (asks, entry is not None and stage.keeps(entry), places.setdefault(id(entry), place))
+                for place, (asks, entry) in enumerate(found)
+            ]
+        )
+
+
+def _asks_like(stage: Stage) -> tuple[int, int | None, int | None]:
+    return (id(stage.table), stage.rule.suppress_prefixlength, stage.rule.suppress_ifgroup)
+
+
+class _Walk:
+    """All paths through the turns, with known table results."""
+
+    def __init__(self, turns: Sequence[Turn], hits: Sequence[Hits]) -> None:
+        self._turns, self._hits = turns, hits
+        self._left, self._seen = BUDGET, set[int]()
+        # Where walks still have to continue.
+        self._pending: list[tuple[int, Supposed]] = [(0, ANYTHING)]
+        self._found: dict[object, tuple[Stage | None, int | None, dict[Case, None]]] = {}
+
+    def ends(self) -> Iterator[tuple[Stage | None, int | None, Cases]]:
+        """The ends: the stage, and the index of the route in its result."""
+        while self._pending:
+            self._go_on(*self._pending.pop())
+        for stage, place, cases in self._found.values():
+            yield stage, place, tuple(cases)
+
+    def _go_on(self, at: int, supposed: Supposed) -> None:
+        going: Supposed | None = supposed
+        while going is not None and (known := self._known_at(at, going)) is not None:
+            if at == len(self._turns):
+                self._end(None, None, known)
+                return
+            at, going = self._turn(at, known)
+
+    def _known_at(self, at: int, supposed: Supposed) -> Supposed | None:
+        """The assumptions still held at a turn; None if a walk without assumptions has already been here."""
+        if not supposed.conditions:
+            return supposed  # the plain packet's walk
+        self._left -= 1
+        if self._left >= 0:
+            return supposed
+        if at in self._seen:
+            return None
+        self._seen.add(at)
+        return ANYTHING._replace(conditions=supposed.conditions)
+
+    def _turn(self, at: int, supposed: Supposed) -> tuple[int, Supposed | None]:
+        """Where the walk continues after a turn, and the assumptions there; None if it ends."""
+        turn, found = self._turns[at], self._hits[at]
+        taking, passing = _split(supposed, turn)
+        if taking is None:
+            return at + 1, supposed
+        if turn.target is not None:
+            self._later(at + 1, passing)
+            return turn.target, taking
+        if turn.stage.verdict:
+            self._end(turn.stage, None, taking)
+            return at + 1, passing
+        if not any(kept for _, kept, _ in found):
+            return at + 1, supposed
+        left, others = self._take(turn.stage, found, taking)
+        if left is not None and passing is not None:
+            # The rule makes no difference for packets that may match it or not: they continue as before.
+            return at + 1, supposed
+        for other in others:
+            self._later(at + 1, other)
+        return at + 1, passing if left is None else left
+
+    def _take(self, stage: Stage, hits: Hits, supposed: Supposed) -> tuple[Supposed | None, list[Supposed]]:
+        """End at each route that is kept; return the assumptions of packets that find none, in general and per hit."""
+        going: list[Supposed] = []
+        for asks, kept, place in hits:
+            if not asks:
+                if kept:
+                    self._end(stage, place, supposed)
+                return (None if kept else supposed), going
+            taking = supposed.suppose(stage.rule, asks, true=True)
+            if taking is not None and kept:
+                self._end(stage, place, taking)
+            elif taking is not None:
+                going.append(taking)
+            left = supposed.suppose(stage.rule, asks, true=False)
+            if left is None:
+                return None, going
+            supposed = left
+        return supposed, going
+
+    def _later(self, at: int, supposed: Supposed | None) -> None:
+        if supposed is not None:
+            self._pending.append((at, supposed))
+
+    def _end(self, stage: Stage | None, place: int | None, supposed: Supposed) -> None:
+        """Record an end; of stages with the same result or verdict, only the first is used."""
+        key = None if stage is None else stage.rule.action if place is None else (id(stage.table), place)
+        self._found.setdefault(key, (stage, place, {}))[2][supposed.conditions] = None
+
+
+def _split(supposed: Supposed, turn: Turn) -> tuple[Supposed | None, Supposed | None]:
+    """The assumptions about packets that take the turn, and about those that do not."""
+    if not turn.asks:
+        return supposed, None
+    rule, asks = turn.stage.rule, turn.asks
+    return supposed.suppose(rule, asks, true=not turn.invert), supposed.suppose(rule, asks, true=turn.invert)
+
+
+# A region: destinations for which all rules behave the same. The result for a plain packet to one of them.
+
+_NOTHING: Ending = (None, None)
+
+
+class Region:
+    """The lookups for the destinations of a region."""
+
+    def __init__(self, turns: Sequence[Turn], sought: Sought, width: int, cases: dict[Cases, Cases]) -> None:
+        """Take the turns, none with a destination left to check; `width` is the number of address bits.
+
+        `cases` are the ones known already (see `branches`).
+        """
+        stages = (turn.stage for turn in plain_turns(turns) if turn.plain)
+        self._lane = tuple(stage for stage in stages if stage.table is not None or stage.verdict)
+        self._sought, self._width = sought, width
+        self._of_branches = (turns, sought, cases)
+        self._asks = any(turn.asks for turn in turns)
+        # The stages that every packet goes through, whatever its unknown fields; empty if those make a difference.
+        self.certain = () if self._asks or sought.oif else self._lane
+
+    def decide(self, address: int) -> tuple[Ending, bool]:
+        """The end for a plain packet, and whether its unknown fields could make a difference."""
+        sought, unsure = self._sought, self._asks
+        for stage in self._lane:
+            entry, unclear, decides = stage.take(address, sought)
+            unsure = unsure or unclear
+            if decides:
+                return (stage, entry), unsure
+        return _NOTHING, unsure
+
+    def ends(self, address: int) -> Iterator[End]:
+        """Every possible end given the unknown fields of a packet, including that of the plain packet."""
+        return self._branches.ends(address)
+
+    @cached_property
+    def _branches(self) -> Branches:
+        # In most regions only the plain packet's end is needed.
+        return Branches(*self._of_branches)
+
+    def length_to_decide(
+        self, address: int, table: Table, beats: Callable[[Entry], int], dev: str | None
+    ) -> int | None:
+        """The shortest prefix length with which a new route in the table decides; None if no length is enough.
+
+        `beats` returns the length from which it is preferred to the route found there; the new route leaves by `dev`.
+        """
+        # Only a new route at least this long gets to the present stage of the walk.
+        shortest, floor = self._width + 1, 0
+        for stage in self._lane:
+            if stage.table is None:
+                break
+            entry, _ = stage.table.best(address, self._sought)
+            decides = entry is not None and stage.keeps(entry)
+            suppressed = stage.suppresses_up_to(dev, self._width)
+            if stage.table is table:
+                preferred = 0 if entry is None else beats(entry)
+                preferred = max(preferred, table.hides_up_to(address, self._sought) + 1)
+                shortest = min(shortest, max(preferred, suppressed + 1, floor))
+                floor = max(floor, preferred) if decides else floor
+            # A new route that is preferred here and then suppressed continues at the next rule.
+            if decides and (stage.table is not table or floor > suppressed):
+                break
+        return shortest if shortest <= self._width else None
 
 
 class Default(NamedTuple):

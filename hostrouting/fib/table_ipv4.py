@@ -3,15 +3,47 @@
 Here: one table. Not here: its index (`table`), and rules.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from hostrouting.fib.flow import Sought, has_tos, tos_ask
-from hostrouting.fib.in_turn import taken_in_turn
-from hostrouting.fib.ordered import BITS
-from hostrouting.fib.table import Entry, Hit, Legs, Table
+from hostrouting.fib.packet import Sought, has_tos, tos_ask
+from hostrouting.fib.table import BITS, Entry, Hit, Legs, Table
 from hostrouting.model import IPV4, TABLE_LOCAL, NextHop, Route, RouteTable, tos_bits, width_of
 
-__all__ = ["TableIPv4"]
+__all__ = ["TableIPv4", "taken_in_turn"]
+
+
+# Default routes between which Linux alternates: IPv4's choice among equal ones.
+
+
+def taken_in_turn(routes: Sequence[Route], place: int, *, is_dead: Callable[[NextHop], bool]) -> tuple[Route, ...]:
+    """The other routes that may be used if a lookup finds the one at this place.
+
+    `routes` are all IPv4 default routes of one table, in the order in which the kernel prefers them. A route that has
+    lost its carrier may be used, even if a lookup would not find it; a route that `is_dead` may not.
+    """
+    found, others = routes[place], list[Route]()
+    if found.type != "unicast" or len(found.legs) != 1 or found.legs[0].gateway is None:
+        return ()
+    metric, tos, met = found.metric, 0, False
+    for route in routes:
+        if route.table != found.table or route.tos not in {0, found.tos}:
+            continue
+        if route.metric > metric and route.tos == tos:
+            if tos:
+                continue
+            break
+        if route.legs and all(map(is_dead, route.legs)):
+            continue
+        metric, tos = route.metric, route.tos
+        if route.scope != found.scope or route.type != "unicast" or not route.legs or route.legs[0].gateway is None:
+            continue
+        if route is found:
+            met = True
+        elif met:
+            others.append(route)
+        else:
+            return ()  # a route that cannot be used precedes it
+    return tuple(others)
 
 
 class TableIPv4(Table):

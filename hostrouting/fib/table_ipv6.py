@@ -26,9 +26,8 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
-from hostrouting.fib.flow import Ask, Sought, reachable_ask, source_ask
-from hostrouting.fib.ordered import BITS
-from hostrouting.fib.table import Entry, Hit, Legs, Table
+from hostrouting.fib.packet import Ask, Sought, reachable_ask, source_ask
+from hostrouting.fib.table import BITS, Entry, Hit, Legs, Table
 from hostrouting.model import IPV6, PATHLESS, PREFERENCES, Prefix, Route, RouteTable, width_of
 
 __all__ = ["TableIPv6"]

@@ -9,11 +9,11 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from hostrouting.fib.answer import Kind
+from hostrouting.fib.decision import Kind
 from hostrouting.fib.engine import Fib
-from hostrouting.fib.flow import PLAIN, Flow, Words, has_tos
+from hostrouting.fib.packet import PLAIN, Flow, Words, has_tos
+from hostrouting.fib.rules import Turn
 from hostrouting.fib.table import Entry
-from hostrouting.fib.walk import Turn
 from hostrouting.model import IP, NextHop, Prefix, Route, Rule, Snapshot, as_ip
 
 __all__ = ["Passed", "Reason", "Result", "Trace", "Tried", "trace_route"]

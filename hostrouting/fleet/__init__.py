@@ -1,6 +1,7 @@
 """Many nodes: their snapshots are judged together, by several processes or on a cluster, and grouped.
 
-    from hostrouting import HostRoutingConfig, fleet
+    from hostrouting import fleet
+    from hostrouting import HostRoutingConfig
 
     if __name__ == "__main__":
         config = HostRoutingConfig.load("agent.json")
@@ -29,14 +30,11 @@ executor: it starts processes, and each of them imports the program's file.
 
 TYPE_CHECKING = False  # as in `hostrouting`
 if TYPE_CHECKING:
-    from hostrouting.correction import Correction
-    from hostrouting.fleet.checking import check_snapshots, make_page
+    from hostrouting.check.examine import Correction
+    from hostrouting.fleet.dispatch import check_snapshots, make_page
     from hostrouting.fleet.grouping import NodeGroup, common_correction, group_nodes
-    from hostrouting.fleet.node import NodeEscape, NodeResult
-    from hostrouting.fleet.node_facts import NodeFacts, routing_facts
-    from hostrouting.fleet.outcome import Outcome, outcome_of
-    from hostrouting.fleet.ran import Ran
-    from hostrouting.fleet.sources import Source, find_snapshots
+    from hostrouting.fleet.judge import NodeEscape, NodeResult, Ran, Source, find_snapshots
+    from hostrouting.fleet.outcome import NodeFacts, Outcome, outcome_of, routing_facts
 
 __all__ = [
     "check_snapshots",
@@ -57,14 +55,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "checking": ("check_snapshots", "make_page"),
+    "dispatch": ("check_snapshots", "make_page"),
     "grouping": ("NodeGroup", "common_correction", "group_nodes"),
-    "judging": ("Correction",),
-    "node": ("NodeEscape", "NodeResult"),
-    "node_facts": ("NodeFacts", "routing_facts"),
-    "outcome": ("Outcome", "outcome_of"),
-    "ran": ("Ran",),
-    "sources": ("Source", "find_snapshots"),
+    "judge": ("Correction", "NodeEscape", "NodeResult", "Ran", "Source", "find_snapshots"),
+    "outcome": ("NodeFacts", "routing_facts", "Outcome", "outcome_of"),
 }
 
 if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept any name

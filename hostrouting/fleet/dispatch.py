@@ -16,29 +16,148 @@ Here: the order of events. Not here: processes (`workers`), and the judgement (`
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections import Counter
-from concurrent.futures import FIRST_COMPLETED, wait
-from typing import TYPE_CHECKING
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from datetime import datetime, timezone
+from multiprocessing import connection, get_context, parent_process
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import attrs
 
-from hostrouting.errors import FleetIncomplete, SnapshotError, WorkerLost
-from hostrouting.fleet.judging import judge_each
-from hostrouting.fleet.node import NodeResult
-from hostrouting.fleet.repeats import count_repeated, digest_of
-from hostrouting.fleet.workers import GivenExecutor, OwnProcesses
-from hostrouting.saved_snapshot import snapshot_bytes
+from hostrouting.arguments import require
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ConfigError, Fault, FleetIncomplete, SnapshotError, WorkerLost
+from hostrouting.fleet.judge import NodeResult, Question, count_repeated, digest_of, find_snapshots, judge_each
+from hostrouting.fleet.page import read_page
+from hostrouting.host.saved import snapshot_bytes
 from phases.text import describe_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from hostrouting.fleet.judging import Question
-    from hostrouting.fleet.sources import Source
-    from hostrouting.fleet.workers import Judge, Results, Workers
+    from hostrouting.fleet.grouping import NodeGroup
+    from hostrouting.fleet.judge import Source
 
-__all__ = ["judge_snapshots"]
+__all__ = [
+    "GivenExecutor",
+    "Judge",
+    "OwnProcesses",
+    "Results",
+    "Workers",
+    "check_snapshots",
+    "judge_snapshots",
+    "make_page",
+]
+
+
+# Who judges: processes of our own, or an executor that was given. A batch goes in, and a future comes out.
+
+Judge: TypeAlias = "Callable[[Sequence[bytes], Question], tuple[NodeResult, ...]]"
+Results: TypeAlias = "Future[tuple[NodeResult, ...]]"
+
+
+class Workers(Protocol):
+    """Whoever judges batches of snapshots, several at a time."""
+
+    at_once: int
+    """The number of batches that keep all of them busy."""
+
+    def submit(self, judge: Judge, data: Sequence[bytes], question: Question) -> Results:
+        """Have `judge` called with these arguments. Any exception of the future means that the batch was lost.
+
+        Raises whatever the executor raises if it takes no batch any more.
+        """
+        ...
+
+    def renew(self) -> None:
+        """Replace, after a loss, whatever takes no batch any more."""
+        ...
+
+    def close(self) -> None:
+        """End what was started here. What has not begun is never judged. Idempotent."""
+        ...
+
+
+class OwnProcesses:
+    """Processes on this computer, one for each processor that this process may use.
+
+    Each is a new interpreter and not a fork: a fork of a process with threads can hang.
+    """
+
+    def __init__(self) -> None:
+        """Start no process yet."""
+        self._count = _processors()
+        self.at_once = 2 * self._count
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, judge: Judge, data: Sequence[bytes], question: Question) -> Results:
+        """See Workers."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self._count, mp_context=get_context("spawn"), initializer=_begin)
+        # A process that starts now inherits this. Ctrl-C is for the program that waits for the results.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return self._pool.submit(judge, data, question)
+        except BrokenExecutor as error:  # a process has ended, and this batch is lost like those before it
+            lost: Results = Future()
+            lost.set_exception(error)
+            return lost
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def renew(self) -> None:
+        """See Workers."""
+        self.close()
+
+    def close(self) -> None:
+        """See Workers."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+
+class GivenExecutor:
+    """An executor of the caller's, who also ends it."""
+
+    at_once = 64
+
+    def __init__(self, executor: Executor) -> None:
+        """Use this executor."""
+        self._executor = executor
+
+    def submit(self, judge: Judge, data: Sequence[bytes], question: Question) -> Results:
+        """See Workers."""
+        return self._executor.submit(judge, data, question)
+
+    def renew(self) -> None:
+        """See Workers: only the caller can replace it."""
+
+    def close(self) -> None:
+        """See Workers: nothing was started here."""
+
+
+def _processors() -> int:
+    """The number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _begin() -> None:
+    """The first call in a new process, which ends with the process that started it."""
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    connection.wait([parent])
+    os._exit(1)
+
 
 _SNAPSHOTS, _BYTES = 16, 1 << 20  # the most in one batch: enough that sending it costs little beside judging it
 
@@ -188,3 +307,46 @@ def _outcome(future: Results) -> tuple[NodeResult, ...] | Exception:
 
 def _named(result: NodeResult, source: Source) -> NodeResult:
     return attrs.evolve(result, name=source.name, path=source.path)
+
+
+# The check of many snapshots for a program: what `hostrouting check --snapshots` does, each as one call.
+
+_REMEDY = "write HostRoutingConfig.load(path)"
+
+
+def check_snapshots(
+    paths: Iterable[str | os.PathLike[str]],
+    config: HostRoutingConfig,
+    *,
+    executor: Executor | None = None,
+) -> Iterator[NodeResult]:
+    """Judge each snapshot at these paths by the configuration: one result for each, in the order in which they come.
+
+    The configuration must be complete: `apply` deletes every route of hostrouting that is not in it. So if a node has
+    such a route now and needs it, its `correction` adds it. A node that is ok now may not be ok after `apply`: to find
+    out, make a plan (`Configure.preview`).
+
+    A path is a file, a directory or a pattern (see `find_snapshots`). A file without a valid snapshot has a result,
+    too, which says why. Equal snapshots are judged once.
+
+    Without an `executor`, processes of our own judge, one for each processor; they end with the iteration. Any
+    `concurrent.futures.Executor` will do, such as `Client.get_executor()` of Dask for a cluster, whose workers need
+    hostrouting, but none of the files. What a lost worker had is judged again.
+
+    Raises ConfigError at once if a path has no snapshot, or the configuration expects no CIDR; during the iteration
+    FleetIncomplete if the executor cannot go on.
+    """
+    require(config, HostRoutingConfig, "check_snapshots", _REMEDY)
+    if not config.route_overlap.expected_cidrs:
+        rule = "no expected CIDR is given, so there is nothing to check"
+        raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, "name one, such as 172.16.0.0/16")])
+    return judge_snapshots(find_snapshots(paths), Question(config, is_whole=True), executor=executor)
+
+
+def make_page(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, moment: datetime | None = None) -> str:
+    """The groups as an HTML page that needs no other file: what `--html` writes.
+
+    For the maps, the snapshot of one node of each group is read again. The page names the `moment`, by default now.
+    """
+    require(config, HostRoutingConfig, "make_page", _REMEDY)
+    return read_page(groups, Question(config, is_whole=True), moment=moment or datetime.now(timezone.utc))

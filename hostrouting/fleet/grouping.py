@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import SnapshotError
-from hostrouting.phrases import spoken
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from hostrouting.correction import Correction
+    from hostrouting.check.examine import Correction
+    from hostrouting.check.overlap import Verdict
     from hostrouting.errors import HostRoutingError
-    from hostrouting.fleet.node import NodeEscape, NodeResult
-    from hostrouting.overlap import Verdict
-    from hostrouting.uplink import DesiredRoute
+    from hostrouting.fleet.judge import NodeEscape, NodeResult
+    from hostrouting.routes.uplink import DesiredRoute
 
 __all__ = ["Grouping", "NodeGroup", "common_correction", "group_nodes", "own_file_reason", "tally_verdicts"]
 

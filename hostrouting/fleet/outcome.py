@@ -22,15 +22,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from hostrouting.correction_words import action_sentence
-from hostrouting.uplink import DesiredRoute
+from hostrouting.check.examine import examine_snapshot, find_correction
+from hostrouting.check.report import action_sentence, check_document, repair_sentence
+from hostrouting.errors import SnapshotError
+from hostrouting.host.saved import read_ip_document
+from hostrouting.routes.uplink import DesiredRoute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hostrouting.fleet.ran import Ran
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.fleet.judge import Ran
 
-__all__ = ["WHERE", "Document", "Outcome", "outcome_of", "verdict_sentence"]
+__all__ = ["WHERE", "Document", "NodeFacts", "Outcome", "outcome_of", "routing_facts", "verdict_sentence"]
 
 Document: TypeAlias = "Mapping[str, Any]"
 _Pair: TypeAlias = "tuple[str, str]"  # a line before and a line after; an empty one is absent
@@ -318,3 +322,41 @@ def _texts(lines: Iterable[_Pair]) -> tuple[str, str]:
     pairs = list(lines)
     before, after = ("".join(f"{pair[side]}\n" for pair in pairs if pair[side]) for side in (0, 1))
     return before, after
+
+
+# From what the snapshot script printed on a node to facts about its routing: the snapshot, and a check of it.
+
+
+@attrs.frozen
+class NodeFacts:
+    """The facts about one node, or why there are none."""
+
+    message: str
+    failed: bool = False
+    snapshot: dict[str, Any] | None = None
+    """The snapshot as JSON values; `hostrouting check --snapshot` reads them again."""
+    check: dict[str, Any] | None = None
+    """The check as the JSON value `hostrouting/check/1`; None if no CIDR is expected."""
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict of the check; None if there is none."""
+        return None if self.check is None else str(self.check["verdict"])
+
+
+def routing_facts(ran: Ran, config: HostRoutingConfig) -> NodeFacts:
+    """The facts in what the script printed on a node, checked by this configuration."""
+    if ran.code or not ran.output.strip():
+        return NodeFacts(f"the snapshot script did not print a snapshot; it {ran.ending}", failed=True)
+    try:
+        snapshot = read_ip_document(ran.output.encode(errors="replace"))
+    except SnapshotError as error:
+        return NodeFacts(str(error), failed=True)
+    found = json.loads(snapshot.to_json())
+    if not config.route_overlap.expected_cidrs:
+        return NodeFacts("the snapshot was taken; no CIDR is expected, so nothing was checked", snapshot=found)
+    examined = examine_snapshot(snapshot, config)
+    check = check_document(examined, mode=config.route_overlap.mode)
+    correction = find_correction(examined, config) if config.static_routes.routes and examined.routes else None
+    action = repair_sentence(examined, where=WHERE, correction=correction)
+    return NodeFacts(verdict_sentence(check, action=action), snapshot=found, check=json.loads(json.dumps(check)))

@@ -8,34 +8,132 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.correction_words import deletion_lines
+import attrs
+
+from hostrouting.check.examine import examine_snapshot, with_repair
+from hostrouting.check.report import deletion_lines, range_name, repair_document
+from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of, told_segments
+from hostrouting.errors import HostRoutingError
 from hostrouting.fleet.grouping import common_correction, own_file_reason, tally_verdicts
-from hostrouting.fleet.maps import read_maps
-from hostrouting.fleet.markup import Markup, element, fill, joined
+from hostrouting.fleet.judge import judge
+from hostrouting.host.saved import snapshot_bytes, snapshot_in
 from hostrouting.model import ip_at
-from hostrouting.phrases import counted, spoken
 from hostrouting.release import __version__
-from hostrouting.segments import JUDGEMENTS
-from hostrouting.wording import range_name, repair_document
-from phases.text import moment_as_text
+from hostrouting.text import counted, spoken
+from phases.text import escaped, moment_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from hostrouting.correction import Correction
+    from hostrouting.check.examine import Correction
+    from hostrouting.check.segments import Segment, Strip
     from hostrouting.fleet.grouping import NodeGroup
-    from hostrouting.fleet.judging import Question
-    from hostrouting.fleet.maps import CidrMap
+    from hostrouting.fleet.judge import NodeResult, Question
     from hostrouting.model import Prefix
-    from hostrouting.segments import Segment, Strip
 
-__all__ = ["read_page", "render_page"]
+__all__ = [
+    "CidrMap",
+    "MapRow",
+    "Markup",
+    "element",
+    "fill",
+    "joined",
+    "maps_of",
+    "read_maps",
+    "read_page",
+    "render_page",
+]
+
+
+# Elements of HTML. Whatever is put into one is text, unless it was made here: no value can become markup.
+
+_MARK = re.compile(r"\{\{([a-z-]+)\}\}")
+
+
+class Markup(str):
+    """Text that is markup, made by this module."""
+
+    __slots__ = ()
+
+
+def element(name: str, /, *children: str, **attributes: str) -> Markup:
+    """An element with these children, of which only Markup is markup; `class_` and `aria_label` are attributes, too."""
+    told = "".join(f' {key.rstrip("_").replace("_", "-")}="{_as_text(value)}"' for key, value in attributes.items())
+    return Markup(f"<{name}{told}>{joined(children, between='')}</{name}>")
+
+
+def joined(pieces: Iterable[str], *, between: str = "\n") -> Markup:
+    """The pieces one after the other, of which only Markup is markup."""
+    return Markup(between.join(it if isinstance(it, Markup) else _as_text(it) for it in pieces))
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """The template with a value in place of each mark, such as {{title}}. A mark in a value stays as it is."""
+    return _MARK.sub(lambda found: joined([values[found[1]]]), template)
+
+
+def _as_text(value: str) -> str:
+    """The value as text, also inside quotes; a character that is not printable is shown as an escape."""
+    return html.escape(escaped(value), quote=True)
+
+
+# The maps of a group: each CIDR that escapes on one of its nodes, before and after the repair.
+
+_COLUMNS = 64  # of a map
+_MAPS = 8  # CIDRs of one node that have a map
+
+
+@attrs.frozen
+class MapRow:
+    """An expected CIDR on one host: to scale, and as a list."""
+
+    name: str
+    strip: Strip
+    segments: tuple[Segment, ...]
+
+
+@attrs.frozen
+class CidrMap:
+    """An expected CIDR: a row for the host as it is and, if there is a repair, one for the host after it."""
+
+    cidr: Prefix
+    rows: tuple[MapRow, ...]
+
+
+def read_maps(result: NodeResult, question: Question) -> tuple[CidrMap, ...]:
+    """The maps of this node; none if nothing escapes, or if its file is no longer what was judged."""
+    if not result.escapes:
+        return ()
+    try:
+        data = snapshot_bytes(result.path)
+        return tuple(maps_of(data, question)) if judge(data, question).answer == result.answer else ()
+    except HostRoutingError:
+        return ()
+
+
+def maps_of(data: bytes, question: Question) -> Iterator[CidrMap]:
+    """The maps of the node with this snapshot: one for each CIDR with a finding, up to a few."""
+    config = question.config
+    found = examine_snapshot(snapshot_in(data), config, gateway=question.gateway)
+    after = with_repair(found, protocol=config.protocol)
+    hosts = [("now", found.fib)] + ([("repaired", after)] if after is not None else [])
+    for family in found.families:
+        report = family.report
+        for cidr in list(dict.fromkeys(it.cidr for it in report.findings))[:_MAPS]:
+            rows = []
+            for name, fib in hosts:
+                its = segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
+                rows.append(MapRow(name, strip_of(cidr, its, _COLUMNS), told_segments(its)))
+            yield CidrMap(cidr, tuple(rows))
+
 
 _PROBLEMS = 100  # groups that have a section of their own; the others are in the tables only
 _NAMES = 12  # nodes that a section names at once

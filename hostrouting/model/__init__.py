@@ -6,8 +6,8 @@ What the kernel would do with them is in `hostrouting.fib`; what should change i
 Where IPv4 and IPv6 differ, a value has fields that only one of them uses: `tos` (IPv4), `source`, `preference` (IPv6).
 """
 
+from hostrouting.model.constants import DEFAULT_METRIC, OURS
 from hostrouting.model.link import ARPHRD_INFINIBAND, RP_FILTER_STRICT, Address, Link
-from hostrouting.model.pathless import PATHLESS, REFUSING
 from hostrouting.model.prefix import (
     IP,
     IPV4,
@@ -22,8 +22,10 @@ from hostrouting.model.prefix import (
     width_of,
 )
 from hostrouting.model.route import (
+    PATHLESS,
     PREFERENCES,
     PROTOCOL_KERNEL,
+    REFUSING,
     ROUTE_TYPES,
     SCOPE_HOST,
     SCOPE_LINK,
@@ -53,7 +55,6 @@ from hostrouting.model.rule import (
     tos_name,
 )
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.route_defaults import DEFAULT_METRIC, OURS
 
 __all__ = [
     "ARPHRD_INFINIBAND",

@@ -37,7 +37,7 @@ class Link:
     # IPv6 route by it. Its routes and addresses do not show this: a device that never had a carrier may have none.
     # A snapshot from `ip` does not show it either.
     ipv6_disabled: bool = False
-    # What Linux does with IPv4 packets that arrive on this device (see `hostrouting.arrival`). All but `forwarding` are
+    # What Linux does with IPv4 packets that arrive on this device (`hostrouting.fib.arrival`). All but `forwarding` are
     # effective: set on the device or on "all". A snapshot without `forwarding` does not say whether it forwards them.
     # Reverse path filter: 0 accepts all, 1 drops those whose source is routed by another device, 2 those whose source
     # has no route; on a device without an IPv4 address, 2 does what 1 does.

@@ -3,19 +3,22 @@
 Here: one route as the kernel lists it. Not here: which of several routes wins.
 """
 
+import errno
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import attrs
 
+from hostrouting.model.constants import OURS
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
-from hostrouting.route_defaults import OURS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
+    "PATHLESS",
     "PREFERENCES",
     "PROTOCOL_KERNEL",
+    "REFUSING",
     "ROUTE_TYPES",
     "SCOPE_HOST",
     "SCOPE_LINK",
@@ -31,7 +34,6 @@ __all__ = [
     "protocol_name",
     "table_name",
 ]
-
 
 RouteType: TypeAlias = Literal[
     "unspec",
@@ -253,3 +255,19 @@ class Route:
         weight = f" weight {self.legs[0].weight}" if len(self.legs) == 1 and self.legs[0].weight != 1 else ""
         text = str(self) if self.prefix.family == IPV4 else str(self).replace("default", str(self.prefix), 1)
         return f"<Route {text}{weight}>"
+
+
+# Route types without a next hop, and the kernel's answer for each.
+
+PATHLESS: dict[RouteType, int] = {
+    "blackhole": errno.EINVAL,
+    "unreachable": errno.EHOSTUNREACH,
+    "prohibit": errno.EACCES,
+    "throw": errno.EAGAIN,
+}
+"""Route types without a next hop, and the error that each gives to a lookup; `throw` only ends that of its table."""
+
+REFUSING: frozenset[Literal["blackhole", "unreachable", "prohibit"]] = frozenset(
+    {"blackhole", "unreachable", "prohibit"}
+)
+"""Types that end the whole lookup; each is also a possible action of a rule."""

@@ -4,21 +4,25 @@ Here: the snapshot as a value, and the functions that return a changed one. Not 
 JSON form (`snapshot_json`), or how the kernel uses it (fib).
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, lru_cache, partial
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 import attrs
 
+from hostrouting.errors import SnapshotError
 from hostrouting.model.link import Address, Link
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import Route
 from hostrouting.model.route_table import RouteEdits, RouteTable
-from hostrouting.model.rule import Rule
+from hostrouting.model.rule import SELECTORS, Rule
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Snapshot"]
-
+__all__ = ["SCHEMA", "Snapshot", "from_json", "to_json"]
 
 _NO_ROUTES = RouteTable.of(())
 
@@ -65,13 +69,244 @@ class Snapshot:
 
     def to_json(self, *, indent: int | None = None) -> str:
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""
-        from hostrouting.model.snapshot_json import to_json  # noqa: PLC0415  json is imported on first use
+        from hostrouting.model.snapshot import to_json  # noqa: PLC0415  json is imported on first use
 
         return to_json(self, indent=indent)
 
     @classmethod
     def from_json(cls, text: str) -> "Self":
         """Read the output of `to_json`; anything else raises a SnapshotError that names the path."""
-        from hostrouting.model.snapshot_json import from_json  # noqa: PLC0415  json is imported on first use
+        from hostrouting.model.snapshot import from_json  # noqa: PLC0415  json is imported on first use
 
         return from_json(cls, text)
+
+
+# A snapshot to JSON and from JSON.
+
+T = TypeVar("T")
+_Decoder: TypeAlias = Callable[[Any], Any]
+"""Reads a JSON value. Raises SnapshotError, whose path begins at this value."""
+
+SCHEMA = "hostrouting/snapshot/1"
+_SHOWN = 60  # a message shows at most this many characters of a key or a value
+_LONGEST = 128  # the length of the kernel's longest device name; every other word in a snapshot is shorter
+_HIGHEST = (1 << 32) - 1  # of every number in the kernel's routing
+# By field: the highest number that is allowed in it; and the lowest, which is 0 in all other fields.
+_MOST = {"protocol": 255, "scope": 255, "weight": 256, **{it.field: it.most for it in SELECTORS}}
+_LEAST = {"expires": -_HIGHEST}
+_KEPT = 4096  # texts of addresses that were read last: one address is in several routes of a host
+
+
+def to_json(snapshot: Any, *, indent: int | None = None) -> str:
+    """The snapshot as a JSON document."""
+    import json  # noqa: PLC0415  a check on the host reads and writes none
+
+    return json.dumps({"schema": SCHEMA, **_encode_fields(snapshot)}, indent=indent, ensure_ascii=False)
+
+
+def from_json(kind: type[T], text: str) -> T:
+    """The snapshot in a JSON document; `kind` is its class."""
+    if not isinstance(text, str | bytes | bytearray):
+        raise SnapshotError(path="", problem="must be a string")
+    import json  # noqa: PLC0415  see above
+
+    try:
+        document = json.loads(text, object_pairs_hook=_each_key_once)
+    except SnapshotError:
+        raise
+    except ValueError as error:
+        raise SnapshotError(path="", problem=f"this is not JSON: {error}") from error
+    except RecursionError as error:
+        raise SnapshotError(path="", problem="this is nested too deeply for a snapshot") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise SnapshotError(path="schema", problem=f"must be {SCHEMA!r}")
+    del document["schema"]
+    form = _form_of(kind)  # type: ignore[arg-type]  # mypy takes a class for a thing that has no hash
+    result: T = form.read(document)
+    return result
+
+
+def _encode_fields(value: Any) -> dict[str, Any]:
+    return {
+        field.name: _encode(held)
+        for field in attrs.fields(type(value))
+        if (held := getattr(value, field.name)) != field.default
+    }
+
+
+def _encode(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Prefix):
+        return str(value)
+    if attrs.has(type(value)):
+        return _encode_fields(value)
+    if isinstance(value, Sequence):
+        return [_encode(item) for item in value]
+    return str(value)
+
+
+class _Form:
+    """How the objects of one class are read: worked out from its fields."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        self._cls, fields = cls, attrs.fields_dict(cls)
+        self._members = {name: _decoder_of(field.type, name) for name, field in fields.items()}
+        self._required = {name: None for name, field in fields.items() if field.default is attrs.NOTHING}
+
+    def read(self, document: Any) -> Any:
+        """The object in this JSON object."""
+        if not isinstance(document, dict):
+            raise SnapshotError(path="", problem="must be an object")
+        members = self._members
+        if not document.keys() <= members.keys():
+            name = next(name for name in document if name not in members)
+            problem = f"unknown key {name[:_SHOWN]!a} in a {self._cls.__name__}"
+            raise SnapshotError(path=_shown_key(name), problem=problem)
+        if not self._required.keys() <= document.keys():
+            raise SnapshotError(path=next(it for it in self._required if it not in document), problem="missing")
+        values, name = {}, ""
+        try:
+            for name, value in document.items():
+                values[name] = members[name](value)
+        except SnapshotError as error:
+            raise _inside(name, error) from error
+        found = self._cls(**values)
+        if isinstance(found, Rule):
+            for name, problem in _problems_of(found):
+                raise SnapshotError(path=name, problem=problem)
+        return found
+
+
+@cache
+def _form_of(cls: Any) -> _Form:
+    return _Form(cls)
+
+
+def _decoder_of(kind: Any, name: str) -> _Decoder:
+    """A function that reads a value of this type, which is that of a field with this name."""
+    if get_origin(kind) is UnionType:
+        members = [member for member in get_args(kind) if member is not NoneType]
+        inner = partial(_decode_text, _ip_in) if len(members) > 1 else _decoder_of(members[0], name)
+        return partial(_decode_optional, inner) if NoneType in get_args(kind) else inner
+    if kind is Prefix:
+        return partial(_decode_text, _prefix_in)
+    if attrs.has(kind):
+        return _form_of(kind).read
+    if kind is RouteTable:
+        return partial(_decode_items, _form_of(Route).read, None)
+    if get_origin(kind) is tuple:
+        first, *rest = get_args(kind)
+        return partial(_decode_items, _decoder_of(first, ""), None if rest == [Ellipsis] else 1 + len(rest))
+    if get_origin(kind) is Literal:
+        return partial(_decode_word, get_args(kind))
+    if kind is int:
+        return partial(_decode_number, _LEAST.get(name, 0), _MOST.get(name, _HIGHEST))
+    return partial(_decode_plain, kind)
+
+
+_ip_in = lru_cache(_KEPT)(as_ip)
+_prefix_in = lru_cache(_KEPT)(Prefix.parse)
+
+
+def _decode_optional(inner: _Decoder, value: Any) -> Any:
+    return None if value is None else inner(value)
+
+
+def _decode_word(words: tuple[str, ...], value: Any) -> Any:
+    if value not in words:
+        raise _not_allowed(value)
+    return value
+
+
+def _decode_number(least: int, most: int, value: Any) -> int:
+    if type(value) is not int:  # a bool is not accepted as a number
+        raise _not_allowed(value)
+    if not least <= value <= most:
+        raise SnapshotError(path="", problem=f"{value} is not in {least}..{most}")
+    return value
+
+
+def _decode_plain(kind: Any, value: Any) -> Any:
+    """A string or a bool."""
+    if type(value) is not kind:
+        raise _not_allowed(value)
+    if kind is str and (problem := _text_problem(value)):
+        raise SnapshotError(path="", problem=problem)
+    return value
+
+
+def _not_allowed(value: Any) -> SnapshotError:
+    return SnapshotError(path="", problem=f"{_shown(value)} is not allowed here")
+
+
+def _text_problem(text: str) -> str:
+    """What is wrong with a name; empty if it is valid."""
+    # The kernel allows nearly any character in a device name; code that prints a name escapes it for the terminal.
+    if len(text) > _LONGEST:
+        return f"{_shown(text)} has more than {_LONGEST} characters"
+    # Names decoded by the backends never contain a surrogate, and text with one cannot be encoded again.
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        return f"{_shown(text)} has half of a surrogate pair, which is not a character"
+    return ""
+
+
+def _problems_of(rule: Rule) -> Iterator[tuple[str, str]]:
+    if rule.family not in {IPV4, IPV6}:
+        yield "family", f"{rule.family} is not an address family: use 4 or 6"
+        return
+    yield from (fault for selector in SELECTORS if (fault := selector.fault(rule)))
+    if rule.action == "goto" and rule.target is None:
+        yield "target", "missing: a goto needs the priority to jump to"
+
+
+def _shown(value: Any) -> str:
+    """A value as shown in a message: printable and short."""
+    text = ascii(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _decode_text(parse: Callable[[str], Any], value: Any) -> Any:
+    if not isinstance(value, str):
+        raise SnapshotError(path="", problem=f"{_shown(value)} is not a string")
+    try:
+        return parse(value)
+    except ValueError as error:
+        problem = (
+            str(error) if str(error).isprintable() and len(value) <= _SHOWN else f"{_shown(value)} is not valid here"
+        )
+        raise SnapshotError(path="", problem=problem) from error
+
+
+def _decode_items(item: _Decoder, count: int | None, value: Any) -> tuple[Any, ...]:
+    """A list of so many items, such as the two ends of a range of ports; None is any number of them."""
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        wanted = "any number of" if count is None else count
+        raise SnapshotError(path="", problem=f"must be a list of {wanted} items")
+    found: list[Any] = []
+    try:
+        for one in value:
+            found.append(item(one))  # noqa: PERF401  the number of those that were read is the place of the next
+    except SnapshotError as error:
+        raise _inside(f"[{len(found)}]", error) from error
+    return tuple(found)
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs as a dict. A key given twice is a fault, because it is unclear which value was meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise SnapshotError(path=_shown_key(twice), problem="this key is given more than once")
+    return found
+
+
+def _inside(name: str, error: SnapshotError) -> SnapshotError:
+    """The same error with the path of the object, or the place in the list, around it."""
+    between = "." if error.path and not error.path.startswith("[") else ""
+    return SnapshotError(path=f"{name}{between}{error.path}", problem=error.problem)
+
+
+def _shown_key(name: str) -> str:
+    # Text from a file must not control the terminal.
+    return name if name.isascii() and name.isidentifier() and len(name) <= _SHOWN else ascii(name[:_SHOWN])

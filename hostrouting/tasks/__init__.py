@@ -14,7 +14,7 @@ results         what the tasks and their plans return
 boot            their base class: the lock, the gate, and the run of the units
 """
 
-from hostrouting.own_phases import require_own_phases
+from hostrouting.installation import require_own_phases
 
 require_own_phases()
 
@@ -22,13 +22,13 @@ import phases  # noqa: E402  the check above comes first
 
 TYPE_CHECKING = False  # as in the package above
 if TYPE_CHECKING:
-    from hostrouting.tasks.azure_cleanup import CleanStaleAzureVnet, UndoAzureVnetCleanup
+    from hostrouting.tasks.azure_vnet.task import CleanStaleAzureVnet, UndoAzureVnetCleanup
     from hostrouting.tasks.configure import Configure, Remove
-    from hostrouting.tasks.guard import Guard, Orders
-    from hostrouting.tasks.guard_service import InstallGuard
+    from hostrouting.tasks.guard.loop import Guard, Orders
+    from hostrouting.tasks.guard.service import InstallGuard
     from hostrouting.tasks.overlap_check import CheckRouteOverlap
     from hostrouting.tasks.preflight import Preflight
-    from hostrouting.tasks.probe_rewrite import RewriteProbeSource
+    from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
     from hostrouting.tasks.results import (
         CheckResult,
         CleanupResult,
@@ -67,13 +67,13 @@ __all__ = [
 
 # The module of each name; it is imported when the name is first used, because a command needs few of them.
 _HOMES = {
-    "azure_cleanup": ("CleanStaleAzureVnet", "UndoAzureVnetCleanup"),
+    "azure_vnet.task": ("CleanStaleAzureVnet", "UndoAzureVnetCleanup"),
     "configure": ("Configure", "Remove"),
-    "guard": ("Guard", "Orders"),
-    "guard_service": ("InstallGuard",),
+    "guard.loop": ("Guard", "Orders"),
+    "guard.service": ("InstallGuard",),
     "overlap_check": ("CheckRouteOverlap",),
     "preflight": ("Preflight",),
-    "probe_rewrite": ("RewriteProbeSource",),
+    "probe_rewrite.task": ("RewriteProbeSource",),
     "results": (
         "CheckResult",
         "CleanupResult",

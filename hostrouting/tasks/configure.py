@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 import phases
+from hostrouting.boot import DEFAULT_WAIT
+from hostrouting.boot.gate import Gate, paths_of
 from hostrouting.config import needs_config
-from hostrouting.effects import having_changed
 from hostrouting.errors import HostRoutingError
-from hostrouting.gate import Gate, paths_of
-from hostrouting.host import Host, needs_host
-from hostrouting.render import DEFAULT_WAIT
-from hostrouting.tasks.boot import HostTask, locked, preview, valid_wait
-from hostrouting.tasks.guard_service import InstallGuard
+from hostrouting.host.effects import having_changed
+from hostrouting.host.host import Host, needs_host
+from hostrouting.tasks.base import HostTask, locked, preview, valid_wait
+from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.tasks.probe_rewrite import RewriteProbeSource
+from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from phases.python310 import ExceptionGroup
+from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hostrouting.boot.gate import Changed
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.gate import Changed
     from hostrouting.tasks.results import Preview
 
 __all__ = ["TASKS", "Configure", "Remove"]

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from hostrouting.config import Mode
-from hostrouting.correction import find_correction
-from hostrouting.errors import FileError, RouteOverlapError, Unsettled
-from hostrouting.examination import Examination, FamilyExamination, examine
-from hostrouting.fileset import File, FileSet, unit_file
-from hostrouting.gate import Part
-from hostrouting.guard import Look, Problem
-from hostrouting.render import MOST_WAIT, GateStep, parse_check_script, render_check_script, render_check_unit
-from hostrouting.tasks.boot import HostTask
-from hostrouting.tasks.results import CheckResult, Preview
-from hostrouting.wording import (
+from hostrouting.boot import MOST_WAIT, GateStep, parse_check_script, render_check_script, render_check_unit
+from hostrouting.boot.gate import Part
+from hostrouting.check.examine import Examination, FamilyExamination, examine, find_correction
+from hostrouting.check.report import (
     check_document,
     expiry_lines,
     finding_line,
@@ -28,15 +21,21 @@ from hostrouting.wording import (
     repair_line,
     unsafe_lines,
 )
+from hostrouting.config import Mode
+from hostrouting.errors import FileError, RouteOverlapError, Unsettled
+from hostrouting.host.fileset import File, FileSet, unit_file
+from hostrouting.tasks.base import HostTask
+from hostrouting.tasks.guard import Look, Problem
+from hostrouting.tasks.results import CheckResult, Preview
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import phases
-    from hostrouting.backends.base import RouteBackend
-    from hostrouting.correction import Correction
-    from hostrouting.tasks.boot import Alive, MayRepair
+    from hostrouting.check.examine import Correction
+    from hostrouting.kernel.base import RouteBackend
+    from hostrouting.tasks.base import Alive, MayRepair
 
 __all__ = ["CheckRouteOverlap"]
 

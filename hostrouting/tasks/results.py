@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.fileset import Changes
-from hostrouting.wording import check_document, foreseen_line, stays_line
+from hostrouting.check.report import check_document, foreseen_line, stays_line
+from hostrouting.host.fileset import Changes
 
 if TYPE_CHECKING:
-    from hostrouting.apply import Applied
-    from hostrouting.azure_vnet import CleanupPlan, Deletion
-    from hostrouting.effects import Operation
-    from hostrouting.examination import Examination
+    from hostrouting.check.examine import Examination
+    from hostrouting.host.effects import Operation
     from hostrouting.model import Route, Snapshot
-    from hostrouting.plan import RoutePlan
-    from hostrouting.preflight import PreflightFinding, Severity
+    from hostrouting.routes.apply import Applied
+    from hostrouting.routes.plan import RoutePlan
+    from hostrouting.tasks.azure_vnet import CleanupPlan, Deletion
+    from hostrouting.tasks.preflight import PreflightFinding, Severity
 
 __all__ = [
     "CheckResult",

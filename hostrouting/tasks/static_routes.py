@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from hostrouting.apply import Applied, apply_plan
-from hostrouting.config import HostRoutingConfig
-from hostrouting.configured_routes import reply_destinations, wanted_routes, wanted_routes_of
-from hostrouting.effects import having_changed
-from hostrouting.errors import ApplyError, ConfigError
-from hostrouting.examination import await_plan, is_any_route_ours, read
-from hostrouting.fileset import Changes, File, FileSet, unit_file
-from hostrouting.gate import Part
-from hostrouting.guard import Look, Problem, Repair
-from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
-from hostrouting.plan import RoutePlan, plan_routes
-from hostrouting.render import (
+from hostrouting.boot import (
     MOST_WAIT,
     GateStep,
     parse_protocol_name,
@@ -29,22 +18,32 @@ from hostrouting.render import (
     render_routes_unit,
     render_static_routes_script,
 )
-from hostrouting.tasks.boot import HostTask, run_once
+from hostrouting.boot.gate import Part
+from hostrouting.check.examine import await_plan, is_any_route_ours, read
+from hostrouting.check.report import foreseen_line, stays_line
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ApplyError, ConfigError
+from hostrouting.host.effects import having_changed
+from hostrouting.host.fileset import Changes, File, FileSet, unit_file
+from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
+from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.plan import RoutePlan, plan_routes, reply_destinations, wanted_routes, wanted_routes_of
+from hostrouting.tasks.base import HostTask, run_once
+from hostrouting.tasks.guard import Look, Problem, Repair
 from hostrouting.tasks.results import Preview, RoutesResult
-from hostrouting.wording import foreseen_line, stays_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import phases
-    from hostrouting.backends.base import RouteBackend
     from hostrouting.config import StaticRoutesConfig
-    from hostrouting.layout import HostLayout
+    from hostrouting.host import Files
+    from hostrouting.host.layout import HostLayout
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import RouteKey
-    from hostrouting.plan import Step
-    from hostrouting.system import Files
-    from hostrouting.tasks.boot import Alive, MayRepair
-    from hostrouting.uplink import DesiredRoute
+    from hostrouting.routes.plan import Step
+    from hostrouting.routes.uplink import DesiredRoute
+    from hostrouting.tasks.base import Alive, MayRepair
 
 _SHOWN = 10  # reasons in one line
 _ATTEMPTS = 5  # transactions of one look: each of the four steps of one may find refused routes, and the last succeeds
@@ -228,7 +227,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         text = self.host.files.read(self.host.layout.probe_applied_path)
         if text is None:
             return reply_destinations(self.config)
-        from hostrouting.probe_rewrite.record import Record  # noqa: PLC0415  few hosts have such routes
+        from hostrouting.tasks.probe_rewrite.rules import Record  # noqa: PLC0415  few hosts have such routes
 
         return reply_destinations(self.config, former=[it.address for it in Record.parse(text).routes])
 

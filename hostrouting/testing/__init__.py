@@ -29,11 +29,11 @@ A test of code that installs routes::
         assert answer.route.devs == ("eth0",)
 """
 
-from hostrouting.backends.memory import Faults, MemoryBackend
-from hostrouting.ebtables.memory import MemoryEbtables
-from hostrouting.neighbours.memory import MemoryLinkLayer
-from hostrouting.nftables.memory import MemoryNftables
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
+from hostrouting.testing.kernel import Faults, MemoryBackend
+from hostrouting.testing.kernel.ebtables import MemoryEbtables
+from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
+from hostrouting.testing.kernel.nftables import MemoryNftables
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
 __all__ = [

@@ -32,12 +32,12 @@ from hostrouting.config import (
     StaticRoute,
     StaticRoutesConfig,
 )
-from hostrouting.reserved import is_reserved
+from hostrouting.model.constants import is_reserved
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from hostrouting.config.addresses import Address, Network
+    from hostrouting.config.values import Address, Network
 
 __all__ = [
     "KEYS",

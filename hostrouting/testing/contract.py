@@ -1,6 +1,6 @@
 """The contract suite of RouteBackend, for any backend: the real one, the fake, or your own.
 
-Here: the promises of `hostrouting.backends.base`, one test for each sentence. Not here: further behaviour of a
+Here: the promises of `hostrouting.kernel.base`, one test for each sentence. Not here: further behaviour of a
 particular kernel.
 
 Subclass it in a module that pytest collects, and override `make` to create a backend::
@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.backends.base import Answer, Change, Outcome
-from hostrouting.backends.memory import MemoryBackend
 from hostrouting.errors import (
     BackendError,
     DeviceDown,
@@ -41,6 +39,7 @@ from hostrouting.errors import (
     RouteRefused,
 )
 from hostrouting.fib import Flow
+from hostrouting.kernel.base import Answer, Change, Outcome
 from hostrouting.model import (
     OURS,
     PROTOCOL_KERNEL,
@@ -53,13 +52,14 @@ from hostrouting.model import (
     as_ip,
     default_rules,
 )
+from hostrouting.testing.kernel import MemoryBackend
 from phases.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from hostrouting.backends.base import RouteBackend, Verb
+    from hostrouting.kernel.base import RouteBackend, Verb
 
 __all__ = ["BackendContract", "contract_host"]
 

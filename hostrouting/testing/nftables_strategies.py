@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hypothesis import strategies as st
 
-from hostrouting.nftables.table import Chain, Counter, Match, Rewrite, Rule, Table, Verdict
+from hostrouting.kernel.nftables.table import Chain, Counter, Match, Rewrite, Rule, Table, Verdict
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from hostrouting.nftables.table import Statement
+    from hostrouting.kernel.nftables.table import Statement
 
 __all__ = ["chains", "devices", "matches", "names", "networks", "rules", "statements", "tables"]
 

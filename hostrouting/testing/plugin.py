@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from hostrouting.backends.memory import MemoryBackend
 from hostrouting.testing import topologies
+from hostrouting.testing.kernel import MemoryBackend
 
 # With this, failed assertions of the contract suite show their values; import it after this plugin was enabled.
 if "hostrouting.testing.contract" not in sys.modules:

@@ -3,9 +3,9 @@
 Here: the network of each kind of host. Not here: tests.
 """
 
-from hostrouting.backends.base import Change
-from hostrouting.backends.memory import MemoryBackend
+from hostrouting.kernel.base import Change
 from hostrouting.model import ARPHRD_INFINIBAND, Link, NextHop, Prefix, Route, Rule, as_ip
+from hostrouting.testing.kernel import MemoryBackend
 
 __all__ = ["cni_node", "ecmp_node", "h200", "plain_vm", "vpn_node"]
 

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hostrouting.boot import render_check_script, render_static_routes_script
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model import IPV4, Prefix
-from hostrouting.render import render_check_script, render_static_routes_script
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.private import FABRIC, GATEWAY

@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import phases
+from hostrouting.check.examine import examine
+from hostrouting.check.overlap import check_overlap
+from hostrouting.check.repair import propose_repair
 from hostrouting.config import HostRoutingConfig
-from hostrouting.examination import examine
 from hostrouting.fib import Fib
 from hostrouting.model import IPV4, Prefix
-from hostrouting.overlap import check_overlap
-from hostrouting.repair import propose_repair
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.netlink import OURS, installed

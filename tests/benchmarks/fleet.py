@@ -30,7 +30,8 @@ _FLAT = 1.5  # the memory for many nodes, in that for few: of each node, only it
 # needed that judged for it.
 _PROGRAM = """
 import resource, sys, time
-from hostrouting import HostRoutingConfig, fleet
+from hostrouting import fleet
+from hostrouting import HostRoutingConfig
 if __name__ == "__main__":
     begun = time.perf_counter()
     config = HostRoutingConfig.load(sys.argv[2])

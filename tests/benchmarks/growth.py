@@ -9,10 +9,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from hostrouting.backends.base import Change
+from hostrouting.check.overlap import check_overlap
 from hostrouting.fib import Fib
+from hostrouting.kernel.base import Change
 from hostrouting.model import IPV4, IPV6
-from hostrouting.overlap import check_overlap
 from tests.benchmarks.contest import Contest, Goal, Unit
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.netlink import OURS
@@ -41,7 +41,7 @@ _CHECK = "snapshot, Fib, check_overlap"
 _MEMORY = """
 import sys
 from hostrouting import Fib, Prefix, check_overlap
-from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.kernel.netlink import NetlinkBackend
 with NetlinkBackend(timeout=60) as backend:
     fib = Fib(backend.snapshot(family=4))
 check_overlap(fib, [Prefix.parse(text) for text in sys.argv[1:]])

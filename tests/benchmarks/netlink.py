@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from hostrouting.apply import apply_plan
-from hostrouting.backends.base import Change
-from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.lookups import lookup_template
-from hostrouting.backends.netlink.route_message import ChangeEncoder
 from hostrouting.fib import ANY
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.netlink.channel import Channel
+from hostrouting.kernel.netlink.lookup import lookup_template
+from hostrouting.kernel.netlink.route_message import ChangeEncoder
 from hostrouting.model import IPV4, as_ip, ip_at
-from hostrouting.plan import plan_routes
-from hostrouting.uplink import DesiredRoute
+from hostrouting.routes.apply import apply_plan
+from hostrouting.routes.plan import plan_routes
+from hostrouting.routes.uplink import DesiredRoute
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.peers import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hostrouting.backends.netlink import NetlinkBackend
+    from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.model import Route
     from tests.benchmarks.peers import Method
 

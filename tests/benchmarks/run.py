@@ -62,7 +62,7 @@ def contests(folder: Path) -> Iterator[Contest | LeftOut]:
 
 
 def _with_kernel(folder: Path) -> Iterator[Contest | LeftOut]:
-    from hostrouting.backends.netlink import NetlinkBackend  # noqa: PLC0415  as above
+    from hostrouting.kernel.netlink import NetlinkBackend  # noqa: PLC0415  as above
     from tests.benchmarks.check import check_contests  # noqa: PLC0415  as above
     from tests.benchmarks.growth import growth_contests  # noqa: PLC0415  as above
     from tests.benchmarks.netlink import Bench, kernel_contests  # noqa: PLC0415  as above

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hostrouting.boot import render_npd_script
 from hostrouting.config import HostRoutingConfig
-from hostrouting.layout import HostLayout
-from hostrouting.render import render_npd_script
+from hostrouting.host.layout import HostLayout
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.manifests import faults_of, manifests_in
 from tests.support.npd import Condition, Event, Fatal, Npd, Result, seconds_of

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from hostrouting.config import HostRoutingConfig
-from hostrouting.guard import Look, Repair, State, figures
-from hostrouting.layout import HostLayout
+from hostrouting.host.layout import HostLayout
+from hostrouting.tasks.guard import Look, Repair, State, figures
 from tests.support.machine import H200, private_machine
 from tests.support.manifests import manifests_in
 from tests.support.pages import PAGES

@@ -13,19 +13,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.apply import Applied, apply_plan
-from hostrouting.backends.base import Change
 from hostrouting.errors import ApplyError, BackendError, NotPermitted, RouteConflict, Unsettled
+from hostrouting.kernel.base import Change
 from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip
-from hostrouting.plan import RoutePlan, plan_routes
+from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.plan import RoutePlan, plan_routes
+from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import Faults, MemoryBackend, h200, plain_vm
-from hostrouting.uplink import DesiredRoute
 from tests.support.notes import notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.backends.memory import Moment
+    from hostrouting.testing.kernel import Moment
 
 FOREIGN = 4
 DESTINATIONS = [Prefix.parse(text) for text in ("10.1.0.0/16", "10.1.0.0/17", "10.1.0.0/24", "10.2.0.0/16")]
@@ -187,7 +187,7 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
             raise phases.Cancelled("SIGTERM")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hostrouting.apply._AT_ONCE", at_once)
+        patch.setattr("hostrouting.routes.apply._AT_ONCE", at_once)
         stopped = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
     if stopped is None:
         assert by_key(routes_of(kernel)) == by_key(routes_of(plan.apply_to(before)))
@@ -200,7 +200,7 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
 
 def test_how_often_it_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked whether to go on before every batch, before what was made is read back, and once more at the end."""
-    monkeypatch.setattr("hostrouting.apply._AT_ONCE", 2)
+    monkeypatch.setattr("hostrouting.routes.apply._AT_ONCE", 2)
     old = [route(destination, "10.0.0.2", 0, OURS) for destination in DESTINATIONS[:3]]
     new = [DesiredRoute(destination, gateway=as_ip("10.0.0.3")) for destination in DESTINATIONS[:3]]
     kernel = host(old)
@@ -414,7 +414,7 @@ def test_many_failures_are_counted() -> None:
 
 def test_the_routes_that_are_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the keys of all routes that are refused, from however many batches, or that do not stay."""
-    monkeypatch.setattr("hostrouting.apply._AT_ONCE", 1)
+    monkeypatch.setattr("hostrouting.routes.apply._AT_ONCE", 1)
     kernel = plain_vm()
     plan, before = planned(kernel, [DesiredRoute(it, gateway=as_ip("10.0.0.1")) for it in DESTINATIONS[:3]])
     keys = [step.route.key for step in plan.changes]

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.apply import apply_plan
-from hostrouting.backends.base import Change
-from hostrouting.backends.netlink import NetlinkBackend, reading
-from hostrouting.backends.netlink.channel import Channel
 from hostrouting.errors import ApplyError, Unsettled
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink import read as reading
+from hostrouting.kernel.netlink.channel import Channel
 from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Snapshot, as_ip
-from hostrouting.plan import plan_routes
-from hostrouting.uplink import DesiredRoute
+from hostrouting.routes.apply import apply_plan
+from hostrouting.routes.plan import plan_routes
+from hostrouting.routes.uplink import DesiredRoute
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.notes import notes_of

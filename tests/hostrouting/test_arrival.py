@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.arrival import find_drop
-from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.fib import PLAIN, Fib
+from hostrouting.fib.arrival import find_drop
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IP, REFUSING
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from hostrouting.examination import examine_snapshot
+from hostrouting.boot import render_check_script
+from hostrouting.check.examine import examine_snapshot
+from hostrouting.check.report import no_default_line, repair_line
 from hostrouting.fib import Fib
-from hostrouting.layout import HostLayout
+from hostrouting.host.layout import HostLayout
 from hostrouting.model import IPV6, Route
-from hostrouting.render import render_check_script
-from hostrouting.uplink import DesiredRoute, resolve_route
-from hostrouting.wording import no_default_line, repair_line
+from hostrouting.routes.uplink import DesiredRoute, resolve_route
 from tests.support.awks import each_awk, only_awk, put_before
 from tests.support.check_script import Checked, check, comparable, engine, plain_lines, snapshot_of
 from tests.support.commands import fabric_host

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.config import HostRoutingConfig, jsontext
+from hostrouting.config import HostRoutingConfig
+from hostrouting.config import json as jsontext
 from hostrouting.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -1,13 +1,13 @@
-"""hostrouting.connected: the kernel's routes for addresses, computed from the addresses alone."""
+"""hostrouting.routes.connected: the kernel's routes for addresses, computed from the addresses alone."""
 
 from __future__ import annotations
 
 import attrs
 import pytest
 
-from hostrouting.backends.netlink import NetlinkBackend
-from hostrouting.connected import connected_routes, is_unexplained
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Route, Snapshot, as_ip
+from hostrouting.routes.connected import connected_routes, is_unexplained
 from tests.support.namespace import private_namespace
 from tests.support.topologies import h200
 

@@ -1,12 +1,12 @@
-"""hostrouting.repair.cover: the puzzle by itself, against every set of prefixes there is."""
+"""hostrouting.check.cover: the puzzle by itself, against every set of prefixes there is."""
 
 from itertools import combinations, pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostrouting.check.cover import Zone, ZoneKind, cover
 from hostrouting.model import Prefix
-from hostrouting.repair.cover import Zone, ZoneKind, cover
 from tests.support.examples import scaled
 
 BLOCK = Prefix.parse("172.16.0.0/29")

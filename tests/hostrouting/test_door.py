@@ -1,4 +1,4 @@
-"""hostrouting.door: an argument of the wrong type is refused immediately, with what to write instead."""
+"""hostrouting.arguments: an argument of the wrong type is refused immediately, with what to write instead."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from hostrouting.backends.base import Change
+from hostrouting.check.examine import examine_snapshot
+from hostrouting.check.report import check_document, dropped_line
 from hostrouting.config import HostRoutingConfig
-from hostrouting.examination import examine_snapshot
+from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
 from hostrouting.testing import MemoryBackend, plain_vm
-from hostrouting.wording import check_document, dropped_line
 from tests.support.cli import say
 
 if TYPE_CHECKING:

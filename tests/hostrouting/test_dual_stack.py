@@ -11,10 +11,10 @@ import pytest
 
 import phases
 from hostrouting import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Host, HostRoutingConfig, Remove
+from hostrouting.check.examine import Examination
+from hostrouting.check.report import repair_document
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.examination import Examination
 from hostrouting.model import OURS
-from hostrouting.wording import repair_document
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:

@@ -7,17 +7,17 @@ import pickle
 import pytest
 
 import phases
-from hostrouting.apply import apply_plan
-from hostrouting.backends.base import Change
-from hostrouting.effects import Effects, effects_of, having_changed, tell_effects
+from hostrouting.check.examine import Examination
 from hostrouting.errors import ApplyError, FileError, RouteOverlapError, UnitFailed
-from hostrouting.examination import Examination
-from hostrouting.fileset import File, FileSet
+from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
+from hostrouting.host.fileset import File, FileSet
+from hostrouting.kernel.base import Change
 from hostrouting.model import Prefix, Route
-from hostrouting.plan import plan_routes
+from hostrouting.routes.apply import apply_plan
+from hostrouting.routes.plan import plan_routes
+from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
-from hostrouting.uplink import DesiredRoute
 from tests.support.tasks import CIDR, REPAIR, config
 
 ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)

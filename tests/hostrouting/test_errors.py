@@ -7,7 +7,6 @@ import pickle
 
 import pytest
 
-from hostrouting.effects import tell_effects
 from hostrouting.errors import (
     AmbiguousRule,
     ApplyError,
@@ -29,6 +28,7 @@ from hostrouting.errors import (
     UndoFileError,
     UnitFailed,
 )
+from hostrouting.host.effects import tell_effects
 
 MODE = Fault("mode", '"LOUD"', "is not a mode", "write WARN")
 DEV = Fault("dev", "", "missing")

@@ -1,4 +1,4 @@
-"""hostrouting.examination: waiting for a kernel that is not ready yet, and whether it agrees with the engine."""
+"""hostrouting.check.examine: waiting for a kernel that is not ready yet, and whether it agrees with the engine."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.backends.base import Answer, Change, Watch
-from hostrouting.backends.saved import SavedBackend
+from hostrouting.check.examine import await_plan, examine, is_any_route_ours, read
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import NotReady, Unsettled
-from hostrouting.examination import await_plan, examine, is_any_route_ours, read
 from hostrouting.fib import PLAIN, Fib
+from hostrouting.host.saved import SavedBackend
+from hostrouting.kernel.base import Answer, Change, Watch
 from hostrouting.model import OURS, Link, Prefix, Route, as_ip, ip_at
+from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import MemoryBackend, h200, plain_vm
-from hostrouting.uplink import DesiredRoute
 from phases.testing import FakeClock
 from tests.support.strategies import blocks, snapshots
 from tests.support.tasks import CIDR, config
@@ -26,7 +26,7 @@ from tests.support.tasks import CIDR, config
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.backends.base import RouteBackend
+    from hostrouting.kernel.base import RouteBackend
 
 WANTED = [DesiredRoute(Prefix.parse("10.77.0.0/16"))]
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.fib import PLAIN, Decision, Fib
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IP, IPV4, IPV6, Route, Snapshot, as_ip, ip_at
 from tests.support.commands import LINKS, furnish, query, route_command, rule_command, wishes
 from tests.support.examples import scaled

@@ -1,4 +1,4 @@
-"""hostrouting.fib.bulk: the fast path gives the same result as single cells."""
+"""hostrouting.fib.engine: the fast path gives the same result as single cells."""
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostrouting.check.overlap import Judge, check_overlap
 from hostrouting.fib import ANY, Cell, Fib, Flow
-from hostrouting.fib.bulk import joined
+from hostrouting.fib.engine import joined
 from hostrouting.model import (
     TABLE_MAIN,
     Link,
@@ -23,7 +24,6 @@ from hostrouting.model import (
     default_rules,
     ip_at,
 )
-from hostrouting.overlap import Judge, check_overlap
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, prefixes, snapshots
 from tests.support.topologies import plain

@@ -1,12 +1,12 @@
-"""hostrouting.fib.in_turn: default routes between which Linux alternates."""
+"""hostrouting.fib.table_ipv4: default routes between which Linux alternates."""
 
 import attrs
 import pytest
 
+from hostrouting.check.overlap import check_overlap
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
-from hostrouting.overlap import check_overlap
-from hostrouting.uplink import outbound_devs
+from hostrouting.routes.uplink import outbound_devs
 from tests.support.namespace import private_namespace
 from tests.support.topologies import host
 

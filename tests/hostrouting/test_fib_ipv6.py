@@ -3,11 +3,11 @@
 import attrs
 import pytest
 
+from hostrouting.check.overlap import check_overlap
+from hostrouting.check.report import note_line
 from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.trace import trace_route
 from hostrouting.model import NextHop, Prefix, Route, RouteType, Snapshot, as_ip, default_rules
-from hostrouting.overlap import check_overlap
-from hostrouting.wording import note_line
 
 DEFAULT = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.fib import PLAIN, REACHABLE, Decision, Fib, Flow
-from hostrouting.fib.answer import Condition
+from hostrouting.fib.decision import Condition
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IPV6, Route, ip_at
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.fib import PLAIN, Fib
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Address, Link, Rule, as_ip
 from tests.support.commands import LINKS, furnish, lose_carriers
 from tests.support.namespace import private_namespace

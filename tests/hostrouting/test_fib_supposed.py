@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import PLAIN, Fib, Flow, branches
-from hostrouting.fib.flow import Ask
+from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.fib import rules as branches
+from hostrouting.fib.packet import Ask
 from hostrouting.fib.trace import trace_route
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at, width_of
-from hostrouting.uplink import outbound_devs
+from hostrouting.routes.uplink import outbound_devs
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, snapshots
 

@@ -1,4 +1,4 @@
-"""hostrouting.fileset: sets of files on a host, made to be what they should, and taken away."""
+"""hostrouting.host.fileset: sets of files on a host, made to be what they should, and taken away."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from hostrouting.boot.gate import Gate, Part
 from hostrouting.errors import FileError
-from hostrouting.fileset import Changes, File, FileSet
-from hostrouting.gate import Gate, Part
-from hostrouting.layout import HostLayout
-from hostrouting.system import LocalFiles
+from hostrouting.host import LocalFiles
+from hostrouting.host.fileset import Changes, File, FileSet
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import CheckRouteOverlap, ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeHost
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config

@@ -1,4 +1,4 @@
-"""hostrouting.foresight: the routes that will not last, and what lasts instead."""
+"""hostrouting.routes.connected: the routes that will not last, and what lasts instead."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.apply import apply_plan
-from hostrouting.backends.base import Change
+from hostrouting.check.report import foreseen_line
+from hostrouting.kernel.base import Change
 from hostrouting.model import OURS, Address, Prefix, Route, as_ip
-from hostrouting.plan import plan_routes
+from hostrouting.routes.apply import apply_plan
+from hostrouting.routes.plan import plan_routes
+from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import MemoryBackend, plain_vm
-from hostrouting.uplink import DesiredRoute
-from hostrouting.wording import foreseen_line
 from tests.support.examples import scaled
 
 CIDR = Prefix.parse("172.16.0.0/16")

@@ -1,4 +1,4 @@
-"""hostrouting.gate: put up, changed and taken away, one change at a time, and never half of one and half of another."""
+"""hostrouting.boot.gate: put up, changed and taken away, one change at a time, and never half of one and half of another."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import attrs
 import pytest
 
 import phases
+from hostrouting.boot import GateStep, parse_gate_steps, render_gate_steps
+from hostrouting.boot.gate import Changed, Gate, Part
 from hostrouting.errors import FileError, HostRoutingError
-from hostrouting.fileset import File, FileSet
-from hostrouting.gate import Changed, Gate, Part
-from hostrouting.render import GateStep, parse_gate_steps, render_gate_steps
+from hostrouting.host.fileset import File, FileSet
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
-from phases.python310 import ExceptionGroup
+from phases.errors import ExceptionGroup
 from phases.testing import FakeClock
 from tests.support.cases import for_each
 from tests.support.mishaps import Killed, Mishaps, busy, full, killed, mishap_host

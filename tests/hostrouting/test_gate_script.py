@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.render import GateStep, StepKind, parse_gate_steps, render_gate_script, render_gate_steps
+from hostrouting.boot import GateStep, StepKind, parse_gate_steps, render_gate_script, render_gate_steps
 from tests.support.awks import put_before
 from tests.support.tasks import LAYOUT
 from tests.support.waiting import await_file

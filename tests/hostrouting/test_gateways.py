@@ -1,16 +1,15 @@
-"""hostrouting.gateways: whether Linux accepts a gateway, with Linux itself as the oracle."""
+"""hostrouting.check.repair: whether Linux accepts a gateway, with Linux itself as the oracle."""
 
 import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hostrouting.check.overlap import check_overlap
+from hostrouting.check.repair import propose_repair, refused_gateway
+from hostrouting.check.report import unsafe_line
 from hostrouting.fib import Fib
-from hostrouting.gateways import refused_gateway
 from hostrouting.model import IPV4, IPV6, NextHop, Prefix, Route, Rule, as_ip, default_rules, ip_at
-from hostrouting.overlap import check_overlap
-from hostrouting.repair import propose_repair
-from hostrouting.wording import unsafe_line
 from tests.support.commands import LINKS, furnish, route_command, rule_command, wishes
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace

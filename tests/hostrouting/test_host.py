@@ -1,4 +1,4 @@
-"""hostrouting.host: the edges of a host, and the lock on it."""
+"""hostrouting.host.host: the edges of a host, and the lock on it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 import phases
 from hostrouting.errors import FileError, HostBusy
-from hostrouting.host import Host
-from hostrouting.layout import HostLayout
-from hostrouting.system import LocalFiles, SystemdManager
+from hostrouting.host import LocalFiles, SystemdManager
+from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeHost
 from phases.testing import FakeClock
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from hostrouting import ingress
-from hostrouting.backends.netlink.sockets import inside, open_namespace
-from hostrouting.ingress import Programs, programs_at
+from hostrouting.kernel import bpf as ingress
+from hostrouting.kernel.bpf import Programs, programs_at
+from hostrouting.kernel.netlink.channel import inside, open_namespace
 from tests.support import bpf
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hostrouting.ingress import ProgramsAt
+    from hostrouting.kernel.bpf import ProgramsAt
 
 T = TypeVar("T")
 

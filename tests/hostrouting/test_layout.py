@@ -1,9 +1,9 @@
-"""hostrouting.layout: every path and name."""
+"""hostrouting.host.layout: every path and name."""
 
 import attrs
 import pytest
 
-from hostrouting.layout import HostLayout
+from hostrouting.host.layout import HostLayout
 
 
 def test_where_everything_is() -> None:

@@ -1,12 +1,12 @@
-"""hostrouting.leftover: the command that deletes one route, and no other."""
+"""hostrouting.routes.plan: the command that deletes one route, and no other."""
 
 from __future__ import annotations
 
 import attrs
 import pytest
 
-from hostrouting.leftover import deletion_command, is_left_behind
 from hostrouting.model import NextHop, Prefix, Route, as_ip
+from hostrouting.routes.plan import deletion_command, is_left_behind
 from tests.support.namespace import private_namespace
 
 PREFIX = "172.16.0.0/16"

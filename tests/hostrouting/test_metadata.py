@@ -13,10 +13,10 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.backends.netlink.sockets import inside, open_namespace
 from hostrouting.config import ImdsConfig
 from hostrouting.errors import MetadataError
-from hostrouting.metadata import SIZE_LIMIT, Answer, Reply, ask_for_ipv6, fetch
+from hostrouting.host.metadata import SIZE_LIMIT, Answer, Reply, ask_for_ipv6, fetch
+from hostrouting.kernel.netlink.channel import inside, open_namespace
 from phases.testing import FakeClock
 from tests.support.namespace import private_namespace
 from tests.support.needs import require

@@ -1,4 +1,4 @@
-"""hostrouting.npd: what node-problem-detector is told, by what was written and how old it is."""
+"""hostrouting.fleet.npd: what node-problem-detector is told, by what was written and how old it is."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 import attrs
 import pytest
 
-from hostrouting.guard import Look, Problem, Repair, State
-from hostrouting.guard.bucket import Bucket
-from hostrouting.guard.fights import Fight
-from hostrouting.npd import FRESH, MAX_AGE, QUESTIONS, Answer, Written, decide
+from hostrouting.fleet.npd import FRESH, MAX_AGE, QUESTIONS, Answer, Written, decide
 from hostrouting.tasks import Configure
+from hostrouting.tasks.guard import Look, Problem, Repair, State
+from hostrouting.tasks.guard.pace import Bucket, Fight
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from tests.support.tasks import CIDR, LAYOUT, config, run
 

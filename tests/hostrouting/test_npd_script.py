@@ -1,4 +1,4 @@
-"""npd.sh: in every shell, its answers are byte for byte those of `hostrouting.npd`, and it needs only head and date."""
+"""npd.sh: in every shell, its answers are byte for byte those of `hostrouting.fleet.npd`, and it needs only head and date."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.guard import Look, Problem, Repair, State
-from hostrouting.guard.bucket import Bucket
-from hostrouting.guard.fights import Fight
-from hostrouting.npd import FRESH, QUESTIONS, Answer, Written, decide
-from hostrouting.render import render_npd_script
+from hostrouting.boot import render_npd_script
+from hostrouting.fleet.npd import FRESH, QUESTIONS, Answer, Written, decide
 from hostrouting.tasks import Configure
+from hostrouting.tasks.guard import Look, Problem, Repair, State
+from hostrouting.tasks.guard.pace import Bucket, Fight
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, h200, plain_vm
 from tests.support.posix_shells import SHELLS, each_shell
 from tests.support.tasks import LAYOUT, config, run

@@ -9,12 +9,12 @@ import attrs
 import pytest
 
 import phases
+from hostrouting.boot.gate_state import GateState, drop_in_folders, find_gate_state
 from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
-from hostrouting.layout import HostLayout
-from hostrouting.openings import GateState, drop_in_folders, find_gate_state
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeHost
-from hostrouting.testing.units import shown
+from hostrouting.testing.host import shown
 from tests.support.openings import KUBE1, OPENINGS, Opening
 
 if TYPE_CHECKING:

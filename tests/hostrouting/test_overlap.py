@@ -1,4 +1,4 @@
-"""hostrouting.overlap: expected CIDRs against what the kernel would do."""
+"""hostrouting.check.overlap: expected CIDRs against what the kernel would do."""
 
 from ipaddress import IPv4Network
 
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostrouting.check.cni import PodBlocks
+from hostrouting.check.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.check.repair import propose_repair
 from hostrouting.fib import Decision, Fib, Flow
 from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, default_rules, ip_at
-from hostrouting.overlap import Judge, OverlapReport, check_overlap
-from hostrouting.pod_blocks import PodBlocks
-from hostrouting.repair import propose_repair
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, prefixes, routes, snapshots
 from tests.support.topologies import h200, host, plain

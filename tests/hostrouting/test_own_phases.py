@@ -1,4 +1,4 @@
-"""hostrouting.own_phases: the repair command depends on where the other project's files are.
+"""hostrouting.installation: the repair command depends on where the other project's files are.
 
 The messages with it, on import and on the command line, are tested in test_catalogue.py.
 """
@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 import hostrouting
-from hostrouting.own_phases import foreign_phases, require_own_phases
+from hostrouting.installation import foreign_phases, require_own_phases
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,10 +1,10 @@
-"""hostrouting.packet_words: the packets that rules match, in words for operators."""
+"""hostrouting.check.report: the packets that rules match, in words for operators."""
 
 import pytest
 
+from hostrouting.check.report import packets_line
 from hostrouting.fib import Condition
 from hostrouting.model import Rule
-from hostrouting.packet_words import packets_line
 
 RULE = Rule(family=4, priority=100)
 

@@ -1,4 +1,4 @@
-"""hostrouting.plan: the ordered steps from what is to what is wanted."""
+"""hostrouting.routes.plan: the ordered steps from what is to what is wanted."""
 
 from collections import Counter
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import Fib
 from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Snapshot, as_ip, default_rules
-from hostrouting.plan import RoutePlan, Step, plan_exactly, plan_routes
-from hostrouting.uplink import DesiredRoute, Pending, resolve_route
+from hostrouting.routes.plan import RoutePlan, Step, plan_exactly, plan_routes
+from hostrouting.routes.uplink import DesiredRoute, Pending, resolve_route
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, links, prefixes, routes
 from tests.support.topologies import connected, h200, plain

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting import plan as plan_module
 from hostrouting.model import OURS, Address, NextHop, Prefix, Route, RouteTable, Snapshot, as_ip, ip_at
-from hostrouting.plan import RoutePlan, Step, plan_routes
-from hostrouting.steps import Steps
-from hostrouting.uplink import DesiredRoute
+from hostrouting.routes import plan as plan_module
+from hostrouting.routes.plan import RoutePlan, Step, Steps, plan_routes
+from hostrouting.routes.uplink import DesiredRoute
 from tests.support.examples import scaled
 from tests.support.growth import grows_evenly
 from tests.support.topologies import plain

@@ -1,15 +1,15 @@
-"""hostrouting.pod_blocks: the refusing routes of a CNI, for a pod block of this host."""
+"""hostrouting.check.cni: the refusing routes of a CNI, for a pod block of this host."""
 
 import attrs
 import pytest
 
-from hostrouting.examination import Examination, FamilyExamination
+from hostrouting.check.cni import PodBlocks
+from hostrouting.check.examine import Examination, FamilyExamination
+from hostrouting.check.overlap import OverlapReport, check_overlap
+from hostrouting.check.repair import Repair, propose_repair
+from hostrouting.check.report import notes_lines
 from hostrouting.fib import Fib
 from hostrouting.model import OURS, Link, Prefix, Route, RouteType, Snapshot, ip_at
-from hostrouting.overlap import OverlapReport, check_overlap
-from hostrouting.pod_blocks import PodBlocks
-from hostrouting.repair import Repair, propose_repair
-from hostrouting.wording import notes_lines
 from tests.support.topologies import plain
 
 CIDR = Prefix.parse("172.16.0.0/16")

@@ -1,4 +1,4 @@
-"""hostrouting.pod_packets and hostrouting.pods: what pods send is checked as well, in classes of packets."""
+"""hostrouting.check.packets and hostrouting.check.pods: what pods send is checked as well, in classes of packets."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.backends.base import Change
+from hostrouting.boot import parse_check_script, render_check_script
+from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
+from hostrouting.check.packets import PodPackets, find_pod_packets
+from hostrouting.check.report import check_document, finding_line, notes_lines, senders_phrase, unsafe_line
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, RouteOverlapError
-from hostrouting.examination import Examination, FamilyExamination, examine_snapshot
 from hostrouting.fib import Fib
+from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
-from hostrouting.pod_packets import PodPackets, find_pod_packets
-from hostrouting.render import parse_check_script, render_check_script
 from hostrouting.tasks import CheckRouteOverlap
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
-from hostrouting.wording import check_document, finding_line, notes_lines, senders_phrase, unsafe_line
 from tests.support.cli import say
 from tests.support.tasks import run
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import Answer
-from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.check.cni import PodBlocks
+from hostrouting.check.overlap import Judge, check_overlap
+from hostrouting.check.packets import find_pod_packets, with_devices_of
 from hostrouting.fib import PLAIN, Fib
+from hostrouting.kernel.base import Answer
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IPV4, REFUSING, Prefix
-from hostrouting.overlap import Judge, check_overlap
-from hostrouting.pod_blocks import PodBlocks
-from hostrouting.pod_packets import find_pod_packets, with_devices_of
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 

@@ -1,4 +1,4 @@
-"""hostrouting.preflight: what follows from what was read, as values."""
+"""hostrouting.tasks.preflight: what follows from what was read, as values."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import errno
 
 import pytest
 
+from hostrouting.boot.gate import Gate
+from hostrouting.boot.gate_state import GateState
 from hostrouting.errors import FileError, ManagerError, NotPermitted
-from hostrouting.gate import Gate
-from hostrouting.openings import GateState
-from hostrouting.preflight import (
+from hostrouting.tasks import Configure
+from hostrouting.tasks.preflight import (
     TOOLS,
     PreflightFinding,
     UnitDropIn,
@@ -24,7 +25,6 @@ from hostrouting.preflight import (
     unread,
     worst_first,
 )
-from hostrouting.tasks import Configure
 from hostrouting.testing import FakeHost
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 

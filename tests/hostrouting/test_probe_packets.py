@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from hostrouting.nftables import NftProgram
-from hostrouting.probe_rewrite import wanted_table
+from hostrouting.kernel.nftables import NftProgram
+from hostrouting.tasks.probe_rewrite import wanted_table
 from tests.support.balancer import (
     GLOBAL,
     HARDWARE,

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.render import ProbeScript, render_probe_script
+from hostrouting.boot import ProbeScript, render_probe_script
 from tests.support.awks import put_before
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace

@@ -1,4 +1,4 @@
-"""hostrouting.render: the text of boot files, as laws and against the programs that read them."""
+"""hostrouting.boot: the text of boot files, as laws and against the programs that read them."""
 
 import os
 import re
@@ -13,11 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import hostrouting.render
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
-from hostrouting.layout import HostLayout
-from hostrouting.model import DEFAULT_METRIC
-from hostrouting.render import (
+import hostrouting.boot
+from hostrouting.boot import (
     SHELL,
     BootCondition,
     CheckScript,
@@ -47,10 +44,13 @@ from hostrouting.render import (
     render_snapshot_script,
     render_static_routes_script,
 )
-from hostrouting.reserved import RESERVED_RANGES
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.host.layout import HostLayout
+from hostrouting.model import DEFAULT_METRIC
+from hostrouting.model.constants import RESERVED_RANGES
 from tests.strategies_config import configs
 
-ASSETS = Path(hostrouting.render.__file__).parent / "assets"
+ASSETS = Path(hostrouting.boot.__file__).parent / "assets"
 WAITS = st.integers(0, 600)
 ODD = HostRoutingConfig(
     StaticRoutesConfig(

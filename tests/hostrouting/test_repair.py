@@ -1,4 +1,4 @@
-"""hostrouting.repair: the fewest routes that close every escape, and what no route can close."""
+"""hostrouting.check.repair: the fewest routes that close every escape, and what no route can close."""
 
 from itertools import combinations
 
@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostrouting.check.cni import PodBlocks
+from hostrouting.check.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.check.repair import TOO_MANY, Repair, propose_repair
+from hostrouting.check.report import unsafe_line
 from hostrouting.config import StaticRoute
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.model import OURS, TABLE_LOCAL, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules, ip_at
-from hostrouting.overlap import Judge, OverlapReport, check_overlap
-from hostrouting.pod_blocks import PodBlocks
-from hostrouting.repair import TOO_MANY, Repair, propose_repair
-from hostrouting.wording import unsafe_line
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, links, prefixes, routes, rules
 from tests.support.topologies import connected, h200, host, plain
@@ -373,7 +373,7 @@ class TestRepairOfKnownHosts:
 
     def test_what_the_proof_finds_open_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """If a repair did not close an escape, the proof would show it, and the range would be unsafe."""
-        monkeypatch.setattr("hostrouting.repair.propose.cover", lambda *_, **__: ())
+        monkeypatch.setattr("hostrouting.check.repair.cover", lambda *_, **__: ())
         (unsafe,) = proposed(h200(), "172.16.0.0/16").unsafe
         assert (unsafe.reason, ip_at(4, unsafe.first), ip_at(4, unsafe.last)) == (
             "still-open",
@@ -383,7 +383,7 @@ class TestRepairOfKnownHosts:
 
     def test_open_besides_what_was_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Escapes around the ranges already reported as unsafe are reported too, before and after them."""
-        monkeypatch.setattr("hostrouting.repair.propose.cover", lambda *_, **__: ())
+        monkeypatch.setattr("hostrouting.check.repair.cover", lambda *_, **__: ())
         theirs = Route.to("172.16.9.9/32", dev="ib0", protocol=3)
         unsafe = proposed(h200().with_routes([theirs]), "172.16.0.0/16").unsafe
         assert [(it.reason, str(ip_at(4, it.first)), str(ip_at(4, it.last))) for it in unsafe] == [

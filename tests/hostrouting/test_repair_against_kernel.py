@@ -1,4 +1,4 @@
-"""hostrouting.repair against Linux itself: the routes of a repair are added, and the kernel is asked.
+"""hostrouting.check.repair against Linux itself: the routes of a repair are added, and the kernel is asked.
 
 Nothing here can reach the host's own namespace, and no packet is sent.
 """
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hostrouting.check.overlap import check_overlap
+from hostrouting.check.repair import propose_repair
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, ip_at
-from hostrouting.overlap import check_overlap
-from hostrouting.repair import propose_repair
-from hostrouting.uplink import resolve_route
+from hostrouting.routes.uplink import resolve_route
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.namespace import private_namespace
 from tests.support.strategies import DEVICES, blocks, prefixes, routes, rules

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.model import Prefix, Route, RouteEdits, RouteTable, Snapshot
-from hostrouting.plan import RoutePlan, Step
+from hostrouting.routes.plan import RoutePlan, Step
 from tests.support.strategies import blocks
 from tests.support.strategies import routes as any_routes
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import hostrouting.sandbox
+import hostrouting.host.sandbox
 import phases
 from hostrouting import Configure, Host, HostRoutingConfig, Remove
 from hostrouting.errors import NetlinkUnavailable
@@ -80,7 +80,7 @@ def test_nftables_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
 
 def test_this_machines_own_network_is_refused(node: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The namespace of this machine's first process is refused, and so is one that does not exist."""
-    monkeypatch.setattr(hostrouting.sandbox, "_MACHINE", node.path)
+    monkeypatch.setattr(hostrouting.host.sandbox, "_MACHINE", node.path)
     with pytest.raises(
         ValueError, match=rf"'{node.path}' is this host's own network; create another one: ip netns add"
     ):

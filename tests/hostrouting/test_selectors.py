@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import pytest
 
-from hostrouting.backends.memory.text import print_rules
-from hostrouting.backends.netlink.lists import decode_selectors
+from hostrouting.check.report import packets_line
 from hostrouting.fib import PLAIN, Condition, Fib, Flow
+from hostrouting.kernel.netlink.read import decode_selectors
 from hostrouting.model import (
     IPV4,
     SELECTORS,
@@ -23,7 +23,7 @@ from hostrouting.model import (
     default_rules,
     selector_of,
 )
-from hostrouting.packet_words import packets_line
+from hostrouting.testing.kernel.text import print_rules
 
 LINKS = (Link(name="eth0", index=2), Link(name="wg0", index=3))
 # The fixed header of a rule message from Linux.

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.ip_document import read_ip_document
-from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.boot import render_snapshot_script
 from hostrouting.errors import SnapshotError
+from hostrouting.host.saved import read_ip_document
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import NextHop, Rule, Snapshot, as_ip
-from hostrouting.render import render_snapshot_script
 from tests.support.awks import TREES
 from tests.support.cli import say
 from tests.support.commands import LINKS, furnish, route_command, rule_command

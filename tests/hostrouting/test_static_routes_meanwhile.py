@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hostrouting.boot import render_static_routes_script
 from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model import IPV6
-from hostrouting.render import render_static_routes_script
 from tests.support.awks import put_before
 from tests.support.commands import fabric_host
 from tests.support.namespace import Namespace

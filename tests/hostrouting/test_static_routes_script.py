@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hostrouting.config import ProbeRewriteConfig, StaticRoute
 from hostrouting.fib import Fib
 from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, OURS, Prefix, Route, Snapshot, width_of
-from hostrouting.plan import RoutePlan, Step, plan_routes
-from hostrouting.reserved import is_reserved
-from hostrouting.uplink import DesiredRoute, bare_leg
+from hostrouting.model.constants import is_reserved
+from hostrouting.routes.plan import RoutePlan, Step, plan_routes
+from hostrouting.routes.uplink import DesiredRoute, bare_leg
 from tests.support.awks import AWKS, TREES, each_awk
 from tests.support.commands import LINKS, fabric_host, furnish, lose_carriers, route_command
 from tests.support.examples import scaled

@@ -1,16 +1,16 @@
-"""hostrouting.uplink: the default route, and how it completes routes without device or gateway."""
+"""hostrouting.routes.uplink: the default route, and how it completes routes without device or gateway."""
 
 from ipaddress import IPv4Network
 
 import attrs
 import pytest
 
-from hostrouting.backends.base import Change
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import Fib
+from hostrouting.kernel.base import Change
 from hostrouting.model import IPV6, OURS, Link, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules
+from hostrouting.routes.uplink import DesiredRoute, default_route, outbound_devs, resolve_route
 from hostrouting.testing.topologies import h200, plain_vm
-from hostrouting.uplink import DesiredRoute, default_route, outbound_devs, resolve_route
 from tests.support.topologies import connected, host, plain
 
 ANYWHERE = Prefix.parse("0.0.0.0/0")

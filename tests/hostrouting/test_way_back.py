@@ -7,12 +7,11 @@ from contextlib import ExitStack
 import attrs
 import pytest
 
-from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.check.examine import examine_snapshot, repair_routes
+from hostrouting.check.report import filtered_line
 from hostrouting.config import HostRoutingConfig
-from hostrouting.examination import examine_snapshot
-from hostrouting.repaired import repair_routes
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.testing import h200
-from hostrouting.wording import filtered_line
 from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]

@@ -1,4 +1,4 @@
-"""hostrouting.way_round: the routes that it suggests, and that the kernel uses them."""
+"""hostrouting.routes.uplink: the routes that it suggests, and that the kernel uses them."""
 
 from collections.abc import Iterator
 
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import Change
-from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.fib import Fib
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import OURS, Prefix, Route, ip_at
-from hostrouting.way_round import hides, is_held, way_round
+from hostrouting.routes.uplink import hides, is_held, way_round
 from tests.support.commands import LINKS, furnish
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace

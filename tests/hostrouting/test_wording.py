@@ -1,17 +1,14 @@
-"""hostrouting.wording: findings, notes and repairs in an operator's words."""
+"""hostrouting.check.report: findings, notes and repairs in an operator's words."""
 
 import json
 
 import attrs
 import pytest
 
-from hostrouting.config import HostRoutingConfig
-from hostrouting.examination import Examination, FamilyExamination, examine_snapshot
-from hostrouting.fib import Fib
-from hostrouting.model import Prefix, Route, RouteType, Rule, Snapshot, default_rules
-from hostrouting.overlap import OverlapReport, check_overlap
-from hostrouting.repair import propose_repair
-from hostrouting.wording import (
+from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
+from hostrouting.check.overlap import OverlapReport, check_overlap
+from hostrouting.check.repair import propose_repair
+from hostrouting.check.report import (
     check_document,
     diversion_line,
     finding_line,
@@ -22,6 +19,9 @@ from hostrouting.wording import (
     repair_line,
     unsafe_line,
 )
+from hostrouting.config import HostRoutingConfig
+from hostrouting.fib import Fib
+from hostrouting.model import Prefix, Route, RouteType, Rule, Snapshot, default_rules
 from tests.support.topologies import h200, host, plain
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)

@@ -1,8 +1,8 @@
-"""hostrouting.written: documents that were written on a host, read again."""
+"""hostrouting.check.report: documents that were written on a host, read again."""
 
 import pytest
 
-from hostrouting.written import CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY, GUARD_SCHEMA, document_in
+from hostrouting.check.report import CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY, GUARD_SCHEMA, document_in
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from typing_extensions import assert_type
 import hostrouting as hr
 import phases
 from hostrouting import fleet
-from hostrouting.backends import Answer, Outcome
+from hostrouting.kernel import Answer, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hostrouting.backends import Change
+    from hostrouting.kernel import Change
 
 # The configuration.
 config = hr.HostRoutingConfig.from_json("{}")

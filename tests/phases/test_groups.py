@@ -11,7 +11,7 @@ import pytest
 
 import phases
 from phases import Context, Status
-from phases.python310 import BaseExceptionGroup
+from phases.errors import BaseExceptionGroup
 from phases.testing import FakeClock, RecordingObserver, StubTask
 from tests.support.notes import notes_of
 

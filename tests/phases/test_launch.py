@@ -15,7 +15,7 @@ import pytest
 
 import phases
 from phases import Status
-from phases.launch import default_observers
+from phases.program import default_observers
 from phases.testing import FakeClock, RecordingObserver, StubTask
 
 PROGRAM = """
@@ -269,7 +269,7 @@ def test_a_run_inside_a_run(late: float) -> None:
             if _watches and end == _watches[0]._reading:
                 time.sleep({late})
             return numbers
-        from phases.signals import _watches
+        from phases.program import _watches
         os.read = read_late
         inner = phases.task("inner")(lambda ctx: phases.run(wait, observers=[]).status)
         report = phases.run(phases.serial(inner, StubTask("next")))

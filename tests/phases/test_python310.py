@@ -9,8 +9,9 @@ import traceback
 
 import pytest
 
-from phases import Failure, TaskFailed, python310
-from phases.python310 import BaseExceptionGroup, ExceptionGroup, add_note
+from phases import Failure, TaskFailed
+from phases import errors as python310
+from phases.errors import BaseExceptionGroup, ExceptionGroup, add_note
 from tests.support.notes import notes_of
 
 
@@ -65,7 +66,7 @@ def test_newer_versions_load_no_package_for_it() -> None:
     code = (
         "import sys, phases.testing\n"
         "report = phases.run(phases.testing.StubTask('a', always=OSError()), observers=[])\n"
-        "print(report.ok, 'phases.python310' in sys.modules, 'exceptiongroup' in sys.modules)"
+        "print(report.ok, 'phases.errors' in sys.modules, 'exceptiongroup' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["False", "True", str(sys.version_info < (3, 11))]

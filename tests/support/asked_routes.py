@@ -3,7 +3,7 @@
 import attrs
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import Verb
+from hostrouting.kernel.base import Verb
 from hostrouting.model import NextHop, Prefix, Route, as_ip
 from tests.support.strategies import DEVICES, prefixes, routes
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from hostrouting.config import AzureVnetCleanupConfig, HostRoutingConfig
+from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.model import Link, Route
-from hostrouting.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, MemoryLinkLayer, plain_vm
 
 __all__ = [

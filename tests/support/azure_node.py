@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import phases
-from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.config import AzureVnetCleanupConfig, EbtablesChoice, HostRoutingConfig
-from hostrouting.ebtables import EbtablesProgram
-from hostrouting.ebtables.saved import batch, nat_rules
-from hostrouting.host import Host
-from hostrouting.neighbours import KernelLinkLayer
+from hostrouting.host.host import Host
+from hostrouting.kernel.ebtables import EbtablesProgram
+from hostrouting.kernel.ebtables.program import batch, nat_rules
+from hostrouting.kernel.neighbours import KernelLinkLayer
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, UndoAzureVnetCleanup, UndoResult
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.azure_rules import NODE_RULES, pod_rules
@@ -45,7 +45,7 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hostrouting.azure_vnet import CleanupPlan
+    from hostrouting.tasks.azure_vnet import CleanupPlan
     from tests.support.namespace import Namespace
 
 __all__ = ["MANAGED", "NODE_MAC", "AzureNode", "State", "azure_node", "mac_of"]

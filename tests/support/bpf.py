@@ -13,12 +13,9 @@ from contextlib import closing
 
 import pytest
 
-from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.attached import CLSACT_INGRESS, TCMSG
-from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.messages import KernelError, message, numbered, pack_attributes
-from hostrouting.backends.netlink.sockets import open_socket
-from hostrouting.ingress import _bpf
+from hostrouting.kernel.bpf import CLSACT_INGRESS, TCMSG, _bpf
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.channel import Channel, KernelError, message, numbered, open_socket, pack_attributes
 
 __all__ = ["SCHED_CLS", "TCX_INGRESS", "XDP", "XDP_PROGRAM", "add_filter", "drop_privileges", "link", "load"]
 

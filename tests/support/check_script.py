@@ -12,13 +12,13 @@ from typing import Any
 
 import attrs
 
+from hostrouting.boot import render_check_script
+from hostrouting.check.examine import examine_snapshot
+from hostrouting.check.report import check_document, finding_line
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.examination import examine_snapshot
 from hostrouting.fib import Fib
 from hostrouting.model import IPV4, IPV6, TABLE_MAIN, Prefix, Route, Snapshot, prefixes_between
-from hostrouting.render import render_check_script
-from hostrouting.uplink import DesiredRoute, default_route, resolve_route
-from hostrouting.wording import check_document, finding_line
+from hostrouting.routes.uplink import DesiredRoute, default_route, resolve_route
 from tests.support.awks import AWKS, only_awk
 from tests.support.namespace import Namespace
 from tests.support.systemd import THIS_HOST

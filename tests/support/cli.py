@@ -15,8 +15,8 @@ from hostrouting.cli import main
 from hostrouting.testing import FakeHost
 
 if TYPE_CHECKING:
-    from hostrouting.backends.memory import MemoryBackend
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
+    from hostrouting.testing.kernel import MemoryBackend
 
 __all__ = ["Said", "say"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from hostrouting.cli.commands import COMMANDS
-from hostrouting.cli.parser import add_options, exit_codes, make_parser
+from hostrouting.cli.entry_point import add_options, exit_codes, make_parser
 from hostrouting.release import __version__
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import phases
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
-from hostrouting.host import Host
-from hostrouting.layout import HostLayout
+from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
 
 __all__ = ["FOLDERS", "UNDER", "furnish", "touched"]

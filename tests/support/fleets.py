@@ -7,20 +7,19 @@ import signal
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
+from hostrouting.check.examine import Correction
 from hostrouting.config import HostRoutingConfig
-from hostrouting.correction import Correction
-from hostrouting.fleet.judging import Question
-from hostrouting.fleet.node import NodeEscape, NodeResult
+from hostrouting.fleet.judge import NodeEscape, NodeResult, Question
 from hostrouting.model import Prefix
+from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import h200
-from hostrouting.uplink import DesiredRoute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from hostrouting.check.overlap import Escape
     from hostrouting.model import Snapshot
-    from hostrouting.overlap import Escape
 
 __all__ = [
     "ASKED",

@@ -13,8 +13,8 @@ import pytest
 
 import phases
 from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
-from hostrouting.host import Host
-from hostrouting.layout import HostLayout
+from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
 from tests.support.agents import Outcome, agents
 from tests.support.systemd import NEEDS, System, booted

@@ -9,8 +9,8 @@ import attrs
 
 import phases
 from hostrouting import Configure
-from hostrouting.backends.base import Change
-from hostrouting.tasks.guard import Guard, Orders
+from hostrouting.kernel.base import Change
+from hostrouting.tasks.guard.loop import Guard, Orders
 from hostrouting.testing import FakeHost, MemoryBackend
 from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, run
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.system.service import Line
+    from hostrouting.host.systemd import Line
 
 
 @attrs.define

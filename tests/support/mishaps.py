@@ -15,7 +15,7 @@ from hostrouting.testing import FakeFiles, FakeHost, FakeManager, plain_vm
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.backends.memory import MemoryBackend
+    from hostrouting.testing.kernel import MemoryBackend
 
 __all__ = ["Killed", "MishapFiles", "MishapManager", "Mishaps", "busy", "fabric_vm", "full", "killed", "mishap_host"]
 

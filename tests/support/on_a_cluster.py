@@ -18,7 +18,7 @@ import distributed
 
 from hostrouting import HostRoutingConfig, fleet
 from hostrouting.fleet.dispatch import judge_snapshots
-from hostrouting.fleet.judging import Question
+from hostrouting.fleet.judge import Question
 from tests.support.fleets import deadly_judge
 
 if TYPE_CHECKING:

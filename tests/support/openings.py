@@ -2,8 +2,8 @@
 
 import attrs
 
-from hostrouting.layout import HostLayout
-from hostrouting.render import SHELL
+from hostrouting.boot import SHELL
+from hostrouting.host.layout import HostLayout
 
 __all__ = ["KUBE1", "OPENINGS", "Opening"]
 

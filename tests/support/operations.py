@@ -9,9 +9,8 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import Change, Verb
-from hostrouting.backends.memory import MemoryBackend
 from hostrouting.errors import BackendError
+from hostrouting.kernel.base import Change, Verb
 from hostrouting.model import (
     IP,
     IPV4,
@@ -34,6 +33,7 @@ from hostrouting.model import (
     ip_at,
     width_of,
 )
+from hostrouting.testing.kernel import MemoryBackend
 from tests.support.rawkernel import RawKernel, Said
 
 __all__ = ["DEVICES", "FROM", "Operation", "do_fake", "do_linux", "furnish", "operations", "resolve"]

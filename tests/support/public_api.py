@@ -28,11 +28,11 @@ LISTED = ROOT / "tests" / "public_api.txt"
 
 _MODULES = (
     "hostrouting",
-    "hostrouting.backends",
+    "hostrouting.kernel",
     "hostrouting.errors",
     "hostrouting.fleet",
     "hostrouting.testing",
-    "hostrouting.wording",
+    "hostrouting.check.report",
     "phases",
     "phases.testing",
 )
@@ -217,10 +217,10 @@ def _read_by_programs() -> Iterator[str]:
     for name in sorted(it for it in dir(layout) if not it.startswith("_")):
         if isinstance(value := getattr(layout, name), str):
             yield f"file: {name} = {value}"
-    figures = (ROOT / "hostrouting/guard/figures.py").read_text(encoding="utf-8")
+    figures = (ROOT / "hostrouting/tasks/guard/state.py").read_text(encoding="utf-8")
     for name, kind in re.findall(r"_metrics?\(f?\"([\w{}]+)\", \"(\w+)\"", figures):
         yield f"figure: hostrouting_{name} {kind}"
-    guard = (ROOT / "hostrouting/tasks/guard.py").read_text(encoding="utf-8")
+    guard = (ROOT / "hostrouting/tasks/guard/loop.py").read_text(encoding="utf-8")
     for name, number in re.findall(r"^(_[A-Z]+) = \"([0-9a-f]{32})\"$", guard, re.MULTILINE):
         yield f"MESSAGE_ID: {name.strip('_').lower()} = {number}"
 

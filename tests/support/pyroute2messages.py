@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hostrouting.backends.netlink.lists import Settings
+from hostrouting.kernel.netlink.read import Settings
 from hostrouting.model import PATHLESS, ROUTE_TYPES, Address, Link, NextHop, Preference, Prefix, Route, Rule, as_ip
 
 if TYPE_CHECKING:

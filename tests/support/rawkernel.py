@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hostrouting.backends.base import Change
+from hostrouting.kernel.base import Change
 from hostrouting.model import (
     IP,
     ROUTE_TYPES,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 import phases
-from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
-from hostrouting.host import Host
-from hostrouting.nftables import NftProgram
-from hostrouting.probe_rewrite import wanted_table
+from hostrouting.host.host import Host
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.nftables import NftProgram
 from hostrouting.tasks import RewriteProbeSource
+from hostrouting.tasks.probe_rewrite import wanted_table
 from hostrouting.testing import FakeFiles, FakeManager
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from hostrouting.boot import render_static_routes_script
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model import IPV4
-from hostrouting.render import render_static_routes_script
 from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.namespace import Namespace
 from tests.support.systemd import THIS_HOST

@@ -24,32 +24,22 @@ __all__ = ["SILENT", "Sentence", "sentences", "sentences_of"]
 
 SILENT = {
     "hostrouting/__init__.py": "names only",
-    "hostrouting/backends/memory/": "the fake kernel says what Linux says",
+    "hostrouting/boot/gate_files.py": "the text of units",
+    "hostrouting/boot/probe.py": "settings of a script",
+    "hostrouting/boot/scripts.py": "settings of a script",
+    "hostrouting/boot/units.py": "the text of units",
+    "hostrouting/check/overlap.py": "how values print",
+    "hostrouting/check/segments.py": "the legend of a map",
     "hostrouting/cli/": "prints what the page of commands describes; its refusals are below",
-    "hostrouting/model/": "how values print, and mistakes in calls",
     "hostrouting/fib/": "how values print, and mistakes in calls",
-    "hostrouting/overlap.py": "how values print",
-    "hostrouting/render/units.py": "the text of units",
-    "hostrouting/render/gate.py": "the text of units",
-    "hostrouting/render/guard.py": "the text of units",
-    "hostrouting/render/probe.py": "settings of a script",
-    "hostrouting/render/scripts.py": "settings of a script",
-    "hostrouting/testing/": "for tests",
-    "hostrouting/ebtables/memory.py": "the fake says what ebtables says",
-    "hostrouting/ebtables/saved.py": "what ebtables prints, as patterns",
-    "hostrouting/nftables/memory.py": "the fake says what nft says",
-    "hostrouting/nftables/table.py": "the text of a table",
-    "hostrouting/nftables/listing.py": "the text of a table",
-    "hostrouting/neighbours/memory.py": "the fake says what Linux says",
-    "hostrouting/steps.py": "how values print",
-    "hostrouting/effects.py": "how values print",
     "hostrouting/fleet/grouping.py": "what groups of nodes are called",
     "hostrouting/fleet/page.py": "the text of a page",
-    "hostrouting/leftover.py": "commands of ip",
-    "hostrouting/segments.py": "the legend of a map",
+    "hostrouting/host/effects.py": "how values print",
+    "hostrouting/kernel/nftables/table.py": "the text of a table",
+    "hostrouting/model/": "how values print, and mistakes in calls",
+    "hostrouting/testing/": "for tests",
     "phases/__init__.py": "names only",
     "phases/live.py": "a drawing",
-    "phases/preview.py": "a drawing",
     "phases/report.py": "keys of a document, and a drawing",
     "phases/testing.py": "for tests",
     "phases/text.py": "numbers in words",
@@ -57,18 +47,17 @@ SILENT = {
 """Files whose texts are not messages, each with the reason; the names in SPEAKING are exceptions."""
 
 SPEAKING = (
+    "hostrouting/cli/changes.py",
     "hostrouting/cli/command.py",
     "hostrouting/cli/entry_point.py",
-    "hostrouting/cli/fleet_check.py",
-    "hostrouting/cli/gates.py",
-    "hostrouting/cli/host_status.py",
-    "hostrouting/cli/parser.py",
+    "hostrouting/cli/fleet.py",
     "hostrouting/cli/source.py",
-    "hostrouting/model/snapshot_json.py",
+    "hostrouting/cli/status.py",
     "hostrouting/model/prefix.py",
+    "hostrouting/model/snapshot.py",
 )
 
-_SCRIPTS = ROOT / "hostrouting/render/assets"
+_SCRIPTS = ROOT / "hostrouting/boot/assets"
 _SAID = re.compile(r"\b(?:say|fail|refuse|complain)\b[^\"'\n]*?([\"'])(.*?)\1(?:$|[ ;|)])")
 _KEPT = re.compile(r"=\(?([\"'])(?:refused|failed) (.*?)\1")
 """What a script keeps in a variable, and says later."""
@@ -86,7 +75,7 @@ class Sentence:
     """One message, or a part of one, as written in the code."""
 
     place: str
-    """The place: `hostrouting.gate:refuse`, or the file name of a script."""
+    """The place: `hostrouting.boot.gate:refuse`, or the file name of a script."""
     line: int
     text: str
     """The text, with each value as `{name}`."""

@@ -2,7 +2,7 @@
 
 import phases
 from hostrouting.config import HostRoutingConfig
-from hostrouting.layout import HostLayout
+from hostrouting.host.layout import HostLayout
 from hostrouting.model import OURS
 from hostrouting.testing import FakeHost
 from phases.testing import FakeClock

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GENERATED", "commands_page", "listed", "messages_page", "notes", "sorted_out", "whole_of"]
 
-_UNLISTED = {"HostRoutingError", "Fault"}
+_UNLISTED = {"HostRoutingError", "Fault", "is_denied"}
 
 
 @functools.cache

@@ -20,17 +20,17 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 import phases
-from hostrouting.fileset import File, FileSet, unit_file
-from hostrouting.gate import Gate, Part
-from hostrouting.host import Host
-from hostrouting.render import (
+from hostrouting.boot import (
     GateStep,
     ProbeScript,
     render_preset,
     render_probe_script,
     render_probe_unit,
 )
-from hostrouting.render.units import FLUSHERS
+from hostrouting.boot.gate import Gate, Part
+from hostrouting.boot.units import FLUSHERS
+from hostrouting.host.fileset import File, FileSet, unit_file
+from hostrouting.host.host import Host
 from tests.support.gate import KUBE1, LAYOUT, await_start, end
 from tests.support.needs import absent
 from tests.support.systemd import NEEDS, System, booted

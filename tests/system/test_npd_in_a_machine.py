@@ -3,8 +3,8 @@
 import re
 import subprocess
 
+from hostrouting.boot import render_npd_script
 from hostrouting.config import Mode
-from hostrouting.render import render_npd_script
 from tests.support.gate import HALVES, LAYOUT, config, configure, end, gate_tests, host, start
 from tests.support.pages import PAGES
 from tests.support.systemd import MACHINE_SETTINGS, System

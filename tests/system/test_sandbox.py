@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from hostrouting.boot import render_probe_unit
 from hostrouting.config import Mode
-from hostrouting.render import render_probe_unit
 from tests.support.gate import HALVES, LAYOUT, config, gate_tests, host
 from tests.support.systemd import System
 

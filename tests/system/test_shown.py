@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from hostrouting.config import Mode
-from hostrouting.testing.units import shown
+from hostrouting.testing.host import shown
 from tests.support.gate import KUBE1, LAYOUT, config, gate_tests, host
 from tests.support.inside import answering
 from tests.support.openings import OPENINGS
@@ -62,7 +62,7 @@ CASES: Mapping[str, Mapping[str, str]] = {it.name: {it.path: it.text} for it in 
 
 _SHOW = """\
 import json, sys
-from hostrouting.system import SystemdManager
+from hostrouting.host import SystemdManager
 for line in sys.stdin:
     names, units = json.loads(line)
     print(json.dumps([dict(it) for it in SystemdManager().show(names, *units)]), flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
-from hostrouting.cli.page import Painted, counted, line
+from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.schemas import FAILURES, FORESEEN, GATE, OPERATIONS, STANDINGS, STEPS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from hostrouting.cli.page import Line, Style
-    from hostrouting.cli.run import Done
-    from hostrouting.host import Host
+    from hostrouting.cli.changes import Done
+    from hostrouting.cli.output import Line, Style
+    from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
 
@@ -25,8 +25,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.gates import looked_at_gate
-    from hostrouting.cli.run import Done, run_task
+    from hostrouting.cli.changes import Done, looked_at_gate, run_task
     from hostrouting.cli.source import config_of, wait_of
     from hostrouting.tasks import Configure
 
@@ -41,11 +40,12 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _page(done: Done, arguments: argparse.Namespace, style: Style, *, boots: bool) -> Iterator[Line]:
-    from hostrouting.cli.gates import after_a_failure, gate_lines
+    from hostrouting.cli.changes import after_a_failure, foreseen_lines, gate_lines
     from hostrouting.cli.remedy import remedy_lines
-    from hostrouting.cli.run import foreseen_lines
-    from hostrouting.denial import is_denied
-    from hostrouting.errors import ConfigError  # nothing was changed: it says nothing about machines
+    from hostrouting.errors import (
+        ConfigError,  # nothing was changed: it says nothing about machines
+        is_denied,
+    )
 
     check = done.check
     if done.run.ok:
@@ -73,7 +73,7 @@ def _page(done: Done, arguments: argparse.Namespace, style: Style, *, boots: boo
 
 
 def _answer_line(done: Done, config: str) -> Line:
-    from hostrouting.cli.run import tally
+    from hostrouting.cli.changes import tally
 
     parts = tally(done.steps, {"add": "{} added", "replace": "{} replaced", "delete": "{} deleted", "keep": "{} kept"})
     parts += [f"{counted(len(done.run.effects.operations), 'operation')}"] if done.run.effects.operations else []
@@ -85,7 +85,7 @@ def _answer_line(done: Done, config: str) -> Line:
 
 
 def _changes(done: Done) -> Iterator[Line]:
-    from hostrouting.cli.run import file_lines, operation_lines, step_lines
+    from hostrouting.cli.changes import file_lines, operation_lines, step_lines
 
     operations = done.run.effects.operations
     changes = [step for step in done.steps if step.action != "keep"]
@@ -100,8 +100,7 @@ def _changes(done: Done) -> Iterator[Line]:
 
 
 def _document(done: Done) -> dict[str, Any]:
-    from hostrouting.cli.gates import gate_document
-    from hostrouting.cli.run import foreseen_document, operation_document, step_document
+    from hostrouting.cli.changes import foreseen_document, gate_document, operation_document, step_document
 
     return {
         "schema": COMMAND.schema,

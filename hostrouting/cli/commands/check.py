@@ -11,7 +11,7 @@ from hostrouting.cli.command import (
     gateway_option,
     wait_option,
 )
-from hostrouting.cli.page import Painted, line, spoken
+from hostrouting.cli.output import Painted, line, spoken
 from hostrouting.cli.schemas import CHECK, CORRECTION, MARKS, NODE, STANDINGS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from hostrouting.boot.gate_state import GateState
+    from hostrouting.check.marks import Marks
+    from hostrouting.cli.changes import Standings
     from hostrouting.cli.check import Check
-    from hostrouting.cli.page import Line, Style
-    from hostrouting.cli.standings import Standings
+    from hostrouting.cli.output import Line, Style
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
-    from hostrouting.host import Host
-    from hostrouting.openings import GateState
-    from hostrouting.sought_marks import Marks
+    from hostrouting.host.host import Host
 
 __all__ = ["COMMAND", "advice_line", "check_options"]
 
@@ -51,15 +51,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     if arguments.snapshots or arguments.html:
-        from hostrouting.cli.fleet_check import check_fleet
+        from hostrouting.cli.fleet import check_fleet
 
         return check_fleet(arguments)
+    from hostrouting.boot.gate_state import GateState
+    from hostrouting.cli.changes import Standings, looked_at_gate
     from hostrouting.cli.check import make_check
-    from hostrouting.cli.gates import looked_at_gate
     from hostrouting.cli.source import config_of, installed_config
-    from hostrouting.cli.standings import Standings
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.openings import GateState
 
     if not (arguments.cidrs or arguments.snapshot):
         config = config_of(arguments) if arguments.config else installed_config(host()) or HostRoutingConfig()
@@ -86,8 +85,7 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
     """The reply if there are no expected CIDRs, but other tasks are configured."""
     from itertools import islice
 
-    from hostrouting.cli.gates import gate_lines, looked_at_gate
-    from hostrouting.cli.standings import Standings
+    from hostrouting.cli.changes import Standings, gate_lines, looked_at_gate
 
     standings, gate = Standings.on(host, config), looked_at_gate(host)
 
@@ -107,9 +105,8 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
 def _page(
     it: Check, gate: GateState, standings: Standings, arguments: argparse.Namespace, style: Style, *, marks: Marks
 ) -> Iterator[Line]:
-    from hostrouting.cli.check import lasting_line
-    from hostrouting.cli.gates import gate_lines
-    from hostrouting.cli.marks import mark_lines
+    from hostrouting.cli.changes import gate_lines
+    from hostrouting.cli.check import lasting_line, mark_lines
 
     yield from it.answer_lines()
     yield from it.evidence_lines(style)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.page import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
 from hostrouting.cli.schemas import FAILURES, OPERATIONS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from hostrouting.azure_vnet import CleanupPlan, Deletion, Kept
-    from hostrouting.cli.page import Line, Tone
-    from hostrouting.cli.run import Run
+    from hostrouting.cli.changes import Run
+    from hostrouting.cli.output import Line, Tone
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
+    from hostrouting.tasks.azure_vnet import CleanupPlan, Deletion, Kept
 
 __all__ = ["COMMAND"]
 
@@ -55,7 +55,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _require_apply(arguments: argparse.Namespace) -> None:
     from hostrouting.errors import ConfigError, Fault
-    from hostrouting.reading import STANDARD_INPUT
+    from hostrouting.inputs import STANDARD_INPUT
 
     if arguments.approved is None:
         return
@@ -70,9 +70,9 @@ def _approved(path: str) -> CleanupPlan:
     """The plan in the file. Raises ApprovedPlanError if it is not one."""
     import json
 
-    from hostrouting.azure_vnet import CleanupPlan
     from hostrouting.errors import ApprovedPlanError
-    from hostrouting.reading import Unreadable, name_of, read_bytes
+    from hostrouting.inputs import Unreadable, name_of, read_bytes
+    from hostrouting.tasks.azure_vnet import CleanupPlan
 
     name = name_of(path)
     try:
@@ -109,7 +109,7 @@ def _planned(config: HostRoutingConfig, host: Host, name: str) -> Reply:
 def _applied(config: HostRoutingConfig, host: Host, approved: CleanupPlan | None) -> Reply:
     import attrs
 
-    from hostrouting.cli.run import run_task
+    from hostrouting.cli.changes import run_task
     from hostrouting.cli.source import quiet_context
     from hostrouting.tasks import CleanStaleAzureVnet
 
@@ -133,7 +133,7 @@ def _meant(config: HostRoutingConfig) -> Any:
 
 
 def _undone(path: str, config: HostRoutingConfig, host: Host) -> Reply:
-    from hostrouting.cli.run import run_task
+    from hostrouting.cli.changes import run_task
     from hostrouting.tasks import UndoAzureVnetCleanup
 
     settings = config.azure_vnet_cleanup
@@ -159,7 +159,7 @@ def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
 
 
 def _applied_page(shown: CleanupPlan, run: Run) -> Iterator[Line]:
-    from hostrouting.cli.run import operation_lines
+    from hostrouting.cli.changes import operation_lines
 
     done = run.effects.operations
     if run.ok and not done:
@@ -180,7 +180,7 @@ def _applied_page(shown: CleanupPlan, run: Run) -> Iterator[Line]:
 
 
 def _undo_page(run: Run) -> Iterator[Line]:
-    from hostrouting.cli.run import operation_lines
+    from hostrouting.cli.changes import operation_lines
 
     done = run.effects.operations
     if run.ok and not done:
@@ -225,8 +225,8 @@ def _undo_file(run: Run) -> str:
 
 
 def _document(action: str, plan: CleanupPlan | None, run: Run | None = None) -> dict[str, Any]:
-    from hostrouting.azure_vnet import CleanupPlan
-    from hostrouting.cli.run import operation_document
+    from hostrouting.cli.changes import operation_document
+    from hostrouting.tasks.azure_vnet import CleanupPlan
 
     return {
         "schema": COMMAND.schema,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hostrouting.cli.command import FINE, Command, Reply
-from hostrouting.cli.page import line
+from hostrouting.cli.output import line
 from hostrouting.cli.shared import COMPLETIONS, shared_text
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 import argparse
 
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
-from hostrouting.cli.page import SHOWN, Painted, capped, line, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, line, spoken, table
 from hostrouting.cli.schemas import MARKS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hostrouting.arrival import Drop
-    from hostrouting.backends.base import RouteBackend
+    from hostrouting.check.marks import Marks
     from hostrouting.cli.check import Check
-    from hostrouting.cli.explanation import Explanation
-    from hostrouting.cli.page import Line, Style, Tone
+    from hostrouting.cli.explain import Explanation
+    from hostrouting.cli.output import Line, Style, Tone
     from hostrouting.fib import Flow, Variant
+    from hostrouting.fib.arrival import Drop
     from hostrouting.fib.trace import Tried
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import IP, Link, Route
-    from hostrouting.sought_marks import Marks
 
 __all__ = ["COMMAND"]
 
@@ -92,14 +92,14 @@ def _number(text: str) -> int:
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     import attrs
 
-    from hostrouting.arrival import arrives_on
+    from hostrouting.check.marks import look_for_marks, rules_in
     from hostrouting.cli.check import Check
-    from hostrouting.cli.explanation import explain, explain_document
+    from hostrouting.cli.explain import explain, explain_document
     from hostrouting.cli.source import address_of, config_of, known_devices, looked_at
     from hostrouting.errors import ConfigError, Fault
     from hostrouting.fib import Flow
+    from hostrouting.fib.arrival import arrives_on
     from hostrouting.model import Prefix
-    from hostrouting.sought_marks import look_for_marks, rules_in
 
     address = address_of(arguments.address, "ADDRESS")
     source = None if arguments.source is None else address_of(arguments.source, "--from")
@@ -145,10 +145,10 @@ def _seen_by_rules(
 
     import attrs
 
+    from hostrouting.cli.changes import Standings
     from hostrouting.cli.source import config_of, installed_config
-    from hostrouting.cli.standings import Standings
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.probe_rewrite import is_rewritten
+    from hostrouting.tasks.probe_rewrite import is_rewritten
 
     source = flow.source
     if (
@@ -203,8 +203,8 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
 
 
 def _page(it: Explanation, check: Check, marks: Marks, *, source: str, surprise: str, style: Style) -> Iterator[Line]:
-    from hostrouting.cli.marks import mark_lines
-    from hostrouting.wording import drop_clause
+    from hostrouting.check.report import drop_clause
+    from hostrouting.cli.check import mark_lines
 
     yield _answer_line(it)
     if it.drop is not None:
@@ -233,9 +233,9 @@ def _page(it: Explanation, check: Check, marks: Marks, *, source: str, surprise:
 
 def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
     """A map around the address: of the expected CIDR that contains it, or of the route's block."""
-    from hostrouting.cli.cidr_map import draw_map
-    from hostrouting.fib.answer import is_own
-    from hostrouting.segments import segments_of
+    from hostrouting.check.segments import segments_of
+    from hostrouting.cli.check import draw_map
+    from hostrouting.fib.decision import is_own
 
     if is_own(it.trace.kind, it.trace.route):
         return
@@ -293,7 +293,7 @@ def _came_to(tried: Tried) -> Painted:
 
 
 def _named(route: Route | None) -> str:
-    from hostrouting.wording import prefix_name
+    from hostrouting.check.report import prefix_name
 
     return "no route" if route is None else prefix_name(route.prefix)
 
@@ -342,8 +342,8 @@ def _turns(it: Explanation) -> str:
 
 
 def _owner(it: Explanation, route: Route) -> str:
+    from hostrouting.check.report import unexplained_owner
     from hostrouting.model import protocol_name
-    from hostrouting.wording import unexplained_owner
 
     name = protocol_name(route.protocol)
     if it.source is not None and name == "kernel":
@@ -363,7 +363,7 @@ def _device(link: Link) -> str | Painted:
 
 def _replies(it: Explanation) -> Iterator[str]:
     """What happens to packets from the address: a sentence for each reason."""
-    from hostrouting.wording import drop_clause
+    from hostrouting.check.report import drop_clause
 
     alike: dict[str, list[Drop]] = {}
     for drop in it.replies:
@@ -383,7 +383,7 @@ def _limits(it: Explanation) -> Iterator[Line]:
 
 
 def _variant(variant: Variant) -> Painted:
-    from hostrouting.packet_words import packets_line
+    from hostrouting.check.report import packets_line
 
     decision, who = variant.decision, packets_line(variant.cases).removesuffix(",")
     to = ", ".join(decision.devs) if decision.goes_out else decision.kind

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
 
@@ -19,8 +19,8 @@ __all__ = ["COMMAND"]
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     import os
 
-    from hostrouting.cli.run import run_task
-    from hostrouting.system.service import SystemdService
+    from hostrouting.cli.changes import run_task
+    from hostrouting.host.systemd import SystemdService
     from hostrouting.tasks import Guard, Orders
 
     here, orders = host(), Orders()

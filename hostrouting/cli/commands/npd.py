@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from hostrouting.cli.command import FINE, Command, Reply
-from hostrouting.cli.page import line
+from hostrouting.cli.output import line
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hostrouting.host import Host
-    from hostrouting.npd import Written
+    from hostrouting.fleet.npd import Written
+    from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
 
@@ -48,12 +48,12 @@ def _directory(text: str) -> str:
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     if arguments.script:
-        from hostrouting.render import render_npd_script
+        from hostrouting.boot import render_npd_script
 
         return Reply(FINE, lambda: render_npd_script().removesuffix("\n"))
     import time
 
-    from hostrouting.npd import decide
+    from hostrouting.fleet.npd import decide
 
     written = _written(host(), arguments.directory)
     answer = decide(arguments.about, written, now=int(time.time()), max_age=arguments.max_age)
@@ -64,7 +64,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _written(host: Host, directory: str | None) -> Written:
     """What is in the directory."""
     from hostrouting.errors import FileError
-    from hostrouting.npd import Written
+    from hostrouting.fleet.npd import Written
 
     files, layout = host.files, host.layout
     where = directory or layout.at(layout.state_directory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
-from hostrouting.cli.page import Painted, counted, line
+from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.schemas import FORESEEN, GATE, OPERATIONS, STEPS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from hostrouting.cli.changes import Prospect
     from hostrouting.cli.check import Check
-    from hostrouting.cli.page import Line, Style
-    from hostrouting.cli.run import Prospect
+    from hostrouting.cli.output import Line, Style
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
     from hostrouting.model import Snapshot
-    from hostrouting.plan import RoutePlan
+    from hostrouting.routes.plan import RoutePlan
 
 __all__ = ["COMMAND"]
 
@@ -37,10 +37,9 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
-    from hostrouting.cli.gates import looked_at_gate
-    from hostrouting.cli.run import Prospect
+    from hostrouting.cli.changes import Prospect, looked_at_gate
     from hostrouting.cli.source import wait_of
-    from hostrouting.plan import RoutePlan
+    from hostrouting.routes.plan import RoutePlan
     from hostrouting.tasks import Configure
 
     look = Configure(config, host=host, wait=wait_of(arguments, host)).preview()
@@ -61,10 +60,10 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
 
 
 def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: HostRoutingConfig) -> Prospect:
-    from hostrouting.cli.run import Prospect
+    from hostrouting.boot.gate_state import GateState
+    from hostrouting.cli.changes import Prospect
     from hostrouting.cli.source import looked_at
-    from hostrouting.configured_routes import plan_static_routes
-    from hostrouting.openings import GateState
+    from hostrouting.routes.plan import plan_static_routes
 
     with looked_at(arguments, host) as backend:
         before = backend.snapshot()
@@ -82,8 +81,7 @@ def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) 
 
 
 def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
-    from hostrouting.cli.gates import gate_lines
-    from hostrouting.cli.run import file_lines, foreseen_lines, operation_lines, step_lines
+    from hostrouting.cli.changes import file_lines, foreseen_lines, gate_lines, operation_lines, step_lines
 
     yield _answer_line(it, arguments.config)
     if it.steps or it.routes.pending:
@@ -122,7 +120,7 @@ def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator
 
 
 def _answer_line(it: Prospect, config: str) -> Line:
-    from hostrouting.cli.run import tally
+    from hostrouting.cli.changes import tally
 
     beside = "; only routes, because a snapshot has no files" if it.saved else ""
     until, none = ("", "") if it.saved else (", and no machine starts until then", ", and no machine starts")
@@ -152,8 +150,7 @@ def _answer_line(it: Prospect, config: str) -> Line:
 
 
 def _document(it: Prospect) -> dict[str, Any]:
-    from hostrouting.cli.gates import gate_document
-    from hostrouting.cli.run import foreseen_document, operation_document, step_document
+    from hostrouting.cli.changes import foreseen_document, gate_document, operation_document, step_document
 
     return {
         "schema": COMMAND.schema,

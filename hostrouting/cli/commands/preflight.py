@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option
-from hostrouting.cli.page import Painted, capped, counted, line
+from hostrouting.cli.output import Painted, capped, counted, line
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from hostrouting.cli.page import Line, Tone
-    from hostrouting.host import Host
+    from hostrouting.cli.output import Line, Tone
+    from hostrouting.host.host import Host
     from hostrouting.tasks import PreflightResult
 
 __all__ = ["COMMAND"]
@@ -34,9 +34,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from contextlib import suppress
 
+    from hostrouting.boot import DEFAULT_WAIT
     from hostrouting.cli.source import config_of, installed_wait, quiet_context
     from hostrouting.errors import FileError
-    from hostrouting.render import DEFAULT_WAIT
     from hostrouting.tasks import Preflight
 
     config, here = config_of(arguments), host()
@@ -53,7 +53,7 @@ def _document(found: PreflightResult) -> dict[str, Any]:
 
 def _page(found: PreflightResult, config: str) -> Iterator[Line]:
     from hostrouting.cli.check import lasting_line
-    from hostrouting.cli.page import SHOWN
+    from hostrouting.cli.output import SHOWN
 
     alike = {name: [it for it in found.findings if it.severity == name] for name, _, _ in _TITLES}
     counts = f"{counted(len(alike['error']), 'error')}, {counted(len(alike['warning']), 'warning')}"

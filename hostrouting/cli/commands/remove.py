@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hostrouting.cli.command import FINE, Command, Reply, config_option
-from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.cli.schemas import FAILURES, OPERATIONS
-from hostrouting.route_defaults import OURS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -13,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from hostrouting.cli.page import Line
-    from hostrouting.cli.run import Run
-    from hostrouting.host import Host
-    from hostrouting.plan import Step
+    from hostrouting.cli.changes import Run
+    from hostrouting.cli.output import Line
+    from hostrouting.host.host import Host
+    from hostrouting.routes.plan import Step
     from hostrouting.tasks import Preview
 
 __all__ = ["COMMAND"]
@@ -30,7 +29,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     import attrs
 
-    from hostrouting.cli.run import run_task
+    from hostrouting.cli.changes import run_task
     from hostrouting.cli.source import config_of, quiet_context
     from hostrouting.errors import BackendError
     from hostrouting.tasks import Remove
@@ -83,7 +82,7 @@ def _all_of(before: Preview) -> str:
 
 def _list(before: Preview, verb: str) -> Iterator[Line]:
     """What is removed, one by one."""
-    from hostrouting.cli.run import file_lines, operation_lines, step_lines
+    from hostrouting.cli.changes import file_lines, operation_lines, step_lines
 
     yield line()
     yield from step_lines(_steps(before))
@@ -97,7 +96,7 @@ def _steps(before: Preview) -> Sequence[Step]:
 
 def _stays(before: Preview) -> Iterator[Line]:
     """The wanted routes that are not ours, and the commands that delete them."""
-    from hostrouting.leftover import deletion_command
+    from hostrouting.routes.plan import deletion_command
 
     routes = before.stays
     if routes:
@@ -109,8 +108,8 @@ def _stays(before: Preview) -> Iterator[Line]:
 
 
 def _document(before: Preview, run: Run | None) -> dict[str, Any]:
-    from hostrouting.cli.run import operation_document
-    from hostrouting.leftover import deletion_command
+    from hostrouting.cli.changes import operation_document
+    from hostrouting.routes.plan import deletion_command
 
     ok = run is None or run.ok
     return {
@@ -130,8 +129,8 @@ COMMAND = Command(
     "remove everything that hostrouting has installed, and nothing else",
     answer=_answer,
     options=_options,
-    more=f"""\
-Requires root. The routes of hostrouting carry its route protocol: {OURS}, unless a configuration sets another number.
+    more="""\
+Requires root. The routes of hostrouting carry its route protocol: 213, unless a configuration sets another number.
 With --dry-run nothing is changed, the exit code is 0, and root is not required.
 """,
     examples="""\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
-from hostrouting.cli.page import Painted, counted, line
+from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.schemas import FAILURES
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from hostrouting.cli.page import Line
-    from hostrouting.cli.run import Run
-    from hostrouting.host import Host
+    from hostrouting.cli.changes import Run
+    from hostrouting.cli.output import Line
+    from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
 
@@ -28,10 +28,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.run import run_task
+    from hostrouting.cli.changes import run_task
     from hostrouting.cli.source import config_of, wait_of
     from hostrouting.errors import ConfigError, Fault
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
     from hostrouting.tasks import Configure
 
     config, root = config_of(arguments), os.path.abspath(arguments.root)
@@ -49,7 +49,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _page(run: Run, root: str) -> Iterator[Line]:
-    from hostrouting.cli.run import file_lines
+    from hostrouting.cli.changes import file_lines
 
     changed = bool(run.wrote or run.removed)
     if run.ok and not changed:

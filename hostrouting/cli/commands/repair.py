@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
 from hostrouting.cli.commands import check
-from hostrouting.cli.page import Painted, counted, line
+from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.schemas import CHECK, ROUTE
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hostrouting.cli.check import Check
-    from hostrouting.cli.page import Line
-    from hostrouting.host import Host
+    from hostrouting.cli.output import Line
+    from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
 
@@ -34,7 +34,7 @@ def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
     import json
     import logging
 
-    from hostrouting.cli.page import plain
+    from hostrouting.cli.output import plain
     from hostrouting.cli.remedy import repaired_configuration, warning_lines
     from hostrouting.errors import NotReady, RouteOverlapError
 
@@ -64,8 +64,8 @@ def _code(it: Check) -> int:
 
 
 def _document(it: Check) -> dict[str, Any]:
+    from hostrouting.check.report import diversion_line, filtered_line, repair_document, unsafe_line
     from hostrouting.cli.remedy import ip_commands
-    from hostrouting.wording import diversion_line, filtered_line, repair_document, unsafe_line
 
     found = it.found
     return {

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
 
@@ -24,7 +24,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.source import looked_at
 
     if arguments.script:
-        from hostrouting.render import render_snapshot_script
+        from hostrouting.boot import render_snapshot_script
 
         return Reply(FINE, lambda: render_snapshot_script().removesuffix("\n"))
     with looked_at(arguments, host) as backend:

@@ -6,7 +6,7 @@ The result of the last check is shown as well, and whether it is out of date.
 from __future__ import annotations
 
 from hostrouting.cli.command import Command, Reply, config_option
-from hostrouting.cli.page import SHOWN, Painted, capped, counted, line, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
 from hostrouting.cli.schemas import CHECK, GATE, STANDINGS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from hostrouting.cli.host_status import HostStatus, Now
-    from hostrouting.cli.page import Line, Tone
-    from hostrouting.host import Host
-    from hostrouting.system import UnitState
+    from hostrouting.cli.output import Line, Tone
+    from hostrouting.cli.status import HostStatus, Now
+    from hostrouting.host import UnitState
+    from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
 
@@ -37,15 +37,15 @@ _FOLLOWS = {
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.host_status import find_status
     from hostrouting.cli.source import config_of
+    from hostrouting.cli.status import find_status
 
     it = find_status(host(), config_of(arguments), named=arguments.config is not None)
     return Reply(it.code, lambda: _document(it), lambda _style: _page(it, arguments.config))
 
 
 def _page(it: HostStatus, config: str | None) -> Iterator[Line]:
-    from hostrouting.cli.gates import gate_lines
+    from hostrouting.cli.changes import gate_lines
 
     yield from _answer_lines(it, config)
     yield line()
@@ -257,7 +257,7 @@ def _state(state: UnitState) -> Painted:
 
 
 def _document(it: HostStatus) -> dict[str, Any]:
-    from hostrouting.cli.gates import gate_document
+    from hostrouting.cli.changes import gate_document
 
     return {
         "schema": COMMAND.schema,

@@ -27,7 +27,7 @@ _HOSTROUTING = (sys.executable, "-m", "hostrouting")
 # A guard whose sockets hear nothing: what it repairs, it finds by its regular looks.
 _DEAF = """\
 import socket, sys
-from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.cli import main
 others = []
 def deaf(backend, source):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IPV4, TABLE_MAIN
 from tests.benchmarks.guard.keepers import GATEWAY, HALVES, MANY, METRICS, command
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.backends.base import Change
+from hostrouting.kernel.base import Change
 from hostrouting.model import Route
 from tests.benchmarks.guard.keepers import HALVES, MANY, OTHERS, install
 from tests.benchmarks.guard.kinds import KINDS, LOG, Node, ip

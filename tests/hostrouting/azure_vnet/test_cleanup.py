@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.azure_vnet import CleanupPlan, Endpoint, Facts, NotAPodRule, plan_cleanup, pod_rule, read_saved
+from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, UnknownPeer
 from hostrouting.model import Address, NextHop, Route, Snapshot, as_ip
-from hostrouting.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, UnknownPeer
+from hostrouting.tasks.azure_vnet import CleanupPlan, Endpoint, Facts, NotAPodRule, plan_cleanup, pod_rule, read_saved
 from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MANAGED, OWN, R1, R2, R3, azure_settings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.azure_vnet import active_file
+from hostrouting.tasks.azure_vnet import active_file
 
 AZURE = json.dumps({"cniVersion": "0.3.0", "plugins": [{"type": "azure-vnet"}, {"type": "portmap"}]})
 OTHER = json.dumps({"type": "cilium-cni"})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.azure_vnet import CleanupPlan, Deletion, Kept
+from hostrouting.tasks.azure_vnet import CleanupPlan, Deletion, Kept
 
 KINDS = st.sampled_from(["rule", "neighbour", "route"])
 TEXTS = st.lists(st.text(max_size=5), max_size=2).map(tuple)

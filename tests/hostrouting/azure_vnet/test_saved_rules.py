@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.azure_vnet import NotAPodRule, PodRule, pod_rule, read_saved
+from hostrouting.tasks.azure_vnet import NotAPodRule, PodRule, pod_rule, read_saved
 
 MAC = "02:00:00:00:00:05"
 R1 = f"PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.240.0.5 -j arpreply --arpreply-mac {MAC}"

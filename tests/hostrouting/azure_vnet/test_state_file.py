@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from hostrouting.azure_vnet import Endpoint, StateFileUnreadable, read_state
+from hostrouting.tasks.azure_vnet import Endpoint, StateFileUnreadable, read_state
 
 ENDPOINT = {
     "HostIfName": "azv1",

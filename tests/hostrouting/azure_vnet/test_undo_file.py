@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.azure_vnet import UndoLog
+from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model import Prefix, Route, ip_at
-from hostrouting.neighbours import Neighbour
+from hostrouting.tasks.azure_vnet import UndoLog
 from tests.support.azure_leftovers import R1, R2, R3
 
 

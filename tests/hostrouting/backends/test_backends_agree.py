@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import Change, Outcome, RouteBackend, Verb
-from hostrouting.backends.memory import MemoryBackend
-from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.kernel.base import Change, Outcome, RouteBackend, Verb
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IPV4, IPV6, PREFERENCES, NextHop, Prefix, Route, RouteType, as_ip
+from hostrouting.testing.kernel import MemoryBackend
 from tests.support.examples import LONG
 from tests.support.namespace import private_namespace
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.backends.ip_document import SCHEMA, is_ip_document, read_ip_document
-from hostrouting.backends.netlink.messages import HEADER
-from hostrouting.backends.netlink.route_message import encode_change
+from hostrouting.boot import render_snapshot_script
 from hostrouting.errors import SnapshotError
+from hostrouting.host.saved import SCHEMA, is_ip_document, read_ip_document
+from hostrouting.kernel.netlink.channel import HEADER
+from hostrouting.kernel.netlink.route_message import encode_change
 from hostrouting.model import Link, Route, Rule, Snapshot
-from hostrouting.render import render_snapshot_script
 from tests.support.rawmessages import pack_rule
 from tests.support.strategies import DEVICES, blocks, routes
 

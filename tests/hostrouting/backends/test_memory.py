@@ -7,12 +7,12 @@ from typing import Any
 import attrs
 import pytest
 
-from hostrouting.backends.base import Change, Verb
-from hostrouting.backends.memory import MemoryBackend
 from hostrouting.errors import BackendError, GatewayNotOnLink, NoSuchDevice, NoSuchRoute, RouteExists, RouteRefused
 from hostrouting.fib import PLAIN
+from hostrouting.kernel.base import Change, Verb
 from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing import h200, plain_vm
+from hostrouting.testing.kernel import MemoryBackend
 from phases.testing import FakeClock
 
 FABRIC = Prefix.parse("172.16.0.0/16")

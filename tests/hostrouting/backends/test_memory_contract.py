@@ -2,8 +2,8 @@
 
 from contextlib import AbstractContextManager
 
-from hostrouting.backends.memory import MemoryBackend
 from hostrouting.testing.contract import BackendContract, contract_host
+from hostrouting.testing.kernel import MemoryBackend
 
 
 class TestMemoryBackend(BackendContract):

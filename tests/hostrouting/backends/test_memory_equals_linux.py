@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import KIND_OF_ERRNO, Answer, Change, Verb
-from hostrouting.backends.memory import MemoryBackend
-from hostrouting.backends.memory.text import print_routes, print_rules
 from hostrouting.fib import Flow
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Change, Verb
 from hostrouting.model import IP, IPV4, IPV6, SCOPE_HOST, Address, NextHop, Prefix, Route, Rule, as_ip, ip_at
+from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel.text import print_routes, print_rules
 from tests.support.examples import LONG
 from tests.support.operations import DEVICES, FROM, Operation, do_fake, do_linux, furnish, operations, resolve
 from tests.support.rawkernel import RawKernel, Said, raw_kernel

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from hostrouting.backends.base import Change
 from hostrouting.errors import BackendTimeout, GatewayNotOnLink, NoSuchDevice, NotPermitted, RouteExists, Unsettled
+from hostrouting.kernel.base import Change
 from hostrouting.model import OURS, Route, as_ip
 from hostrouting.testing import plain_vm
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.backends.memory import MemoryBackend
 from hostrouting.errors import BackendError
-from hostrouting.nftables import Table
+from hostrouting.kernel.nftables import Table
 from hostrouting.testing import FakeHost, plain_vm
+from hostrouting.testing.kernel import MemoryBackend
 from phases.clock import SystemClock
 from phases.testing import FakeClock
 

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import KIND_OF_ERRNO, Change, Outcome, Verb
-from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.errors import (
     BackendError,
     DeviceDown,
@@ -21,6 +19,8 @@ from hostrouting.errors import (
     RouteRefused,
 )
 from hostrouting.fib import PLAIN, Flow
+from hostrouting.kernel.base import KIND_OF_ERRNO, Change, Outcome, Verb
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, ip_at
 from tests.support.commands import furnish, lose_carriers, query, route_command, rule_command
 from tests.support.namespace import Namespace, private_namespace

@@ -14,18 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import Change
-from hostrouting.backends.netlink import NetlinkBackend
-from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.messages import Listing
-from hostrouting.backends.netlink.reading import list_routes
-from hostrouting.backends.netlink.route_list import RouteReader
-from hostrouting.backends.netlink.route_message import encode_change, read_route
-from hostrouting.backends.netlink.sockets import open_socket
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.channel import Channel, Listing, open_socket
+from hostrouting.kernel.netlink.read import RouteReader, list_routes
+from hostrouting.kernel.netlink.route_message import encode_change, read_route
 from hostrouting.model import Link, NextHop, Prefix, Route, RouteTable, as_ip
-from hostrouting.plan import plan_routes
-from hostrouting.uplink import DesiredRoute
+from hostrouting.routes.plan import plan_routes
+from hostrouting.routes.uplink import DesiredRoute
 from tests.support.asked_routes import VERBS, number_of, wanted
 from tests.support.commands import furnish, route_command
 from tests.support.namespace import Namespace, private_namespace
@@ -222,7 +219,7 @@ class TestBatches:
 def test_pyroute2_is_loaded_late() -> None:
     """Importing the backend does not load pyroute2."""
     code = (
-        "import sys, hostrouting.backends.netlink\n"
+        "import sys, hostrouting.kernel.netlink\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in {'pyroute2', 'asyncio', 'ctypes'}]\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.backends.netlink import NetlinkBackend
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.testing.contract import BackendContract
 from tests.support.namespace import private_namespace
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostrouting.backends.netlink.watching import EVERYTHING, Wanted
+from hostrouting.kernel.netlink.watch import EVERYTHING, Wanted
 from hostrouting.model import TABLE_LOCAL, TABLE_MAIN, Prefix, Route
 
 HERE = Prefix.parse("20.0.0.0/16")

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
-from hostrouting.backends.base import Change
-from hostrouting.backends.netlink import NetlinkBackend
-from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.messages import KernelError, Lost
-from hostrouting.backends.netlink.sockets import open_socket
 from hostrouting.errors import BackendError, NoSuchDevice, NoSuchRoute, NotPermitted, RouteRefused
 from hostrouting.fib import Flow
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.channel import Channel, KernelError, Lost, open_socket
 from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.messages import ROOM_BEHIND, Interrupted, KernelError, place_messages
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.channel import ROOM_BEHIND, Interrupted, KernelError, place_messages
 
 MULTI, CLONED = 2, n.RTM_F_CLONED
 

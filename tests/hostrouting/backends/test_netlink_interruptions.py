@@ -14,13 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from hostrouting.backends.base import Change
-from hostrouting.backends.netlink import NetlinkBackend
-from hostrouting.backends.netlink import sockets as sockets_module
-from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.messages import KernelError
 from hostrouting.errors import BackendError, BackendTimeout, NetlinkUnavailable, NotPermitted
 from hostrouting.fib import Flow
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink import channel as sockets_module
+from hostrouting.kernel.netlink.channel import Channel, KernelError
 from hostrouting.model import Link, Prefix, Route, as_ip
 from tests.support.children import enter_namespace, in_child
 from tests.support.commands import furnish

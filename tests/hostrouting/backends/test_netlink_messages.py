@@ -11,10 +11,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.devices import Names
-from hostrouting.backends.netlink.lists import (
+from hostrouting.fib import Flow
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.change import Names
+from hostrouting.kernel.netlink.channel import (
+    Channel,
+    Listing,
+    attributes_of,
+    inside,
+    numbered,
+    open_namespace,
+    open_socket,
+)
+from hostrouting.kernel.netlink.lookup import encode_lookup
+from hostrouting.kernel.netlink.read import (
     ask_device,
     ask_list,
     decode_selectors,
@@ -24,10 +34,6 @@ from hostrouting.backends.netlink.lists import (
     read_rules,
     read_settings,
 )
-from hostrouting.backends.netlink.lookups import encode_lookup
-from hostrouting.backends.netlink.messages import Listing, attributes_of, numbered
-from hostrouting.backends.netlink.sockets import inside, open_namespace, open_socket
-from hostrouting.fib import Flow
 from hostrouting.model import Address, Link, Rule, as_ip, ip_at
 from tests.support.commands import furnish, rule_command
 from tests.support.namespace import Namespace, private_namespace
@@ -283,7 +289,7 @@ class TestOfAKernel:
     def test_reading_loads_no_pyroute2(self, namespace: Namespace) -> None:
         """Programs that only read and look up never load pyroute2."""
         code = (
-            "import sys, hostrouting.backends.netlink as it\n"
+            "import sys, hostrouting.kernel.netlink as it\n"
             "from hostrouting.model import as_ip\n"
             "with it.NetlinkBackend() as backend:\n"
             "    assert len(backend.snapshot().links) > 4 and backend.lookup([as_ip('10.0.0.9')])[0].route\n"

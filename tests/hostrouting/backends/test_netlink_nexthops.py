@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.backends.base import Change
-from hostrouting.backends.netlink import NetlinkBackend, nexthops
-from hostrouting.backends.netlink.nexthops import read_nexthops
 from hostrouting.errors import BackendError
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink import read as nexthops
+from hostrouting.kernel.netlink.read import read_nexthops
 from hostrouting.model import Link, NextHop, Prefix, Route, as_ip
 from tests.support.commands import furnish
 from tests.support.namespace import private_namespace

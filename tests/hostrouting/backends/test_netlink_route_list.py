@@ -10,9 +10,9 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.netlink import route_list
-from hostrouting.backends.netlink.route_list import RouteReader
-from hostrouting.backends.netlink.route_message import read_route
+from hostrouting.kernel.netlink import read as route_list
+from hostrouting.kernel.netlink.read import RouteReader
+from hostrouting.kernel.netlink.route_message import read_route
 from hostrouting.model import IPV6, ROUTE_TYPES, NextHop, Outline, Prefix, Route, RouteTable, width_of
 from tests.support.examples import scaled
 from tests.support.rawmessages import pack_attribute

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import Change
-from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink import route_message
-from hostrouting.backends.netlink.lookups import encode_lookup, lookup_template
-from hostrouting.backends.netlink.route_message import LEG, ROUTE, ChangeEncoder, encode_change, read_route
 from hostrouting.fib import Flow
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink import route_message
+from hostrouting.kernel.netlink.lookup import encode_lookup, lookup_template
+from hostrouting.kernel.netlink.route_message import LEG, ROUTE, ChangeEncoder, encode_change, read_route
 from hostrouting.model import PATHLESS, NextHop, Prefix, Route, as_ip, ip_at
 from tests.support.asked_routes import NAMES, VERBS, number_of, wanted
 from tests.support.pyroute2messages import encode, parse, route_of

@@ -17,14 +17,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hostrouting.backends.base import Change, RouteBackend
-from hostrouting.backends.netlink import NetlinkBackend, reading
-from hostrouting.backends.netlink import backend as backend_module
-from hostrouting.backends.netlink import numbers as n
-from hostrouting.backends.netlink.channel import Channel
-from hostrouting.backends.netlink.messages import Interrupted, KernelError, Listing, Lost
-from hostrouting.backends.netlink.sockets import inside, open_namespace, open_socket
-from hostrouting.backends.netlink.watching import NetlinkWatch, Wanted, disturbed
 from hostrouting.errors import (
     BackendError,
     BackendTimeout,
@@ -34,6 +26,22 @@ from hostrouting.errors import (
     Unsettled,
 )
 from hostrouting.fib import Kind
+from hostrouting.kernel.base import Change, RouteBackend
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink import backend as backend_module
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink import read as reading
+from hostrouting.kernel.netlink.channel import (
+    Channel,
+    Interrupted,
+    KernelError,
+    Listing,
+    Lost,
+    inside,
+    open_namespace,
+    open_socket,
+)
+from hostrouting.kernel.netlink.watch import NetlinkWatch, Wanted, disturbed
 from hostrouting.model import Link, Prefix, Route, Snapshot, as_ip
 from tests.support.children import enter_namespace, in_child, refuse_netlink, refuse_strict_checking
 from tests.support.commands import furnish
@@ -96,7 +104,7 @@ class TestNamespaces:
     def test_by_name(self, namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A name is one that `ip netns` lists."""
         (tmp_path / "fabric").symlink_to(namespace.path)
-        monkeypatch.setattr("hostrouting.backends.netlink.sockets._NAMED", str(tmp_path))
+        monkeypatch.setattr("hostrouting.kernel.netlink.channel._NAMED", str(tmp_path))
         with NetlinkBackend(netns="fabric") as backend:
             assert backend.snapshot().links == namespace.links()
 

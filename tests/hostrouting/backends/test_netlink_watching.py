@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.backends.netlink import NetlinkBackend
-from hostrouting.backends.netlink.watching import NetlinkWatch
 from hostrouting.errors import BackendError
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink.watch import NetlinkWatch
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hostrouting.backends.base import Source
+    from hostrouting.kernel.base import Source
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def stack() -> Iterator[ExitStack]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A socket that failed is opened again after a tenth of a second."""
-    monkeypatch.setattr("hostrouting.backends.netlink.watching._AGAIN", 0.1)
+    monkeypatch.setattr("hostrouting.kernel.netlink.watch._AGAIN", 0.1)
 
 
 class Broken(socket.socket):
@@ -188,7 +188,7 @@ def test_a_trouble_ends_with_listening(stack: ExitStack) -> None:
 @pytest.mark.needs("root")
 def test_no_descriptor_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often sockets fail, none is left; if a watch cannot be made, that is a BackendError."""
-    monkeypatch.setattr("hostrouting.backends.netlink.watching._AGAIN", 0.0)
+    monkeypatch.setattr("hostrouting.kernel.netlink.watch._AGAIN", 0.0)
     with private_namespace() as namespace, NetlinkBackend(netns=namespace.path) as backend:
         with backend.watch() as watch:
             watch.listen(nftables=True)

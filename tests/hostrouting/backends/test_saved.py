@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hostrouting.backends.base import Change
-from hostrouting.backends.saved import SavedBackend
 from hostrouting.errors import BackendError
 from hostrouting.fib import Flow
+from hostrouting.host.saved import SavedBackend
+from hostrouting.kernel.base import Change
 from hostrouting.model import Prefix, Route, as_ip
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, vpn_node
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.cli.cidr_map import draw_map
-from hostrouting.cli.page import Style, plain
+from hostrouting.check.segments import Segment, segments_of
+from hostrouting.cli.check import draw_map
+from hostrouting.cli.output import Style, plain
 from hostrouting.fib import Fib
 from hostrouting.model import Prefix
-from hostrouting.segments import Segment, segments_of
 from tests.support.strategies import blocks, snapshots
 
 BLOCK = Prefix.parse("172.16.0.0/16")

@@ -25,14 +25,14 @@ from hostrouting.errors import (
     SnapshotError,
 )
 from hostrouting.testing import FakeHost, h200
-from phases.python310 import ExceptionGroup
+from phases.errors import ExceptionGroup
 from tests.support.cli import say
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hostrouting.backends.base import RouteBackend
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
+    from hostrouting.kernel.base import RouteBackend
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_interrupted() -> None:
 
 @pytest.mark.linux
 @pytest.mark.parametrize(
-    "module", ["argparse", "hostrouting.cli.commands", "hostrouting.host", "hostrouting.cli.check"]
+    "module", ["argparse", "hostrouting.cli.commands", "hostrouting.host.host", "hostrouting.cli.check"]
 )
 def test_interrupted_while_modules_load(module: str) -> None:
     """Ctrl-C ends a command as a shell expects it also while the command is still being loaded."""

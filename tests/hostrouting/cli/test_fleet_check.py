@@ -13,14 +13,14 @@ from unittest import mock
 import attrs
 import pytest
 
-from hostrouting.backends.base import Change
-from hostrouting.cli.fleet_view import fleet_lines
-from hostrouting.cli.page import plain
+from hostrouting.cli.fleet import fleet_lines
+from hostrouting.cli.output import plain
 from hostrouting.errors import FileError, SnapshotError
 from hostrouting.fleet import NodeResult, group_nodes
-from hostrouting.fleet.workers import GivenExecutor
+from hostrouting.fleet.dispatch import GivenExecutor
+from hostrouting.host import LocalFiles
+from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule
-from hostrouting.system import LocalFiles
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import Said, say
 from tests.support.fleets import CIDR, Inline, config_of, distinct_nodes, escape, node, save

@@ -9,7 +9,7 @@ import pytest
 import phases
 from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig
 from hostrouting.errors import ManagerError
-from hostrouting.layout import HostLayout
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeHost
 from tests.support.cli import say

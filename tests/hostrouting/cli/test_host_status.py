@@ -8,11 +8,11 @@ from unittest import mock
 
 import pytest
 
-from hostrouting.backends.base import Change
 from hostrouting.errors import BackendTimeout, NotPermitted, Unsettled
-from hostrouting.layout import HostLayout
+from hostrouting.host import UnitState
+from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule
-from hostrouting.system import UnitState
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
 

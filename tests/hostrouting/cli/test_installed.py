@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 from hostrouting import Configure, GuardConfig, HostRoutingConfig
-from hostrouting.backends.base import Change
 from hostrouting.cli.source import kept_config
 from hostrouting.errors import ConfigError
+from hostrouting.kernel.base import Change
 from hostrouting.model import Route
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.cli.conftest import HALVES

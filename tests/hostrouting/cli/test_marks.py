@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from hostrouting.backends.base import Change
-from hostrouting.ingress import Programs
-from hostrouting.marking import Hook, IpsecPolicy, Marking, MarkSetter
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.bpf import Programs
+from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeHost, plain_vm
 from tests.support.cli import say

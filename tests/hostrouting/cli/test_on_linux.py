@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.layout import HostLayout
+from hostrouting.host.layout import HostLayout
 from tests.support.children import running
 from tests.support.examples import LONG
 from tests.support.machine import H200, Machine, private_machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.cli.page import SHOWN, Painted, capped, line, plain, table
+from hostrouting.cli.output import SHOWN, Painted, capped, line, plain, table
 
 
 @given(st.lists(st.text()))

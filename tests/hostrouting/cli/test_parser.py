@@ -27,18 +27,15 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
     loaded = done.stderr.splitlines()[-1].split()
     ours = {name for name in loaded if name.partition(".")[0] in {"hostrouting", "phases"}}
     light = {
-        f"hostrouting.cli.{name}"
-        for name in ("command", "commands", "entry_point", "page", "parser", "schemas", "shared", "width")
+        f"hostrouting.cli.{name}" for name in ("command", "commands", "entry_point", "output", "schemas", "shared")
     }
     commands = {f"hostrouting.cli.commands.{it.name}" for it in COMMANDS}
     assert ours == {
         "hostrouting",
         "hostrouting.cli",
-        "hostrouting.nearest",
-        "hostrouting.own_phases",
-        "hostrouting.phrases",
+        "hostrouting.text",
+        "hostrouting.installation",
         "hostrouting.release",
-        "hostrouting.route_defaults",
         "phases",
         *light,
         *commands,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.backends.base import Change
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.nftables import Chain, Counter, Rule, Table
+from hostrouting.kernel.nftables import program as refusal
 from hostrouting.model import Route
-from hostrouting.nftables import Chain, Counter, Rule, Table, refusal
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
 

@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from hostrouting.cli.progress import Progress
-from hostrouting.cli.terminal import Terminal
+from hostrouting.cli.terminal import Progress, Terminal
 from phases.testing import FakeClock
 
 XTERM = {"TERM": "xterm", "COLUMNS": "80"}

@@ -7,7 +7,7 @@ import re
 import shlex
 
 from hostrouting.cli.commands import COMMANDS
-from hostrouting.cli.parser import make_parser
+from hostrouting.cli.entry_point import make_parser
 from hostrouting.release import __version__
 from tests.support.pages import ROOT
 from tests.support.sentences import sentences, sentences_of

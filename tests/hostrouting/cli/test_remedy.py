@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.backends.base import Change
+from hostrouting.kernel.base import Change
 from hostrouting.model import NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200
 from tests.support.cli import say

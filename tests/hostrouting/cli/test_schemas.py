@@ -10,16 +10,16 @@ from unittest import mock
 import attrs
 import pytest
 
-from hostrouting.azure_vnet import CleanupPlan
-from hostrouting.backends.base import Change
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import FileError, NetlinkUnavailable
-from hostrouting.fleet.workers import GivenExecutor
-from hostrouting.guard import Fights, Look, Problem, Repair, State
-from hostrouting.ingress import Programs
-from hostrouting.marking import Hook, IpsecPolicy, Marking, MarkSetter
+from hostrouting.fleet.dispatch import GivenExecutor
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.bpf import Programs
+from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.tasks.azure_vnet import CleanupPlan
+from hostrouting.tasks.guard import Fights, Look, Problem, Repair, State
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, plain_vm, vpn_node
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
 from tests.support.cli import say
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hostrouting.backends.base import RouteBackend
+    from hostrouting.kernel.base import RouteBackend
 
 CIDR = "172.16.0.0/16"
 # A snapshot has the fields of `hostrouting.Snapshot`.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting import reading
+from hostrouting import inputs as reading
 from hostrouting.cli.source import looked_at
 from hostrouting.errors import SnapshotError
 from hostrouting.testing import FakeHost, h200

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.cli.page import Painted, line
+from hostrouting.cli.output import Painted, line
 from hostrouting.cli.terminal import Terminal, log_to_stderr
 
 if TYPE_CHECKING:

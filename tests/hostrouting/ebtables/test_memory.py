@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.ebtables import MemoryEbtables, refusal
-from hostrouting.ebtables.saved import nat_rules
 from hostrouting.errors import BadRule, EbtablesError, EbtablesTimeout, EbtablesWrongBackend
-from hostrouting.testing.ebtables_contract import CONTRACT_RULES
+from hostrouting.kernel.ebtables import program as refusal
+from hostrouting.kernel.ebtables.program import nat_rules
+from hostrouting.testing.filter_contracts import CONTRACT_RULES
+from hostrouting.testing.kernel.ebtables import MemoryEbtables
 
 if TYPE_CHECKING:
     from collections.abc import Callable

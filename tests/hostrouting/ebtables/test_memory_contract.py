@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hostrouting.ebtables import MemoryEbtables
-from hostrouting.testing.ebtables_contract import EbtablesContract
+from hostrouting.testing.filter_contracts import EbtablesContract
+from hostrouting.testing.kernel.ebtables import MemoryEbtables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hostrouting.ebtables import Ebtables
+    from hostrouting.kernel.ebtables import Ebtables
 
 
 class TestMemoryEbtables(EbtablesContract):

@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.ebtables import EbtablesProgram, MemoryEbtables
-from hostrouting.ebtables.saved import nat_rules
 from hostrouting.errors import BadRule
-from hostrouting.testing.ebtables_contract import CONTRACT_RULES
+from hostrouting.kernel.ebtables import EbtablesProgram
+from hostrouting.kernel.ebtables.program import nat_rules
+from hostrouting.testing.filter_contracts import CONTRACT_RULES
+from hostrouting.testing.kernel.ebtables import MemoryEbtables
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hostrouting.ebtables import Ebtables
+    from hostrouting.kernel.ebtables import Ebtables
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.ebtables import EbtablesProgram
-from hostrouting.testing.ebtables_contract import EbtablesContract
+from hostrouting.kernel.ebtables import EbtablesProgram
+from hostrouting.testing.filter_contracts import EbtablesContract
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hostrouting import ConfigError, HostRoutingConfig, Route, fleet
-from hostrouting.backends.base import Change
-from hostrouting.fleet.judging import judge
+from hostrouting.fleet.judge import judge
+from hostrouting.kernel.base import Change
 from hostrouting.model import Prefix
 from hostrouting.testing import h200, plain_vm
 from tests.support.cli import say
@@ -119,7 +119,8 @@ def test_a_snapshot_that_kills_the_workers_of_a_cluster(folder: Path) -> None:
 
 PROGRAM = """
 import sys, time
-from hostrouting import HostRoutingConfig, fleet
+from hostrouting import fleet
+from hostrouting import HostRoutingConfig
 if __name__ == "__main__":
     results = fleet.check_snapshots([sys.argv[1]], HostRoutingConfig.load(sys.argv[2]))
     next(results)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from hostrouting.errors import FleetIncomplete, JudgingFailed, SnapshotError, WorkerLost
 from hostrouting.fleet import Source, dispatch, find_snapshots
 from hostrouting.fleet.dispatch import judge_snapshots
-from hostrouting.fleet.judging import judge
-from hostrouting.fleet.node import NodeResult
-from hostrouting.saved_snapshot import snapshot_bytes
+from hostrouting.fleet.judge import NodeResult, judge
+from hostrouting.host.saved import snapshot_bytes
 from hostrouting.testing import plain_vm
 from tests.support.fleets import ASKED, DEADLY, ONCE, Inline, Slow, deadly_judge, distinct_nodes, echo, save
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from hostrouting.fleet.judging import Question
+    from hostrouting.fleet.judge import Question
 
 
 def answers(results: Iterator[NodeResult]) -> dict[str, str]:
@@ -206,7 +205,7 @@ def test_a_bug_is_the_result_of_one_node(tmp_path: Path, monkeypatch: pytest.Mon
             raise MemoryError
         return original(data, question)
 
-    monkeypatch.setattr("hostrouting.fleet.judging.judge", buggy)
+    monkeypatch.setattr("hostrouting.fleet.judge.judge", buggy)
     sources = find_snapshots([save(tmp_path, distinct_nodes(4))])
     found = {it.name: it for it in judge_snapshots(sources, ASKED, executor=Inline())}
     assert [it.verdict for _, it in sorted(found.items())] == ["overlap", None, None, "overlap"]
@@ -287,7 +286,7 @@ class TestOwnProcesses:
 
     def test_no_process_can_judge(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """If no process starts as it should, the error says so at once."""
-        monkeypatch.setattr("hostrouting.fleet.workers._begin", unable)
+        monkeypatch.setattr("hostrouting.fleet.dispatch._begin", unable)
         with pytest.raises(FleetIncomplete, match=r"0 of 1 snapshots were judged, .*BrokenProcessPool"):
             list(judge_snapshots(find_snapshots([save(tmp_path, {"one": "1"})]), ASKED, judge=echo))
         assert not children()

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import Change
-from hostrouting.correction import Correction
+from hostrouting.check.examine import Correction
 from hostrouting.errors import SnapshotError, WorkerLost
 from hostrouting.fib import Fib
 from hostrouting.fleet import NodeEscape, NodeResult, common_correction, group_nodes
-from hostrouting.fleet.judging import Question, judge
+from hostrouting.fleet.judge import Question, judge
+from hostrouting.kernel.base import Change
 from hostrouting.model import Prefix, Route, Snapshot
+from hostrouting.routes.uplink import default_route
 from hostrouting.testing import MemoryBackend, h200, plain_vm
-from hostrouting.uplink import default_route
 from tests.support.fleets import ASKED, CIDR, HALVES, config_of, distinct_nodes, escape, node
 
 if TYPE_CHECKING:
-    from hostrouting.uplink import DesiredRoute
+    from hostrouting.routes.uplink import DesiredRoute
 
 
 def test_the_fabric_of_a_fleet() -> None:

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.backends.base import Change
+from hostrouting.check.overlap import check_overlap
+from hostrouting.check.report import repair_document
 from hostrouting.fib import Fib
-from hostrouting.fleet.judging import Question, judge, judge_each
+from hostrouting.fleet.judge import Question, judge, judge_each
+from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule
-from hostrouting.overlap import check_overlap
+from hostrouting.routes.uplink import resolve_route
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
-from hostrouting.uplink import resolve_route
-from hostrouting.wording import repair_document
 from tests.support.cli import say
 from tests.support.fleets import ASKED, CIDR, HALVES, config_of
 from tests.support.strategies import blocks, snapshots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from hostrouting.fleet.markup import Markup, element, fill, joined
+from hostrouting.fleet.page import Markup, element, fill, joined
 from phases.text import escaped
 from tests.support.html_texts import TEXTS, Reader
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hostrouting import HostRoutingConfig
+from hostrouting.boot import render_snapshot_script
 from hostrouting.fleet import Ran, routing_facts
-from hostrouting.render import render_snapshot_script
 from tests.support.cli import say
 from tests.support.machine import H200, private_machine
 

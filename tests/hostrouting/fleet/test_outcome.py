@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.backends.base import Change
 from hostrouting.cli.schemas import OPERATIONS as DESCRIBED
 from hostrouting.errors import NetlinkUnavailable
 from hostrouting.fleet import Outcome, Ran, outcome_of
 from hostrouting.fleet.outcome import verdict_sentence
+from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
@@ -19,7 +19,7 @@ from tests.support.cli import say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.backends.base import RouteBackend
+    from hostrouting.kernel.base import RouteBackend
 
 CIDR = "172.16.0.0/16"
 HALVES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]

@@ -14,15 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.correction import Correction
+from hostrouting.check.examine import Correction
+from hostrouting.check.segments import Segment, segments_of, told_segments
 from hostrouting.errors import SnapshotError
 from hostrouting.fib import Fib
 from hostrouting.fleet import NodeResult, group_nodes
-from hostrouting.fleet.judging import Question, judge
-from hostrouting.fleet.maps import maps_of, read_maps
-from hostrouting.fleet.page import read_page, render_page
+from hostrouting.fleet.judge import Question, judge
+from hostrouting.fleet.page import maps_of, read_maps, read_page, render_page
 from hostrouting.model import Link, Prefix, Route, Snapshot
-from hostrouting.segments import Segment, segments_of, told_segments
 from hostrouting.testing import h200, plain_vm, vpn_node
 from tests.support.fleets import ASKED, HALVES, config_of, escape, node, save
 from tests.support.html_texts import TEXTS, Reader

@@ -10,9 +10,8 @@ import pytest
 
 from hostrouting.errors import SnapshotError
 from hostrouting.fleet import NodeResult, group_nodes
-from hostrouting.fleet.judging import Question, judge
-from hostrouting.fleet.maps import maps_of
-from hostrouting.fleet.page import render_page
+from hostrouting.fleet.judge import Question, judge
+from hostrouting.fleet.page import maps_of, render_page
 from hostrouting.model import Link, Route, Snapshot
 from hostrouting.testing import cni_node, h200, plain_vm, vpn_node
 from tests.support.browser import Browser

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.fleet import repeats
-from hostrouting.fleet.repeats import count_repeated, digest_of
-from hostrouting.saved_snapshot import snapshot_bytes
+from hostrouting.fleet import judge as repeats
+from hostrouting.fleet.judge import count_repeated, digest_of
+from hostrouting.host.saved import snapshot_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hostrouting import ConfigError
 from hostrouting.fleet import Source, find_snapshots
-from hostrouting.fleet.sources import _names
+from hostrouting.fleet.judge import _names
 
 
 @pytest.fixture

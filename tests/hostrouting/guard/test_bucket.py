@@ -1,10 +1,10 @@
-"""hostrouting.guard.bucket: what comes back with time, and no more."""
+"""hostrouting.tasks.guard.pace: what comes back with time, and no more."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.guard.bucket import Bucket
+from hostrouting.tasks.guard.pace import Bucket
 
 GAPS = st.lists(st.floats(0, 100), min_size=1, max_size=20)
 

@@ -1,9 +1,9 @@
-"""hostrouting.guard.fights: how often a key is repaired, which fights are named, and that nothing is remembered for ever."""
+"""hostrouting.tasks.guard.pace: how often a key is repaired, which fights are named, and that nothing is remembered for ever."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.guard import Fights, Repair
+from hostrouting.tasks.guard import Fights, Repair
 
 KEYS = st.sampled_from(["172.16.0.0/17", "172.16.128.0/17", "10.0.0.0/8 metric 5"])
 QUARTERS = st.integers(0, 120).map(lambda quarters: quarters / 4)  # sums of them are exact

@@ -1,11 +1,11 @@
-"""hostrouting.guard.pace: when the next look is due, for any order of events, looks and failures."""
+"""hostrouting.tasks.guard.pace: when the next look is due, for any order of events, looks and failures."""
 
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.guard import Pace
+from hostrouting.tasks.guard import Pace
 
 CHANCES = st.floats(0, 1)
 

@@ -1,10 +1,10 @@
-"""hostrouting.guard.state and figures: what is counted, since when a verdict holds, and the text for a collector."""
+"""hostrouting.tasks.guard.state and figures: what is counted, since when a verdict holds, and the text for a collector."""
 
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from hostrouting.guard import Look, Problem, Repair, State, figures
+from hostrouting.tasks.guard import Look, Problem, Repair, State, figures
 
 BEGUN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 REPAIR = Repair("172.16.0.0/17", "[a]", "no route")

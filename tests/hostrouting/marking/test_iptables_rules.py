@@ -2,8 +2,7 @@
 
 import pytest
 
-from hostrouting.marking.iptables_rules import iptables_rules
-from hostrouting.marking.setter import ALL_BITS, Effect, Marking, MarkSetter
+from hostrouting.kernel.marking import ALL_BITS, Effect, Marking, MarkSetter, iptables_rules
 
 
 def saved(*lines: str, table: str = "mangle") -> str:

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.marking import IpsecPolicy
-from hostrouting.marking.looking import marking_of
-from hostrouting.marking.policies import ipsec_policies
+from hostrouting.kernel.marking import IpsecPolicy, ipsec_policies, marking_of
+from hostrouting.kernel.programs import Ended
 from hostrouting.model import Prefix
-from hostrouting.system.programs import Ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

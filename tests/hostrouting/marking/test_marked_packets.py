@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.marking.looking import marking_of
+from hostrouting.kernel.marking import marking_of
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.needs import require
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from hostrouting.marking import Effect
+    from hostrouting.kernel.marking import Effect
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

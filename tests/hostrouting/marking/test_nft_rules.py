@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.marking.nft_rules import nft_rules
-from hostrouting.marking.setter import ALL_BITS, Marking, MarkSetter
+from hostrouting.kernel.marking import ALL_BITS, Marking, MarkSetter, nft_rules
 
 MARK = {"meta": {"key": "mark"}}
 CONNECTION = {"ct": {"key": "mark"}}

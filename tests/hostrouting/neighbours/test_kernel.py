@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hostrouting.errors import BackendError, BackendTimeout, NetlinkUnavailable, NotPermitted, Unsettled
-from hostrouting.neighbours import KernelLinkLayer, Neighbour, PeerMac, UnknownPeer, kernel
+from hostrouting.kernel.neighbours import KernelLinkLayer, Neighbour, PeerMac, UnknownPeer, kernel
 from tests.support.children import in_child, refuse_netlink
 from tests.support.namespace import Namespace, private_namespace
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hostrouting.neighbours import LinkLayerView
+    from hostrouting.kernel.neighbours import LinkLayerView
 
 NEIGHBOUR = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "pod0")
 POD, OTHER = "0a:00:00:00:00:55", "0a:00:00:00:00:66"

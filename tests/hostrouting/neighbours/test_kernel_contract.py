@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.neighbours import KernelLinkLayer, PeerMac
-from hostrouting.testing.link_layer_contract import LinkLayerContract, contract_view
+from hostrouting.kernel.neighbours import KernelLinkLayer, PeerMac
+from hostrouting.testing.filter_contracts import LinkLayerContract, contract_view
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:

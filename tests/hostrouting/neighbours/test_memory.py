@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import BackendError, BackendTimeout
-from hostrouting.neighbours import (
-    EthernetLink,
-    MemoryLinkLayer,
-    Neighbour,
-    PeerMac,
-    UnknownPeer,
-    canonical_mac,
-    refusal,
-)
-from hostrouting.testing.link_layer_contract import contract_view
+from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac, UnknownPeer, canonical_mac
+from hostrouting.kernel.neighbours import kernel as refusal
+from hostrouting.testing.filter_contracts import contract_view
+from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hostrouting.neighbours import MemoryLinkLayer
-from hostrouting.testing.link_layer_contract import LinkLayerContract, contract_view
+from hostrouting.testing.filter_contracts import LinkLayerContract, contract_view
+from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

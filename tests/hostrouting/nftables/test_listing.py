@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.nftables import Chain, Counter, Match, Rule, Statement, Table, Unknown, Verdict
-from hostrouting.nftables.listing import listing, read_table, removing, replacing
-from hostrouting.testing.nftables_contract import contract_table
+from hostrouting.kernel.nftables import Chain, Counter, Match, Rule, Statement, Table, Unknown, Verdict
+from hostrouting.kernel.nftables.table import listing, read_table, removing, replacing
+from hostrouting.testing.filter_contracts import contract_table
 from hostrouting.testing.nftables_strategies import tables
 
 PACKETS = 7

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hostrouting.errors import NftablesError, NftTimeout, TableOwned
-from hostrouting.nftables import MemoryNftables, Table, refusal
-from hostrouting.testing.nftables_contract import contract_table
+from hostrouting.kernel.nftables import Table
+from hostrouting.kernel.nftables import program as refusal
+from hostrouting.testing.filter_contracts import contract_table
+from hostrouting.testing.kernel.nftables import MemoryNftables
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hostrouting.nftables import MemoryNftables
-from hostrouting.testing.nftables_contract import NftablesContract
+from hostrouting.testing.filter_contracts import NftablesContract
+from hostrouting.testing.kernel.nftables import MemoryNftables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

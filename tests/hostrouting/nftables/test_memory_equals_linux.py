@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.nftables import Chain, MemoryNftables, Nftables, NftProgram, Rule, Table, Unknown
+from hostrouting.kernel.nftables import Chain, Nftables, NftProgram, Rule, Table, Unknown
+from hostrouting.testing.kernel.nftables import MemoryNftables
 from hostrouting.testing.nftables_strategies import tables
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace

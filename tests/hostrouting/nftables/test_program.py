@@ -22,9 +22,9 @@ from hostrouting.errors import (
     NftTooOld,
     TableOwned,
 )
-from hostrouting.nftables import Chain, Counter, Match, NftProgram, Rule, Table, Verdict
-from hostrouting.system.programs import Ended
-from hostrouting.testing.nftables_contract import contract_table
+from hostrouting.kernel.nftables import Chain, Counter, Match, NftProgram, Rule, Table, Verdict
+from hostrouting.kernel.programs import Ended
+from hostrouting.testing.filter_contracts import contract_table
 from hostrouting.testing.nftables_strategies import tables
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace

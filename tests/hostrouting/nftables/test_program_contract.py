@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.nftables import NftProgram
-from hostrouting.testing.nftables_contract import NftablesContract
+from hostrouting.kernel.nftables import NftProgram
+from hostrouting.testing.filter_contracts import NftablesContract
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import attrs
 import pytest
 from hypothesis import given
 
-from hostrouting.nftables import Chain, Counter, Match, Rewrite, Rule, Table, Unknown, Verdict
-from hostrouting.testing.nftables_contract import contract_table
+from hostrouting.kernel.nftables import Chain, Counter, Match, Rewrite, Rule, Table, Unknown, Verdict
+from hostrouting.testing.filter_contracts import contract_table
 from hostrouting.testing.nftables_strategies import matches, networks
 
 HOST = attrs.evolve(contract_table(), others=[Unknown("{}")])

@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 from hostrouting.config import ProbeRewriteConfig
-from hostrouting.ingress import Programs
+from hostrouting.kernel.bpf import Programs
 from hostrouting.model import Address, Link, Snapshot, as_ip
-from hostrouting.probe_rewrite import OwnAddress, Surroundings, find_hindrances, has_address, own_addresses
+from hostrouting.tasks.probe_rewrite import OwnAddress, Surroundings, find_hindrances, has_address, own_addresses
 
 CONFIG = ProbeRewriteConfig(True, ("eth0",))
 KNOWN = CONFIG.global_address

@@ -5,7 +5,7 @@ from ipaddress import IPv6Address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.probe_rewrite import NotedRoute, Record
+from hostrouting.tasks.probe_rewrite import NotedRoute, Record
 
 ROUTES = st.builds(
     NotedRoute,

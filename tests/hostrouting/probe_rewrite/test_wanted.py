@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.config import ProbeRewriteConfig
+from hostrouting.kernel.nftables import Chain, Match, Rule, Table, Unknown, Verdict
 from hostrouting.model import Prefix, Route, Snapshot
-from hostrouting.nftables import Chain, Match, Rule, Table, Unknown, Verdict
-from hostrouting.probe_rewrite import differences, is_ours, is_rewritten, plan_rewrite, wanted_route, wanted_table
+from hostrouting.tasks.probe_rewrite import differences, is_ours, is_rewritten, plan_rewrite, wanted_route, wanted_table
 from hostrouting.testing.config_strategies import probe_rewrites
 
 CONFIG = ProbeRewriteConfig(True, ("eth0",))

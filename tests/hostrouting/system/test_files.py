@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import FileError
-from hostrouting.system import Files, LocalFiles
+from hostrouting.host import Files, LocalFiles
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child, running
 from tests.support.needs import require
@@ -491,7 +491,7 @@ def test_a_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: str, tmp_path: Path) -> None:
     """A file system that is read-only or full is told before anything is tried."""
     code = f"""if True:
-        from hostrouting.system import LocalFiles
+        from hostrouting.host import LocalFiles
         try:
             LocalFiles().require_writable({str(tmp_path / "a" / "b")!r})
         except Exception as error:
@@ -518,7 +518,7 @@ def test_root_that_is_denied(tmp_path: Path) -> None:
     os.chown(tmp_path, 65534, 65534)
     tmp_path.chmod(0o555)
     code = f"""if True:
-        from hostrouting.system import LocalFiles
+        from hostrouting.host import LocalFiles
         for act, path in ((LocalFiles().read, {str(path)!r}), (LocalFiles().require_writable, {str(tmp_path)!r})):
             try:
                 act(path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import ManagerError, UnitFailed
-from hostrouting.system import SystemdManager
+from hostrouting.host import SystemdManager
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class TestSystemdManager:
         """Ctrl-C at the terminal is for us alone, and has the unit stopped; systemctl did not die of it before."""
         stub |= {"start x.service": ("hang", "")}
         log = self.ready(tmp_path, stub)
-        code = "from hostrouting.system import SystemdManager; SystemdManager().start('x.service', timeout=50)"
+        code = "from hostrouting.host import SystemdManager; SystemdManager().start('x.service', timeout=50)"
         child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE)
         wait_for("it to start systemctl", log.exists)
         os.killpg(child.pid, signal.SIGINT)

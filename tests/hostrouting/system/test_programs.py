@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.system.programs import Ended, find_program, own_program, run_program
+from hostrouting.kernel.programs import Ended, find_program, own_program, run_program
 from tests.support.waiting import wait_for
 
 # A program with a child that would hold its output open for long after it.

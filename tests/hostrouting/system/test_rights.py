@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from hostrouting.errors import NotPermitted
-from hostrouting.system import Rights, own_rights
-from hostrouting.system.rights import read_rights
+from hostrouting.host import Rights, own_rights
+from hostrouting.kernel.programs import read_rights
 from tests.support.children import in_child
 
 STATUS = "Name:\tpython3\nUid:\t0\t0\t0\t0\nCapEff:\t{}\nCapBnd:\t000001ffffffffff\n"
@@ -60,7 +60,7 @@ class TestOwn:
 
     def test_root_in_a_container(self) -> None:
         """Root may lack the capability."""
-        code = "from hostrouting.system import own_rights; print(own_rights())"
+        code = "from hostrouting.host import own_rights; print(own_rights())"
         drop = ("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")
         done = subprocess.run(
             [*drop, sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30

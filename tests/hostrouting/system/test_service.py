@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.system.service import Line, NoService, SystemdService
+from hostrouting.host.systemd import Line, NoService, SystemdService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ def test_watchdog(environment: dict[str, str], seconds: float | None) -> None:
 
 def test_lines(manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line has its level and its fields; a text of two lines is preceded by its length. Without a journal it is refused."""
-    monkeypatch.setattr("hostrouting.system.service._JOURNAL", str(tmp_path / "notify"))
+    monkeypatch.setattr("hostrouting.host.systemd._JOURNAL", str(tmp_path / "notify"))
     found = os.fstat(2)
     service = SystemdService.of({"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})
     assert service.tell(Line("it was repaired", 5, {"MESSAGE_ID": "0" * 32}))
@@ -77,5 +77,5 @@ def test_lines(manager: socket.socket, tmp_path: Path, monkeypatch: pytest.Monke
     assert not SystemdService.of({}).tell(Line("it was repaired"))
     inherited = SystemdService.of({"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino + 1}"})
     assert not inherited.tell(Line("it was repaired")), "standard error is not the journal"
-    monkeypatch.setattr("hostrouting.system.service._JOURNAL", str(tmp_path / "absent"))
+    monkeypatch.setattr("hostrouting.host.systemd._JOURNAL", str(tmp_path / "absent"))
     assert not service.tell(Line("it was repaired"))

@@ -12,10 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.azure_vnet import CleanupPlan, UndoLog
 from hostrouting.config import HostRoutingConfig
-from hostrouting.ebtables import refusal
-from hostrouting.effects import effects_of
 from hostrouting.errors import (
     ApprovedPlanError,
     BackendError,
@@ -29,10 +26,13 @@ from hostrouting.errors import (
     FileError,
     UndoFileError,
 )
-from hostrouting.host import Host
+from hostrouting.host.effects import effects_of
+from hostrouting.host.host import Host
+from hostrouting.kernel.ebtables import program as refusal
+from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.model import Route
-from hostrouting.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, Configure, UndoAzureVnetCleanup, UndoResult
+from hostrouting.tasks.azure_vnet import CleanupPlan, UndoLog
 from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
 from phases.testing import FakeClock
 from tests.support.azure_leftovers import (

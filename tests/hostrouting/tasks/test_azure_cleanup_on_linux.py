@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.azure_vnet import pod_rule, read_saved
-from hostrouting.ebtables import EbtablesProgram
 from hostrouting.errors import CleanupIncomplete
-from hostrouting.system.programs import run_program
+from hostrouting.kernel.ebtables import EbtablesProgram
+from hostrouting.kernel.programs import run_program
 from hostrouting.tasks import CleanupResult
+from hostrouting.tasks.azure_vnet import pod_rule, read_saved
 from tests.support.azure_node import AzureNode, azure_node, mac_of
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, R1, R2, R3, pod_rules
 from tests.support.children import running
@@ -26,8 +26,8 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hostrouting.azure_vnet import CleanupPlan
-    from hostrouting.system.programs import Ended
+    from hostrouting.kernel.programs import Ended
+    from hostrouting.tasks.azure_vnet import CleanupPlan
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 

@@ -9,11 +9,11 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.backends.base import Change
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, NotPermitted, UnitFailed
+from hostrouting.host import Rights
+from hostrouting.kernel.base import Change
 from hostrouting.model import Prefix, Route, as_ip
-from hostrouting.system import Rights
 from hostrouting.tasks import (
     CheckResult,
     CheckRouteOverlap,

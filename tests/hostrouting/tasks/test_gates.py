@@ -9,13 +9,13 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.backends.base import Change
+from hostrouting.boot import GateStep, parse_gate_steps, render_gate_steps
+from hostrouting.boot.gate import Gate
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import HostRoutingError, ManagerError
-from hostrouting.gate import Gate
+from hostrouting.host import UnitState
+from hostrouting.kernel.base import Change
 from hostrouting.model import OURS
-from hostrouting.render import GateStep, parse_gate_steps, render_gate_steps
-from hostrouting.system import UnitState
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.mishaps import Killed, busy, killed, mishap_host

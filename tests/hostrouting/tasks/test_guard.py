@@ -13,12 +13,12 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.backends.base import Change, Outcome
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteRefused
-from hostrouting.host import Host
+from hostrouting.host.host import Host
+from hostrouting.kernel.base import Change, Outcome
 from hostrouting.model import Route
-from hostrouting.tasks.guard import Guard
+from hostrouting.tasks.guard.loop import Guard
 from hostrouting.testing import h200
 from tests.support.examples import LONG
 from tests.support.guard_play import Play
@@ -45,7 +45,7 @@ def test_a_deleted_route(play: Play) -> None:
 
 def test_without_events(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """If no event arrives, the next regular look finds it: every 60 s, 10 % more or less."""
-    monkeypatch.setattr("hostrouting.backends.memory.watch.MemoryWatch.hear", lambda _: None)
+    monkeypatch.setattr("hostrouting.testing.kernel.backend.MemoryWatch.hear", lambda _: None)
     seen: list[int] = []
     play.perform((70.0, play.delete), (119.0, lambda: seen.append(len(play.route("172.16.0.0/17")))),
                  (121.0, lambda: seen.append(len(play.route("172.16.0.0/17")))), until=130)  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_suspended_machine(play: Play, monkeypatch: pytest.MonkeyPatch) -> Non
     slept = timedelta()
     real = play.clock.utc
     monkeypatch.setattr(play.clock, "utc", lambda: real() + slept)
-    monkeypatch.setattr("hostrouting.backends.memory.watch.MemoryWatch.hear", lambda _: None)
+    monkeypatch.setattr("hostrouting.testing.kernel.backend.MemoryWatch.hear", lambda _: None)
 
     def suspend() -> None:
         nonlocal slept

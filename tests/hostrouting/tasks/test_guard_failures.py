@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from hostrouting.apply import apply_plan
-from hostrouting.backends.base import Change, Outcome
+from hostrouting.check.examine import Examination, examine, read
 from hostrouting.errors import BackendError, BackendTimeout, ConfigError, FileError, RouteRefused, Unsettled
-from hostrouting.examination import Examination, examine, read
+from hostrouting.kernel.base import Change, Outcome
 from hostrouting.model import Route
+from hostrouting.routes.apply import apply_plan
 from hostrouting.testing import h200
 from tests.support.guard_play import Play
 from tests.support.tasks import LAYOUT, REPAIR, config
@@ -21,11 +21,11 @@ from tests.support.tasks import LAYOUT, REPAIR, config
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hostrouting.apply import Applied
-    from hostrouting.backends.base import RouteBackend
     from hostrouting.config import HostRoutingConfig
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import Snapshot
-    from hostrouting.plan import RoutePlan
+    from hostrouting.routes.apply import Applied
+    from hostrouting.routes.plan import RoutePlan
 
 
 def test_failures(play: Play) -> None:

@@ -6,9 +6,9 @@ import errno
 import itertools
 from typing import TYPE_CHECKING
 
-from hostrouting.backends.base import Change, Outcome
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteRefused
+from hostrouting.kernel.base import Change, Outcome
 from hostrouting.model import Route
 from hostrouting.testing import h200
 from tests.support.guard_play import Play

@@ -9,13 +9,13 @@ import pytest
 
 import phases
 from hostrouting import Remove
-from hostrouting.backends.base import Change
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendTimeout, ConfigError
-from hostrouting.guard.pace import EVERY, SPREAD
+from hostrouting.fleet.npd import FRESH, Answer, Written, decide
+from hostrouting.kernel.base import Change
 from hostrouting.model import Route
-from hostrouting.npd import FRESH, Answer, Written, decide
-from hostrouting.tasks.guard import _LOCK_BY, Orders
+from hostrouting.tasks.guard.loop import _LOCK_BY, Orders
+from hostrouting.tasks.guard.pace import EVERY, SPREAD
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 if TYPE_CHECKING:

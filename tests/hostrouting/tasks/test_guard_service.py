@@ -9,9 +9,9 @@ import pytest
 
 import phases
 from hostrouting import Configure, GuardConfig, Host, HostRoutingConfig, Remove
-from hostrouting.layout import HostLayout
-from hostrouting.render import parse_guard_unit
-from hostrouting.system import UnitState
+from hostrouting.boot import parse_guard_unit
+from hostrouting.host import UnitState
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Guard, InstallGuard
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock

@@ -8,10 +8,10 @@ import time
 import pytest
 
 import phases
-from hostrouting.backends.netlink import NetlinkBackend
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteConflict, RouteOverlapError
-from hostrouting.host import Host
+from hostrouting.host.host import Host
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.namespace import Namespace, private_namespace

@@ -9,14 +9,14 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.backends.base import Change
+from hostrouting.check.examine import Examination
+from hostrouting.check.report import repair_document
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteOverlapError, Unsettled
-from hostrouting.examination import Examination
-from hostrouting.system import UnitState
+from hostrouting.host import UnitState
+from hostrouting.kernel.base import Change
 from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
-from hostrouting.wording import repair_document
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 

@@ -9,7 +9,6 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.backends.base import Change
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import (
     EbtablesMissing,
@@ -20,10 +19,11 @@ from hostrouting.errors import (
     NotPermitted,
     PreflightFailed,
 )
-from hostrouting.host import Host
-from hostrouting.metadata import Reply
+from hostrouting.host import Rights
+from hostrouting.host.host import Host
+from hostrouting.host.metadata import Reply
+from hostrouting.kernel.base import Change
 from hostrouting.model import Route
-from hostrouting.system import Rights
 from hostrouting.tasks import CleanStaleAzureVnet, Configure, Preflight, PreflightResult
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.azure_leftovers import MANAGED, azure_host
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hostrouting.backends.base import RouteBackend
+    from hostrouting.kernel.base import RouteBackend
 
 WHOLE = config(*REPAIR, cidrs=(CIDR,))
 UNITS = LAYOUT.unit_directory
@@ -282,7 +282,7 @@ def test_every_name_is_seen() -> None:
     """All names of findings occur, and no others."""
     from typing import get_args  # noqa: PLC0415  only here
 
-    from hostrouting.preflight import Name  # noqa: PLC0415  only here
+    from hostrouting.tasks.preflight import Name  # noqa: PLC0415  only here
 
     others = {"gate", "azure-vnet"}  # below
     assert {expected[0] for _, _, expected in CASES.values()} | others == set(get_args(Name))

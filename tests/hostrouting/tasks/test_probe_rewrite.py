@@ -9,7 +9,8 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.backends.base import Change
+from hostrouting.boot import parse_probe_script
+from hostrouting.boot.gate import Gate
 from hostrouting.cli.failure import code_of
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import (
@@ -21,16 +22,16 @@ from hostrouting.errors import (
     TableNotInForce,
     TableOwned,
 )
-from hostrouting.gate import Gate
-from hostrouting.host import Host
-from hostrouting.ingress import Programs
-from hostrouting.metadata import Reply
+from hostrouting.host.host import Host
+from hostrouting.host.metadata import Reply
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.bpf import Programs
+from hostrouting.kernel.nftables import program as refusal
 from hostrouting.model import Link, Route
-from hostrouting.nftables import MemoryNftables, refusal
-from hostrouting.probe_rewrite import wanted_table
-from hostrouting.render import parse_probe_script
 from hostrouting.tasks import Configure, ProbeResult, Remove, RewriteProbeSource
+from hostrouting.tasks.probe_rewrite import wanted_table
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_vm
+from hostrouting.testing.kernel.nftables import MemoryNftables
 from tests.support.tasks import LAYOUT, run
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import phases
-from hostrouting.backends.base import Change
+from hostrouting.boot import parse_static_routes_script
+from hostrouting.boot.gate import Gate
 from hostrouting.errors import FileError, NotReady, RouteConflict
-from hostrouting.fileset import Changes
-from hostrouting.gate import Gate
-from hostrouting.layout import HostLayout
+from hostrouting.host.fileset import Changes
+from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.base import Change
 from hostrouting.model import OURS, Route
-from hostrouting.render import parse_static_routes_script
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
 from phases.testing import FakeClock

@@ -9,11 +9,11 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.fileset import File, FileSet
-from hostrouting.gate import Gate, Part
-from hostrouting.render import GateStep
+from hostrouting.boot import GateStep
+from hostrouting.boot.gate import Gate, Part
+from hostrouting.host.fileset import File, FileSet
 from hostrouting.tasks import Configure, Remove, configure
-from hostrouting.tasks.boot import HostTask
+from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.results import Preview
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say

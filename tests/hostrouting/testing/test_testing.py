@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from hostrouting import testing
-from hostrouting.backends.memory import MemoryBackend
 from hostrouting.errors import BackendError
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.model import Prefix, as_ip, ip_at
+from hostrouting.routes.uplink import outbound_devs
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from hostrouting.testing.contract import BackendContract
-from hostrouting.uplink import outbound_devs
+from hostrouting.testing.kernel import MemoryBackend
 
 HOSTS = [plain_vm, h200, vpn_node, ecmp_node, cni_node]
 
@@ -123,7 +123,7 @@ def test_the_catalogue_is_true() -> None:
 def test_little_is_loaded() -> None:
     """Importing hostrouting does not import its test kit, and the kit imports neither hypothesis, pytest nor pyroute2."""
     script = (
-        "import sys, hostrouting, hostrouting.backends.base\n"
+        "import sys, hostrouting, hostrouting.kernel.base\n"
         "assert 'hostrouting.testing' not in sys.modules\n"
         "import hostrouting.testing\n"
         "print(sorted({'hypothesis', 'pytest', 'pyroute2', '_pytest'} & set(sys.modules)))"

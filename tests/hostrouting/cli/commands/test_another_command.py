@@ -8,7 +8,7 @@ import pytest
 
 from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.commands import COMMANDS
-from hostrouting.cli.page import line
+from hostrouting.cli.output import line
 from hostrouting.errors import NotPermitted
 from hostrouting.testing import h200
 from tests.support.cli import say
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hostrouting.host import Host
+    from hostrouting.host.host import Host
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -42,8 +42,7 @@ COMMAND = Command(
 @pytest.fixture(autouse=True)
 def another(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one line."""
-    for module in ("parser", "entry_point"):
-        monkeypatch.setattr(f"hostrouting.cli.{module}.COMMANDS", (*COMMANDS, COMMAND))
+    monkeypatch.setattr("hostrouting.cli.entry_point.COMMANDS", (*COMMANDS, COMMAND))
 
 
 def test_it_is_in_the_help() -> None:

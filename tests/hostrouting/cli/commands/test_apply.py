@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from hostrouting.errors import FileError
-from hostrouting.layout import HostLayout
+from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
 

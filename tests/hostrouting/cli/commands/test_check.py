@@ -10,8 +10,8 @@ from unittest import mock
 import pytest
 
 from hostrouting import HostRoutingConfig
-from hostrouting.backends.base import Change
 from hostrouting.errors import Unsettled
+from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Route, Rule
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from hostrouting.backends.base import Answer, Change
-from hostrouting.cli.explanation import explain
+from hostrouting.cli.explain import explain
 from hostrouting.fib import ANY, Flow
+from hostrouting.kernel.base import Answer, Change
 from hostrouting.model import Link, Prefix, Route, Rule, as_ip
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
@@ -17,7 +17,7 @@ from tests.support.cli import say
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hostrouting.fib.answer import Kind
+    from hostrouting.fib.decision import Kind
 
 KEYS = {
     "schema", "address", "kind", "devs", "expected", "expectedDevs", "rules", "rule", "table", "route", "protocol",

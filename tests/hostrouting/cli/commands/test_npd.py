@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hostrouting.boot import render_npd_script
 from hostrouting.cli.commands.npd import COMMAND
-from hostrouting.guard import Look, State
-from hostrouting.npd import MAX_AGE, QUESTIONS
-from hostrouting.render import render_npd_script
+from hostrouting.fleet.npd import MAX_AGE, QUESTIONS
+from hostrouting.tasks.guard import Look, State
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.tasks import LAYOUT

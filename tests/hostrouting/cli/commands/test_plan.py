@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.backends.base import Change
+from hostrouting.kernel.base import Change
 from hostrouting.model import Route
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from tests.support.cli import say

@@ -11,7 +11,7 @@ import pytest
 import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import NetlinkUnavailable
-from hostrouting.layout import HostLayout
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hostrouting.backends.base import RouteBackend
+    from hostrouting.kernel.base import RouteBackend
 
 
 @pytest.mark.parametrize(

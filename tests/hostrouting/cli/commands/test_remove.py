@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.cli.commands.remove import COMMAND
 from hostrouting.errors import FileError, NetlinkUnavailable
+from hostrouting.model import OURS
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.cli import say
 
@@ -110,3 +112,8 @@ def test_remove_without_netlink(repaired: str) -> None:
     assert said.lines[0].startswith("FAILED: there is no netlink here: a container")
     assert said.lines[-1] == "To see what is left: hostrouting status"
     assert host.layout.gate_drop_in_path not in host.files.texts
+
+
+def test_the_protocol_in_the_help() -> None:
+    """The help names our route protocol; it is written there as a number, because the help loads nothing of ours."""
+    assert f"carry its route protocol: {OURS}," in COMMAND.more

@@ -53,7 +53,7 @@ def test_render_where_nothing_is_mounted(repaired: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("root", ["/", "//", "/../", "link"])
 def test_render_on_the_host_itself(root: str, repaired: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that runs is not an image: its root is refused, whatever its name, and the command for it is named."""
-    monkeypatch.setattr("hostrouting.host.Host.offline", None)  # nothing is written where this fails
+    monkeypatch.setattr("hostrouting.host.host.Host.offline", None)  # nothing is written where this fails
     if root == "link":
         (tmp_path / "link").symlink_to("/")
         root = str(tmp_path / "link")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hostrouting import HostRoutingConfig
-from hostrouting.backends.base import Change
+from hostrouting.kernel.base import Change
 from hostrouting.model import Prefix, Route, Rule
 from hostrouting.testing import MemoryBackend, ecmp_node, h200, plain_vm
 from tests.support.cli import say

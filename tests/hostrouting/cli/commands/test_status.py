@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.backends.base import Change
 from hostrouting.errors import NetlinkUnavailable
-from hostrouting.layout import HostLayout
+from hostrouting.host import UnitState
+from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.base import Change
 from hostrouting.model import Route, Rule
-from hostrouting.system import UnitState
 from hostrouting.testing import FakeHost, FakeManager, h200, plain_vm
 from tests.support.cli import say
 from tests.support.mishaps import full, mishap_host
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hostrouting.backends.base import RouteBackend
+    from hostrouting.kernel.base import RouteBackend
 
 UNIT = "static-routes.service"
 LAYOUT = HostLayout()

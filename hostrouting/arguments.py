@@ -1,0 +1,82 @@
+"""Argument checks of the public functions: a value of the wrong type is refused before anything is done.
+
+Here: the checks and their messages, which say what to write instead. Not here: the rules of a configuration
+(`config`), which collects its faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network
+from typing import TYPE_CHECKING, Any
+
+from hostrouting.errors import ConfigError, Fault
+from hostrouting.text import nearest, spoken
+
+if TYPE_CHECKING:
+    from hostrouting.model import Snapshot
+
+__all__ = ["HOST_OF_A_SNAPSHOT", "listed", "names", "require", "require_devices", "uncalled"]
+
+
+def listed(values: Any, what: str) -> tuple[Any, ...]:
+    """The items of a list. TypeError for a single item: text would be split into letters, a network into addresses."""
+    if isinstance(values, str | bytes | IPv4Network | IPv6Network) or not isinstance(values, Iterable):
+        shown = f'"{values}"' if isinstance(values, str) else str(values)
+        raise TypeError(f"{what}: {shown} is not a list; write [{shown}], even around a single item")
+    return tuple(values)
+
+
+def names(values: Any, what: str) -> tuple[str, ...]:
+    """The items of a list of names. TypeError for a single name, and for an item that is not text."""
+    found = listed(values, what)
+    for value in found:
+        if not isinstance(value, str):
+            raise TypeError(f"{what}: {value} is a {type(value).__name__}, not a string; write its name")
+    return found
+
+
+def require(value: object, kind: type, what: str, remedy: str) -> None:
+    """Raise TypeError, with the remedy, if the value is not an instance of `kind`."""
+    if not isinstance(value, kind):
+        made = uncalled(value)
+        given = made or _one(type(value))
+        raise TypeError(f"{what} takes {_one(kind)}, not {given}; {f'call it: {made}()' if made else remedy}")
+
+
+def _one(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'AEIOUaeiou' else 'a'} {kind.__name__}"
+
+
+def uncalled(value: object) -> str:
+    """The name of a class or function that was passed without being called; empty for any other value."""
+    return getattr(value, "__qualname__", "") if callable(value) else ""
+
+
+# Devices that an argument names: they have to exist on the host, whose devices are known from a snapshot.
+
+HOST_OF_A_SNAPSHOT = "the host of this snapshot"
+_SHOWN = 20  # devices that a message names; the others are counted
+
+
+def require_devices(named: Iterable[tuple[str, str]], snapshot: Snapshot, *, host: str) -> None:
+    """Raise ConfigError if a device does not exist. Each is given with the argument that names it.
+
+    `host` is the host in words.
+    """
+    names = [link.name for link in snapshot.links]
+    there = spoken(names, most=_SHOWN) or "none"
+    faults = [
+        Fault(
+            argument,
+            repr(dev),
+            f"is not a device of {host}",
+            f"did you mean {near}? The devices are {there}"
+            if (near := nearest(dev, names))
+            else f"the devices are {there}",
+        )
+        for argument, dev in named
+        if dev not in names
+    ]
+    if faults:
+        raise ConfigError(faults, "the command line" if len(faults) > 1 else None)

@@ -1,0 +1,91 @@
+"""The text of every file for the boot, rendered and parsed: pure functions of a configuration and a layout.
+
+Here: text. Not here: writing it (`system`), and which files a host needs (`tasks`).
+
+scripts     the boot scripts of the IPv4 tasks: a static body, and the settings as data in one block
+units       the units that run one script each, and the name of our route protocol
+probe       the boot script that rewrites the source of probes, and its unit
+snapshot    the script that takes a snapshot with `ip`, on a node without this library; no boot needs it
+npd         the plugin for node-problem-detector as a script; no boot needs it
+guard       the unit of the guard
+gate        the drop-in, unit, script and list of steps that keep machines from starting too early
+assets/     the bodies: plain shell and awk, without placeholders
+"""
+
+from hostrouting.boot.gate_files import (
+    GateStep,
+    StepKind,
+    parse_gate_steps,
+    render_gate_drop_in,
+    render_gate_script,
+    render_gate_steps,
+    render_gate_unit,
+)
+from hostrouting.boot.probe import (
+    BootCondition,
+    ProbeScript,
+    parse_probe_script,
+    render_probe_script,
+    render_probe_unit,
+)
+from hostrouting.boot.scripts import (
+    DEFAULT_WAIT,
+    MOST_WAIT,
+    CheckScript,
+    RoutesScript,
+    parse_check_script,
+    parse_static_routes_script,
+    render_check_script,
+    render_npd_script,
+    render_snapshot_script,
+    render_static_routes_script,
+)
+from hostrouting.boot.units import (
+    SHELL,
+    parse_guard_unit,
+    parse_protocol_name,
+    render_check_unit,
+    render_guard_unit,
+    render_preset,
+    render_protocol_name,
+    render_routes_unit,
+)
+
+__all__ = [
+    # the boot scripts, and the settings parsed from them
+    "render_static_routes_script",
+    "render_check_script",
+    "render_probe_script",
+    "parse_static_routes_script",
+    "parse_check_script",
+    "parse_probe_script",
+    "RoutesScript",
+    "CheckScript",
+    "ProbeScript",
+    "BootCondition",
+    "DEFAULT_WAIT",
+    "MOST_WAIT",
+    # their units
+    "render_routes_unit",
+    "render_check_unit",
+    "render_probe_unit",
+    "render_preset",
+    "render_guard_unit",
+    "parse_guard_unit",
+    "SHELL",
+    # the gate
+    "render_gate_drop_in",
+    "render_gate_unit",
+    "render_gate_script",
+    "render_gate_steps",
+    "parse_gate_steps",
+    "GateStep",
+    "StepKind",
+    # the script that takes a snapshot
+    "render_snapshot_script",
+    # the plugin for node-problem-detector
+    "render_npd_script",
+    # the name of our route protocol
+    "render_protocol_name",
+    "parse_protocol_name",
+]

@@ -1,0 +1,375 @@
+"""The gate, which decides whether a machine starts: how it is installed, changed and removed.
+
+How it works. A drop-in makes the start of every machine start one unit, host-routing-gate.service, which runs the
+scripts in a list, in order. The drop-in and the unit never change: a daemon-reload while a machine starts could make
+systemd skip their commands. What depends on the configuration is in the list and in the scripts.
+
+A change is atomic for a machine that starts: it is checked either by the old steps or by the new ones.
+1. A program that changes anything holds the lock on the host. The gate waits for that lock before it reads the list.
+2. The list is written first. It marks each step whose files will change as `changing`, and the gate does not let a
+   machine start while a step is marked. If this run is killed, the mark stays until another run has finished the work.
+3. Then the unit is stopped. This ends a run that has read the old list, and the machine starts the unit again. A run
+   that begins later reads the new list, even if it could not take the lock. Only now are the scripts changed.
+4. Last, the list is written again, with the new steps.
+
+Here: the order of these actions. Not here: what a task needs on a host (`tasks`), and the texts (`render`).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.boot import (
+    GateStep,
+    render_gate_drop_in,
+    render_gate_script,
+    render_gate_steps,
+    render_gate_unit,
+)
+from hostrouting.errors import FileError, ManagerError
+from hostrouting.host.effects import tell_effects
+from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
+from phases.errors import ExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    import phases
+    from hostrouting.host import Files
+    from hostrouting.host.host import Host
+
+__all__ = ["Changed", "Gate", "Part", "paths_of"]
+
+Changed = dict[str, tuple[str, ...]]
+"""The changed paths, by the name of the step that they belong to."""
+
+_PATIENCE = 20.0  # seconds to wait for machines that are starting
+_SCRIPT = 0o755
+
+
+def paths_of(changed: Changed) -> tuple[str, ...]:
+    """All paths, those of the first step first."""
+    return tuple(path for paths in changed.values() for path in paths)
+
+
+@attrs.frozen
+class Part:
+    """What one task installs on a host: its files, and the step of the gate that they belong to."""
+
+    step: GateStep | None
+    """None if machines do not wait for the task."""
+    files: FileSet
+    unit: str
+    """The unit that does the task's work independently of machines."""
+    program: FileSet = attrs.field(factory=FileSet)
+    """Files that are installed with the others; the task itself removes them after it has undone its other work."""
+    remains: tuple[str, ...] = ()
+    """Files that the unit's or the step's runs create; they are removed with the others."""
+    tools: tuple[str, ...] = ()
+    """The programs that the step's script runs."""
+
+    @property
+    def name(self) -> str:
+        """The name of the unit and of the step."""
+        return self.unit.removesuffix(".service")
+
+    @property
+    def all_files(self) -> FileSet:
+        """All files that are written for this part."""
+        files, program = self.files, self.program
+        return FileSet(
+            (*files.files, *program.files), (*files.links, *program.links), (*files.obsolete, *program.obsolete)
+        )
+
+    def present(self, files: Files) -> tuple[str, ...]:
+        """The existing paths that are removed with the gate."""
+        return (*self.files.present(files), *(path for path in self.remains if files.is_there(path)))
+
+
+class Gate:
+    """The gate of one host."""
+
+    tools = ("bash", "flock", "systemctl")
+    """The programs that its script runs."""
+
+    def __init__(self, host: Host) -> None:
+        """Prepare the file sets; nothing is read from the host except whether systemd runs."""
+        layout = host.layout
+        self.files, self.layout = host.files, layout
+        self._is_image = host.backend is None
+        self.manager = host.manager if host.manager is not None and host.manager.is_running() else None
+        former = tuple(File(path, "", marks=(OURS,)) for path in layout.former_drop_in_paths)
+        self.former = FileSet(former, obsolete=layout.former_note_paths)
+
+    @cached_property
+    def drop_in(self) -> FileSet:
+        """The file that makes machines start the gate."""
+        layout = self.layout
+        return FileSet((File(layout.gate_drop_in_path, render_gate_drop_in(layout), marks=(OURS,)),))
+
+    @cached_property
+    def rest(self) -> FileSet:
+        """The gate's script and unit."""
+        layout = self.layout
+        script = File(layout.gate_script_path, render_gate_script(layout), _SCRIPT)
+        unit = unit_file(layout.gate_unit_path, render_gate_unit(layout), script=layout.gate_script, layout=layout)
+        return FileSet((script, unit))
+
+    @property
+    def steps(self) -> tuple[GateStep, ...]:
+        """The steps in the list; lines that are not steps are ignored."""
+        found = []
+        for line in (self.files.read(self.layout.gate_steps_path) or "").split("\n"):
+            with suppress(ValueError):
+                found.append(GateStep.parse(line))
+        return tuple(found)
+
+    @property
+    def own_paths(self) -> tuple[str, ...]:
+        """The paths of the gate itself, without those of its parts and of earlier versions."""
+        layout = self.layout
+        return (layout.gate_drop_in_path, layout.gate_steps_path, layout.gate_script_path, layout.gate_unit_path)
+
+    def present(self) -> tuple[str, ...]:
+        """The existing paths of the gate itself, without those of its parts."""
+        layout, former = self.layout, self.former.present(self.files)
+        if not former and not any(map(self.files.is_there, self.own_paths)):
+            return ()  # on most hosts; nothing has to be rendered for that
+        listed = [path for path in (layout.gate_steps_path,) if self.files.is_there(path)]
+        return (
+            *former,
+            *self.drop_in.present(self.files),
+            *listed,
+            *self.rest.present(self.files),
+        )
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the existing files are those of a removal that was interrupted."""
+        listed = self.files.read(self.layout.gate_steps_path)
+        if listed is not None:
+            return listed == render_gate_steps(())
+        return bool(self.present()) and not self.drop_in.present(self.files)
+
+    def starting(self) -> tuple[str, ...]:
+        """The machines that are starting: systemd runs the commands before the machine itself."""
+        if self.manager is None:
+            return ()
+        found = self.manager.show(("Id", "SubState"), self.layout.machines)
+        return tuple(it.get("Id", "") for it in found if it.get("SubState") in {"condition", "start-pre"})
+
+    def changes(self, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changes:
+        """What `change` would change; only reads."""
+        files, steps = self.files, self._steps_after(up, down)
+        found = Changes() if steps else Changes(removes=self.present())
+        if steps:
+            found += Changes(removes=self.former.present(files)) + self.drop_in.differences(files)
+            is_listed = files.holds(self.layout.gate_steps_path, render_gate_steps(steps))
+            found += Changes(() if is_listed else (self.layout.gate_steps_path,)) + self.rest.differences(files)
+        for part in up:
+            found += part.all_files.differences(files)
+        for part in down:
+            found += Changes(removes=part.present(files))
+        return found
+
+    def require_installable(self, up: Sequence[Part]) -> None:
+        """Raise the FileError that `change` would raise, as far as it can be predicted."""
+        for it in self._sets(up):
+            it.require_installable(self.files)
+
+    def obstacles(self, up: Sequence[Part]) -> tuple[FileError, ...]:
+        """All of these FileErrors, and those about files that cannot be read."""
+        return tuple(error for it in self._sets(up) for error in it.obstacles(self.files))
+
+    def is_unread(self, parts: Iterable[Part] = ()) -> bool:
+        """Whether systemd needs a daemon-reload to read the present contents of our files."""
+        units = (self.layout.gate_unit, *(part.unit for part in parts), self.layout.machines)
+        found = () if self.manager is None else self.manager.show(("NeedDaemonReload",), *units)
+        return any(it.get("NeedDaemonReload") == "yes" for it in found)
+
+    def change(self, ctx: phases.Context, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changed:
+        """Install the parts `up` and remove the parts `down`; return the changed paths. The host has to be locked.
+
+        The gate's own paths are listed under the first part. After a failure, machines do not start until a later run
+        has finished installing `up`; the error carries the changed paths. Removal continues after a failure.
+        """
+        parts = (*up, *down)
+        if not self.changes(up, down) and not self.is_unread(parts):
+            return {}
+        for it in self._sets(up):
+            it.require_room(self.files)
+        if self.manager is None and not self._is_image:
+            ctx.log.info("systemd is not running here: routes change now, units and the gate at the next boot")
+        foreign = {part.name for part in parts if part.files.foreign(self.files)}
+        change = _Change(self, ctx, foreign)
+        try:
+            if steps := self._steps_after(up, down):
+                change.put_up(up, down, steps)
+            else:
+                change.take_away(down)
+                change.put_beside(up)
+        except BaseException as error:
+            tell_effects(error, files=paths_of(change.done(parts)))
+            raise
+        return change.done(parts)
+
+    def _sets(self, up: Sequence[Part]) -> tuple[FileSet, ...]:
+        own = (self.drop_in, self.rest) if any(part.step for part in up) else ()
+        return (*own, *(part.all_files for part in up))
+
+    def _steps_after(self, up: Iterable[Part], down: Iterable[Part]) -> tuple[GateStep, ...]:
+        """The steps after the change, in order."""
+        steps = {step.name: step for step in self.steps}
+        for part in down:
+            steps.pop(part.name, None)
+        steps |= {part.name: part.step for part in up if part.step is not None}
+        return tuple(sorted(steps.values(), key=lambda step: (step.rank, step.name)))
+
+
+class _Change:
+    """One change in progress, and the paths it has changed so far."""
+
+    def __init__(self, gate: Gate, ctx: phases.Context, foreign: Collection[str]) -> None:
+        self._gate, self._ctx, self._foreign = gate, ctx, foreign
+        self._files, self._layout, self._manager = gate.files, gate.layout, gate.manager
+        self._changed: dict[str, dict[str, None]] = {}
+        self._is_unread = False
+        self._listed = gate.files.read(gate.layout.gate_steps_path)
+
+    def done(self, parts: Sequence[Part]) -> Changed:
+        """The changed paths; the gate's own are listed with those of the first part."""
+        found = {part.name: tuple(self._changed.get(part.name, ())) for part in parts}
+        first, path, own = parts[0].name, self._layout.gate_steps_path, self._changed.get("", {})
+        if self._files.read(path) == self._listed:
+            own.pop(path, None)  # it said `changing` in between, and is now the same as before
+        return {**found, first: (*own, *found[first])}
+
+    def put_up(self, up: Sequence[Part], down: Sequence[Part], steps: Sequence[GateStep]) -> None:
+        """Mark the steps as changing, install what differs, daemon-reload, and list the steps without marks."""
+        stale = [part for part in up if part.all_files.differences(self._files)]
+        leaving = [part for part in down if part.present(self._files)]
+        names = {part.name for part in stale}
+        failure: FileError | None = None
+        try:
+            self._list([attrs.evolve(it, kind="changing") if it.name in names else it for it in steps])
+            self._stop_gate()
+            self._stop(leaving)  # while systemd still knows these units, so that the stop does not count as a failure
+            self._note("", self._gate.rest.install(self._files))
+            for part in stale:
+                self._note(part.name, part.all_files.install(self._files))
+            for part in leaving:
+                self._note(part.name, part.files.remove(self._files))
+        except FileError as error:
+            failure = error
+        try:
+            # Last, so that the daemon-reload follows it at once. After a failure too: the drop-in alone keeps machines
+            # from starting.
+            self._note("", self._gate.drop_in.install(self._files))
+        except FileError as error:
+            failure = failure or error
+        try:
+            self._reload((*up, *down))
+        except ManagerError:
+            if failure is None:
+                raise
+        if failure is not None:
+            raise failure
+        # A service without a step runs on until its task restarts it: if the run ends before that, it is not missing.
+        self._stop([part for part in stale if part.step is not None])
+        self._forget(leaving)
+        self._list(steps)
+        self._retire_former()
+
+    def put_beside(self, up: Sequence[Part]) -> None:
+        """Install the files of parts that have no step, on a host without a gate."""
+        for part in up:
+            self._note(part.name, part.all_files.install(self._files))
+        self._reload(up)
+
+    def take_away(self, down: Sequence[Part]) -> None:
+        """Empty the list, so that machines start; then remove the gate and the parts, as far as possible."""
+        failures: list[FileError] = []
+        gate, path = self._gate, self._layout.gate_steps_path
+        is_asked = bool(gate.drop_in.present(self._files)) or self._files.is_there(path)
+        if is_asked:
+            with suppress(FileError):
+                self._list(())
+            self._stop_gate()
+        if is_asked or gate.former.present(self._files):
+            # Machines that are starting pass now. If a drop-in was removed first, systemd would skip the commands of
+            # other drop-ins.
+            self._await_starts()
+        for it in (gate.drop_in, gate.former):
+            self._note("", it.remove(self._files, failures))
+        self._reload(down)
+        self._stop(down)  # while systemd still knows these units, so that the stop does not count as a failure
+        for part in down:
+            self._note(part.name, part.files.remove(self._files, failures))
+        if not gate.drop_in.present(self._files):  # otherwise machines still start the gate, and it has to succeed
+            for it in (FileSet(obsolete=(path,)), gate.rest):
+                self._note("", it.remove(self._files, failures))
+        self._reload(down)
+        self._forget(down, failures)
+        if failures:
+            raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)
+
+    def _list(self, steps: Iterable[GateStep]) -> None:
+        path = self._layout.gate_steps_path
+        if self._files.write(path, render_gate_steps(steps)):
+            self._note("", (path,))
+
+    def _reload(self, parts: Iterable[Part]) -> None:
+        """Run daemon-reload if this change, or an earlier one that was interrupted, requires it."""
+        if self._manager is not None and (self._is_unread or self._gate.is_unread(parts)):
+            self._manager.reload()
+            self._is_unread = False
+
+    def _stop_gate(self) -> None:
+        """End a run of the gate that has read the old list; the machine that waits for it starts it again."""
+        if self._manager is not None:
+            self._manager.stop(self._layout.gate_unit)
+
+    def _stop(self, parts: Iterable[Part]) -> None:
+        """Stop the units of these parts, but not a unit that we did not write."""
+        for part in parts:
+            if self._manager is not None and part.name not in self._foreign:
+                self._manager.stop(part.unit)
+
+    def _forget(self, parts: Iterable[Part], failures: list[FileError] | None = None) -> None:
+        for part in parts:
+            self._note(part.name, FileSet(obsolete=part.remains).remove(self._files, failures))
+
+    def _retire_former(self) -> None:
+        """Remove the drop-ins that the first version installed, when no starting machine is running their commands."""
+        former = self._gate.former
+        if not former.present(self._files):
+            return
+        if starting := self._await_starts():
+            names = " and ".join(starting)
+            self._ctx.log.warning("%s is still starting: the next run removes the former drop-ins", names)
+            return
+        self._note("", former.remove(self._files))
+        self._reload(())
+
+    def _await_starts(self) -> tuple[str, ...]:
+        """Wait until no machine is starting; return those that still are after the timeout."""
+        end = self._ctx.clock.now() + _PATIENCE
+        told = False
+        while starting := self._gate.starting():
+            if not told:
+                self._ctx.log.info("waiting up to %g s for the start of %s", _PATIENCE, " and ".join(starting))
+                told = True
+            if self._ctx.clock.now() >= end:
+                break
+            self._ctx.sleep(0.1)
+        return starting
+
+    def _note(self, name: str, paths: Iterable[str]) -> None:
+        found = dict.fromkeys(paths)
+        self._changed.setdefault(name, {}).update(found)
+        folder = self._layout.at(self._layout.unit_directory)
+        self._is_unread = self._is_unread or any(path.startswith(f"{folder}/") for path in found)

@@ -1,0 +1,119 @@
+"""The gate's files: the drop-in, the unit and the script, which are the same for every configuration, and the list.
+
+If a drop-in changes while systemd runs one of its commands, systemd skips the remaining commands. So everything that
+depends on the configuration is in the list of steps, which the script reads at every start.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import attrs
+
+from hostrouting.boot.scripts import filled
+from hostrouting.boot.units import FLUSHERS, HEADER, SHELL, render_oneshot
+from hostrouting.host.layout import HostLayout
+
+__all__ = ["GateStep", "parse_gate_steps", "render_gate_drop_in", "render_gate_script", "render_gate_steps"]
+__all__ += ["StepKind", "render_gate_unit"]
+
+StepKind: TypeAlias = Literal["requires", "wants", "changing"]
+_KINDS: dict[str, StepKind] = {"requires": "requires", "wants": "wants", "changing": "changing"}
+
+# By default the start of a machine may take 90 s, and it waits for the unit within that time.
+_SECONDS = 85
+_END = "end"
+
+
+def _is_name(_: object, attribute: "attrs.Attribute[str]", value: str) -> None:
+    if not value or not set(value) <= set("abcdefghijklmnopqrstuvwxyz0123456789-"):
+        raise ValueError(f"{attribute.name}: {value!r} is not a name of lower-case letters, digits and '-'")
+
+
+@attrs.frozen
+class GateStep:
+    """One script that runs before a machine starts.
+
+    `requires`: a machine starts only if the script succeeds. `wants`: it starts whatever the result. `changing`: it
+    does not start.
+    """
+
+    rank: int
+    """Steps run in the order of their ranks."""
+    kind: StepKind = attrs.field(validator=attrs.validators.in_(_KINDS))
+    name: str = attrs.field(validator=_is_name)
+    """The name of the script, without `.sh`."""
+
+    def __str__(self) -> str:
+        return f"{self.rank} {self.kind} {self.name}"
+
+    @classmethod
+    def parse(cls, line: str) -> "GateStep":
+        """The step in a line of the list; ValueError if the line is not a step."""
+        rank, _, rest = line.partition(" ")
+        kind, _, name = rest.partition(" ")
+        if not (rank.isascii() and rank.isdigit()) or kind not in _KINDS:
+            raise ValueError(f"{line!r} is not a step of the gate")
+        return cls(int(rank), _KINDS[kind], name)
+
+
+def render_gate_drop_in(layout: HostLayout | None = None) -> str:
+    """The drop-in that makes every machine start the gate's unit, and wait for its result, before it starts."""
+    where = layout or HostLayout()
+    # After the gate's unit: a run for another machine ends before this one starts its own. Otherwise a run could let
+    # this machine start, and a unit that only this machine's start has pulled in could then undo the run's work.
+    return (
+        f"{HEADER}"
+        "[Unit]\n"
+        "Wants=network-online.target\n"
+        f"After=network-online.target {where.routes_unit} {where.gate_unit}\n"
+        "\n"
+        "[Service]\n"
+        f"ExecStartPre={SHELL} {where.gate_script} ask\n"
+    )
+
+
+def render_gate_unit(layout: HostLayout | None = None) -> str:
+    """The oneshot that runs the steps; machines pull it in, so it does not have to be enabled."""
+    where = layout or HostLayout()
+    return render_oneshot(
+        "Hold machines back until the routing of this host is right",
+        # The start of a machine may pull in units that flush nftables: they finish before the first step.
+        after=f"{where.routes_unit} {where.probe_unit} {FLUSHERS}",
+        command=where.gate_script,
+        timeout=_SECONDS,
+        state_directory=where.state_directory,
+        capabilities="CAP_NET_ADMIN",
+        # SIGKILL: after a stop, the script and the processes that it has left end at once, and the result is not that
+        # of a refusal. RestartPreventExitStatus: a refusal exits with 1, or is killed after the timeout. If an
+        # administrator has set Restart= for all services, systemd would otherwise run the steps again and again.
+        settings=("KillSignal=SIGKILL", "RestartPreventExitStatus=1 KILL"),
+    )
+
+
+def render_gate_script(layout: HostLayout | None = None) -> str:
+    """The script that the unit runs, and that with `ask` starts the unit and waits for the result."""
+    where = layout or HostLayout()
+    return filled(
+        "host-routing-gate.sh",
+        [
+            f"unit {where.gate_unit}",
+            f"scripts {where.config_directory}",
+            f"steps {where.gate_steps}",
+            f"drop-in {where.gate_drop_in}",
+            f"lock {where.lock}",
+        ],
+    )
+
+
+def render_gate_steps(steps: Iterable[GateStep]) -> str:
+    """The list of steps. Its last line marks it as complete."""
+    return HEADER + "".join(f"{step}\n" for step in steps) + f"{_END}\n"
+
+
+def parse_gate_steps(text: str) -> tuple[GateStep, ...]:
+    """The steps that were rendered; ValueError if the text is not such a list."""
+    # Only a newline ends a line, as in the script.
+    *lines, last = text.removesuffix("\n").split("\n")
+    if last != _END:
+        raise ValueError("the list of steps is incomplete")
+    return tuple(GateStep.parse(line) for line in lines if not line.startswith("#"))

@@ -1,0 +1,368 @@
+"""What lets machines start unchecked although the gate's files exist, and what prevents every start.
+
+That a file exists does not prove much: systemd may have loaded an older text of it, another drop-in may remove our
+command, and a setting of our unit may let it succeed without running the script. So this asks systemd what it would
+run.
+
+Here: the checks, and the sentence for each finding. Not here: changing anything (`gate`).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.boot import SHELL, parse_check_script, parse_gate_steps, render_gate_drop_in
+from hostrouting.boot.gate import Gate
+from hostrouting.config import Mode
+from hostrouting.errors import FileError
+from hostrouting.host.layout import HostLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from hostrouting.boot import GateStep
+    from hostrouting.host.host import Host
+
+__all__ = [
+    "UNIT_FOLDERS",
+    "UNSEEN",
+    "GateState",
+    "drop_in_folders",
+    "find_coming_openings",
+    "find_gate_state",
+    "harmful_settings",
+]
+
+UNSEEN = "systemd-nspawn@hostrouting-probe.service"
+"""Represents every machine without settings of its own."""
+
+UNIT_FOLDERS = (
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/run/systemd/transient",
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+)
+"""The folders in which systemd looks for units and drop-ins, without those of generators; the first wins."""
+
+# Settings that can make a unit run other files than those that are installed.
+_PLACES = ("BindPaths", "BindReadOnlyPaths")
+_ROOTS = ("RootDirectory", "RootImage", "MountImages", "ExtensionImages", "ExtensionDirectories")
+_HIDDEN = "it can run other files than the installed ones"
+
+# What lets the gate's unit succeed without running the whole script: a property, its harmless value, and the effect.
+_UNIT = (
+    ("Type", "oneshot", "systemd does not wait for the script"),
+    ("RemainAfterExit", "no", "the script runs only when the first machine starts"),
+    ("SuccessExitStatus", "", "a refusal can count as a success"),
+    ("ExecCondition", "", "systemd skips the unit if that command fails, and counts this as a success"),
+    ("NetworkNamespacePath", "", "it checks the routing of another network namespace"),
+    ("PrivateNetwork", "no", "it checks the routing of another network namespace"),
+    *((name, "", _HIDDEN) for name in (*_PLACES, *_ROOTS)),
+)
+_SKIPPED = "systemd skips the unit if it does not hold, and counts this as a success"
+_OF_THE_UNIT = ("LoadState", "ExecStart", "DropInPaths", "FragmentPath", "NeedDaemonReload", *(it[0] for it in _UNIT))
+_BARS_OF_THE_UNIT = ("RefuseManualStart", "AssertResult", "AssertTimestampMonotonic")
+_OF_A_MACHINE = (
+    "Id",
+    "LoadState",
+    "FragmentPath",
+    "ExecStartPre",
+    "DropInPaths",
+    "NeedDaemonReload",
+    "SuccessExitStatus",
+)
+_ALL_OF_A_MACHINE = (*_OF_A_MACHINE, *_PLACES, *_ROOTS)
+
+_RUN = SHELL.replace("'", "")  # as systemd prints it
+
+# The exit statuses of the command in our drop-in, if the gate refuses or it cannot run; from 200 they are systemd's.
+_REFUSALS = {1, 2, 126, 127, *range(200, 256)}
+
+
+@attrs.frozen
+class GateState:
+    """Whether machines start only after a successful check. Every sentence names the file or unit, and the remedy."""
+
+    is_up: bool = False
+    """Whether the drop-in that makes machines run the gate exists."""
+    openings: tuple[str, ...] = ()
+    """What lets a machine start unchecked."""
+    bars: tuple[str, ...] = ()
+    """What keeps every machine from starting, whatever the routes are."""
+    hold: str = f"systemctl mask --runtime {HostLayout.machine_unit}"
+    """The command with which an operator keeps machines from starting, with or without a gate.
+
+    Masking machines.target instead would only keep those machines from starting that are started at boot.
+    """
+
+    @property
+    def holds(self) -> bool:
+        """Whether every start of a machine is checked or refused."""
+        return self.is_up and not self.openings
+
+
+def find_gate_state(host: Host) -> GateState:
+    """The state of the gate; only reads. ManagerError if systemd does not answer, FileError if a file is unreadable."""
+    gate, files, layout = Gate(host), host.files, host.layout
+    nothing = _with_hold(host, GateState())
+    if not gate.present():
+        return nothing
+    is_up = files.is_there(layout.gate_drop_in_path)
+    machines, units = _asked(host, gate)
+    if machines and all(it["LoadState"] == "masked" for it in machines):
+        command = _unmask(host, machines[0]["FragmentPath"])
+        told = f"{layout.machine_unit} is masked; allow machines with: {command}"
+        return attrs.evolve(nothing, is_up=is_up, bars=(told,))
+    openings = [*_missing(host)] or [*_machines(host, machines)]
+    if is_up:
+        openings += [text for it in units if it["LoadState"] == "loaded" for text in _unit(host, it)]
+    openings += _edited(host, gate.steps)
+    bars = [*_bars(host), *(text for it in units for text in _unstartable(host, it))] if is_up else []
+    return attrs.evolve(nothing, is_up=is_up, openings=tuple(dict.fromkeys(openings)), bars=tuple(bars))
+
+
+def find_coming_openings(host: Host) -> tuple[str, ...]:
+    """What would let machines start unchecked if the gate were installed now; one sentence each, as in GateState.
+
+    Only what concerns the machines' own units: ManagerError if systemd does not answer, FileError as above.
+    """
+    gate = Gate(host)
+    if gate.manager is None:
+        return ()
+    found = gate.manager.show(_ALL_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
+    coming = ({**it, "ExecStartPre": _coming_commands(host, it), "NeedDaemonReload": "no"} for it in found)
+    return tuple(dict.fromkeys(_machines(host, coming)))
+
+
+def _coming_commands(host: Host, found: Mapping[str, str]) -> str:
+    """The commands before the start of a machine, as systemd would show them with our drop-in installed."""
+    layout, drop_ins = host.layout, found["DropInPaths"].split()
+    if not any(_file_name(path) == _file_name(layout.gate_drop_in) for path in drop_ins):
+        drop_ins = sorted([*drop_ins, layout.gate_drop_in], key=_file_name)
+    commands: list[str] = []
+    for path in (found["FragmentPath"], *drop_ins):
+        is_ours = path == layout.gate_drop_in
+        text = render_gate_drop_in(layout) if is_ours else host.files.read(layout.at(path)) or ""
+        for value in (value for name, value in _settings(text) if name == "ExecStartPre"):
+            shown = _asks(layout) if is_ours else f"argv[]={value} ; ignore_errors=unknown ; "
+            commands = [*commands, shown] if value else []
+    return "".join(commands)
+
+
+def drop_in_folders(unit: str) -> tuple[str, ...]:
+    """The folders that systemd reads the drop-ins of a unit from: of two files with one name, it reads the first.
+
+    The name of the unit may be cut after each dash. The folders for all units of a kind come last.
+    """
+    name, _, kind = unit.rpartition(".")
+    parts = name.split("-")
+    prefixes = ("".join(f"{part}-" for part in parts[:count]) for count in range(len(parts) - 1, 0, -1))
+    own = (f"{unit}.d", *(f"{it}.{kind}.d" for it in prefixes))
+    return tuple(f"{folder}/{name}" for names in (own, (f"{kind}.d",)) for folder in UNIT_FOLDERS for name in names)
+
+
+def harmful_settings(text: str) -> Iterator[tuple[str, str]]:
+    """The lines of a drop-in that let one of our units succeed without running its script; each with its meaning."""
+    harmless = {name: value for name, value, _ in _UNIT}
+    meanings = {name: why for name, _, why in _UNIT} | {"ExecStart": "it runs another command"}
+    for name, value in _settings(text):
+        if name.startswith("Condition") and value:
+            yield f"{name}={value}", _SKIPPED
+        elif name in meanings and value and value != harmless.get(name):
+            yield f"{name}={value}", meanings[name]
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    """The names and values in the text of a unit file or drop-in."""
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals:
+            yield name.strip(), value.strip()
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _asks(layout: HostLayout) -> str:
+    """The command in our drop-in, as systemd shows it."""
+    return f"argv[]={_RUN} {layout.gate_script} ask ; ignore_errors=no "
+
+
+def _with_hold(host: Host, state: GateState) -> GateState:
+    """The state, with another command if there is a unit template in /etc: that overrides a mask in /run."""
+    layout = host.layout
+    if not host.files.is_there(layout.at(f"{layout.unit_directory}/{layout.machine_unit}")):
+        return state
+    folder = "/run/systemd/system.control"
+    link = f"ln -s /dev/null {folder}/{layout.machine_unit}"
+    return attrs.evolve(state, hold=f"mkdir -p {folder} && {link} && systemctl daemon-reload")
+
+
+def _unmask(host: Host, path: str) -> str:
+    """The command that unmasks the machines."""
+    unit = host.layout.machine_unit
+    known = {"/etc": f"systemctl unmask {unit}", "/run": f"systemctl unmask --runtime {unit}"}
+    return known.get(path.removesuffix(f"/systemd/system/{unit}"), f"rm {path} && systemctl daemon-reload")
+
+
+def _missing(host: Host) -> Iterator[str]:
+    path = host.layout.gate_drop_in_path
+    if not host.files.is_there(path):
+        yield f"{path} is missing, so machines start unchecked; write it again with: hostrouting apply --config FILE"
+    elif not host.files.read(path):
+        yield f"{path} is empty or a link to /dev/null, so machines start unchecked; remove it"
+
+
+def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequence[Mapping[str, str]]]:
+    """The properties of the machines' units, loaded or not, and of the gate's unit, as systemd would use them."""
+    if gate.manager is None:
+        return (), ()
+    machines = gate.manager.show(_ALL_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
+    return machines, gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), host.layout.gate_unit)
+
+
+def _special(host: Host) -> tuple[str, ...]:
+    """The machines with a unit or drop-ins of their own; systemd may not have loaded them."""
+    before, after = host.layout.machines.split("*")
+    found = {name.removesuffix(".d") for folder in UNIT_FOLDERS for name in host.files.names(host.layout.at(folder))}
+    return tuple(sorted(it for it in found if it.startswith(before) and it.endswith(after) and it != before + after))
+
+
+def _machines(host: Host, found: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    """Each cause once: a cause that affects every machine is not repeated for a single one."""
+    told: set[str] = set()
+    for it in sorted(found, key=lambda it: it["Id"] != UNSEEN):
+        name = "every machine" if it["Id"] == UNSEEN else it["Id"]
+        causes = dict.fromkeys(_machine(host, it))
+        yield from (f"{name} {cause}" for cause in causes if cause not in told)
+        told.update(causes)
+
+
+def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
+    """What lets a machine start unchecked: predicates to put after its name."""
+    if found["LoadState"] == "masked":
+        return
+    layout = host.layout
+    others = [path for path in found["DropInPaths"].split() if path != layout.gate_drop_in]
+    where = f"see {', '.join(others)}" if others else f"see: systemctl cat {layout.machine_unit}"
+    asks = _asks(layout)
+    if asks not in found["ExecStartPre"]:
+        if found["NeedDaemonReload"] == "yes":
+            yield "starts unchecked: systemd has not loaded the drop-in; run: systemctl daemon-reload"
+            return
+        if same := [path for path in others if _file_name(path) == _file_name(layout.gate_drop_in)]:
+            why = f"{same[0]} overrides {layout.gate_drop_in}; remove it"
+        else:
+            why = f"another ExecStartPre= is in force; {where}"
+        yield f"starts unchecked: {why}"
+    elif not found["ExecStartPre"].partition("argv[]=")[2].startswith(asks.partition("argv[]=")[2]):
+        lost = "if its drop-in is changed while the command runs, systemd skips the gate"
+        remedy = f"move it to a drop-in whose name sorts after {_file_name(layout.gate_drop_in)}"
+        yield f"runs another ExecStartPre= before the gate: {lost}; {remedy}; {where}"
+    statuses = found["SuccessExitStatus"].split()
+    status = f"has SuccessExitStatus={' '.join(statuses)}, so it starts"
+    if any(it.isdigit() and int(it) in _REFUSALS for it in statuses):
+        yield f"{status} even if the gate refuses; {where}"
+    # After a signal that can be caught, the command exits with 1, but only once its shell has read the trap.
+    if not all(map(str.isdigit, statuses)):
+        yield f"{status} even if a signal ends its wait for the gate; {where}"
+    needed = ("/bin/bash", "/usr/bin/bash", "/usr/bin/systemctl", layout.gate_script)
+    for name in (*_PLACES, *_ROOTS):
+        value = found[name]
+        if value and (name in _ROOTS or _covers(value, needed)):
+            yield f"has {name}={value}, so {_HIDDEN}; {where}"
+
+
+def _covers(bound: str, needed: Iterable[str]) -> bool:
+    """Whether one of these paths is below a bind mount."""
+    places = [(mount.split(":") * 2)[1].rstrip("/") for mount in bound.split()]
+    return any(path == place or path.startswith(f"{place}/") for path in needed for place in places)
+
+
+def _unstartable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
+    layout, state = host.layout, found["LoadState"]
+    where = f"see {found['DropInPaths'] or found['FragmentPath']}"
+    if found["RefuseManualStart"] == "yes":
+        yield f"{layout.gate_unit} has RefuseManualStart=yes, and no machine starts; {where}"
+    if found["AssertResult"] == "no" and found["AssertTimestampMonotonic"] not in {"", "0"}:
+        yield f"an Assert…= of {layout.gate_unit} did not hold, and no machine starts until it does; {where}"
+    if state != "loaded" and host.files.read(layout.gate_unit_path):
+        if state == "not-found":
+            told = f"systemd has not loaded the current {layout.gate_unit}"
+            yield f"{told}, and no machine starts; run: systemctl daemon-reload"
+        else:
+            told = f"systemd cannot use {layout.gate_unit} ({state}), and no machine starts"
+            yield f"{told}; see: systemctl status {layout.gate_unit}"
+
+
+def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
+    layout = host.layout
+    others = found["DropInPaths"].split()
+    where = f"; see {', '.join(others)}" if others else f"; see {found['FragmentPath']}"
+    if found["NeedDaemonReload"] == "yes":
+        yield f"systemd has not loaded the current {layout.gate_unit}; run: systemctl daemon-reload"
+    if f"argv[]={_RUN} {layout.gate_script} ; ignore_errors=no " not in found["ExecStart"]:
+        yield f"{layout.gate_unit} runs a command other than {layout.gate_script}{where}"
+    for name, harmless, why in _UNIT:
+        if found[name] != harmless:
+            yield f"{layout.gate_unit} has {name}={_short(found[name])}, which means that {why}{where}"
+    for path in (found["FragmentPath"], *others):
+        for line in (host.files.read(layout.at(path)) or "").splitlines():
+            if line.strip().startswith("Condition"):
+                yield f"{path} has {line.strip()} for {layout.gate_unit}: {_SKIPPED}; remove that condition"
+
+
+def _short(value: str) -> str:
+    """The command line from what systemd prints for a command; any other value as it is."""
+    return value.partition("argv[]=")[2].partition(" ;")[0] or value
+
+
+def _edited(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
+    """A check that was edited from STRICT to WARN, and missing scripts of steps that only warn."""
+    path = host.layout.check_script_path
+    for step in steps:
+        script = host.layout.at(f"{host.layout.config_directory}/{step.name}.sh")
+        if step.kind == "wants" and not host.files.is_there(script):
+            told = f"{script} is missing, so machines start without it"
+            yield f"{told}; write it again with: hostrouting apply --config FILE"
+        if (step.kind, step.name) == ("requires", "check-route-overlap"):
+            with suppress(ValueError, LookupError):
+                if parse_check_script(host.files.read(path) or "").config.mode is Mode.WARN:
+                    told = "was edited from STRICT to WARN"
+                    yield f"{path} {told}; undo that with: hostrouting apply --config FILE"
+
+
+def _bars(host: Host) -> Iterator[str]:
+    files, layout = host.files, host.layout
+    state = layout.at(layout.state_directory)
+    with suppress(FileError):  # it should be a folder, and reading a folder is a FileError
+        if files.read(state) is not None:
+            yield f"{state} is not a directory, and no machine starts without that directory; remove the file"
+    again = "write it again with: hostrouting apply --config FILE"
+    if not files.read(layout.gate_unit_path) and files.is_there(layout.gate_unit_path):
+        masked = f"{layout.gate_unit_path} is masked, and no machine starts without it"
+        yield f"{masked}; unmask it with: systemctl unmask {layout.gate_unit}"
+    for path in (layout.gate_unit_path, layout.gate_script_path):
+        if not files.is_there(path) or (path == layout.gate_script_path and not files.read(path)):
+            yield f"{path} is missing or empty, and no machine starts without it; {again}"
+    text = files.read(layout.gate_steps_path)
+    try:
+        steps = parse_gate_steps(text or "")
+    except ValueError as error:
+        what = "is missing" if text is None else f"cannot be used ({error})"
+        yield f"{layout.gate_steps_path} {what}, and no machine starts without it; {again}"
+        return
+    for step in steps:
+        script = layout.at(f"{layout.config_directory}/{step.name}.sh")
+        if step.kind == "changing":
+            told = f"a run of hostrouting did not finish changing {script}"
+            yield f"{told}; run it again: hostrouting apply --config FILE"
+        elif step.kind == "requires" and not files.is_there(script):
+            yield f"{script} is missing, and every machine requires it; {again}"

@@ -1,0 +1,214 @@
+"""The units that run one script each, the preset that keeps one enabled, and the name of our route protocol.
+
+These units do not depend on other services, so they cannot touch a running machine. A oneshot does not remain active
+when it is done, so every start runs it again, without a limit on how often.
+"""
+
+from __future__ import annotations
+
+from hostrouting.boot.scripts import DEFAULT_WAIT
+from hostrouting.host.layout import HostLayout
+from hostrouting.model import OURS, protocol_name
+from hostrouting.release import __version__
+
+__all__ = [
+    "FLUSHERS",
+    "GRACE",
+    "HEADER",
+    "SANDBOX",
+    "SHELL",
+    "parse_guard_unit",
+    "parse_protocol_name",
+    "render_check_unit",
+    "render_guard_unit",
+    "render_oneshot",
+    "render_preset",
+    "render_protocol_name",
+    "render_routes_unit",
+]
+
+HEADER = "# Written by hostrouting; changes are overwritten.\n"
+# The path of the script follows. Bash reads the script, so it also runs if /etc is mounted noexec. `exit 1`: a script
+# that ends without an exit, such as an empty one, fails. -p: ignore BASH_ENV and SHELLOPTS. For systemd, $$ is a $.
+SHELL = """/bin/bash -pc '. "$$0"; exit 1'"""
+
+# In seconds; a script's work apart from waiting takes less, including the checks between the naps.
+GRACE = 20
+
+# Units that may delete every nftables table, and start with a machine or at boot. The first is the node agent's.
+FLUSHERS = "nftables-flush.service nftables.service"
+
+# `ip` and netlink work in this sandbox; a route lookup requires no capability. ProtectSystem= leaves /run, /proc and
+# /dev writable. Even without capabilities, a process of root can kill other processes of root, change their limits
+# (prlimit64), make the kernel kill them first (/proc/PID/oom_score_adj), and read root's files. io_uring could open
+# sockets of the refused families. Every mount costs the start of a machine a millisecond: mounting /proc and /sys as a
+# whole takes 10 ms less than the many mounts of ProtectKernelTunables=. ProtectHostname= is not set: systemd 247 cannot
+# combine it with a read-only /proc, and without CAP_SYS_ADMIN the script cannot change the host name.
+SANDBOX = """\
+NoNewPrivileges=yes
+CapabilityBoundingSet={capabilities}
+AmbientCapabilities=
+RestrictAddressFamilies=AF_NETLINK
+IPAddressDeny=any
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources @aio @keyring userfaultfd kcmp
+SystemCallFilter=~kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal
+SystemCallFilter=~prlimit64 process_vm_readv process_vm_writev
+SystemCallErrorNumber=EPERM
+ProtectSystem=strict
+ReadOnlyPaths=/run /proc /sys
+InaccessiblePaths=-/dev/shm -/dev/mqueue -/run/initctl -/etc/shadow -/etc/shadow- -/etc/gshadow -/etc/gshadow-
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+DevicePolicy=closed
+PrivateIPC=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectProc=invisible
+ProcSubset=pid
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RemoveIPC=yes
+KeyringMode=private
+UMask=0022
+"""
+
+
+# The exit status of a script that received SIGTERM; a stop is not a failure of its unit.
+_STOPPED = "SuccessExitStatus=143"
+
+
+def render_oneshot(
+    description: str,
+    *,
+    after: str = "",
+    command: str,
+    timeout: int,
+    state_directory: str = "",
+    capabilities: str = "",
+    settings: tuple[str, ...] = (_STOPPED,),
+    wanted_by: str = "",
+) -> str:
+    """A sandboxed oneshot that runs one of our scripts."""
+    lines = [
+        "[Unit]",
+        f"Description={description}",
+        "Wants=network-online.target",
+        f"After=network-online.target {after}".rstrip(),
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        "Type=oneshot",
+        f"ExecStart={SHELL} {command}",
+        f"TimeoutStartSec={timeout}",
+        "TimeoutStopSec=5",
+        *settings,
+        "UnsetEnvironment=BASH_ENV SHELLOPTS BASHOPTS LD_PRELOAD LD_LIBRARY_PATH",
+    ]
+    if state_directory:
+        lines += [f"RuntimeDirectory={state_directory.removeprefix('/run/')}", "RuntimeDirectoryPreserve=yes"]
+    text = "\n".join(lines) + "\n" + SANDBOX.format(capabilities=capabilities)
+    return HEADER + text + (f"\n[Install]\nWantedBy={wanted_by}\n" if wanted_by else "")
+
+
+def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
+    """The oneshot that installs the static routes at every boot, whether or not a machine starts."""
+    return render_oneshot(
+        "Static routes of this host",
+        command=(layout or HostLayout()).routes_script,
+        timeout=wait + GRACE,
+        capabilities="CAP_NET_ADMIN",
+        wanted_by="multi-user.target",
+    )
+
+
+def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
+    """The oneshot that runs the check when an operator starts it; it is not enabled."""
+    where = layout or HostLayout()
+    return render_oneshot(
+        "Check that expected networks leave by the expected device",
+        after=where.routes_unit,
+        command=where.check_script,
+        timeout=wait + GRACE,
+        state_directory=where.state_directory,
+    )
+
+
+def render_preset(unit: str) -> str:
+    """The preset that keeps a unit enabled after `systemctl preset-all`, which some images run at their first boot."""
+    return f"{HEADER}enable {unit}\n"
+
+
+def render_protocol_name(protocol: int = OURS) -> str:
+    """The file that makes `ip route` print the name of our route protocol instead of its number."""
+    return f"{HEADER}{protocol} {protocol_name(OURS)}\n"
+
+
+def parse_protocol_name(text: str) -> int:
+    """The protocol number that was rendered; ValueError if the text has none."""
+    name = f" {protocol_name(OURS)}"
+    found = [line.removesuffix(name) for line in text.splitlines() if line.endswith(name) and not line.startswith("#")]
+    if len(found) != 1:
+        raise ValueError("the text does not name our route protocol")
+    return int(found[0])
+
+
+# The unit that runs the guard, and the path of the program in it.
+
+_EXEC = "ExecStart="
+_COMMAND = " guard"
+
+# Beyond the sandbox of the oneshots: the socket of the journal and of the notifications, the directory of the markers,
+# and the settings under /proc/sys, which are read. It ends nft if that hangs, and systemctl reload sends it SIGHUP. Its
+# program and the Python may be below /root, but not in a home directory that is closed to root without capabilities.
+_MORE = """\
+RestrictAddressFamilies=AF_UNIX
+ReadWritePaths={state}
+ProcSubset=all
+ProtectHome=read-only
+SystemCallFilter=kill
+"""
+
+
+def render_guard_unit(program: str, *, layout: HostLayout | None = None) -> str:
+    """The service that keeps the routing right. The version is in it so that a new version is started."""
+    where = layout or HostLayout()
+    lines = [
+        "[Unit]",
+        "Description=Keep the routing of this host right",
+        "Wants=network-online.target",
+        f"After=network-online.target {where.routes_unit} {where.probe_unit} {FLUSHERS}",
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        "Type=notify",
+        f"{_EXEC}{program}{_COMMAND}",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        f"Environment=HOSTROUTING_VERSION={__version__}",
+        "UnsetEnvironment=PYTHONPATH PYTHONHOME PYTHONSTARTUP LD_PRELOAD LD_LIBRARY_PATH",
+        "Restart=on-failure",
+        "RestartSec=20",
+        "WatchdogSec=180",
+        "TimeoutStartSec=90",
+        "TimeoutStopSec=20",
+        "SuccessExitStatus=143",
+        f"RuntimeDirectory={where.state_directory.removeprefix('/run/')}",
+        "RuntimeDirectoryPreserve=yes",
+    ]
+    sandbox = SANDBOX.format(capabilities="CAP_NET_ADMIN") + _MORE.format(state=where.state_directory)
+    return HEADER + "\n".join(lines) + "\n" + sandbox + "\n[Install]\nWantedBy=multi-user.target\n"
+
+
+def parse_guard_unit(text: str) -> str:
+    """The path of the program in a unit that was rendered; ValueError if the text is not such a unit."""
+    found = [line for line in text.splitlines() if line.startswith(_EXEC) and line.endswith(_COMMAND)]
+    if not text.startswith(HEADER) or len(found) != 1:
+        raise ValueError("the text does not name the program of a guard")
+    return found[0].removeprefix(_EXEC).removesuffix(_COMMAND)

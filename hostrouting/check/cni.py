@@ -1,0 +1,113 @@
+"""The refusing routes that each CNI installs for the pod block of its node, with the place in its source.
+
+Here: the table. Not here: which routes of a host match it (`pod_blocks`, and the check at boot), and which devices are
+a CNI's (`config.values`).
+
+kube-router (protocol 17) and Antrea install unicast routes only. OVN-Kubernetes (protocol 85) has an unreachable
+default route in the table of each VRF: that is not a pod block, so it has no row. BIRD also installs `unreachable`
+where it has no route to the block of another node: those pods are lost, so that has no row either.
+"""
+
+import attrs
+
+from hostrouting.fib import Fib
+from hostrouting.model import REFUSING, Prefix, Route, RouteType, width_of
+
+__all__ = ["CNI_ROUTES", "CniRoute", "PodBlocks"]
+
+
+@attrs.frozen
+class CniRoute:
+    """Refusing routes of one CNI; with a `dev`, only on a host that has a device of such a name."""
+
+    cni: str
+    protocols: frozenset[int]
+    types: frozenset[RouteType]
+    source: str
+    single: bool = False  # for single addresses only
+    dev: str = "*"
+
+
+_BOOT, _KERNEL, _BIRD, _CALICO = 3, 2, 12, 80
+
+CNI_ROUTES = (
+    CniRoute(
+        "Calico with BIRD",
+        frozenset({_BIRD}),
+        frozenset({"blackhole"}),
+        "projectcalico/calico, confd/etc/calico/confd/templates/bird_ipam.cfg.template",
+    ),
+    CniRoute(
+        "Calico's Felix",
+        frozenset({_CALICO}),
+        frozenset(REFUSING),
+        "projectcalico/calico, felix/dataplane/linux/route_mgr.go (blackholeRoutes) and felix/routetable/defs.go",
+    ),
+    # The address of a pod that is gone (enable-unreachable-routes), until another one gets it.
+    CniRoute(
+        "Cilium",
+        frozenset({_BOOT, _KERNEL}),
+        frozenset({"unreachable"}),
+        "cilium/cilium, pkg/datapath/linux/routing/routing.go (Delete)",
+        single=True,
+        dev="cilium_*",
+    ),
+    # The node's pod block (--ip-blackhole-route, since 0.27.1), without a protocol of its own.
+    CniRoute(
+        "Flannel",
+        frozenset({_BOOT}),
+        frozenset({"blackhole"}),
+        "flannel-io/flannel, main.go (ip-blackhole-route)",
+        dev="flannel*",
+    ),
+)
+
+
+# Routes that refuse packets for this host's own pod blocks; such routes are not escapes.
+
+
+class PodBlocks:
+    """The pod blocks of one host, within the checked CIDRs."""
+
+    def __init__(self, fib: Fib, cidrs: tuple[Prefix, ...], allowed: tuple[str, ...]) -> None:
+        """Take the host, the CIDRs that are checked, and the patterns of devices that may carry a part of them."""
+        self._fib, self._cidrs, self._allowed = fib, cidrs, allowed
+        # By id of the route; the route is stored too, so that its id stays valid.
+        self._known: dict[int, tuple[Route, bool]] = {}
+
+    def holds(self, route: Route) -> bool:
+        """Whether the route refuses packets for one of this host's pod blocks.
+
+        True for a route that a CNI adds, and for a route whose prefix contains a route by an allowed device. The prefix
+        must be smaller than a checked CIDR: a route that refuses a whole CIDR, or more, affects other nodes too.
+        """
+        known = self._known.get(id(route))
+        if known is None:
+            found = route.type in REFUSING and self._is_part(route) and self._is_block(route)
+            known = self._known[id(route)] = route, found
+        return known[1]
+
+    def _is_part(self, route: Route) -> bool:
+        return any(route.prefix in cidr and route.prefix != cidr for cidr in self._cidrs)
+
+    def _is_block(self, route: Route) -> bool:
+        return any(self._is_left(route, trace) for trace in CNI_ROUTES) or any(
+            inner.type == "unicast" and inner.legs and all(map(self._is_allowed, inner.devs))
+            for inner in self._fib.within(route.prefix, table=route.table)
+        )
+
+    def _is_left(self, route: Route, trace: CniRoute) -> bool:
+        if route.protocol not in trace.protocols or route.type not in trace.types:
+            return False
+        if trace.single and route.prefix.length < width_of(route.prefix.family):
+            return False
+        return trace.dev == "*" or any(_is_like(link.name, trace.dev) for link in self._fib.snapshot.links)
+
+    def _is_allowed(self, dev: str) -> bool:
+        return any(_is_like(dev, pattern) for pattern in self._allowed)
+
+
+def _is_like(dev: str, pattern: str) -> bool:
+    from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first such route is found
+
+    return fnmatchcase(dev, pattern)

@@ -1,0 +1,456 @@
+"""What the tasks ask of a kernel that may not be ready yet, and the check that it agrees with the engine.
+
+Here: waiting for missing devices and routes by kernel events; comparing the kernel's answers with the engine's. Not
+here: what is done with the answers (`tasks`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
+
+from hostrouting.check.overlap import Finding, Note, OverlapReport, Verdict, check_overlap, follow_kernel
+from hostrouting.check.packets import find_pod_packets
+from hostrouting.check.pods import Ask, Dropped, PodReport, check_pods, find_dropped
+from hostrouting.check.repair import Diversion, Filtered, Repair, Unsafe, propose_repair
+from hostrouting.errors import BackendError, NotReady, Unsettled
+from hostrouting.fib import ANY, Decision, Fib, Flow
+from hostrouting.fib.arrival import find_drop
+from hostrouting.model import IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
+from hostrouting.routes.plan import RoutePlan, plan_routes, plan_static_routes, wanted_routes
+from hostrouting.routes.uplink import resolve_route, seen_instead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    import phases
+    from hostrouting.check.packets import PodPackets
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.kernel.base import Answer, RouteBackend
+    from hostrouting.model import IP
+    from hostrouting.routes.plan import RoutePlan
+    from hostrouting.routes.uplink import DesiredRoute
+
+__all__ = [
+    "Correction",
+    "Examination",
+    "FamilyExamination",
+    "await_found",
+    "await_plan",
+    "correction_of",
+    "examine",
+    "examine_snapshot",
+    "find_correction",
+    "is_any_route_ours",
+    "read",
+    "repair_routes",
+    "with_repair",
+]
+
+T = TypeVar("T")
+
+_WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
+_TRIES = 3  # for an examination in which kernel and engine disagree: the tables may have changed meanwhile
+_AT_ONCE = 4096  # destinations in one lookup
+_NEAR = 3  # after the first address of a pod CIDR, which may be a broadcast address, or the host's own
+_RESTLESS = "the route tables kept changing while they were read; the verdict is for the last snapshot"
+
+
+def is_any_route_ours(backend: RouteBackend, protocol: int, *, spared: Collection[Prefix] = ()) -> bool:
+    """Whether any route carries our route protocol, except for those to the destinations `spared`."""
+    return any(route.prefix not in spared for route in backend.snapshot(protocol=protocol).routes)
+
+
+def read(backend: RouteBackend) -> tuple[Snapshot, bool]:
+    """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot."""
+    try:
+        return backend.snapshot(), True
+    except Unsettled as error:
+        if isinstance(error.last, Snapshot):
+            return error.last, False
+        raise
+
+
+def await_plan(
+    ctx: phases.Context,
+    backend: RouteBackend,
+    wanted: Sequence[DesiredRoute],
+    *,
+    protocol: int,
+    former: Collection[int] = (),
+    spared: Collection[Prefix] = (),
+    wait: float,
+) -> tuple[RoutePlan, Snapshot]:
+    """The plan, once everything it needs is there. Raises NotReady, which names what was missing last."""
+
+    def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
+        # A slightly stale read is fine: every change is exact and verified.
+        before, _ = read(backend)
+        plan = plan_routes(wanted, before, protocol=protocol, former=former, spared=spared)
+        if not plan.pending:
+            return (plan, before), ""
+        return None, "; ".join(map(str, plan.pending))
+
+    return await_found(ctx, backend, attempt, wait=wait)
+
+
+@attrs.frozen
+class FamilyExamination:
+    """The result of a check for one family: the report, its repair, and where the kernel's answers differ."""
+
+    report: OverlapReport
+    repair: Repair
+    fib: Fib = attrs.field(eq=False, repr=False)
+    """The tables that were checked."""
+    pods: tuple[PodReport, ...] = ()
+    """The verdicts on what pods send, if any pod CIDRs are configured."""
+    dropped: tuple[Dropped, ...] = ()
+    """What this host drops when it arrives; it does not change the verdict."""
+    surprises: tuple[str, ...] = ()
+    """The answers of the kernel that are not what its tables say, each as a sentence."""
+    restless: bool = False
+    """Whether the tables kept changing while they were read."""
+    instead: str = ""
+    """What was there instead of a default route, if there was none by the deadline."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict, on the host's own packets and on those of pods; never "ok" if the tables kept changing."""
+        verdict = _worst([self.report.verdict, *(it.verdict for it in self.pods)])
+        return "undecided" if self.restless and verdict == "ok" else verdict
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The escapes of the host's own packets, and then those of pods that are different."""
+        return (*self.report.findings, *(finding for it in self.pods for finding in it.findings_beyond(self.report)))
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """The exceptions to the verdicts, in the same order."""
+        return (*self.report.notes, *(note for it in self.pods for note in it.notes_beyond(self.report)))
+
+
+@attrs.frozen
+class Examination:
+    """The result of a check, by family: each family has a default route, a verdict and a repair of its own."""
+
+    families: tuple[FamilyExamination, ...]
+    """Those with expected CIDRs, IPv4 first."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of a family."""
+        return _worst([it.verdict for it in self.families])
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The escapes of both families."""
+        return tuple(finding for it in self.families for finding in it.findings)
+
+    @property
+    def routes(self) -> tuple[DesiredRoute, ...]:
+        """The routes that repair both families, as far as routes can."""
+        return tuple(route for it in self.families for route in it.repair.routes)
+
+    @property
+    def unsafe(self) -> tuple[Unsafe, ...]:
+        """What no route can repair, in both families."""
+        return tuple(unsafe for it in self.families for unsafe in it.repair.unsafe)
+
+    @property
+    def diverted(self) -> tuple[Diversion, ...]:
+        """What the repair takes from other devices, in both families."""
+        return tuple(diversion for it in self.families for diversion in it.repair.diverted)
+
+    @property
+    def filtered(self) -> tuple[Filtered, ...]:
+        """What devices drop once the repair is in place."""
+        return tuple(it for family in self.families for it in family.repair.filtered)
+
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        """What this host drops when it arrives, in both families."""
+        return tuple(it for family in self.families for it in family.dropped)
+
+    @property
+    def surprises(self) -> tuple[str, ...]:
+        """The kernel's answers that are not what its tables say, in both families; each a sentence."""
+        return tuple(text for it in self.families for text in it.surprises)
+
+    @property
+    def fib(self) -> Fib:
+        """The tables that were checked."""
+        return self.families[0].fib
+
+
+def examine(
+    ctx: phases.Context,
+    backend: RouteBackend,
+    config: HostRoutingConfig,
+    *,
+    wait: float,
+    gateway: IP | None = None,
+) -> Examination:
+    """Check the expected CIDRs on the kernel, once it has a default route for each family of them.
+
+    The kernel itself is asked once in every cell. If an answer disagrees with its tables, the whole examination is
+    repeated; if they still disagree, the verdict follows the kernel. If the kernel does not answer, the error carries
+    the tables. Without a default route by the deadline, the family's verdict is no-default-route. The repair of the
+    family of `gateway` uses it.
+    """
+    last: list[Examination] = []
+
+    def attempt() -> tuple[Examination | None, str]:
+        found = _examine_once(backend, config, gateway)
+        last[:] = [found]
+        if missing := [f"an IPv{it.report.family} default route" for it in found.families if _lacks_default(it)]:
+            return None, " and ".join(missing)
+        return found, ""
+
+    try:
+        found = await_found(ctx, backend, attempt, wait=wait)
+        for _ in range(_TRIES - 1):
+            if not found.surprises:
+                break
+            found = _examine_once(backend, config, gateway)
+    except NotReady:
+        found = last[0]
+    return Examination(tuple(map(_told_instead, found.families)))
+
+
+def examine_snapshot(snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Examination:
+    """Check the expected CIDRs on a snapshot, without asking a kernel."""
+    fib = Fib(snapshot)
+    return Examination(tuple(_with_pods(fib, report, config, gateway) for report in _reports(fib, config)))
+
+
+def _lacks_default(found: FamilyExamination) -> bool:
+    return found.report.verdict == "no-default-route"
+
+
+def _told_instead(found: FamilyExamination) -> FamilyExamination:
+    """The same, with what is there instead of a default route."""
+    if not _lacks_default(found):
+        return found
+    return attrs.evolve(found, instead=seen_instead(found.fib, family=found.report.family))
+
+
+def _of_family(gateway: IP | None, report: OverlapReport) -> IP | None:
+    return gateway if gateway is not None and gateway.version == report.family else None
+
+
+def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
+    """The reports for the families that have expected CIDRs; one for IPv4 if there are none."""
+    check = config.route_overlap
+    cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
+    for family in sorted({it.family for it in cidrs}) or [IPV4]:
+        its = [cidr for cidr in cidrs if cidr.family == family]
+        yield check_overlap(fib, its, expected_devs=check.expected_devs, allowed_devs=check.allowed_devs)
+
+
+def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None) -> Examination:
+    snapshot, still = read(backend)
+    fib = Fib(snapshot)
+    found = []
+    for report in _reports(fib, config):
+        try:
+            asking = _Asking(backend, fib, report)
+            followed = follow_kernel(report, fib, asking.about(ANY))
+            its = _with_pods(fib, followed, config, gateway, ask=asking.about_pods)
+        except BackendError as error:
+            error.fib = fib
+            raise
+        told = (*(() if still else (_RESTLESS,)), *asking.surprises)
+        found.append(attrs.evolve(its, surprises=told, restless=not still))
+    return Examination(tuple(found))
+
+
+def _with_pods(
+    fib: Fib, report: OverlapReport, config: HostRoutingConfig, gateway: IP | None, *, ask: Ask | None = None
+) -> FamilyExamination:
+    """The report with the verdicts on what pods send, and the repair for all of it."""
+    check = config.route_overlap
+    packets = find_pod_packets(
+        fib.snapshot,
+        [Prefix.of(cidr) for cidr in check.pod_cidrs],
+        check.pod_devs or check.allowed_devs,
+        expected=report.cidrs,
+    )
+    pods = check_pods(fib, report, packets, ask=ask)
+    repair = propose_repair(
+        fib,
+        report,
+        pods=pods,
+        protocol=config.protocol,
+        gateway=_of_family(gateway, report),
+        # With several named devices, which of them it is differs from host to host.
+        names_dev=len(check.expected_devs) == 1,
+    )
+    return FamilyExamination(report, repair, fib, pods, find_dropped(fib, report, packets))
+
+
+def _worst(verdicts: Collection[Verdict]) -> Verdict:
+    return next(it for it in _WORST_FIRST if it in verdicts)
+
+
+class _Asking:
+    """Asks the kernel about the cells of a report; `surprises` are its answers that the tables do not explain."""
+
+    def __init__(self, backend: RouteBackend, fib: Fib, report: OverlapReport) -> None:
+        self._backend, self._fib, self._report = backend, fib, report
+        self.surprises: list[str] = []
+
+    def about_pods(self, packets: PodPackets) -> dict[int, Decision]:
+        """Ask about a packet of this class, if its device exists: if possible, one that this host does not drop."""
+        if not packets.exist or not packets.devs:
+            return {}
+        starts = [(it.first, min(it.first + _NEAR, it.last)) for it in packets.sources[:_NEAR]]
+        sources = [ip_at(self._report.family, at) for first, last in starts for at in range(first, last + 1)]
+        flows = [attrs.evolve(packets.flow, source=source) for source in sources]
+        to = self._report.cidrs[0].ip
+        return self.about(next((it for it in flows if find_drop(self._fib, to, it) is None), packets.flow))
+
+    def about(self, flow: Flow) -> dict[int, Decision]:
+        """Ask in each cell; return the answers that differ from the tables, by the first address of the cell."""
+        if not self._report.expected_devs:
+            return {}
+        family, found = self._report.family, {}
+        # The kernel is asked about a plain packet, which is what a decision describes first.
+        asked = {cell.first: cell.decision for cidr in self._report.cidrs for cell in self._fib.cells(cidr, flow)}
+        places = sorted(asked)
+        for begin in range(0, len(places), _AT_ONCE):
+            some = places[begin : begin + _AT_ONCE]
+            answers = self._backend.lookup([ip_at(family, place) for place in some], flow)
+            for place, answer in zip(some, answers, strict=True):
+                if not _agree(asked[place], answer) and find_drop(self._fib, ip_at(family, place), flow) is None:
+                    found[place] = _as_answered(asked[place], answer)
+                    self.surprises.append(_surprise(ip_at(family, place), asked[place], answer, flow))
+        return found
+
+
+def _surprise(address: IP, decision: Decision, answer: Answer, flow: Flow) -> str:
+    """A sentence about an answer that is not what the tables say."""
+    packet = "" if flow.iif is None else f", from {flow.source} and arriving on {flow.iif}"
+    return (
+        f"{address}{packet}: the kernel answers {_words(answer)}, which is not what its tables say "
+        f"({decision.route or decision.kind}); the verdict follows the kernel"
+    )
+
+
+def _as_answered(decision: Decision, answer: Answer) -> Decision:
+    """The kernel's answer as a decision; a kind that follows from the address alone is kept."""
+    by_address = decision.route is not None and decision.kind != decision.route.type
+    route = answer.route
+    return Decision(decision.kind if by_address else answer.kind, None, route, () if route is None else route.legs)
+
+
+def _agree(decision: Decision, answer: Answer) -> bool:
+    route = answer.route
+    if route is None or decision.route is None:
+        # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may have no route.
+        missing = {"no-route", "unreachable"}
+        return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing or decision.kind == "local"
+    mine = (decision.route, *decision.in_turn)
+    return any((route.prefix, route.devs, route.metric) == (it.prefix, it.devs, it.metric) for it in mine)
+
+
+def _words(answer: Answer) -> str:
+    if answer.route is None:
+        return answer.kind
+    return f"[{answer.route.prefix} proto {protocol_name(answer.route.protocol)} dev {', '.join(answer.route.devs)}]"
+
+
+def await_found(
+    ctx: phases.Context, backend: RouteBackend, attempt: Callable[[], tuple[T | None, str]], *, wait: float
+) -> T:
+    """Attempt, and repeat whenever the kernel reports a change, for up to `wait` seconds."""
+    end = ctx.clock.now() + wait
+    ctx.check()
+    found, missing = attempt()
+    if found is not None:
+        return found  # the usual case: no need to listen
+    if not wait:
+        raise _gave_up(missing, wait)
+    told = False
+    with backend.watch() as watch, ctx.on_cancel(watch.wake):
+        while True:
+            ctx.check()
+            # Repeat once after listening has begun: the change may have come before that.
+            found, missing = attempt()
+            if found is not None:
+                return found
+            left = end - ctx.clock.now()
+            if left <= 0:
+                raise _gave_up(missing, wait)
+            if not told:
+                ctx.log.info("waiting for up to %g s, because this is not there yet: %s", wait, missing)
+                told = True
+            if not watch.wait(left, clock=ctx.clock):
+                # The time is up. With a clock of its own, the run must still advance that clock, or it would loop
+                # forever.
+                ctx.sleep(end - ctx.clock.now())
+
+
+def _gave_up(missing: str, wait: float) -> NotReady:
+    return NotReady(f"gave up after {wait:g} s: {missing}")
+
+
+# What to change in a configuration so that it repairs a host: the static routes to add and the entries to delete.
+
+
+@attrs.frozen
+class Correction:
+    """What to change in `staticRoutes.routes` of a configuration so that it repairs a host, as far as routes can."""
+
+    add: tuple[DesiredRoute, ...] = ()
+    """The routes that it lacks."""
+    replaced: tuple[DesiredRoute, ...] = ()
+    """Its entries with the destination and metric of a route to add, which takes their place."""
+    contested: tuple[DesiredRoute, ...] = ()
+    """Its entries to delete, because another program's route has their destination and metric."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to change."""
+        return bool(self.add or self.contested)
+
+
+def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: IP | None = None) -> Correction:
+    """What this configuration lacks to repair what was found; `gateway` is the router that was given for the repair."""
+    plan = plan_static_routes(config, found.fib.snapshot)
+    if plan.changes:
+        found = examine_snapshot(plan.apply_to(found.fib.snapshot), config, gateway=gateway)
+    return correction_of(found, config, plan)
+
+
+def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan) -> Correction:
+    """The same, if the host after the plan of this configuration has been examined already."""
+    added, lost = {it.key for it in after.routes}, {it.route.key for it in plan.conflicts}
+    wanted = wanted_routes(config)
+    return Correction(
+        after.routes,
+        tuple(it for it in wanted if it.key in added),
+        tuple(it for it in wanted if it.key in lost and it.key not in added),
+    )
+
+
+# The host after the repair: the complete routes of a repair, and the tables with these routes.
+
+
+def repair_routes(found: Examination, *, protocol: int) -> tuple[Route, ...]:
+    """The routes of the repair, with device and gateway filled in; `protocol` is that of our routes."""
+    resolved = [resolve_route(wish, found.fib, protocol=protocol) for wish in found.routes]
+    return tuple(it for it in resolved if isinstance(it, Route))
+
+
+def with_repair(found: Examination, *, protocol: int) -> Fib | None:
+    """The host with the repair applied; None if there is no repair."""
+    routes = repair_routes(found, protocol=protocol)
+    if not routes:
+        return None
+    keys = {route.key for route in routes}
+    ours = [
+        it for route in routes for it in found.fib.routes(route.prefix) if it.key in keys and it.protocol == protocol
+    ]
+    return found.fib.with_routes(routes, without=ours)

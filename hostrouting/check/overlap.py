@@ -1,0 +1,381 @@
+"""Compare the kernel's decisions with the expected CIDRs: the escapes, and the verdict.
+
+Here: facts, as values. Not here: the messages about them (`wording`), and the routes that close an escape (`repair`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network
+from typing import Literal, TypeAlias
+
+import attrs
+
+from hostrouting.arguments import listed, names, require
+from hostrouting.check.cni import PodBlocks
+from hostrouting.check.packets import PodPackets
+from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
+from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, as_prefix, extent, prefixes_between, width_of
+from hostrouting.model.constants import LOOPBACK
+from hostrouting.routes.connected import is_unexplained
+from hostrouting.routes.uplink import default_route, outbound_devs
+
+__all__ = [
+    "Escape",
+    "Finding",
+    "Judge",
+    "Kept",
+    "Note",
+    "OverlapReport",
+    "Suppressed",
+    "Verdict",
+    "check_overlap",
+    "follow_kernel",
+]
+
+Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
+Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
+# How a decision escapes, and by which devices; None if it does not escape.
+Judged: TypeAlias = tuple[Escape, tuple[str, ...]] | None
+
+_LOOPBACK = Prefix.of(LOOPBACK)  # on every host, so it is not reported
+
+
+@attrs.frozen
+class Finding:
+    """A range of an expected CIDR that does not leave by an expected device, as integers, both ends included.
+
+    `devs` are the devices that it leaves by instead, if they are known.
+
+    The range includes the host's single addresses that are inside it, or next to it within the prefix of the same
+    route: no packet for them leaves the host, and with them the range fits in one line.
+    """
+
+    cidr: Prefix
+    first: int
+    last: int
+    kind: Escape
+    devs: tuple[str, ...]
+    decision: Decision
+    surprise: bool = False
+    """Whether the kernel's answer to a lookup differs from its tables here."""
+    unexplained: bool = False
+    """Whether the route has protocol kernel, but no address of its device explains it."""
+    senders: tuple[PodPackets, ...] = ()
+    """The packets of pods that it is about; empty if it is about those that the host itself sends."""
+
+    @property
+    def prefixes(self) -> tuple[Prefix, ...]:
+        """The range as the fewest blocks."""
+        return tuple(prefixes_between(self.cidr.family, self.first, self.last))
+
+    def __repr__(self) -> str:
+        way = f" by {', '.join(self.devs)}" if self.devs else ""
+        where = extent(self.cidr.family, self.first, self.last)
+        return f"<Finding {self.kind} {where} of {self.cidr}{way}: {self.decision}>"
+
+
+@attrs.frozen
+class Note:
+    """An exception to the verdict: packets for which one of the `cases` applies in full are decided by `decision`.
+
+    This holds for some addresses between `first` and `last`. `more_routes` is the number of other routes that decide
+    such packets in the same way. `escapes`: whether such packets escape.
+    """
+
+    cidr: Prefix
+    first: int
+    last: int
+    cases: Cases
+    decision: Decision
+    escapes: bool
+    more_routes: int = 0
+    senders: tuple[PodPackets, ...] = ()
+    """As in a Finding."""
+
+    def __repr__(self) -> str:
+        cases = " or ".join(" and ".join(map(str, case)) for case in self.cases)
+        fate = f"{'escape' if self.escapes else 'stay'}, {self.more_routes} more routes"
+        where = f"{extent(self.cidr.family, self.first, self.last)} of {self.cidr}"
+        return f"<Note {where}, {cases}: {self.decision}, {fate}>"
+
+
+@attrs.frozen
+class Kept:
+    """A range of an expected CIDR, wider than one address, that is delivered on this host: no packet for it leaves."""
+
+    cidr: Prefix
+    first: int
+    last: int
+    decision: Decision
+
+    def __repr__(self) -> str:
+        return f"<Kept {extent(self.cidr.family, self.first, self.last)} of {self.cidr}: {self.decision}>"
+
+
+@attrs.frozen
+class Suppressed:
+    """A default route that plain packets skip, because a rule suppresses it and another default route is used."""
+
+    route: Route
+    rule: Rule
+
+
+@attrs.frozen
+class OverlapReport:
+    """The verdict on the expected CIDRs, with its reasons. Findings are sorted, and disjoint within a CIDR."""
+
+    verdict: Verdict
+    cidrs: tuple[Prefix, ...]
+    expected_devs: tuple[str, ...]
+    allowed_devs: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[Note, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    suppressed: tuple[Suppressed, ...] = ()
+    """The default routes that are not expected for this reason; empty if the devices were named."""
+    holds_for: int | None = None
+    """The seconds until the first of the routes expires that the verdict depends on: the verdict may change then.
+
+    None if none of them expires.
+    """
+
+    @property
+    def family(self) -> int:
+        """The family of the CIDRs; IPv4 without any."""
+        return self.cidrs[0].family if self.cidrs else IPV4
+
+
+def check_overlap(
+    fib: Fib,
+    cidrs: Iterable[Prefix | IPv4Network | IPv6Network | str],
+    *,
+    expected_devs: Iterable[str] = (),
+    allowed_devs: Iterable[str] = (),
+    flow: Flow = ANY,
+) -> OverlapReport:
+    """Check whether every address of every CIDR leaves by an expected device.
+
+    Expected are `expected_devs`, or, without them, the devices of the default route of the CIDRs' family.
+    `allowed_devs` are patterns of devices that may also carry a part of a CIDR. A CIDR may be text, such as
+    "172.16.0.0/16". Raises ValueError for text that is not a CIDR and for CIDRs of both families; TypeError for a
+    string where a list is expected.
+    """
+    require(fib, Fib, "check_overlap", "write Fib(snapshot)")
+    expected = tuple(sorted({as_prefix(cidr) for cidr in listed(cidrs, "check_overlap: cidrs")}))
+    families = {cidr.family for cidr in expected}
+    if len(families) > 1:
+        raise ValueError(
+            "IPv4 and IPv6 CIDRs cannot be checked together, because each family has its own default route; call "
+            "check_overlap once for each family"
+        )
+    family = families.pop() if families else IPV4
+    named = tuple(dict.fromkeys(names(expected_devs, "check_overlap: expected_devs")))
+    suppressed: tuple[Suppressed, ...] = ()
+    ends: set[int] = set()
+    if not named:
+        named = outbound_devs(fib, family=family)
+        default = default_route(fib, family=family)
+        ends |= {default.expires} if default is not None and default.expires is not None else set()
+        unused = fib.suppressed_defaults(family)
+        suppressed = tuple(Suppressed(it, rule) for rule, it in unused if not {*it.devs} <= {*named})
+    patterns = names(allowed_devs, "check_overlap: allowed_devs")
+    if not named and expected:
+        return OverlapReport("no-default-route", expected, (), patterns)
+    judge = Judge(named, patterns, blocks=PodBlocks(fib, expected, patterns))
+    findings: list[Finding] = []
+    notes: list[Note] = []
+    kept: list[Kept] = []
+    for cidr, cells in zip(expected, fib.doubtful_cells(expected, judge.likes, flow), strict=True):
+        if not cells:
+            continue
+        findings += _findings(cidr, cells, judge)
+        notes += _notes(cidr, cells, judge)
+        kept += _kept(cidr, cells, judge)
+        ends.update(end for cell in cells for end in _ends(cell.decision))
+    return OverlapReport(
+        _verdict(findings, notes),
+        expected,
+        named,
+        patterns,
+        _owned(findings, fib),
+        tuple(notes),
+        tuple(kept),
+        suppressed,
+        min(ends, default=None),
+    )
+
+
+def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision], *, flow: Flow = ANY) -> OverlapReport:
+    """Return the report on the packets of `flow` with the kernel's answers, where its tables differ.
+
+    `told` holds an answer by the first address of the cell. It wins, because it is what happens to packets.
+    """
+    if not told:
+        return report
+    blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
+    judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+    findings: list[Finding] = []
+    for cidr in report.cidrs:
+        cells = [attrs.evolve(it, decision=told.get(it.first, it.decision)) for it in fib.cells(cidr, flow)]
+        answers = {id(it.decision) for it in cells if it.first in told}
+        findings += [
+            attrs.evolve(it, surprise=True) if id(it.decision) in answers else it
+            for it in _findings(cidr, cells, judge)
+        ]
+    return attrs.evolve(report, verdict=_verdict(findings, report.notes), findings=_owned(findings, fib))
+
+
+def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
+    """Mark the findings whose route has protocol kernel but no address that explains it."""
+    found: list[Finding] = []
+    for it in findings:
+        route = it.decision.route
+        odd = route is not None and is_unexplained(route, fib.snapshot)
+        found.append(attrs.evolve(it, unexplained=True) if odd else it)
+    return tuple(found)
+
+
+def _verdict(findings: Sequence[Finding], notes: Iterable[Note]) -> Verdict:
+    return "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
+
+
+class Judge:
+    """Decides whether a decision is fine or an escape."""
+
+    def __init__(
+        self, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...], *, blocks: PodBlocks | None = None
+    ) -> None:
+        """Take the expected devices by name, the allowed ones by pattern, and this host's pod blocks."""
+        self._welcome = dict.fromkeys(expected_devs, True)
+        self._allowed, self._blocks = allowed_devs, blocks
+
+    def escape(self, decision: Decision) -> Judged:
+        """How the decision escapes, and by which devices; None if it does not escape."""
+        kind = decision.kind
+        if kind in {"no-route", "unreachable", "blackhole", "prohibit"}:
+            return None if self.is_own_block(decision) else (kind, ())
+        if decision.own:
+            return None
+        # A next hop with an unknown device cannot be an expected one. The remaining route types are never created by a
+        # kernel, and their destination is unknown.
+        if decision.goes_out and self.likes(decision.legs):
+            return None
+        return "overlap", tuple(dev for dev in decision.devs if not self._is_welcome(dev))
+
+    def is_own_block(self, decision: Decision) -> bool:
+        """Whether a route refuses the packets because they are for one of this host's pod blocks."""
+        return self._blocks is not None and decision.route is not None and self._blocks.holds(decision.route)
+
+    def likes(self, legs: tuple[NextHop, ...]) -> bool:
+        """Whether packets leave by an expected or allowed device, whichever of these next hops they take."""
+        for leg in legs:
+            if leg.dev is None or not self._is_welcome(leg.dev):
+                return False
+        return bool(legs)
+
+    def _is_welcome(self, dev: str) -> bool:
+        if dev not in self._welcome:
+            from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first stray device is seen
+
+            self._welcome[dev] = any(fnmatchcase(dev, pattern) for pattern in self._allowed)
+        return self._welcome[dev]
+
+
+def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
+    """The escapes of one CIDR; neighbours with the same rule and route are merged. Ranges without a cell are fine."""
+    found: list[Finding] = []
+    # `touching`: the last finding ends where the next cell begins, ignoring single own addresses. `own`: the number of
+    # single own addresses just passed. `following`: where the next cell begins if there is no gap.
+    touching, own, following = False, 0, cidr.first
+    for cell in cells:
+        if cell.first != following:
+            touching, own = False, 0
+        following = cell.last + 1
+        escape = judge.escape(cell.decision)
+        if escape is None:
+            single = cell.first == cell.last and cell.decision.own
+            own = own + 1 if single else 0
+            if not single:
+                touching = False
+            elif touching and _counts_in(found[-1].decision, cell.last):
+                found[-1] = _reaching(found[-1], found[-1].first, cell.last)
+                own = 0
+            continue
+        finding = Finding(cidr, cell.first, cell.last, *escape, cell.decision)
+        if touching and _same(found[-1], finding):
+            found[-1] = _reaching(found[-1], found[-1].first, cell.last)
+        else:
+            while own and _counts_in(cell.decision, finding.first - 1):
+                finding, own = _reaching(finding, finding.first - 1, finding.last), own - 1
+            found.append(finding)
+        touching, own = True, 0
+    return found
+
+
+def _reaching(one: Finding, first: int, last: int) -> Finding:
+    return Finding(one.cidr, first, last, one.kind, one.devs, one.decision)
+
+
+def _same(one: Finding, other: Finding) -> bool:
+    return (one.kind, one.devs, one.decision.rule, one.decision.route) == (
+        other.kind,
+        other.devs,
+        other.decision.rule,
+        other.decision.route,
+    )
+
+
+def _ends(decision: Decision) -> Iterator[int]:
+    """The seconds until each of the routes expires that decide for some packet."""
+    if decision.route is not None and decision.route.expires is not None:
+        yield decision.route.expires
+    for variant in decision.variants:
+        yield from _ends(variant.decision)
+
+
+def _counts_in(decision: Decision, address: int) -> bool:
+    """Whether an own address may be merged into a neighbour with this decision."""
+    route = decision.route
+    return route is None or route.prefix.first <= address <= route.prefix.last
+
+
+def _kept(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Kept]:
+    """Ranges that a route of type local delivers to this host, as for its single addresses; and its pod blocks."""
+    blocks: dict[int, Kept] = {}
+    for cell in cells:
+        route = cell.decision.route
+        if route is not None and judge.is_own_block(cell.decision):
+            # Pods split the block into many cells: it is reported once, as a whole.
+            first, last = max(route.prefix.first, cidr.first), min(route.prefix.last, cidr.last)
+            blocks.setdefault(id(route), Kept(cidr, first, last, cell.decision))
+        if cell.decision.kind != "local" or route is None or route.type != "local" or route.prefix == _LOOPBACK:
+            continue
+        if route.prefix.length < width_of(cidr.family):
+            yield Kept(cidr, cell.first, cell.last, cell.decision)
+    yield from blocks.values()
+
+
+def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Note]:
+    """Yield the packets that would change the judgement on a cell: one note per kind of packet and kind of escape."""
+    extents: dict[int, tuple[Decision, int, int]] = {}
+    for cell in cells:
+        if cell.decision.variants:
+            _, first, _ = extents.get(id(cell.decision), (None, cell.first, None))
+            extents[id(cell.decision)] = (cell.decision, first, cell.last)
+    found: dict[tuple[int, Judged], tuple[int, int, Variant, dict[int, None]]] = {}
+    judged: dict[int, Judged] = {}
+    for decision, low, high in extents.values():
+        escapes = judge.escape(decision) is not None
+        for variant in decision.variants:
+            # Many ranges share few variants.
+            if id(variant.decision) not in judged:
+                judged[id(variant.decision)] = judge.escape(variant.decision)
+            escape = judged[id(variant.decision)]
+            if (escape is not None) is escapes:
+                continue
+            # Equal cases are one object, so its id is enough.
+            key = (id(variant.cases), escape)
+            first, last, leading, routes = found.setdefault(key, (low, high, variant, {}))
+            routes[id(variant.decision.route)] = None
+            found[key] = (min(first, low), max(last, high), leading, routes)
+    for (_, escape), (first, last, variant, routes) in found.items():
+        yield Note(cidr, first, last, variant.cases, variant.decision, escape is not None, len(routes) - 1)

@@ -1,0 +1,162 @@
+"""The packets that pods send, in classes that no rule and no route tells apart.
+
+A pod's packet arrives on the pod's device with the pod's source address, and is forwarded. Rules that do not match the
+host's own packets can match it: those that select on the device that it arrives on (`iif`), or on its source (`from`).
+Nothing else distinguishes two pods' packets to the same destination, so they fall into a few classes:
+
+- *Devices.* Two devices are in one class if the rules that match their packets do the same, in the same order. If a
+  pod's device is a port of a bridge, its packets arrive on the bridge. In IPv6, Linux prefers a route by the device
+  that the packet arrived on to other routes of the same prefix and metric: each device of such routes is a class.
+- *Sources.* The pod CIDRs are split where a prefix begins or ends that a rule, or an IPv6 route, has for its sources.
+  Two parts are in one class if the rules that match them do the same, and they are inside the same prefixes of routes.
+
+So one packet of each class can be checked for all of them.
+
+Here: the classes. Not here: the check of a class (`pods`), and whether the host accepts the packets and the answers.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import attrs
+
+from hostrouting.fib import Fib, Flow
+from hostrouting.fib.arrival import arrives_on
+from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, spans_of, width_of
+
+__all__ = ["PodPackets", "find_pod_packets", "with_devices_of"]
+
+_ANY_DEVICE = "/"  # stands for a device that no rule names; no device can have this name
+
+
+@attrs.frozen
+class PodPackets:
+    """Packets of pods that no rule tells apart: from one of these sources, arriving on one of these devices."""
+
+    sources: tuple[Prefix, ...]
+    devs: tuple[str, ...]
+    """Empty for any device that no rule names, if no pod has a device."""
+    exist: bool = True
+    """Whether the devices exist. A rule may name one that the CNI has still to create."""
+
+    @property
+    def flow(self) -> Flow:
+        """A packet of this class."""
+        dev = self.devs[0] if self.devs else _ANY_DEVICE
+        return Flow(source=self.sources[0].ip, iif=dev, oif="", uid=0)
+
+
+def find_pod_packets(
+    snapshot: Snapshot, pod_cidrs: Iterable[Prefix], pod_devs: Sequence[str], *, expected: Sequence[Prefix]
+) -> tuple[PodPackets, ...]:
+    """The classes of packets that pods send to the expected CIDRs, which are of one family.
+
+    Pods have addresses in `pod_cidrs`, and devices whose names match the patterns `pod_devs`.
+    """
+    family = expected[0].family if expected else IPV4
+    its = [cidr for cidr in pod_cidrs if cidr.family == family]
+    if not its or not expected:
+        return ()
+    rules = [rule for rule in snapshot.rules if rule.family == family]
+    sources = _classes_of_sources(snapshot, its, rules)
+    devices = _classes_of_devices(snapshot, pod_devs, expected, rules)
+    return tuple(PodPackets(some, devs, exist) for devs, exist in devices for some in sources)
+
+
+def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:
+    """The host once the devices of these packets exist."""
+    missing = {dev for it in packets if not it.exist for dev in it.devs if fib.snapshot.link(dev) is None}
+    return fib.with_links(Link(name=dev, index=0) for dev in sorted(missing)) if missing else fib
+
+
+class _Effects:
+    """What the rules do with packets, by the value that these have for one selector."""
+
+    def __init__(self, rules: Sequence[Rule], selector: str) -> None:
+        """Take the rules of a family, and the field of the selector."""
+        # A goto leads to a priority; otherwise only the order of the rules matters.
+        unmatched: dict[str, Any] = {selector: None, "protocol": 0}
+        if not any(rule.action == "goto" for rule in rules):
+            unmatched["priority"] = 0
+        numbers: dict[Rule, int] = {}
+        self._rules = [
+            (getattr(rule, selector), rule.invert, numbers.setdefault(attrs.evolve(rule, **unmatched), len(numbers)))
+            for rule in rules
+        ]
+
+    def where(self, holds: Callable[[Any], bool]) -> tuple[tuple[int, bool], ...]:
+        """Equal for packets that the rules treat alike; `holds` tells whether a rule's value matches the packets."""
+        found = ((number, value is None or holds(value), invert) for value, invert, number in self._rules)
+        return tuple((number, meets) for number, meets, invert in found if meets or invert)
+
+
+def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequence[Rule]) -> list[tuple[Prefix, ...]]:
+    """The CIDRs in parts, those together that nothing tells apart."""
+    effects = _Effects(rules, "src")
+    of_routes: set[Prefix] = set()
+    if any(outline.has_source for outline in snapshot.routes.outlines):
+        of_routes = {shape.source for shape in snapshot.routes.shapes if shape.source is not None}
+    told = of_routes | {rule.src for rule in rules if rule.src is not None}
+    cuts = sorted({place for prefix in told for place in (prefix.first, prefix.last + 1)})
+    classes: dict[object, list[Prefix]] = {}
+    for family, first, last in spans_of(cidrs):
+        begins = [first, *(cut for cut in cuts if first < cut <= last)]
+        for begin, following in zip(begins, [*begins[1:], last + 1], strict=True):
+
+            def holds(prefix: Prefix, at: int = begin) -> bool:
+                return prefix.first <= at <= prefix.last
+
+            alike = effects.where(holds), frozenset(filter(holds, of_routes))
+            classes.setdefault(alike, []).extend(prefixes_between(family, begin, following - 1))
+    return [tuple(parts) for parts in classes.values()]
+
+
+def _classes_of_devices(
+    snapshot: Snapshot, patterns: Sequence[str], expected: Sequence[Prefix], rules: Sequence[Rule]
+) -> list[tuple[tuple[str, ...], bool]]:
+    """The devices that packets of pods arrive on, those together that nothing tells apart; and whether they exist."""
+    effects = _Effects(rules, "iif")
+    preferred = set(_preferred(snapshot, expected)) if expected[0].family == IPV6 else set()
+    existing = {link.name for link in snapshot.links}
+    missing = sorted({rule.iif for rule in rules if rule.iif is not None and _is_like(rule.iif, patterns)} - existing)
+    classes: dict[object, list[str]] = {}
+    for dev in dict.fromkeys((*_arriving(snapshot, patterns), *missing)):
+        alike = effects.where(dev.__eq__), dev in existing, dev if dev in preferred else ""
+        classes.setdefault(alike, []).append(dev)
+    found = [(tuple(devs), devs[0] in existing) for devs in classes.values()]
+    if not any(_is_like(dev, patterns) for dev in existing):
+        alike = effects.where(_ANY_DEVICE.__eq__), False, ""
+        found += [] if alike in classes else [((), False)]
+    return found
+
+
+def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
+    """The devices that IP packets of pods arrive on: a port's packets arrive on its bridge. VRFs are not covered."""
+    links = {link.name: link for link in snapshot.links}
+    for link in snapshot.links:
+        dev = arrives_on(links, link.name) if link.name != "lo" and _is_like(link.name, patterns) else None
+        if dev is not None:
+            yield dev
+
+
+def _preferred(snapshot: Snapshot, expected: Sequence[Prefix]) -> Iterator[str]:
+    """The devices of IPv6 routes for which the device that a packet arrived on can matter."""
+    routes, width = snapshot.routes, width_of(IPV6)
+    low, high = min(it.first for it in expected), max(it.last for it in expected)
+    hosts = [(1 << width - length) - 1 for length in range(width + 1)]
+    for column in routes.columns:
+        if column.family != IPV6:
+            continue
+        their = zip(column.positions, column.networks, column.lengths, strict=True)
+        near = [it for it in their if it[1] <= high and it[1] | hosts[it[2]] >= low]
+        counts = Counter((network, length) for _, network, length in near)
+        for at, network, length in near:
+            shape = routes.shapes[routes.shape_numbers[at]]
+            if counts[network, length] > 1 or len(shape.legs) > 1:
+                yield from shape.devs
+
+
+def _is_like(dev: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(dev, pattern) for pattern in patterns)

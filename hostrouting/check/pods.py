@@ -1,0 +1,292 @@
+"""The check of what pods send: the check of the host's own packets, made again for each class of pods' packets.
+
+Here: the verdict on each class, and what of it the check of the host's own packets does not say. Not here: the classes
+(`pod_packets`), and the check itself (`overlap`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import attrs
+
+from hostrouting.check.overlap import Finding, Note, OverlapReport, Verdict, check_overlap, follow_kernel
+from hostrouting.check.packets import PodPackets, with_devices_of
+from hostrouting.fib import PLAIN, Decision, Fib, Flow, paired
+from hostrouting.fib.arrival import RP_FILTER_REASONS, DropReason, drop_reason, is_forwarding_off, reverse_flow
+from hostrouting.model import (
+    IP,
+    IPV4,
+    Link,
+    Prefix,
+    Rule,
+    prefixes_between,
+    spans_of,
+    width_of,
+)
+
+__all__ = ["Ask", "Dropped", "DroppedKind", "PodReport", "check_pods", "find_dropped"]
+
+Ask: TypeAlias = Callable[[PodPackets], Mapping[int, Decision]]
+
+
+@attrs.frozen
+class PodReport:
+    """The verdict on packets of pods: those of several classes, if the answers for all of them are equal."""
+
+    packets: tuple[PodPackets, ...]
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    def findings_beyond(self, report: OverlapReport) -> tuple[Finding, ...]:
+        """The findings that the check of the host's own packets does not have: other addresses, or another way."""
+        known: dict[object, list[Finding]] = {}
+        for it in report.findings:
+            known.setdefault(_way(it), []).append(it)
+        return tuple(
+            it
+            for it in self.findings
+            if not any(other.first <= it.first and it.last <= other.last for other in known.get(_way(it), ()))
+        )
+
+    def notes_beyond(self, report: OverlapReport) -> tuple[Note, ...]:
+        """The notes that the check of the host's own packets does not have."""
+        known = set(map(_note_key, report.notes))
+        return tuple(it for it in self.notes if _note_key(it) not in known)
+
+
+def check_pods(
+    fib: Fib, report: OverlapReport, packets: Sequence[PodPackets], *, ask: Ask | None = None
+) -> tuple[PodReport, ...]:
+    """Check the expected CIDRs of a report for the packets of pods, on the devices that the report expects.
+
+    `ask` returns the kernel's answers where they differ from the tables, as `follow_kernel` takes them.
+    """
+    if not report.expected_devs:
+        return ()
+    fib = with_devices_of(fib, packets)
+    alike: dict[object, list[PodPackets]] = {}
+    answers: dict[object, OverlapReport] = {}
+    for its in packets:
+        own = check_overlap(
+            fib,
+            report.cidrs,
+            expected_devs=report.expected_devs,
+            allowed_devs=report.allowed_devs,
+            flow=its.flow,
+        )
+        if ask is not None:
+            own = follow_kernel(own, fib, ask(its), flow=its.flow)
+        ranges = tuple((_way(it), it.first, it.last) for it in own.findings)
+        answer = (own.verdict, ranges, tuple(map(_note_key, own.notes)))
+        answers.setdefault(answer, own)
+        alike.setdefault(answer, []).append(its)
+    return tuple(_pod_report(own, tuple(alike[answer])) for answer, own in answers.items())
+
+
+def _pod_report(report: OverlapReport, senders: tuple[PodPackets, ...]) -> PodReport:
+    return PodReport(
+        senders,
+        report.verdict,
+        tuple(attrs.evolve(it, senders=senders) for it in report.findings),
+        tuple(attrs.evolve(it, senders=senders) for it in report.notes),
+    )
+
+
+def _way(finding: Finding) -> tuple[object, ...]:
+    return (finding.cidr, finding.kind, finding.devs, finding.decision.route)
+
+
+def _note_key(note: Note) -> tuple[object, ...]:
+    decision = note.decision
+    return (note.cidr, note.first, note.last, note.cases, decision.kind, decision.route, note.escapes)
+
+
+# Packets that this host drops when they arrive, although they and the replies are routed correctly.
+
+# sent: what pods send. replies: what comes back, to pods or to the host itself.
+DroppedKind: TypeAlias = Literal["sent", "replies"]
+
+
+@attrs.frozen
+class Dropped:
+    """Packets that are dropped as they arrive on one of these devices, and why."""
+
+    kind: DroppedKind
+    family: int
+    devs: tuple[str, ...]
+    """Empty for devices that are created later."""
+    reason: DropReason
+    sources: tuple[Prefix, ...] = ()
+    """Where the packets come from; empty if that does not matter."""
+    back: Decision | None = None
+    """What decides the route back, if it is the reason."""
+    replies_to: Flow | None = None
+    """The packets that the replies are for; None for all that pods send."""
+    unless_marked: bool = False
+    """Whether a packet filter that marks the replies prevents it: the devices have src_valid_mark."""
+
+
+def find_dropped(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> tuple[Dropped, ...]:
+    """What this host drops of the packets between the expected CIDRs of a report and pods, or the host itself."""
+    if not report.expected_devs:
+        return ()
+    fib = with_devices_of(fib, packets)
+    ways = {its: _ways(fib, report, its.flow) for its in packets}
+    return (
+        *_not_forwarded(fib, report, ways),
+        *_dropped_by_rp_filter(fib, report, ways),
+        *_dropped_replies(fib, report, packets),
+    )
+
+
+# By class of packets of pods: the devices by which they leave, each with an address that is reached by it.
+_Ways: TypeAlias = dict[PodPackets, dict[str, Prefix]]
+
+
+def _ways(fib: Fib, report: OverlapReport, flow: Flow) -> dict[str, Prefix]:
+    found: dict[str, Prefix] = {}
+    for cidr in report.cidrs:
+        for cell in fib.cells(cidr, flow):
+            for dev in cell.decision.devs if cell.decision.goes_out else ():
+                found.setdefault(dev, Prefix.around(cidr.family, cell.first, width_of(cidr.family)))
+    return found
+
+
+def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dropped]:
+    """The devices on which packets of pods, and replies to them, arrive and are not forwarded."""
+    if not ways:
+        return
+    family, snapshot = report.family, fib.snapshot
+    links = {link.name: link for link in snapshot.links}
+    there = dict.fromkeys(dev for its in ways if its.exist for dev in its.devs)
+    if not there and is_forwarding_off(snapshot, snapshot.default_link, family):
+        yield Dropped("sent", family, (), "forwarding")
+        return  # as on every node before its CNI starts
+    off = tuple(dev for dev in there if is_forwarding_off(snapshot, links[dev], family))
+    if off:
+        yield Dropped("sent", family, off, "forwarding")
+    leaving = {dev for outs in ways.values() for dev in outs}
+    devs = [dev for dev in report.expected_devs if dev in leaving and dev in links]
+    off = tuple(dev for dev in devs if is_forwarding_off(snapshot, links[dev], family))
+    if off:
+        yield Dropped("replies", family, off, "forwarding")
+
+
+def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dropped]:
+    """The pods' devices that take no source in the pod CIDRs, those together that have the same reason."""
+    if report.family != IPV4:
+        return
+    links = {link.name: link for link in fib.snapshot.links if link.rp_filter}
+    backs = {its: _routes_back(fib, its, outs) for its, outs in ways.items()}
+    its_of: dict[str, list[PodPackets]] = {}
+    for its in ways:
+        for dev in its.devs if its.exist else ():
+            its_of.setdefault(dev, []).append(its)
+    alike: dict[object, Dropped] = {}
+    for dev, classes in its_of.items():
+        link = links.get(dev)
+        every = [it for its in classes for it in backs[its]]
+        # A device by which a route back leaves takes that source: with many pods, it is the answer for nearly all.
+        if link is None or any(it.kind == "unicast" and it.route and dev in it.route.devs for it in every):
+            continue
+        found = [(drop_reason(fib, link, it), it) for it in dict.fromkeys(every)]
+        filtered = [(reason, back) for reason, back in found if reason in RP_FILTER_REASONS]
+        if filtered and None not in [reason for reason, _ in found]:
+            reason, back = filtered[0]
+            sources = tuple(dict.fromkeys(source for its in classes for source in its.sources))
+            known = alike.get((reason, back.route, sources))
+            devs = (*(known.devs if known else ()), dev)
+            alike[reason, back.route, sources] = Dropped("sent", IPV4, devs, reason, sources, back)
+    yield from alike.values()
+    yield from _dropped_on_new_devices(fib, report, backs)
+
+
+def _routes_back(fib: Fib, its: PodPackets, outs: dict[str, Prefix]) -> list[Decision]:
+    """What decides the routes back to packets of this class."""
+    return [
+        cell.decision
+        for out, destination in outs.items()
+        for source in its.sources
+        for cell in fib.cells(source, reverse_flow(its.flow, destination.ip, out=out))
+    ]
+
+
+def _dropped_on_new_devices(
+    fib: Fib, report: OverlapReport, backs: dict[PodPackets, list[Decision]]
+) -> Iterator[Dropped]:
+    """The same for devices that are created later, if no pod has one yet but there is a route to pods."""
+    link = fib.snapshot.default_link
+    for its, decisions in backs.items():
+        for back in decisions if link is not None and link.rp_filter and not its.devs else ():
+            reason = None if link is None else drop_reason(fib, link, back)
+            # The default route leads to addresses for which the CNI adds a route later.
+            if reason in RP_FILTER_REASONS and not set(back.devs) & set(report.expected_devs):
+                yield Dropped("sent", IPV4, (), reason, its.sources, back)
+                break
+
+
+def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> Iterator[Dropped]:
+    """The replies from the expected CIDRs that are dropped on the device by which the packets left."""
+    if report.family != IPV4:
+        return
+    spans: dict[tuple[str, Flow, DropReason, Decision, bool], list[Prefix]] = {}
+    for link in (it for it in fib.snapshot.links if it.name in report.expected_devs and it.rp_filter):
+        for sent in _senders(fib, link, packets):
+            # A reply has no mark by itself.
+            to = _own_address(fib, link) if sent is PLAIN else sent.source
+            reply = reverse_flow(sent, to, out=_reply_leaves_by(fib, link, sent))
+            for cidr in report.cidrs:
+                for first, last, forth, back in paired(fib.cells(cidr, sent), fib.cells(cidr, reply)):
+                    reason = drop_reason(fib, link, back) if forth.goes_out and link.name in forth.devs else None
+                    if reason in RP_FILTER_REASONS:
+                        key = (link.name, sent, reason, back, bool(sent.mark) and link.src_valid_mark)
+                        spans.setdefault(key, []).extend(prefixes_between(IPV4, first, last))
+    for (dev, sent, reason, back, marked), blocks in spans.items():
+        sources = tuple(it for span in spans_of(blocks) for it in prefixes_between(*span))
+        yield Dropped("replies", IPV4, (dev,), reason, sources, back, sent, marked)
+
+
+def _reply_leaves_by(fib: Fib, link: Link, sent: Flow) -> str:
+    """The device by which a reply to this packet leaves, if it arrives on `link`; lo if it is for this host."""
+    if sent.iif == "lo" or sent.source is None:
+        return "lo"
+    return next(iter(fib.lookup(sent.source, Flow(iif=link.name)).devs), "lo")
+
+
+def _senders(fib: Fib, link: Link, packets: Sequence[PodPackets]) -> Iterator[Flow]:
+    """The packets whose replies may arrive on the device and have another route back."""
+    host = attrs.evolve(PLAIN, source=_own_address(fib, link))
+    rules = [rule for rule in fib.snapshot.rules if rule.family == IPV4]
+    if any(entry.in_turn for entry in fib.defaults(IPV4)):
+        yield host
+    if any(rule.src for rule in rules):
+        yield PLAIN
+    if any(rule.oif for rule in rules) or len(list(fib.defaults(IPV4))) > 1:
+        yield attrs.evolve(host, oif=link.name)
+    for uid in dict.fromkeys(uid for rule in rules for uid in _users(rule)):
+        yield attrs.evolve(host, uid=uid)
+    for mark in dict.fromkeys(mark for rule in rules for mark in _marks(rule)):
+        yield attrs.evolve(host, mark=mark)
+        for its in packets:
+            yield attrs.evolve(its.flow, mark=mark)
+
+
+def _own_address(fib: Fib, link: Link) -> IP | None:
+    """The address that a packet of this host gets if it leaves by the device."""
+    return next((it.ip for it in fib.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4), PLAIN.source)
+
+
+def _users(rule: Rule) -> Iterable[int]:
+    """A user that the rule is for, and one that it is not for; root sends plain packets."""
+    return () if rule.uids is None else (uid for uid in (rule.uids[1], rule.uids[1] + 1) if 0 < uid < _NOBODY)
+
+
+def _marks(rule: Rule) -> Iterable[int]:
+    """A mark that the rule selects, and one that it does not; plain packets have none."""
+    selected = rule.fwmark & rule.fwmask
+    other = selected ^ (rule.fwmask & -rule.fwmask)
+    return (mark for mark in (selected, other) if mark)
+
+
+_NOBODY = 0xFFFFFFFF  # no user has this number

@@ -1,0 +1,585 @@
+"""From escapes to routes: the ranges to close, to keep and to report as unsafe; and the proof of the result.
+
+Here: the meaning of the ranges. Not here: the choice of prefixes (`cover`).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from itertools import accumulate
+from typing import Literal, NamedTuple, TypeAlias
+
+import attrs
+
+from hostrouting.arguments import require
+from hostrouting.check.cni import PodBlocks
+from hostrouting.check.cover import Zone, ZoneKind, cover
+from hostrouting.check.overlap import Finding, Judge, OverlapReport, check_overlap
+from hostrouting.check.packets import PodPackets, with_devices_of
+from hostrouting.check.pods import PodReport, check_pods
+from hostrouting.fib import ANY, PLAIN, Contest, Decision, Fib, Flow, paired
+from hostrouting.fib.arrival import drop_reason, reverse_flow
+from hostrouting.model import (
+    DEFAULT_METRIC,
+    IP,
+    IPV4,
+    IPV6,
+    OURS,
+    PATHLESS,
+    PROTOCOL_KERNEL,
+    REFUSING,
+    RP_FILTER_STRICT,
+    SCOPE_LINK,
+    TABLE_MAIN,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    extent,
+    prefixes_between,
+    spans_of,
+    width_of,
+)
+from hostrouting.model.constants import LINK_LOCAL, RESERVED_RANGES, is_reserved
+from hostrouting.routes.connected import is_unexplained
+from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, bare_leg, default_route
+
+__all__ = ["TOO_MANY", "Diversion", "Filtered", "Repair", "Unsafe", "UnsafeReason", "propose_repair", "refused_gateway"]
+
+
+# Whether Linux accepts a gateway: the lookup that it does before it adds a route.
+
+
+def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
+    """The decision because of which Linux refuses this gateway; None if it accepts it, or has nothing to look up."""
+    gateway = leg.gateway
+    if gateway is None or leg.onlink or leg.dev is None or gateway in LINK_LOCAL:
+        return None
+    return _refused_ipv4(fib, gateway, leg.dev) if gateway.version == IPV4 else _refused_ipv6(fib, gateway, leg.dev)
+
+
+def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
+    near = [it for it in _around(fib, gateway) if it.scope >= SCOPE_LINK]
+    neighbours = Fib(_with_carriers(attrs.evolve(fib.snapshot, routes=near)), merged=fib.merged)
+    decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=dev, ipproto=0))
+    return None if decision.kind in {"unicast", "local"} else decision
+
+
+def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
+    flow = attrs.evolve(PLAIN, iif="", oif=dev, ipproto=0)
+    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
+    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=_around(fib, gateway, table=TABLE_MAIN))
+    if _is_beside(Fib(_with_carriers(alone)).lookup(gateway, flow), dev):
+        return None
+    rules = tuple(attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in fib.snapshot.rules)
+    unsuppressed = fib if rules == fib.snapshot.rules else Fib(attrs.evolve(fib.snapshot, rules=rules))
+    decision = unsuppressed.lookup(gateway, flow)
+    return None if _is_beside(decision, dev) else decision
+
+
+def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> list[Route]:
+    """The routes that match the gateway, of one table or of all."""
+    family = gateway.version
+    around = [Prefix.around(family, int(gateway), length) for length in range(width_of(family) + 1)]
+    # By the prefixes alone, so that only these routes are created.
+    return [route for route in fib.snapshot.routes.only(prefixes=around) if table in {None, route.table}]
+
+
+def _with_carriers(snapshot: Snapshot) -> Snapshot:
+    """The host as this lookup sees it.
+
+    A lost carrier makes no difference, though Linux may list the next hop as dead.
+    """
+    up = {link.name for link in snapshot.links if link.up}
+    links = tuple(
+        attrs.evolve(link, ignore_routes_with_linkdown=False, ipv6_ignore_routes_with_linkdown=False)
+        for link in snapshot.links
+    )
+    routes = [
+        attrs.evolve(route, legs=tuple(attrs.evolve(it, dead=it.dead and it.dev not in up) for it in route.legs))
+        for route in snapshot.routes
+    ]
+    return attrs.evolve(snapshot, links=links, routes=routes)
+
+
+def _is_beside(decision: Decision, dev: str) -> bool:
+    """Whether it is a route by this device without a gateway, of any type that does not refuse packets."""
+    legs = () if decision.route is None or decision.route.type in PATHLESS else decision.route.legs
+    return any((leg.dev, leg.gateway) == (dev, None) for leg in legs)
+
+
+# earlier-rule: a rule decides before table main is looked up. longest-prefix: a route to a single address decides, and
+# no prefix is longer. no-way: no gateway is known for the expected device. too-many: closing it would take more than
+# TOO_MANY routes. reserved: a static route to this range is not allowed. surprise: the kernel's answer differs from its
+# tables. refused: Linux would not accept a route by that gateway. clash: routes for packets
+# of pods would take the host, or other pods, from a way that is right. still-open: the proof found it open.
+UnsafeReason: TypeAlias = Literal[
+    "earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "surprise", "refused", "clash", "still-open"
+]
+
+# No operator would read a repair with more routes than this.
+TOO_MANY = 1024
+# Route types that send packets out by a device.
+_SENDING = frozenset({"unicast", "broadcast", "anycast", "multicast"})
+_NAMED = 9  # a message names at most this many devices
+
+
+@attrs.frozen
+class Unsafe:
+    """An escaping range that no route of ours can close safely; `decision` holds the rule and route that decide it.
+
+    The range includes the host's single addresses inside it, as in a Finding. `missing` names what a repair needs; for
+    a next hop that Linux refuses, it is that next hop, and `against` is the decision because of which Linux refuses it.
+    """
+
+    family: int
+    first: int
+    last: int
+    reason: UnsafeReason
+    decision: Decision
+    missing: str = ""
+    against: Decision | None = None
+    senders: tuple[PodPackets, ...] = ()
+    """The packets of pods that it is about; empty if it is about those that the host itself sends."""
+
+    def __repr__(self) -> str:
+        missing = f", {self.missing}" if self.missing else ""
+        return f"<Unsafe {extent(self.family, self.first, self.last)}, {self.reason}{missing}: {self.decision}>"
+
+
+@attrs.frozen
+class Diversion:
+    """Traffic that the repair changes: it reached other devices without a gateway, or a route refused it.
+
+    If the devices are `connected` to the network, neighbours there become unreachable; otherwise traffic into a tunnel
+    is diverted. Traffic that the route `refused` rejected is now sent out.
+    """
+
+    prefix: Prefix
+    devs: tuple[str, ...]
+    connected: bool
+    refused: Route | None = None
+
+
+@attrs.frozen
+class Filtered:
+    """Sources whose packets a device drops once the repair is in place, and accepted before.
+
+    Its rp_filter is 1, and the route back to the sources leaves by another device then.
+    """
+
+    dev: str
+    sources: tuple[Prefix, ...]
+
+
+@attrs.frozen
+class Repair:
+    """The routes that close the escapes, what they cannot close, what they divert, and the check with them in place."""
+
+    routes: tuple[DesiredRoute, ...]
+    unsafe: tuple[Unsafe, ...]
+    diverted: tuple[Diversion, ...]
+    proof: OverlapReport
+    pods: tuple[PodReport, ...] = ()
+    """The check of what pods send with the routes in place."""
+    filtered: tuple[Filtered, ...] = ()
+
+
+def propose_repair(
+    fib: Fib,
+    report: OverlapReport,
+    *,
+    protocol: int = OURS,
+    metric: int = 0,
+    flow: Flow = ANY,
+    gateway: IP | None = None,
+    names_dev: bool = False,
+    pods: Sequence[PodReport] = (),
+) -> Repair:
+    """The fewest routes that close what `report` found on this host, without touching a route that is not ours.
+
+    Our routes are those that carry `protocol`. They use `gateway`, a router on the first expected device. Without it,
+    they leave open what the default route of this host fills in rightly, so that they can repair many hosts: the
+    gateway, and unless the repair `names_dev`, the device; `resolve_route` completes them. The proof is the same check
+    with the routes in place. If what `pods` send still escapes then, more routes are added for it.
+    """
+    require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
+    require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
+    means = _Means(protocol, metric, gateway, names_dev)
+    repair, routes, replaced = _propose(fib, report, flow, means)
+    after = _with(fib, routes, replaced)
+    added = list(routes)
+    every = [packets for it in pods for packets in it.packets]
+    flows = [flow, *(it.flow for it in every)]
+    for packets in [packets for it in pods if it.findings_beyond(report) for packets in it.packets]:
+        seen = with_devices_of(after, every)
+        left = _check(seen, report, packets.flow)
+        more, routes, replaced = _propose(seen, left, packets.flow, means)
+        reason: UnsafeReason | None = "too-many" if len(added) + len(routes) > TOO_MANY else None
+        if reason is None and routes and _diverts(seen, _with(seen, routes, replaced), report, flows):
+            reason = "clash"
+        if reason is not None:
+            lost = [Unsafe(report.family, it.first, it.last, reason, it.decision) for it in left.findings]
+            more, routes, replaced = Repair((), tuple(lost), (), left), (), ()
+        repair, after = _both(repair, more, packets), _with(after, routes, replaced)
+        added += routes
+    surprising = [
+        attrs.evolve(lost, senders=it.packets) for it in pods for lost in _surprising(it.findings_beyond(report))
+    ]
+    repair = attrs.evolve(repair, unsafe=(*repair.unsafe, *surprising))
+    if pods:
+        proof = _check(after, report, flow)
+        repair = attrs.evolve(repair, proof=proof, pods=check_pods(after, proof, every))
+    return attrs.evolve(repair, filtered=tuple(_filtered(fib, after, report, added)))
+
+
+def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
+    return fib.with_routes(routes, without=replaced) if routes else fib
+
+
+def _diverts(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flow]) -> bool:
+    """Whether packets take another way that stayed here or left by an allowed device before."""
+    blocks = PodBlocks(before, report.cidrs, report.allowed_devs)
+    judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+    return any(
+        (then.kind, then.devs) != (now.kind, now.devs)
+        and judge.escape(then) is None
+        and not set(then.devs) & set(report.expected_devs)
+        for flow in flows
+        for cidr in report.cidrs
+        for _, _, then, now in paired(before.cells(cidr, flow), after.cells(cidr, flow))
+    )
+
+
+def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[Route]) -> Iterator[Filtered]:
+    """What the reverse path filter drops after the repair, and accepted before.
+
+    For a packet that arrives on a device for an address of this host, Linux looks up the way back from that address. In
+    IPv6 it has no such filter.
+    """
+    leaving = {dev for finding in report.findings for dev in finding.decision.devs}
+    for link in before.snapshot.links if report.family == IPV4 else ():
+        if link.rp_filter != RP_FILTER_STRICT or link.name not in leaving:
+            continue
+        # Packets from this host's own addresses do not arrive: with them, the ranges are whole.
+        lost: set[Prefix] = set()
+        own: set[Prefix] = set()
+        for address in [it.ip for it in before.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4]:
+            back = reverse_flow(PLAIN, address)
+            for block in [route.prefix for route in routes]:
+                for first, last, then, now in paired(before.cells(block, back), after.cells(block, back)):
+                    if then.own:
+                        own.update(prefixes_between(IPV4, first, last))
+                    elif drop_reason(after, link, now) and not drop_reason(before, link, then):
+                        lost.update(prefixes_between(IPV4, first, last))
+        if lost:
+            yield Filtered(link.name, tuple(_blocks(lost | own)))
+
+
+def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
+    """The check of a report, made again for this host and these packets."""
+    return check_overlap(
+        fib, report.cidrs, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs, flow=flow
+    )
+
+
+def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
+    """The routes of both, and what either cannot close or diverts, each once; the other is for these packets."""
+    unsafe = {_place(it): it for it in one.unsafe}
+    for it in other.unsafe:
+        known = unsafe.get(_place(it))
+        # What the host itself sends there escapes as well.
+        if known is None or known.senders:
+            unsafe[_place(it)] = attrs.evolve(it, senders=(*(known.senders if known else ()), packets))
+    diverted = {it.prefix: it for it in (*other.diverted, *one.diverted)}
+    return attrs.evolve(
+        one,
+        routes=(*one.routes, *(it for it in other.routes if it not in one.routes)),
+        unsafe=tuple(unsafe.values()),
+        diverted=tuple(diverted.values()),
+    )
+
+
+def _place(unsafe: Unsafe) -> tuple[object, ...]:
+    return (unsafe.first, unsafe.last, unsafe.reason, unsafe.decision.route)
+
+
+class _Means(NamedTuple):
+    """What the routes of a repair have in common."""
+
+    protocol: int
+    metric: int
+    gateway: IP | None
+    names_dev: bool
+
+
+# A repair, the routes that it adds, and our routes that these replace.
+_Proposal: TypeAlias = tuple[Repair, tuple[Route, ...], tuple[Route, ...]]
+
+
+def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Proposal:
+    """The repair of what was found for the packets of this flow."""
+    if not report.findings:
+        return Repair((), (), (), report), (), ()
+    family, protocol = report.findings[0].cidr.family, means.protocol
+    uplink = Uplink(fib, protocol=protocol)
+    pattern = _pattern(fib, report, family, means.metric, means.gateway)
+    way = uplink.resolve(pattern)
+    written = pattern if means.gateway else uplink.leave_open(pattern, names_dev=means.names_dev)
+    if isinstance(way, Pending):
+        lost = [
+            Unsafe(family, finding.first, finding.last, "no-way", finding.decision, _missing(way, fib))
+            for finding in report.findings
+        ]
+        return Repair((), tuple(lost), (), report), (), ()
+    for leg in way.legs:
+        against = refused_gateway(fib, leg)
+        if against is not None:
+            lost = [
+                Unsafe(family, it.first, it.last, "refused", it.decision, str(bare_leg(leg)), against)
+                for it in report.findings
+            ]
+            return Repair((), tuple(lost), (), report), (), ()
+    task = _Task(fib, report, way, protocol)
+    for block in _open_blocks(report):
+        tries = [task.closing(block, flow, metric=it) for it in _metrics(family, way.metric)]
+        task = min(tries, key=lambda it: (it.lost, len(it.routes)))
+    routes = task.routes
+    if len(routes) > TOO_MANY:
+        lost = [Unsafe(family, it.first, it.last, "too-many", it.decision) for it in report.findings]
+        return Repair((), tuple(lost), (), report), (), ()
+    replaced = [
+        standing
+        for route in routes
+        for standing in fib.routes(route.prefix)
+        if standing.key == route.key and standing.protocol == protocol
+    ]
+    proof = _check(_with(fib, routes, replaced), report, flow)
+    repair = Repair(
+        tuple(attrs.evolve(written, destination=it.prefix, metric=_as_written(it)) for it in routes),
+        (*task.unsafe, *_surprising(report.findings), *_still_open(proof, task.unsafe)),
+        tuple(task.diverted.values()),
+        proof,
+    )
+    return repair, tuple(routes), tuple(replaced)
+
+
+def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
+    """The template for the repair's routes: with device and gateway if possible, open if the default is ECMP."""
+    anywhere = Prefix(family, 0, 0)
+    if gateway is not None:
+        return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)), metric=metric)
+    default = default_route(fib, family=family)
+    if default is not None and len(default.legs) > 1 and set(default.devs) <= set(report.expected_devs):
+        return DesiredRoute(anywhere, metric=metric)
+    named = ((dev, default_route(fib, family=family, dev=dev)) for dev in report.expected_devs)
+    for dev, route in named:
+        if route is not None:
+            through = next(leg.gateway for leg in route.legs if leg.dev == dev)
+            # A static route cannot be configured with a gateway of the other family.
+            spelled = through if through is not None and through.version == family else None
+            return DesiredRoute(anywhere, gateway=spelled, dev=dev, metric=metric)
+    return DesiredRoute(anywhere, dev=next(iter(report.expected_devs)), metric=metric)
+
+
+def _missing(way: Pending, fib: Fib) -> str:
+    """What is missing; if that is a device, also the devices that exist, because its name may be mistyped."""
+    dev, names = way.desired.dev, [link.name for link in fib.snapshot.links if link.name != "lo"]
+    if dev is None or dev in names or dev not in way.missing:
+        return way.missing
+    there = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return f"the device {dev}, which expectedDevs names; this host has {there or 'none'}"
+
+
+def _blocks(cidrs: Iterable[Prefix]) -> Iterator[Prefix]:
+    """The CIDRs as the fewest blocks: adjacent and nested CIDRs are merged."""
+    for span in spans_of(cidrs):
+        yield from prefixes_between(*span)
+
+
+def _open_blocks(report: OverlapReport) -> Iterator[Prefix]:
+    """The blocks that contain a finding: each finding lies in one CIDR, and each CIDR in one block."""
+    begins = sorted(finding.first for finding in report.findings)
+    for block in _blocks(report.cidrs):
+        if bisect_right(begins, block.last) > bisect_left(begins, block.first):
+            yield block
+
+
+def _metrics(family: int, metric: int) -> tuple[int, ...]:
+    """The metrics to try, the usual one first.
+
+    In IPv6 a connected route has metric 256, so one route with a lower metric wins over it, where the usual metric
+    takes two longer prefixes. In IPv4 a connected route has metric 0, and no metric is lower.
+    """
+    return METRICS[family] if metric == DEFAULT_METRIC[family] else (metric,)
+
+
+def _as_written(route: Route) -> int:
+    """The metric in a configuration: 0 for the usual one."""
+    return 0 if route.metric == DEFAULT_METRIC[route.prefix.family] else route.metric
+
+
+class _Task:
+    """One repair while it is being computed."""
+
+    def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int) -> None:
+        self._fib, self._way, self._protocol = fib, way, protocol
+        blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
+        self._judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+        self.routes: list[Route] = []
+        self.unsafe: list[Unsafe] = []
+        # The last address of the last unsafe range, or of the own addresses directly after it.
+        self._reach = -1
+        self.diverted: dict[Prefix, Diversion] = {}
+
+    @property
+    def lost(self) -> int:
+        """The number of addresses that no route of ours can close."""
+        return sum(it.last - it.first + 1 for it in self.unsafe)
+
+    def closing(self, block: Prefix, flow: Flow, *, metric: int) -> "_Task":
+        """The same repair, which also closes the block's escapes with routes of this metric, as far as possible."""
+        after = copy(self)
+        after._way = attrs.evolve(self._way, metric=metric)
+        after.routes, after.unsafe, after.diverted = [*self.routes], [*self.unsafe], {**self.diverted}
+        after.routes += [after._route_to(prefix) for prefix in after._close(block, flow)]
+        return after
+
+    def _route_to(self, prefix: Prefix) -> Route:
+        """The route to this prefix: with the usual metric, unless another route of the prefix would win over it."""
+        usual = DEFAULT_METRIC[prefix.family]
+        others = (it for it in self._fib.routes(prefix) if it.protocol != self._protocol)
+        is_needed = self._way.metric != METRICS[prefix.family][-1] or any(it.metric <= usual for it in others)
+        return attrs.evolve(self._way, prefix=prefix, metric=self._way.metric if is_needed else usual)
+
+    def _close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
+        """The prefixes that close the block's escapes, as far as they can be closed."""
+        dev = self._way.legs[0].dev
+        contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=flow)
+        pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
+        zones = [Zone(it.first, it.last, *self._means(block.family, it)) for it in pieces]
+        chosen = cover(block, _merged(zones), usable=self._is_usable)
+        if chosen is not None:
+            return chosen
+        # Only reserved ranges can make a choice impossible: leave them out for the others.
+        lost = [at for at, it in enumerate(zones) if it.kind == "open" and is_reserved(block.family, it.first, it.last)]
+        spared = [it._replace(kind="free") if at in set(lost) else it for at, it in enumerate(zones)]
+        chosen = cover(block, _merged(spared), usable=self._is_usable) or ()
+        for at in lost:
+            zone = zones[at]
+            if not any(it.length >= zone.length and it.first <= zone.first and zone.last <= it.last for it in chosen):
+                self._leave(block.family, pieces[at], "reserved")
+        return chosen
+
+    def _means(self, family: int, contest: Contest) -> tuple[ZoneKind, int]:
+        """What the repair must do with a range, and from which length on."""
+        decision, length = contest.decision, contest.length
+        if self._judge.escape(decision) is None:
+            # A kind that follows from the address alone is the same for every route.
+            if contest.first == contest.last == self._reach + 1 and decision.own:
+                self._reach = contest.last
+            if decision.route is None or decision.route.type != decision.kind:
+                return "free", 0
+            alike = _ways(decision.route) == _ways(self._way)
+            return ("free", 0) if length is None or alike else ("keep", length)
+        reason = self._reason_against(family, contest)
+        if reason is not None or length is None:
+            self._leave(family, contest, reason or "earlier-rule")
+            return "free", 0
+        self._divert(decision)
+        return "open", length
+
+    def _reason_against(self, family: int, contest: Contest) -> UnsafeReason | None:
+        """The reason why no route of ours can close the range; None if one can."""
+        width, length, route = width_of(family), contest.length, contest.decision.route
+        if length is None:
+            host_route = route is not None and route.table == TABLE_MAIN and route.prefix.length == width
+            return "longest-prefix" if host_route else "earlier-rule"
+        if contest.last - contest.first >> width - length >= TOO_MANY:
+            return "too-many"
+        # Only at a route to a single address can every prefix around it be held by another route.
+        around = (Prefix.around(family, contest.first, longer) for longer in range(width, length - 1, -1))
+        single = contest.first == contest.last and not is_reserved(family, contest.first, contest.last)
+        if single and not any(self._is_usable(prefix) for prefix in around):
+            return "longest-prefix"
+        return None
+
+    def _is_usable(self, prefix: Prefix) -> bool:
+        """Whether a static route may have this prefix, and no route that is not ours holds its key."""
+        if not prefix.length or is_reserved(prefix.family, prefix.first, prefix.last):
+            return False
+        key = attrs.evolve(self._way, prefix=prefix).key
+        return not any(route.key == key and route.protocol != self._protocol for route in self._fib.routes(prefix))
+
+    def _leave(self, family: int, contest: Contest, reason: UnsafeReason) -> None:
+        decision, first = contest.decision, contest.first
+        before = self.unsafe[-1] if self.unsafe else None
+        follows = before is not None and self._reach + 1 == first
+        self._reach = contest.last
+        if before and follows and (before.reason, before.decision) == (reason, decision):
+            self.unsafe[-1] = attrs.evolve(before, last=contest.last)
+        else:
+            self.unsafe.append(Unsafe(family, first, contest.last, reason, decision))
+
+    def _divert(self, decision: Decision) -> None:
+        """Record networks of other devices that our routes will reach instead, and what a route refused."""
+        route = decision.route
+        if route is None or route.prefix in self.diverted:
+            return
+        if route.type in REFUSING:
+            self.diverted[route.prefix] = Diversion(route.prefix, (), connected=False, refused=route)
+        if any(leg.gateway is None for leg in route.legs):
+            near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type in _SENDING]
+            devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
+            # The kernel adds a route for the network of each address.
+            connected = any(
+                it.protocol == PROTOCOL_KERNEL and not is_unexplained(it, self._fib.snapshot) for it in near
+            )
+            self.diverted[route.prefix] = Diversion(route.prefix, devs, connected)
+
+
+def _merged(zones: list[Zone]) -> list[Zone]:
+    """The same zones, with equal neighbours merged."""
+    found: list[Zone] = []
+    for zone in zones:
+        if found and found[-1][2:] == zone[2:]:
+            found[-1] = found[-1]._replace(last=zone.last)
+        else:
+            found.append(zone)
+    return found
+
+
+def _at_borders(family: int, contest: Contest) -> Iterator[Contest]:
+    """Split the range at the borders of the reserved ranges."""
+    begins = [at for low, high in RESERVED_RANGES[family] for at in (low, high + 1)]
+    inside = [at for at in begins if contest.first < at <= contest.last]
+    if not inside:
+        yield contest
+        return
+    for first, following in zip([contest.first, *inside], [*inside, contest.last + 1], strict=True):
+        yield attrs.evolve(contest, first=first, last=following - 1)
+
+
+def _ways(route: Route) -> set[tuple[str | None, IP | None]]:
+    return {(leg.dev, leg.gateway) for leg in route.legs}
+
+
+def _surprising(findings: Iterable[Finding]) -> Iterator[Unsafe]:
+    for it in findings:
+        if it.surprise:
+            yield Unsafe(it.cidr.family, it.first, it.last, "surprise", it.decision)
+
+
+def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
+    """What the proof found that was not reported as unsafe before; a report has one family."""
+    given_up = sorted(known, key=lambda it: it.first)
+    firsts = [it.first for it in given_up]
+    reaches = list(accumulate((it.last for it in given_up), max))
+    for finding in proof.findings:
+        before = bisect_right(firsts, finding.last)
+        if not before or reaches[before - 1] < finding.first:
+            yield Unsafe(finding.cidr.family, finding.first, finding.last, "still-open", finding.decision)
+
+
+# The fewest static routes that close every escape, and the ranges that no route can close safely.

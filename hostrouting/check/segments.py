@@ -1,0 +1,142 @@
+"""A CIDR as segments: its ranges side by side, each with its outgoing device, and what they are on a scale of columns.
+
+Here: which segments there are, and which of them a column shows. Not here: which devices are expected, and how a
+map is drawn (`cli.cidr_map` in characters, `fleet.page` as HTML).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
+
+import attrs
+
+from hostrouting.check.cni import PodBlocks
+from hostrouting.check.overlap import Judge
+from hostrouting.fib import PLAIN, Decision, Fib, Flow
+from hostrouting.model import Prefix
+
+__all__ = ["JUDGEMENTS", "Judgement", "Segment", "Strip", "segments_of", "strip_of", "told_segments"]
+
+Judgement: TypeAlias = Literal["expected", "allowed", "own", "escape"]
+
+JUDGEMENTS: dict[Judgement, str] = {
+    "expected": "expected",
+    "allowed": "allowed",
+    "own": "the host's own",
+    "escape": "escapes",
+}
+"""The judgements, each in the words of a legend."""
+_RANK: dict[Judgement, int] = {"escape": 2, "allowed": 1}
+
+
+@attrs.frozen
+class Segment:
+    """A range of addresses with one label and one judgement; both ends are included."""
+
+    first: int
+    last: int
+    label: str
+    judgement: Judgement
+
+    @property
+    def look(self) -> tuple[str, Judgement]:
+        """What distinguishes it on a map from its neighbours."""
+        return self.label, self.judgement
+
+
+@attrs.frozen
+class Strip:
+    """A CIDR on a scale: runs of columns, each with the segment that it shows and its length, from left to right."""
+
+    runs: tuple[tuple[Segment, int], ...]
+    hidden: tuple[Segment, ...]
+    """The segments that no column shows, except for the host's own; of those with one look, the first."""
+
+
+def segments_of(
+    fib: Fib, cidr: Prefix, *, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...] = (), flow: Flow = PLAIN
+) -> tuple[Segment, ...]:
+    """The CIDR as segments; adjacent ranges with the same label and judgement are one segment."""
+    blocks = PodBlocks(fib, (cidr,), allowed_devs)
+    strict = Judge(expected_devs, (), blocks=blocks)
+    lenient = Judge(expected_devs, allowed_devs, blocks=blocks)
+    found: list[Segment] = []
+    for cell in fib.cells(cidr, flow):
+        look = _label(cell.decision, lenient), _judgement(cell.decision, strict, lenient)
+        if found and found[-1].look == look:
+            found[-1] = attrs.evolve(found[-1], last=cell.last)
+        else:
+            found.append(Segment(cell.first, cell.last, *look))
+    return tuple(found)
+
+
+def told_segments(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """The segments for a list in words: a single address of the host itself counts in the range before or after it."""
+    found: list[Segment] = []
+    begin: int | None = None
+    for it in segments:
+        if it.judgement == "own" and it.first == it.last:
+            if found:
+                found[-1] = attrs.evolve(found[-1], last=it.last)
+            elif begin is None:
+                begin = it.first
+        elif found and found[-1].look == it.look:
+            found[-1] = attrs.evolve(found[-1], last=it.last)
+        else:
+            found.append(it if begin is None else attrs.evolve(it, first=begin))
+            begin = None
+    return tuple(found or segments)
+
+
+def strip_of(cidr: Prefix, segments: Sequence[Segment], columns: int) -> Strip:
+    """The segments of the CIDR on a scale of so many columns; no escape is too small for a column."""
+    slots = _columns(cidr, segments, columns)
+    shown = {it.look for it in slots}
+    hidden: dict[object, Segment] = {}
+    for it in segments:
+        if it.judgement != "own" and it.look not in shown:
+            hidden.setdefault(it.look, it)
+    return Strip(tuple(_runs(slots)), tuple(hidden.values()))
+
+
+def _columns(cidr: Prefix, segments: Sequence[Segment], columns: int) -> list[Segment]:
+    """The segment for each column: an escape inside it, however small; else an allowed device; else the largest."""
+    size, at, found = cidr.last - cidr.first + 1, 0, []
+    for column in range(columns):
+        low = cidr.first + column * size // columns
+        high = max(low, cidr.first + (column + 1) * size // columns - 1)
+        while segments[at].last < low:
+            at += 1
+        best, weight = segments[at], (0, 0)
+        for place in range(at, len(segments)):
+            one = segments[place]
+            if one.first > high:
+                break
+            held = (_RANK.get(one.judgement, 0), min(one.last, high) - max(one.first, low) + 1)
+            if held > weight:
+                best, weight = one, held
+        found.append(best)
+    return found
+
+
+def _runs(slots: Sequence[Segment]) -> Iterator[tuple[Segment, int]]:
+    begin = 0
+    for at in range(1, len(slots) + 1):
+        if at == len(slots) or slots[at].look != slots[begin].look:
+            yield slots[begin], at - begin
+            begin = at
+
+
+def _label(decision: Decision, judge: Judge) -> str:
+    if decision.own or judge.is_own_block(decision):
+        return "own"
+    if decision.goes_out:
+        return "+".join(decision.devs) or "unknown"
+    return decision.kind.replace("-", " ")
+
+
+def _judgement(decision: Decision, strict: Judge, lenient: Judge) -> Judgement:
+    if decision.own or lenient.is_own_block(decision):
+        return "own"
+    if lenient.escape(decision) is not None:
+        return "escape"
+    return "expected" if strict.escape(decision) is None else "allowed"

@@ -1,0 +1,412 @@
+"""A run of our tasks from the command line: its preview and its result, and lines for its routes and files.
+
+Shared by `plan`, `apply`, `remove` and `render`. Not here: which task it is, and what the task does (`tasks`).
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+import phases
+from hostrouting.boot.gate_state import GateState, find_gate_state
+from hostrouting.check.examine import Examination
+from hostrouting.check.report import foreseen_line, repair_document
+from hostrouting.cli.check import Check
+from hostrouting.cli.command import FAILED, FINE, UNDECIDED
+from hostrouting.cli.failure import code_of, errors_in
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.remedy import route_lines
+from hostrouting.errors import FileError, HostRoutingError, ManagerError, RouteOverlapError
+from hostrouting.host.effects import Effects, Operation, effects_of
+from hostrouting.routes.plan import Step
+from hostrouting.routes.uplink import bare_leg
+from hostrouting.tasks import CheckResult, RoutesResult, Standing
+from phases.errors import BaseExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from typing_extensions import Self
+
+    from hostrouting.cli.output import Line, Tone
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.host.host import Host
+    from hostrouting.model import Route
+    from hostrouting.routes.plan import Foreseen, RoutePlan
+
+__all__ = [
+    "Done",
+    "Prospect",
+    "Run",
+    "Standings",
+    "after_a_failure",
+    "file_lines",
+    "foreseen_document",
+    "foreseen_lines",
+    "gate_document",
+    "gate_lines",
+    "looked_at_gate",
+    "operation_document",
+    "operation_lines",
+    "run_task",
+    "step_document",
+    "step_lines",
+    "tally",
+]
+
+
+# The state of tasks on a host, other than static routes and the check: collected, and as lines.
+
+
+@attrs.frozen
+class Standings:
+    """The state of each task that reports one, and what could not be determined."""
+
+    found: tuple[Standing, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+    @classmethod
+    def on(cls, host: Host, config: HostRoutingConfig) -> Self:
+        """The present state on a host, by this configuration."""
+        directories = (host.layout.at(host.layout.config_directory), host.layout.at(host.layout.state_directory))
+        if not (config.probe_rewrite.enabled or config.guard.enabled or any(map(host.files.names, directories))):
+            return cls()  # nothing of ours is here or wanted; to load the tasks takes longer than a check
+        from hostrouting.tasks import Configure  # noqa: PLC0415  as above
+
+        found, troubles = [], []
+        for task in Configure(config, host=host).subtasks:
+            try:
+                if (standing := task.standing()) is not None:
+                    found.append(standing)
+            except HostRoutingError as error:
+                troubles.append(f"{task.name}: {error}")
+        return cls(tuple(found), tuple(troubles))
+
+    @property
+    def are_right(self) -> bool:
+        """Whether everything is in force and works."""
+        return all(it.is_right for it in self.found)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is not in force."""
+        return tuple(fault for it in self.found for fault in it.faults)
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        if not self.are_right:
+            return FAILED
+        return UNDECIDED if self.troubles else FINE
+
+    def documents(self) -> list[dict[str, Any]]:
+        """The same as plain values."""
+        return [it.to_mapping() for it in self.found]
+
+    def lines(self) -> Iterator[Line]:
+        """One line for each that says whether it works, and below it what prevents that."""
+        for it in self.found:
+            yield line()
+            if it.faults:
+                yield line(Painted("NOT IN FORCE:", "bad"), f" {it.subject}")
+            elif it.hindrances:
+                yield line(Painted("NOT WORKING:", "bad"), f" {it.subject}: the rules are in force, but")
+            elif it.is_on:
+                yield line(Painted("IN FORCE:", "good"), f" {it.subject}")
+            else:
+                yield line(Painted("OFF:", "soft"), f" {it.subject}")
+            yield from (line("  ", Painted(text, "bad")) for text in (*it.faults, *it.hindrances))
+            yield from (line("  ", Painted(text, "warn")) for text in it.notes)
+            yield from (line("  ", Painted(text, "soft")) for text in it.facts)
+
+    def trouble_lines(self) -> Iterator[Line]:
+        """One line for each fact that could not be determined."""
+        yield from (line("Not known: ", Painted(trouble, "warn")) for trouble in self.troubles)
+
+
+_TONES: dict[str, Tone] = {"keep": "soft", "add": "good", "replace": "warn", "delete": "warn", "conflict": "bad"}
+_ORDER = ("conflict", "add", "replace", "delete", "keep")
+
+
+@attrs.frozen
+class Prospect:
+    """What `apply` would do, and the state afterwards. For a saved snapshot, files are not known."""
+
+    routes: RoutePlan
+    writes: tuple[str, ...]
+    removes: tuple[str, ...]
+    after: Check | None
+    saved: bool
+    gate: GateState
+    """The present state of the gate."""
+    rewrites: tuple[str, ...] = ()
+    """The files to write that already exist with another content."""
+    operations: tuple[Operation, ...] = ()
+    notes: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    """What prevents these operations."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether apply could not change any route."""
+        return bool(self.routes.conflicts or self.routes.pending)
+
+    @property
+    def changes(self) -> bool:
+        """Whether apply would change anything."""
+        return bool(self.writes or self.removes or self.operations or (self.routes.changes and not self.is_stuck))
+
+    @property
+    def ends_in_overlap(self) -> bool:
+        """Whether apply would do all of this and then fail because of an overlap."""
+        if self.after is None or self.after.config.route_overlap.mode != "STRICT":
+            return False
+        return self.after.found.verdict == "overlap"
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The steps for the routes; if there are conflicts, only those, because nothing else would be done."""
+        return self.routes.conflicts or self.routes.steps
+
+    @property
+    def answer(self) -> Literal["conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
+        """The result in one word."""
+        if self.routes.conflicts or self.conflicts:
+            return "conflict"
+        if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
+            return "not-ready"
+        if self.changes:
+            return "to-do"
+        return "overlap" if self.ends_in_overlap else "nothing-to-do"
+
+    @property
+    def code(self) -> int:
+        """The exit code of `plan`."""
+        return {"not-ready": UNDECIDED, "nothing-to-do": FINE}.get(self.answer, FAILED)
+
+
+@attrs.frozen
+class Run:
+    """A finished run, and the files that it has changed permanently."""
+
+    report: phases.Report
+    effects: Effects
+    wrote: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was done."""
+        return self.report.ok
+
+    @property
+    def failed(self) -> phases.Report | None:
+        """The report if the run failed, else None."""
+        return None if self.ok else self.report
+
+    @property
+    def code(self) -> int:
+        """0; or the code of the failures, of which 1 (failed) precedes 3 (undecided); or 128 plus the signal."""
+        if self.ok:
+            return FINE
+        if not self.report.failures:
+            return self.report.exit_code
+        return code_of(BaseExceptionGroup("failures", [failure.error for failure in self.report.failures]))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The net changes of routes: a change that was rolled back is not included."""
+        counts: dict[Route, int] = {}
+        for change in self.effects.changes:
+            # As it was requested: without the state of its next hops, which the kernel adds.
+            route = attrs.evolve(change.route, legs=tuple(map(bare_leg, change.route.legs)))
+            counts[route] = counts.get(route, 0) + (-1 if change.verb == "delete" else 1)
+        added = [Step("add", route, "it did not exist") for route, count in counts.items() if count > 0]
+        return (*added, *(Step("delete", route, "it existed") for route, count in counts.items() if count < 0))
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """The failures as plain values, each with the path of its task."""
+        return [
+            {"task": "/".join(it.path), "error": type(error).__name__, "message": str(error)}
+            for it in self.report.failures
+            for error in errors_in(it.error)
+        ]
+
+
+@attrs.frozen
+class Done:
+    """What apply did: the steps for the routes, the check that followed, and the state of the gate after the run."""
+
+    run: Run
+    steps: Sequence[Step]
+    foreseen: tuple[Foreseen, ...]
+    check: Check | None
+    gate: GateState
+    standings: Standings = attrs.field(factory=Standings)
+    """The present state of the other tasks."""
+
+    @classmethod
+    def of(cls, run: Run, config: HostRoutingConfig, gate: GateState) -> Self:
+        """Collect it from the results of the tasks, or from their errors."""
+        results = [node.result for node in run.report.walk()]
+        errors = [it.error for it in run.report.failures]
+        plan = next((it.applied.plan for it in results if isinstance(it, RoutesResult) and it.applied), None)
+        checks = [it.examination for it in results if isinstance(it, CheckResult)]
+        checks += [
+            it.report for it in errors if isinstance(it, RouteOverlapError) and isinstance(it.report, Examination)
+        ]
+        check = next((Check(it, config) for it in checks if it is not None), None)
+        told = (getattr(result, "standing", None) for result in results)
+        found = Standings(tuple(it for it in told if isinstance(it, Standing)))
+        if plan is None:
+            return cls(run, run.steps, (), check, gate, found)
+        return cls(run, plan.steps, plan.foreseen, check, gate, found)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed."""
+        done = self.run.wrote or self.run.removed or self.run.effects.operations
+        return bool(done) or any(step.action != "keep" for step in self.steps)
+
+    @property
+    def escapes(self) -> bool:
+        """Whether the verdict of the check was not ok."""
+        return self.check is not None and self.check.found.verdict != "ok"
+
+
+def run_task(
+    task: phases.AnyTask, host: Host, *, quietly: bool = False, on_hangup: Callable[[], object] | None = None
+) -> Run:
+    """Run the task on this host to its end; if it is stopped, it undoes what it has begun.
+
+    SIGHUP stops it like SIGTERM, so that closing the terminal stops the run cleanly, or calls `on_hangup`.
+    """
+    with _hangup(on_hangup or (lambda: signal.raise_signal(signal.SIGTERM))):
+        # The answer has the text of each error.
+        report = phases.run(task, observers=[] if quietly else phases.default_observers(errors=False))
+    effects = sum((effects_of(it) for node in report.walk() for it in (node.result, node.error)), Effects())
+    layout = host.layout
+    lasting = [it for it in effects.files if it not in {layout.ok_path, layout.detected_path, layout.report_path}]
+    wrote = tuple(it for it in lasting if host.files.is_there(it))
+    return Run(report, effects, wrote, tuple(it for it in lasting if it not in wrote))
+
+
+@contextmanager
+def _hangup(act: Callable[[], object]) -> Iterator[None]:
+    """Call this for each SIGHUP; ignored under nohup."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGHUP, lambda *_: act())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def step_lines(steps: Sequence[Step]) -> Iterator[Line]:
+    """The steps as a diff: first the changes, then what stays; at most SHOWN steps for each action."""
+    for action in _ORDER:
+        alike = [step for step in steps if step.action == action]
+        shown = [text for step in alike[:SHOWN] for text in str(step).splitlines()]
+        yield from capped((line("  ", Painted(text, _TONES[action])) for text in shown), len(alike))
+
+
+def file_lines(verb: str, paths: Sequence[str]) -> Iterator[Line]:
+    """The files, one on each line."""
+    yield from capped((line("  ", Painted(f"{verb} ", "soft"), path) for path in paths[:SHOWN]), len(paths))
+
+
+def operation_lines(operations: Sequence[Operation]) -> Iterator[Line]:
+    """The operations other than routes and files, one on each line, each with its reason."""
+    shown = (line("  ", Painted(str(it), "warn" if it.verb == "delete" else "good")) for it in operations[:SHOWN])
+    yield from capped(shown, len(operations))
+
+
+def tally(steps: Sequence[Step], words: dict[str, str]) -> list[str]:
+    """The numbers of routes for each action in `words`, as phrases."""
+    counts = [(word, sum(step.action == action for step in steps)) for action, word in words.items()]
+    return [word.format(counted(count, "route")) for word, count in counts if count]
+
+
+def step_document(step: Step) -> dict[str, Any]:
+    """A step as plain values."""
+    existing = None if step.held is None else str(step.held)
+    return {"action": step.action, "route": str(step.route), "reason": step.why, "existing": existing}
+
+
+def operation_document(operation: Operation) -> dict[str, Any]:
+    """An operation as plain values."""
+    return attrs.asdict(operation)
+
+
+def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Line]:
+    """The routes that will not last, and the routes to write in their place."""
+    if not foreseen:
+        return
+    yield line()
+    yield line("Routes that will not last:")
+    told = (line("  ", Painted(foreseen_line(it), "warn")) for it in foreseen[:SHOWN])
+    yield from capped(told, len(foreseen))
+    if lacking := [route for it in foreseen[:SHOWN] for route in it.lacking]:
+        yield line(f"In their place, put this into staticRoutes.routes of {config}:")
+        yield from route_lines(lacking)
+
+
+def foreseen_document(foreseen: Foreseen) -> dict[str, Any]:
+    """The same as plain values."""
+    return {
+        "route": str(foreseen.wanted),
+        "addresses": [{"address": f"{it.ip}/{it.length}", "dev": it.dev} for it in foreseen.addresses],
+        "instead": repair_document(foreseen.lacking),
+        "text": foreseen_line(foreseen),
+    }
+
+
+# The text about the gate: whether machines can start without a check, or cannot start.
+
+
+def looked_at_gate(host: Host) -> GateState:
+    """The state of the gate. If it cannot be determined, that counts as an opening, because there may be one."""
+    try:
+        return find_gate_state(host)
+    except (FileError, ManagerError) as error:
+        return GateState(openings=(f"whether machines are checked before they start is not known: {error}",))
+
+
+def gate_document(gate: GateState) -> dict[str, Any]:
+    """The gate as plain values."""
+    return {"up": gate.is_up, "openings": list(gate.openings), "bars": list(gate.bars)}
+
+
+def gate_lines(gate: GateState) -> Iterator[Line]:
+    """What lets machines start without a check, and what keeps them from starting; no lines if neither applies."""
+    for title, sentences in (
+        ("Machines start unchecked:", gate.openings),
+        ("No machine starts:", gate.bars),
+    ):
+        if sentences:
+            yield line()
+            yield line(title)
+            yield from (line("  ", Painted(text, "bad")) for text in sentences)
+
+
+def after_a_failure(gate: GateState, *, boots: bool = False) -> Line:
+    """The last line of a run that failed: whether a machine can start now.
+
+    With `boots`, systemd does not run here, so no machine can start before the next boot.
+    """
+    if gate.openings or not gate.is_up:
+        why = gate.openings[0] if gate.openings else "the drop-in that makes machines wait for the check is missing"
+        ways = f"keep machines from starting with: {gate.hold}; or fix this and apply again"
+        return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
+    if gate.bars:
+        return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")
+    when = "From the next boot on, machines are" if boots else "Machines are still"
+    return line(f"{when} checked before they start; see: hostrouting status")

@@ -1,0 +1,242 @@
+"""The check of many snapshots from the command line: its arguments, its documents, its exit code, and its page.
+
+Here: what `check --snapshots` has in common with no other command. Not here: the judgement (`fleet`), and the lines
+(`fleet_view`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+from datetime import datetime, timezone
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.cli.check import LIMITS, lasting_line
+from hostrouting.cli.command import FAILED, FINE, VERDICT_CODES, Reply
+from hostrouting.cli.failure import code_of, document_of
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
+from hostrouting.cli.remedy import correction_lines, route_lines
+from hostrouting.cli.source import expected_of, gateway_of
+from hostrouting.cli.terminal import Progress, Terminal
+from hostrouting.errors import ConfigError, Fault, FileError
+from hostrouting.fleet.dispatch import judge_snapshots
+from hostrouting.fleet.grouping import Grouping, common_correction, own_file_reason, tally_verdicts
+from hostrouting.fleet.judge import Question, find_snapshots
+from hostrouting.fleet.page import read_page
+from hostrouting.host import LocalFiles
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from hostrouting.check.examine import Correction
+    from hostrouting.cli.output import Line, Piece, Tone
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.fleet import NodeGroup, NodeResult, Source
+
+__all__ = ["check_fleet", "fleet_lines"]
+
+
+# The check of many nodes as lines: how many nodes have which problem, and what repairs it.
+
+_CUT = 60  # characters of a problem in the table; all of it is below
+_TONES: dict[str | None, Tone] = {"ok": "good", "overlap": "bad"}
+_NAMES = 6  # nodes of a group that are named
+
+
+def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name: str, question: str) -> Iterator[Line]:
+    """The page of lines.
+
+    `name` is the file of the configuration, if there is one; `question` are the arguments that ask another check the
+    same.
+    """
+    counts = tally_verdicts(groups)
+    told = [Painted(f"{count:,} {verdict}", _TONES.get(verdict, "warn")) for verdict, count in counts.items()]
+    pieces = [piece for it in told for piece in (", ", it)]
+    yield line(Painted(counted(sum(counts.values()), "node"), "strong"), ": ", *pieces[1:])
+    if any(it.verdict != "ok" for it in groups):
+        yield line()
+        rows = [_row(it) for it in groups[:SHOWN]]
+        yield from capped(table(("  nodes", "verdict", "problem", "repair"), rows, indent=""), len(groups))
+    common = common_correction(groups)
+    for it in groups[:SHOWN]:
+        if it.verdict != "ok":
+            yield line()
+            yield from _group_lines(it, common, config, name=name, question=question)
+    yield line()
+    yield line(Painted(LIMITS, "soft"))
+    yield lasting_line("each node")
+
+
+def _row(group: NodeGroup) -> Sequence[Piece]:
+    problem = group.problem if len(group.problem) <= _CUT else f"{group.problem[: _CUT - 1]}…"
+    verdict = Painted(group.verdict_words, _TONES.get(group.verdict, "warn"))
+    return f"{len(group.nodes):>7,}", verdict, problem, group.repair_words
+
+
+def _group_lines(
+    group: NodeGroup, common: Correction | None, config: HostRoutingConfig, *, name: str, question: str
+) -> Iterator[Line]:
+    yield line(Painted(counted(len(group.nodes), "node"), "strong"), ": ", group.problem or group.verdict_words)
+    yield line("  ", Painted(spoken(group.nodes, most=_NAMES), "soft"))
+    which = "One repair for all" if len(group.nodes) > 1 else "A repair"
+    correction, example = group.correction, group.example
+    again, into = "check", ""
+    if correction is None:
+        again = "repair" if group.verdict == "overlap" else again
+        if group.is_repairable:
+            yield line("  Each of these nodes needs a configuration of its own. This writes one of them:")
+            into = _own_file(group)
+    elif not correction.is_needed:
+        yield line(f"  {which}: {name} has its routes. On each node, as root: hostrouting apply --config {name}")
+    elif name and correction != common:
+        many = len(group.nodes) > 1
+        these, their = ("These nodes need", "their") if many else ("This node needs", "its")
+        why, also = own_file_reason(correction, many=many), ", for all of them" if many else ""
+        yield line(f"  {these} a configuration of {their} own: {why}. This writes it{also}:")
+        again, into = "repair", _own_file(group)
+    else:
+        yield line(f"  {which}: add this to staticRoutes.routes of {name or 'the configuration of each node'}:")
+        yield from route_lines(correction.add)
+        yield from (line("  ", *it) for it in (correction_lines(correction, config, name) if name else ()))
+    words = f"hostrouting {again} --snapshot {shlex.quote(example.path)} {question}".rstrip()
+    yield line(f"  For {example.name}: {words}{into}")
+
+
+def _own_file(group: NodeGroup) -> str:
+    """The end of a command that writes a configuration for the nodes of a group, and never over a snapshot."""
+    name = os.path.basename(group.example.name)
+    beside = not os.path.dirname(os.path.normpath(group.example.path))
+    return f" --as-config > {shlex.quote(f'config-{name}.json' if beside else f'{name}.json')}"
+
+
+_LOG = logging.getLogger("hostrouting")
+
+
+def check_fleet(arguments: argparse.Namespace) -> Reply:
+    """The reply to `check --snapshots`. With --json, the nodes are judged while the reply is printed."""
+    _require_sense(arguments)
+    _sort_out(arguments)
+    sources = _sources(arguments)
+    config = expected_of(arguments)
+    question = Question(
+        config, gateway_of(arguments, config), tuple(arguments.devs), is_whole=arguments.config is not None
+    )
+    page = None if arguments.html is None else _page_file(arguments.html)
+    _LOG.info("checking %s", counted(len(sources), "snapshot"))
+    # Lines that come meanwhile on the same terminal and a line that is written again would disturb each other.
+    run = _Run(sources, question, page, shows_progress=not (arguments.json and Terminal().is_live))
+    if arguments.json:
+        return Reply(lambda: run.code, lambda: map(_line_of, run.results()))
+    for _ in run.results():
+        pass
+    name = arguments.config or ""
+    groups = run.grouping.groups()
+    return Reply(
+        run.code,
+        lambda: map(_line_of, ()),
+        lambda _style: fleet_lines(groups, config, name=name, question=_asked(arguments)),
+    )
+
+
+class _Run:
+    """The results one by one, and what is known when there are no more."""
+
+    def __init__(
+        self, sources: tuple[Source, ...], question: Question, page: str | None, *, shows_progress: bool
+    ) -> None:
+        self._sources, self._question, self._page, self._shows_progress = sources, question, page, shows_progress
+        self.grouping = Grouping()
+        self._codes = {FINE}
+
+    @property
+    def code(self) -> int:
+        """The exit code: that of the worst node."""
+        return min(self._codes - {FINE}, default=FINE)
+
+    def results(self) -> Iterator[NodeResult]:
+        """Judge all of them; at the end, write the page."""
+        found = judge_snapshots(self._sources, self._question)
+        for it in Progress(len(self._sources), "snapshots").along(found) if self._shows_progress else found:
+            self.grouping.add(it)
+            self._codes.add(_code_of(it))
+            yield it
+        if self._page is not None:
+            self._write_page(self._page)
+
+    def _write_page(self, path: str) -> None:
+        text = read_page(self.grouping.groups(), self._question, moment=datetime.now(timezone.utc))
+        try:
+            LocalFiles().write(path, text)
+        except FileError as error:  # the answer is not lost with the page
+            _LOG.error("%s", error)
+            self._codes.add(FAILED)
+
+
+def _code_of(result: NodeResult) -> int:
+    if result.failure is not None:
+        return code_of(result.failure, needs_files=False)
+    return VERDICT_CODES[result.verdict or ""]
+
+
+def _line_of(result: NodeResult) -> str:
+    """The document of a node, on one line: that of its check, with its name and the correction."""
+    head = json.dumps(result.heading)
+    error = result.error
+    rest = result.answer if error is None else json.dumps(document_of(error))
+    return f"{head[:-1]}, {rest[1:]}"
+
+
+def _require_sense(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError if the arguments contradict each other."""
+    if arguments.snapshots is None:
+        rule = "is a page about many nodes, and needs --snapshots"
+        raise ConfigError([Fault("--html", repr(arguments.html), rule, "name their snapshots with --snapshots PATH")])
+    if arguments.snapshot is not None:
+        rule = "cannot be used together with --snapshots"
+        raise ConfigError([Fault("--snapshot", repr(arguments.snapshot), rule, "add the file to --snapshots")])
+
+
+def _sort_out(arguments: argparse.Namespace) -> None:
+    """Make CIDRs of the words after --snapshots that are networks and not files: operators write CIDRs last."""
+    cidrs = [it for it in arguments.snapshots if _is_network(it) and not os.path.lexists(it)]
+    arguments.snapshots = [it for it in arguments.snapshots if it not in cidrs]
+    arguments.cidrs = [*arguments.cidrs, *cidrs]
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _sources(arguments: argparse.Namespace) -> tuple[Source, ...]:
+    try:
+        return find_snapshots(arguments.snapshots)
+    except ConfigError as error:
+        raise ConfigError(attrs.evolve(fault, path="--snapshots") for fault in error.faults) from error
+
+
+def _page_file(path: str) -> str:
+    """The absolute path of the page. Raises an error now if it could not be written later."""
+    place = os.path.abspath(path)
+    if os.path.isdir(place):
+        raise ConfigError([Fault("--html", repr(path), "is a directory", "name a file in it")])
+    LocalFiles().require_writable(os.path.dirname(place))
+    return place
+
+
+def _asked(arguments: argparse.Namespace) -> str:
+    """The arguments that ask a check of one snapshot the same."""
+    words = list(arguments.cidrs)
+    words += [word for dev in arguments.devs for word in ("--dev", dev)]
+    words += ["--gateway", arguments.gateway] if arguments.gateway else []
+    words += ["--config", arguments.config] if arguments.config else []
+    return shlex.join(words)

@@ -1,0 +1,112 @@
+"""Lines, tables and colours as values, independent of the terminal that shows them.
+
+Here: pieces of text with a tone, and columns that align; with them the words of `phrases`, which most lines need. Not
+here: what a terminal can show (`terminal`). The commands are loaded for the help, and this module with them, so it
+imports hardly anything.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hostrouting.text import counted, spoken
+
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Literal, TextIO, TypeAlias
+
+__all__ = [
+    "SHOWN",
+    "Line",
+    "Painted",
+    "Piece",
+    "Style",
+    "Tone",
+    "capped",
+    "counted",
+    "line",
+    "plain",
+    "spoken",
+    "table",
+    "width_of",
+]
+
+Tone: TypeAlias = "Literal['good', 'bad', 'warn', 'soft', 'strong', '']"
+Piece: TypeAlias = "str | Painted"
+Line: TypeAlias = "tuple[Painted, ...]"
+
+SHOWN = 20
+"""The number of items of one kind that are shown; the JSON has all of them."""
+
+
+class Painted:
+    """A piece of text in a tone. Immutable."""
+
+    __slots__ = ("text", "tone")
+
+    def __init__(self, text: str, tone: Tone) -> None:
+        """Keep both."""
+        self.text, self.tone = text, tone
+
+
+class Style:
+    """What the output can show: its width, and whether it can show Unicode. Immutable."""
+
+    __slots__ = ("unicode", "width")
+
+    def __init__(self, width: int = 80, *, unicode: bool = True) -> None:
+        """Keep both."""
+        self.width, self.unicode = width, unicode
+
+
+def line(*pieces: Piece) -> Line:
+    """A line of these pieces; control characters and line breaks in them are escaped."""
+    from phases.text import escaped  # noqa: PLC0415  see the module
+
+    return tuple(
+        Painted(escaped(it), "") if isinstance(it, str) else Painted(escaped(it.text), it.tone) for it in pieces
+    )
+
+
+def plain(shown: Line) -> str:
+    """The text of the line, without tones."""
+    return "".join(it.text for it in shown)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[Piece]], *, indent: str = "  ") -> Iterator[Line]:
+    """The rows under their headings, in aligned columns."""
+    cells = [[Painted(head.upper(), "soft") for head in heads], *([_painted(it) for it in row] for row in rows)]
+    widths = [max(len(row[column].text) for row in cells) for column in range(len(heads))]
+    for row in cells:
+        last = max((at for at, it in enumerate(row) if it.text), default=0)
+        padded = [
+            piece
+            for at, it in enumerate(row[: last + 1])
+            for piece in (it, Painted("" if at == last else " " * (widths[at] - len(it.text) + 2), ""))
+        ]
+        yield (Painted(indent, ""), *padded)
+
+
+def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all") -> Iterator[Line]:
+    """The lines for the first of `total` items, and one that counts the items that are not shown."""
+    yield from lines
+    if total > SHOWN:
+        yield line("  ", Painted(f"… and {total - SHOWN:,} more; {where}", "soft"))
+
+
+def _painted(piece: Piece) -> Painted:
+    return line(piece)[0]
+
+
+# How wide the terminal is. Loaded for the help, so it imports only `os`; shutil, which also knows it, loads more.
+
+
+def width_of(stream: TextIO | None, environment: Mapping[str, str]) -> int:
+    """The columns of a line: what COLUMNS says, or else the terminal, or else 80."""
+    if (asked := environment.get("COLUMNS", "")).isascii() and asked.isdigit():
+        return int(asked) or 80
+    try:
+        return os.get_terminal_size(stream.fileno() if stream else -1).columns or 80
+    except (OSError, ValueError):
+        return 80

@@ -1,0 +1,171 @@
+"""Whether Linux takes a packet that arrives on a device, or drops it before it is forwarded or delivered.
+
+Linux looks up two routes for such a packet. The first is that of the packet itself: it is for this host, or it leaves
+by a device. The second is the route back, from its destination to its source, as a packet that arrives on the device by
+which the first one leaves (on `lo` if it is for this host). For IPv4, a packet is dropped for the first reason here
+that holds:
+
+- Its source is not the address of one host: multicast, 255.255.255.255, or 0.0.0.0, which only DHCP uses.
+- Its source or destination is in 127.0.0.0/8, and `route_localnet` is off.
+- It is not for this host, and the device does not forward.
+- The route back shows that its source is an address of this host, and `accept_local` is off; or that it is a broadcast
+  address.
+- The route back does not leave by the device that the packet arrived on (any next hop of the route counts), and
+  rp_filter is 1; or rp_filter is 2, and there is no route back, or the device has no IPv4 address.
+
+The route back is looked up for user 0, and with mark 0 unless `src_valid_mark` is on. So a rule by mark or user can
+lead a packet out by a device that drops the reply. IPv6 has no such filter in its routing; there, forwarding matters,
+and whether the source can be the address of one host. (Linux: `ip_route_input_slow`, `fib_validate_source`, `ip6_rcv`,
+`ip6_forward`.)
+
+If a device is a port of a bridge, bond or team, no IP packet arrives on it: they arrive on the bridge.
+
+Here: that decision, for one packet, and for one route back. Not here: packet filters and eBPF programs, which also drop
+packets; and which packets are worth a look (`drops`).
+"""
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address
+from typing import Literal, TypeAlias
+
+import attrs
+
+from hostrouting.fib import Decision, Fib, Flow
+from hostrouting.model import IP, IPV4, IPV6, REFUSING, RP_FILTER_STRICT, Link, Rule, Snapshot
+from hostrouting.model.constants import LOOPBACK, MULTICAST
+
+__all__ = [
+    "RP_FILTER_REASONS",
+    "Drop",
+    "DropReason",
+    "arrives_on",
+    "drop_reason",
+    "find_drop",
+    "is_forwarding_off",
+    "reverse_flow",
+]
+
+# bad-source: not the address of one host. loopback: from or to 127.0.0.0/8, or to ::1. forwarding: it is off there.
+# own-source: it comes from an address of this host. strict: rp_filter is 1, and the route back leaves by another
+# device, or there is none. loose: rp_filter is 2, and there is no route back. no-address: rp_filter is 2, the route
+# back leaves by another device, and the device has no IPv4 address.
+DropReason: TypeAlias = Literal["bad-source", "loopback", "forwarding", "own-source", "strict", "loose", "no-address"]
+
+RP_FILTER_REASONS: tuple[DropReason, ...] = ("strict", "loose", "no-address")
+"""The reasons of the reverse path filter."""
+
+_UNSPECIFIED, _LIMITED_BROADCAST = IPv4Address(0), IPv4Address("255.255.255.255")
+_JOINING = frozenset({"bridge", "bond", "team"})  # packets of a port arrive on these devices
+_DEFAULT_RULES = 3  # local, main, default
+
+
+@attrs.frozen
+class Drop:
+    """Why Linux drops a packet that arrives on a device; `back` decides the route back, if that is the reason."""
+
+    dev: str
+    reason: DropReason
+    source: IP
+    back: Decision | None = None
+    out: str = ""
+    """The device by which it leaves if it is dropped; empty if it is dropped in any case."""
+
+
+def arrives_on(links: Mapping[str, Link], dev: str) -> str | None:
+    """The device on which the IP packets of a device arrive; None if it is a port of something unknown, or of a VRF."""
+    top = links.get(dev)
+    while top is not None and top.master is not None:
+        top = links.get(top.master)
+        if top is None or top.kind not in _JOINING:
+            return None
+    return None if top is None else top.name
+
+
+def is_forwarding_off(snapshot: Snapshot, link: Link | None, family: int) -> bool:
+    """Whether it is known that the host does not forward packets that arrive on this device."""
+    if family == IPV6:
+        return snapshot.ipv6_forwarding is False and not (link is not None and link.ipv6_force_forwarding)
+    return link is not None and link.forwarding is False
+
+
+def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
+    """Why Linux drops this packet, which arrives on the device `flow.iif` from `flow.source`; None if it does not.
+
+    None also if no route takes the packet: then that is the reason.
+    """
+    link, source = fib.snapshot.link(flow.iif or ""), flow.source
+    if link is None or source is None or link.name == "lo" or destination in MULTICAST[destination.version]:
+        return None  # multicast is looked up in another way
+    if (source, destination) == (_UNSPECIFIED, _LIMITED_BROADCAST):
+        return None  # a client asks for an address
+    if reason := _against_addresses(link, source, destination):
+        return Drop(link.name, reason, source)
+    way = fib.lookup(destination, flow)
+    if way.kind == "no-route" or way.kind in REFUSING:
+        return None
+    if way.goes_out and is_forwarding_off(fib.snapshot, link, destination.version):
+        return Drop(link.name, "forwarding", source)
+    if destination.version == IPV6:
+        return Drop(link.name, "bad-source", source) if way.goes_out and not int(source) else None
+    asked = destination if way.kind in {"local", "unicast"} else _UNSPECIFIED
+    outs, found = way.devs if way.goes_out else ("lo",), []
+    for out in outs:
+        back = fib.lookup(source, reverse_flow(flow, asked, out=out, keeps_mark=link.src_valid_mark))
+        reason = drop_reason(fib, link, back, out=out)
+        if reason is not None:
+            found.append(Drop(link.name, reason, source, back, out))
+    if not found:
+        return None
+    return attrs.evolve(found[0], out="") if len(found) == len(outs) else found[0]
+
+
+def _against_addresses(link: Link, source: IP, destination: IP) -> DropReason | None:
+    """The reason against the addresses of a packet, whatever its route."""
+    if source.version == IPV6:
+        bad = source.is_multicast or source.is_loopback
+        return "bad-source" if bad else "loopback" if destination.is_loopback else None
+    if source in MULTICAST[IPV4] or source in {_UNSPECIFIED, _LIMITED_BROADCAST}:
+        return "bad-source"
+    inside = source in LOOPBACK or destination in LOOPBACK
+    return "loopback" if inside and not link.route_localnet else None
+
+
+def reverse_flow(flow: Flow, destination: IP | None, *, out: str = "lo", keeps_mark: bool = False) -> Flow:
+    """The packet that Linux looks up for the route back of one to this destination, which leaves by `out`."""
+    return attrs.evolve(
+        flow,
+        source=destination,
+        iif=out,
+        oif="",
+        mark=flow.mark if keeps_mark else 0,
+        uid=0,
+        sport=flow.dport,
+        dport=flow.sport,
+    )
+
+
+def drop_reason(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> DropReason | None:
+    """The reason why `link` drops IPv4 packets with this route back, which leave by `out`; None if it takes them."""
+    route, filters = back.route, link.rp_filter
+    leads = route is not None and back.kind not in REFUSING
+    if leads and back.kind == "local" and not link.accept_local:
+        return "own-source"
+    # Without a filter, Linux looks for its own addresses only, unless rules were added, or the packet leaves by the
+    # device on which it arrived (if that has send_redirects, which is on by default).
+    if not filters and out != link.name and (link.accept_local or _is_plain(fib.snapshot.rules)):
+        return None
+    if leads and back.kind not in {"unicast", "local"}:
+        return "bad-source"
+    if not filters or (leads and route is not None and link.name in route.devs):
+        return None
+    if filters == RP_FILTER_STRICT:
+        return "strict"
+    if not leads:
+        return "loose"
+    has_address = any(it.dev == link.name and it.ip.version == IPV4 for it in fib.snapshot.addresses)
+    return None if has_address else "no-address"
+
+
+def _is_plain(rules: tuple[Rule, ...]) -> bool:
+    """Whether no IPv4 rules were added, as far as the present ones show: Linux remembers it when they are gone."""
+    return sum(rule.family == IPV4 for rule in rules) <= _DEFAULT_RULES

@@ -1,0 +1,154 @@
+"""The result of a lookup, as plain values.
+
+Here: facts about a decision. Not here: how it is computed, and the messages about it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
+
+import attrs
+
+from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, extent, width_of
+from hostrouting.model.constants import MULTICAST
+
+__all__ = ["Cases", "Cell", "Condition", "Contest", "Decision", "Kind", "Variant", "goes_out", "is_own", "paired"]
+
+# A route's type, or no-route if no route decides.
+Kind: TypeAlias = RouteType | Literal["no-route"]
+# Types for addresses of the local network: the packets are sent out by a device, but to no expected one.
+_LINKWIDE = frozenset({"broadcast", "anycast", "multicast"})
+_MULTICAST = {family: Prefix.of(block) for family, block in MULTICAST.items()}
+
+
+def is_own(kind: Kind, route: Route | None) -> bool:
+    """Whether a packet stays on this host, or on one local network: then no device is expected for it.
+
+    A route of type broadcast, anycast or multicast counts for a single address, and inside the multicast range. It does
+    not count for a longer range: Linux sends those packets out by the route's device, as for a unicast route.
+    """
+    if kind == "local":
+        return True
+    if kind not in _LINKWIDE:
+        return False
+    if route is None or route.type != kind:
+        return True  # the kind follows from the address alone
+    prefix = route.prefix
+    return prefix.length == width_of(prefix.family) or prefix in _MULTICAST[prefix.family]
+
+
+def goes_out(kind: Kind, route: Route | None) -> bool:
+    """Whether a packet leaves by a device, so that the device matters."""
+    return kind == "unicast" or (kind in _LINKWIDE and not is_own(kind, route))
+
+
+@attrs.frozen
+class Condition:
+    """Something unknown that a rule selects on: all of `selectors` are true, or (not `holds`) at least one is not.
+
+    The selectors are those of `rule`, or the `tos` of a route in the table that it looks up.
+    """
+
+    rule: Rule
+    selectors: tuple[tuple[str, str], ...]
+    holds: bool
+
+    def __str__(self) -> str:
+        words = " ".join(f"{name} {value}" for name, value in self.selectors)
+        return f"{'' if self.holds else 'not '}{words} (rule {self.rule.priority})"
+
+    def __repr__(self) -> str:
+        return f"<Condition {self}>"
+
+
+# Sets of conditions; one set applies in full.
+Cases: TypeAlias = tuple[tuple[Condition, ...], ...]
+
+
+@attrs.frozen
+class Decision:
+    """What happens to a packet, and the rule and the route that decide it.
+
+    `legs` are the next hops that it may take: those of the route that are in use, and those of the routes `in_turn`,
+    which Linux uses instead while the route's gateway is not known to be reachable. `variants` are the other answers
+    for packets whose unknown fields differ from those of a plain packet of this host.
+    """
+
+    kind: Kind
+    rule: Rule | None
+    route: Route | None
+    legs: tuple[NextHop, ...]
+    variants: "tuple[Variant, ...]" = ()
+    in_turn: tuple[Route, ...] = ()
+
+    @property
+    def devs(self) -> tuple[str, ...]:
+        """The devices by which it may leave, each once, in order."""
+        return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
+
+    @property
+    def own(self) -> bool:
+        """Whether it is about this host's own addresses and networks, as defined by `is_own`."""
+        return is_own(self.kind, self.route)
+
+    @property
+    def goes_out(self) -> bool:
+        """Whether the packet leaves by a device, so that the device matters."""
+        return goes_out(self.kind, self.route)
+
+    def __str__(self) -> str:
+        """The deciding route, its next hops in use if these are not all, the rule, and the number of variants."""
+        words = [self.kind if self.route is None else str(self.route)]
+        words += [self.kind] if self.route is not None and self.kind not in {"unicast", self.route.type} else []
+        if self.route is not None and self.legs != self.route.legs:
+            words.append(f"by {', '.join(map(str, self.legs)) or 'nothing'}")
+        words += [f"(rule {self.rule.priority})"] if self.rule is not None else []
+        words += [f"and {len(self.variants)} variants"] if self.variants else []
+        return " ".join(words)
+
+    def __repr__(self) -> str:
+        return f"<Decision {self}>"
+
+
+@attrs.frozen
+class Variant:
+    """A different answer, and the packets that get it: one of the `cases` applies to them in full."""
+
+    cases: Cases
+    decision: Decision
+
+
+@attrs.frozen
+class Cell:
+    """A maximal range of destinations with the same decision; as integers, both ends included."""
+
+    first: int
+    last: int
+    decision: Decision
+
+    def __repr__(self) -> str:
+        decision = self.decision
+        of = decision.rule.family if decision.rule else decision.route.prefix.family if decision.route else None
+        where = f"{self.first} to {self.last}" if of is None else extent(of, self.first, self.last)
+        return f"<Cell {where}: {decision}>"
+
+
+def paired(some: Sequence[Cell], others: Sequence[Cell]) -> Iterator[tuple[int, int, Decision, Decision]]:
+    """Two answers for one prefix as ranges with both decisions: for other packets, or on another host."""
+    begins = [it.first for it in others]
+    for one in some:
+        for it in others[bisect_right(begins, one.first) - 1 : bisect_right(begins, one.last)]:
+            yield max(one.first, it.first), min(one.last, it.last), one.decision, it.decision
+
+
+@attrs.frozen
+class Contest:
+    """A range of destinations, and the shortest prefix with which a new route would decide there.
+
+    A new route that covers the range decides if its prefix is at least `length` long; None if no length is enough.
+    """
+
+    first: int
+    last: int
+    decision: Decision
+    length: int | None

@@ -1,0 +1,260 @@
+"""The known fields of a packet apart from its destination, and what a rule selects on.
+
+Here: one packet against one question, answered yes, no, or unknown. Not here: several questions together (`supposed`),
+and the order of rules (`rules`).
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import attrs
+
+from hostrouting.fib.decision import Condition
+from hostrouting.model import IP, IPV4, SELECTORS, TO, NextHop, Prefix, Rule, as_ip, tos_bits
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "ANY",
+    "ANYTHING",
+    "PLAIN",
+    "REACHABLE",
+    "Ask",
+    "Case",
+    "Flow",
+    "Sought",
+    "Supposed",
+    "Words",
+    "asks_of",
+    "has_tos",
+    "reachable_ask",
+    "source_ask",
+    "tos_ask",
+]
+
+REACHABLE = "reachable"
+"""The name, in a condition, of the question whether a gateway is reachable: its value is the next hop."""
+
+# A selector and its value, as `ip rule` prints them.
+Words: TypeAlias = tuple[str, str]
+
+
+def has_tos(packet: int, asked: int, family: int = IPV4) -> bool:
+    """Whether a packet matches the tos of a rule or a route; tos 0 matches every packet."""
+    bits, _, seen = tos_bits(asked, family)
+    return not bits or packet & seen == bits
+
+
+def _as_ip(value: str | IP | None) -> IP | None:
+    return None if value is None else as_ip(value)
+
+
+class Sought(NamedTuple):
+    """The fields of a packet that matter inside a table; None means unknown."""
+
+    tos: int | None = 0
+    # The device that the packet's socket is bound to.
+    oif: str = ""
+    source: int | None = 0
+    # The device that the packet came in by; empty for packets of the host itself.
+    iif: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Flow:
+    """The known fields of a packet apart from its destination; None means unknown.
+
+    `iif` is "lo" for packets that the host itself sends; `oif` is the device that their socket is bound to, "" if it is
+    not bound; a `source` of 0.0.0.0 has not been chosen yet.
+
+    For a bound socket the answer is what the tables have for that device. If they have nothing, Linux still sends the
+    packet out there, as if the destination were a neighbour. Packets within a VRF are not covered: a snapshot does not
+    show which table they use.
+    """
+
+    source: IP | None = attrs.field(default=None, converter=_as_ip)
+    iif: str | None = None
+    oif: str | None = None
+    mark: int | None = None
+    tos: int | None = None
+    uid: int | None = None
+    ipproto: int | None = None
+    sport: int | None = None
+    dport: int | None = None
+
+    def assumed(self) -> "Flow":
+        """The same packet, with the fields of a plain packet where they are unknown."""
+        return Flow(
+            **{
+                name: getattr(PLAIN, name) if (value := getattr(self, name)) is None else value
+                for name in attrs.fields_dict(Flow)
+            }
+        )
+
+    def sought(self, family: int) -> Sought:
+        """What a table of this family needs to know."""
+        source = self.source
+        number = None if source is None else int(source) if source.version == family else 0
+        return Sought(self.tos, self.oif or "", number, "" if self.iif in {None, "lo"} else self.iif or "")
+
+    def known(self, family: int) -> dict[str, int]:
+        """The known fields as numbers, by the names that rules use."""
+        return {
+            selector.word: selector.number(value, family)
+            for selector in SELECTORS
+            if selector.flow and (value := getattr(self, selector.flow)) is not None
+        }
+
+
+# Nothing is known: the answer names every rule that could change it.
+ANY = Flow()
+# The packet of `ip route get`: sent by this host as root, without a mark, from a socket that is not bound. For IPv4 the
+# kernel assumes UDP (17) and port 0 at both ends unless the request says otherwise.
+PLAIN = Flow(source=IPv4Address(0), iif="lo", oif="", mark=0, tos=0, uid=0, ipproto=17, sport=0, dport=0)
+
+
+class Ask(NamedTuple):
+    """A question about a packet: whether the field `name` is between `low` and `high`.
+
+    With a `mask`: whether it has the bits of `low` within the mask. `words` is the selector as `ip rule` prints it;
+    `plain` is the answer for a plain packet of this host.
+    """
+
+    name: str
+    words: Words
+    low: int
+    high: int
+    mask: int | None
+    plain: bool
+
+    def allows(self, number: int) -> bool:
+        """Whether the answer is yes for this number."""
+        return self.low <= number <= self.high if self.mask is None else not (number ^ self.low) & self.mask
+
+    def answer(self, known: Mapping[str, int]) -> bool | None:
+        """The answer for these known fields; None if the field is unknown."""
+        number = known.get(self.name)
+        return None if number is None else self.allows(number)
+
+    def implies(self, other: "Self") -> bool:
+        """Whether yes to this implies yes to the other question about the same field."""
+        if self.mask is None or other.mask is None:
+            return other.low <= self.low and self.high <= other.high
+        return not other.mask & ~self.mask and other.allows(self.low)
+
+    def joined(self, other: "Self") -> "Self | None":
+        """Both questions as one; None if both cannot be true."""
+        if self.mask is None or other.mask is None:
+            low, high = max(self.low, other.low), min(self.high, other.high)
+            return self._replace(low=low, high=high) if low <= high else None
+        if (self.low ^ other.low) & self.mask & other.mask:
+            return None
+        return self._replace(low=self.low & self.mask | other.low & other.mask, mask=self.mask | other.mask)
+
+
+_ASKED = tuple(selector for selector in SELECTORS if selector is not TO)
+
+
+@cache
+def _known_of_plain(family: int) -> dict[str, int]:
+    return PLAIN.known(family)
+
+
+def asks_of(rule: Rule, devs: Collection[str]) -> Iterator[tuple[Ask, bool]]:
+    """What the rule selects on, except the destination; each with whether any packet can match.
+
+    A rule for a device that does not exist matches no packet ("[detached]").
+    """
+    plainly = _known_of_plain(rule.family)
+    for selector in _ASKED:
+        if selector.says(rule):
+            possible = selector.possible(rule, devs)
+            words = (selector.word, selector.text(rule))
+            ask = Ask(selector.word, words, *selector.bounds(rule), plain=False)
+            yield ask._replace(plain=possible and ask.answer(plainly) is True), possible
+    for name, value in rule.others:
+        # A selector that this library does not know is a separate question with an unknown answer.
+        yield Ask(f"{name} {value}", (name, value), 1, 1, None, plain=False), True
+
+
+def tos_ask(tos: int, family: int = IPV4) -> tuple[Ask, bool]:
+    """The question whether a packet has the tos of a route; and whether any packet can have it."""
+    asked, _, seen = tos_bits(tos, family)
+    return Ask("tos", ("tos", f"{tos:#x}"), asked, asked, seen, plain=not asked), not asked & ~seen
+
+
+def source_ask(source: Prefix) -> Ask:
+    """The question whether a packet comes from one of these sources."""
+    first = source.first
+    return Ask("from", ("from", str(source)), first, source.last, None, plain=not first)
+
+
+def reachable_ask(legs: Iterable[NextHop]) -> Ask:
+    """The question whether the gateway of one of these next hops is reachable."""
+    way = " or ".join(f"{leg.gateway} dev {leg.dev}" for leg in legs)
+    return Ask(f"{REACHABLE} {way}", (REACHABLE, way), 1, 1, None, plain=True)
+
+
+# Assumptions about the unknown fields of a packet.
+
+Case: TypeAlias = tuple[Condition, ...]
+
+
+class Supposed(NamedTuple):
+    """What is assumed to be true of a packet, all of it together, and the conditions behind it.
+
+    `holds` has a true question for each field; of each of the `refused`, at least one part is false. If several refused
+    questions together leave no value (users up to 9, and users from 10 on), this is not noticed.
+    """
+
+    holds: dict[str, Ask]
+    refused: tuple[tuple[Ask, ...], ...]
+    conditions: Case
+
+    def suppose(self, rule: Rule, asks: tuple[Ask, ...], *, true: bool) -> "Supposed | None":
+        """Add the assumption that all of `asks` are true, or that not all are; None if that is impossible."""
+        still = tuple(ask for ask in asks if not self._says(ask))
+        if not still:
+            return self if true else None
+        holds = self._with(still)
+        if holds is None:
+            return None if true else self
+        # What is true for a plain packet anyway is not a condition.
+        conditions = self.conditions
+        if all(ask.plain for ask in still) is not true:
+            conditions = (*conditions, Condition(rule, tuple(ask.words for ask in still), true))
+        if not true:
+            return Supposed(self.holds, (*self.refused, still), conditions)
+        found = Supposed(holds, self.refused, conditions)
+        return (
+            None if any(found._says_all(refused) for refused in self._touched({ask.name for ask in still})) else found
+        )
+
+    def _touched(self, names: set[str]) -> Iterator[tuple[Ask, ...]]:
+        """The refused questions about one of these fields."""
+        return (refused for refused in self.refused if refused[0].name in names or len(refused) > 1)
+
+    def _says_all(self, asks: tuple[Ask, ...]) -> bool:
+        return all(map(self._says, asks))
+
+    def _says(self, ask: Ask) -> bool:
+        """Whether the assumptions imply yes to this question."""
+        held = self.holds.get(ask.name)
+        return held is not None and held.implies(ask)
+
+    def _with(self, asks: tuple[Ask, ...]) -> dict[str, Ask] | None:
+        """The true questions with these added; None if that is impossible."""
+        holds = dict(self.holds)
+        for ask in asks:
+            joined = holds[ask.name].joined(ask) if ask.name in holds else ask
+            if joined is None:
+                return None
+            holds[ask.name] = joined
+        return holds
+
+
+# No assumption.
+ANYTHING = Supposed({}, (), ())

@@ -1,0 +1,371 @@
+"""From the bytes of a snapshot to the result for its node: the judgement of `hostrouting check --snapshot`.
+
+Here: functions from values to values, which any process can call. Not here: reading files, and who calls this where
+(`dispatch`).
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import stat
+from collections import Counter
+from contextlib import suppress
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, get_args
+
+import attrs
+
+from hostrouting.arguments import HOST_OF_A_SNAPSHOT, listed, require_devices
+from hostrouting.check.examine import Correction, examine_snapshot, find_correction
+from hostrouting.check.marks import marks_of
+from hostrouting.check.overlap import Escape
+from hostrouting.check.report import candidates_line, check_document, packets_line, repair_document
+from hostrouting.errors import ConfigError, Fault, HostRoutingError, JudgingFailed, SnapshotError
+from hostrouting.host.saved import of_file, snapshot_bytes, snapshot_in
+from hostrouting.inputs import STANDARD_INPUT
+from phases.text import describe_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hostrouting.check.examine import Examination
+    from hostrouting.check.overlap import Verdict
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.model import IP, Prefix
+    from hostrouting.routes.uplink import DesiredRoute
+
+__all__ = [
+    "NodeEscape",
+    "NodeResult",
+    "Question",
+    "Ran",
+    "Source",
+    "count_repeated",
+    "digest_of",
+    "find_snapshots",
+    "judge",
+    "judge_each",
+]
+
+
+# The result for one node: a small value that another process can make and send.
+
+
+@attrs.frozen
+class NodeEscape:
+    """A range of an expected CIDR that escapes, as integers, both ends included; `devs` are the devices instead."""
+
+    cidr: Prefix
+    first: int
+    last: int
+    kind: Escape
+    devs: tuple[str, ...]
+    packets: str = ""
+    """Which packets, as a phrase; empty for plain packets of the host itself."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the CIDR."""
+        return (self.first, self.last) == (self.cidr.first, self.cidr.last)
+
+
+@attrs.frozen
+class NodeResult:
+    """The result for one node: a verdict with its reasons, or the error because of which there is none."""
+
+    name: str = ""
+    path: str = ""
+    """The file with its snapshot."""
+    verdict: Verdict | None = None
+    """None if the snapshot could not be judged."""
+    escapes: tuple[NodeEscape, ...] = ()
+    """The findings; if the verdict is undecided, what escapes of the packets that a rule treats differently."""
+    without_default: tuple[int, ...] = ()
+    """The families that have no default route: 4, 6 or both."""
+    open_repair: tuple[DesiredRoute, ...] = ()
+    """The routes that repair the node as it is. What the default route fills in rightly is left open."""
+    correction: Correction | None = None
+    """What to change in the configuration so that it repairs the node; None if no route repairs the node as it is."""
+    is_repairable: bool = False
+    """Whether the repair leaves no escape of the findings."""
+    answer: str = ""
+    """What `hostrouting check --snapshot FILE --json` prints, on one line; empty without a verdict."""
+    failure: HostRoutingError | None = None
+    """Why there is no verdict, without the name of the file."""
+
+    @property
+    def error(self) -> HostRoutingError | None:
+        """Why there is no verdict: the error of the check of this file alone."""
+        return of_file(self.failure, self.path) if isinstance(self.failure, SnapshotError) else self.failure
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same document as plain values, with what is known of the node; or the facts of the error."""
+        error = self.error
+        said = json.loads(self.answer) if error is None else error.to_mapping()
+        return {**self.heading, **said}
+
+    @property
+    def heading(self) -> dict[str, Any]:
+        """What the document of a node has in addition to that of a check: its name, its file and the correction."""
+        named = {"node": self.name, "snapshot": self.path}
+        return named if self.verdict is None else {**named, "correction": _correction_document(self.correction)}
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """The findings, as in that document."""
+        found: list[dict[str, Any]] = self._said("findings")
+        return found
+
+    @property
+    def repair(self) -> list[dict[str, Any]]:
+        """The routes that repair the node as it is, as in `staticRoutes.routes` of a configuration."""
+        found: list[dict[str, Any]] = self._said("repair")
+        return found
+
+    @property
+    def notes(self) -> list[str]:
+        """What limits or explains the verdict, each a sentence."""
+        found: list[str] = self._said("notes")
+        return found
+
+    def _said(self, key: str) -> Any:
+        return json.loads(self.answer)[key] if self.answer else []
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.verdict or self.error}"
+
+    def __repr__(self) -> str:
+        return f"<NodeResult {self}>"
+
+
+def _correction_document(correction: Correction | None) -> dict[str, Any] | None:
+    if correction is None:
+        return None
+    deleted = [("replaced", it) for it in correction.replaced] + [("contested", it) for it in correction.contested]
+    entries = [{"destination": str(it.destination), "metric": it.metric, "reason": reason} for reason, it in deleted]
+    return {"delete": entries, "add": repair_document(correction.add)}
+
+
+_REFUSED: dict[str, Escape] = {kind: kind for kind in get_args(Escape)}
+
+
+@attrs.frozen
+class Question:
+    """What is asked of every node."""
+
+    config: HostRoutingConfig
+    gateway: IP | None = None
+    """The router that the repair uses, instead of that of the default route."""
+    devs: tuple[str, ...] = ()
+    """Devices that `--dev` names; they have to exist on every node."""
+    is_whole: bool = False
+    """Whether this is the configuration of the nodes, and not only what to check on them."""
+
+
+def judge_each(data: Sequence[bytes], question: Question) -> tuple[NodeResult, ...]:
+    """The result for each snapshot. Nothing that is wrong with one of them keeps the others from being judged."""
+    return tuple([_judged(it, question) for it in data])
+
+
+def _judged(data: bytes, question: Question) -> NodeResult:
+    try:
+        return judge(data, question)
+    except HostRoutingError as error:
+        return NodeResult(failure=error)
+    except MemoryError:
+        return NodeResult(failure=JudgingFailed("there is not enough memory to judge this snapshot"))
+    except Exception as error:  # noqa: BLE001  the other nodes have to be judged
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        code = None if trace is None else trace.tb_frame.f_code
+        where = "" if code is None or trace is None else f" in {code.co_name}, {code.co_filename}:{trace.tb_lineno}"
+        told = f"this is a bug in hostrouting, please report it: {describe_error(error)}{where}"
+        return NodeResult(failure=JudgingFailed(told))
+
+
+def judge(data: bytes, question: Question) -> NodeResult:
+    """The result for one snapshot, without a name. Raises SnapshotError or ConfigError if there can be no verdict."""
+    config = question.config
+    snapshot = snapshot_in(data)
+    found = examine_snapshot(snapshot, config, gateway=question.gateway)
+    require_devices((("--dev", dev) for dev in question.devs), snapshot, host=HOST_OF_A_SNAPSHOT)
+    return NodeResult(
+        verdict=found.verdict,
+        escapes=tuple(_escapes(found)),
+        without_default=tuple(it.report.family for it in found.families if it.verdict == "no-default-route"),
+        open_repair=found.routes,
+        correction=_correction(found, question),
+        is_repairable=bool(found.findings) and not found.unsafe,
+        answer=_answer(found, config),
+    )
+
+
+def _correction(found: Examination, question: Question) -> Correction | None:
+    """What to change in the configuration; None if no route repairs the host as it is."""
+    if not found.routes:
+        return None
+    if not question.is_whole:
+        return Correction(found.routes)
+    return find_correction(found, question.config, gateway=question.gateway)
+
+
+def _answer(found: Examination, config: HostRoutingConfig) -> str:
+    """The document of the check; a snapshot shows nothing about the other tasks."""
+    remarks = filter(None, map(candidates_line, found.families))
+    document = check_document(found, mode=config.route_overlap.mode, remarks=remarks)
+    return json.dumps({**document, **marks_of(found, None).document(), "standings": []})
+
+
+def _escapes(found: Examination) -> Iterator[NodeEscape]:
+    for family in found.families:
+        for it in family.findings:
+            packets = "what pods send" if it.senders else ""
+            yield NodeEscape(it.cidr, it.first, it.last, it.kind, it.devs, packets)
+        if family.verdict != "undecided":
+            continue
+        for note in family.notes:
+            if note.escapes:
+                kind = _REFUSED.get(note.decision.kind, "overlap")
+                packets = packets_line(note.cases)
+                yield NodeEscape(note.cidr, note.first, note.last, kind, note.decision.devs, packets)
+
+
+# Which snapshots there are, and what the node of each is called.
+
+_SUFFIX = ".json"
+
+
+@attrs.frozen
+class Source:
+    """One snapshot: the name of its node, and the file."""
+
+    name: str
+    path: str
+
+
+def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[Source, ...]:
+    """The snapshots at these paths, each once, in order.
+
+    A path is a file, a directory, which stands for the *.json files in it, or a pattern such as "nodes/*.json", in
+    which ** matches any number of directories. A node is called like its file, without .json; if several files have
+    one name, with as much of their paths as tells them apart.
+
+    Raises ConfigError, which lists every path without a snapshot.
+    """
+    named = [os.fspath(it) for it in listed(paths, "find_snapshots: paths")]
+    found: dict[str, str] = {}
+    faults: list[Fault] = []
+    for path in named:
+        try:
+            found |= {os.path.abspath(it): it for it in _files_at(path) if os.path.abspath(it) not in found}
+        except _Unusable as error:
+            faults.append(Fault("snapshots", repr(path), error.rule, error.remedy))
+    if not named:
+        faults.append(Fault("snapshots", "", "no path is given", "name a directory, a pattern or files"))
+    if faults:
+        raise ConfigError(faults)
+    return tuple(map(Source, _names(tuple(found)), found.values()))
+
+
+class _Unusable(Exception):  # noqa: N818  reads as what is wrong
+    """A path stands for no snapshot: `rule` says why, and `remedy` what to do."""
+
+    def __init__(self, rule: str, remedy: str) -> None:
+        self.rule, self.remedy = rule, remedy
+        super().__init__(rule)
+
+
+def _files_at(path: str) -> list[str]:
+    """The files that a path stands for."""
+    if path == STANDARD_INPUT:
+        raise _Unusable("is standard input, which is one snapshot", "check it with --snapshot -")
+    if os.path.isdir(path):
+        if found := _files_in(path):
+            return found
+        raise _Unusable(f"has no {_SUFFIX} file", "save the snapshot of each node there: hostrouting snapshot > FILE")
+    if os.path.lexists(path):
+        return [path]
+    if not glob.has_magic(path):
+        raise _Unusable("does not exist", "check the path")
+    matches = sorted(glob.glob(path, recursive=True))
+    if found := [file for it in matches for file in (_files_in(it) if os.path.isdir(it) else [it])]:
+        return found
+    raise _Unusable("matches no file", "check the pattern, and that the shell gets it in quotes")
+
+
+def _files_in(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                it.path for it in entries if it.name.endswith(_SUFFIX) and not it.name.startswith(".") and it.is_file()
+            )
+    except OSError as error:
+        raise _Unusable(f"cannot be read: {error.strerror}", "check the path and the permissions") from error
+
+
+def _names(paths: Sequence[str]) -> Iterator[str]:
+    """A name for each of these different absolute paths, so that no two are equal."""
+    parts = {path: path.removesuffix(_SUFFIX).split(os.sep) for path in paths}
+    names: dict[str, str] = {}
+    depth, left = 1, list(paths)
+    while left:
+        alike: dict[str, list[str]] = {}
+        for path in left:
+            alike.setdefault("/".join(parts[path][-depth:]), []).append(path)
+        names |= {its[0]: name for name, its in alike.items() if len(its) == 1}
+        # Files with one path but for the suffix keep all of it.
+        longest = {path: path for path in left if depth >= len(parts[path])}
+        names |= {path: path for path in longest if path not in names}
+        left = [path for path in left if path not in names]
+        depth += 1
+    return map(names.__getitem__, paths)
+
+
+# What a program printed on a node, and its last words in a message. Not here: the meaning of what it printed.
+
+_LINES = 20  # at the end of standard error: a traceback ends with the error
+
+
+@attrs.frozen
+class Ran:
+    """A program that has ended on a node: its exit code (or minus the signal), and the text of both outputs."""
+
+    code: int
+    output: str = ""
+    errors: str = ""
+
+    @property
+    def ending(self) -> str:
+        """How it ended, and the last lines of its standard error."""
+        how = f"was ended by signal {-self.code}" if self.code < 0 else f"ended with exit code {self.code}"
+        lines = self.errors.strip().splitlines()[-_LINES:]
+        return f"{how}; its message: {chr(10).join(lines)}" if lines else f"{how}, without a message"
+
+
+# Which snapshots are there more than once, found out before any of them is judged.
+
+
+def digest_of(data: bytes) -> bytes:
+    """The same for equal bytes, and no others."""
+    return blake2b(data, digest_size=16).digest()
+
+
+def count_repeated(paths: Iterable[str]) -> Counter[bytes]:
+    """How many files have the bytes with this digest, if more than one has. Pipes can be read only once, so not now."""
+    by_size: dict[int, list[str]] = {}
+    for path in paths:
+        with suppress(OSError, ValueError):  # its result will say why it cannot be read
+            found = os.stat(path)
+            if stat.S_ISREG(found.st_mode):
+                by_size.setdefault(found.st_size, []).append(path)
+    counts = Counter(digest for alike in by_size.values() if len(alike) > 1 for digest in _digests(alike))
+    return Counter({digest: count for digest, count in counts.items() if count > 1})
+
+
+def _digests(paths: Iterable[str]) -> Iterator[bytes]:
+    for path in paths:
+        with suppress(SnapshotError):  # as above
+            yield digest_of(snapshot_bytes(path))

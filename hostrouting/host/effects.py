@@ -1,0 +1,90 @@
+"""What a task has changed: in its result if it succeeded, on the error if it failed.
+
+Here: the value, and how it is attached to an error. Not here: making changes (`apply`, `fileset`), and printing them.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hostrouting.kernel.base import Change
+
+__all__ = ["Effects", "Operation", "effects_of", "having_changed", "tell_effects"]
+
+E = TypeVar("E", bound=BaseException)
+
+
+def _each_once(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths))
+
+
+@attrs.frozen
+class Operation:
+    """One action of a task other than static routes and files, done or planned: in words, with the reason."""
+
+    verb: str
+    object: str
+    """The object of the action, such as `nftables table ip6 hostrouting_slb`."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.object}    # {self.reason}"
+
+
+@attrs.frozen
+class Effects:
+    """The route changes that the kernel has made, in order; the paths of the changed files; and other operations."""
+
+    changes: tuple[Change, ...] = ()
+    files: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
+    operations: tuple[Operation, ...] = ()
+
+    def to_mapping(self) -> dict[str, object]:
+        """The same as plain values; routes as `ip route` prints them."""
+        return {
+            "changes": [str(change) for change in self.changes],
+            "files": list(self.files),
+            "operations": [attrs.asdict(it) for it in self.operations],
+        }
+
+    def __add__(self, other: Effects) -> Effects:
+        return Effects(
+            (*self.changes, *other.changes), (*self.files, *other.files), (*self.operations, *other.operations)
+        )
+
+
+def effects_of(outcome: object) -> Effects:
+    """The effects in a result (its `files` and `operations`) or on an error; empty if it has none."""
+    found, files = getattr(outcome, "effects", None), getattr(outcome, "files", ())
+    operations = getattr(outcome, "operations", ())
+    if isinstance(found, Effects):
+        return found
+    # The result of a third-party task may use `files` and `operations` for something else.
+    done = operations if isinstance(operations, tuple) and all(isinstance(it, Operation) for it in operations) else ()
+    return Effects(files=files if isinstance(files, tuple) else (), operations=done)
+
+
+def tell_effects(
+    error: E, changes: Iterable[Change] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
+) -> E:
+    """The same error, with these effects put before those that it already has."""
+    vars(error)["effects"] = Effects(tuple(changes), files, tuple(operations)) + effects_of(error)
+    return error
+
+
+@contextmanager
+def having_changed(
+    changes: Iterable[Change] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
+) -> Iterator[None]:
+    """Attach these effects to any error that leaves the block, including Cancelled."""
+    try:
+        yield
+    except BaseException as error:
+        tell_effects(error, changes, files, operations)
+        raise

@@ -1,0 +1,193 @@
+"""Sets of files that are installed and removed together: comparing, writing and removing them.
+
+Here: one file and a set of files. Not here: their text (`render`), and when and in what order they change (`gate`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.errors import FileError
+from hostrouting.host.effects import tell_effects
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from hostrouting.host import Files
+    from hostrouting.host.layout import HostLayout
+
+__all__ = ["OURS", "Changes", "File", "FileSet", "unit_file"]
+
+OURS = "Written by hostrouting"
+
+
+def _each_once(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths))
+
+
+@attrs.frozen
+class File:
+    """One file with the text and mode that it should have."""
+
+    path: str
+    text: str
+    mode: int = 0o644
+    marks: tuple[str, ...] = ()
+    """A file that contains none of these was not written by us. If this is empty, any existing file is replaced."""
+
+    def is_foreign(self, files: Files) -> bool:
+        """Whether a file that we did not write exists at the path; it may be a mask."""
+        text = files.read(self.path) if self.marks else None
+        return text is not None and not any(mark in text for mark in self.marks)
+
+    def is_masked(self, files: Files) -> bool:
+        """Whether the file is masked, by a link to /dev/null or by an empty file."""
+        return bool(self.marks) and files.read(self.path) == ""
+
+    def require_room(self, files: Files) -> None:
+        """Raise FileError if a file that we did not write has this path; a mask is accepted."""
+        if self.is_foreign(files) and not self.is_masked(files):
+            text = (
+                f"{self.path} was not written by hostrouting, which needs this path: move the file away, or rename it"
+            )
+            raise FileError(text, path=self.path)
+
+    def require_unmasked(self, files: Files) -> None:
+        """Raise FileError if the file is masked."""
+        if self.is_masked(files):
+            name = self.path.rpartition("/")[2]
+            remedy = f"systemctl unmask {name}" if name.endswith(".service") else "remove it"
+            raise FileError(f"{self.path} is masked: empty, or a link to /dev/null; {remedy}", path=self.path)
+
+    def write(self, files: Files) -> bool:
+        """See Files.write. Raises FileError, and changes nothing, if the file is masked."""
+        self.require_unmasked(files)
+        return files.write(self.path, self.text, mode=self.mode)
+
+
+@attrs.frozen
+class Changes:
+    """The paths that would be written and removed, in order and without duplicates."""
+
+    writes: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
+    removes: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
+
+    def __add__(self, other: Changes) -> Changes:
+        return Changes((*self.writes, *other.writes), (*self.removes, *other.removes))
+
+    def without(self, paths: Collection[str]) -> Changes:
+        """These changes without those of the given paths."""
+        writes, removes = (tuple(it for it in them if it not in paths) for them in (self.writes, self.removes))
+        return Changes(writes, removes)
+
+    def __bool__(self) -> bool:
+        return bool(self.writes or self.removes)
+
+
+@attrs.frozen
+class FileSet:
+    """Files and links that are installed and removed together; `obsolete` are paths that are removed in both cases."""
+
+    files: tuple[File, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    obsolete: tuple[str, ...] = ()
+
+    def foreign(self, files: Files) -> tuple[str, ...]:
+        """The paths of existing files that we did not write."""
+        return tuple(it.path for it in self.files if it.is_foreign(files))
+
+    def differences(self, files: Files) -> Changes:
+        """What `install` would change; only reads."""
+        stale = [it.path for it in self.files if not files.holds(it.path, it.text, mode=it.mode)]
+        missing = [path for path, target in self.links if not files.leads(path, target)]
+        return Changes((*stale, *missing), [path for path in self.obsolete if files.is_there(path)])
+
+    def require_installable(self, files: Files) -> None:
+        """Raise the FileError that `install` would raise, as far as it can be predicted."""
+        self.require_room(files)
+        for it in self.files:
+            it.require_unmasked(files)
+
+    def obstacles(self, files: Files) -> tuple[FileError, ...]:
+        """A FileError for each path at which `install` would fail, as far as this can be predicted."""
+        found: list[FileError] = []
+        for it in self.files:
+            try:
+                it.require_room(files)
+                it.require_unmasked(files)
+                files.holds(it.path, it.text, mode=it.mode)
+            except FileError as error:
+                found.append(error)
+        for path, target in self.links:
+            try:
+                files.leads(path, target)
+            except FileError as error:
+                found.append(error)
+        return tuple(found)
+
+    def require_room(self, files: Files) -> None:
+        """Raise FileError if a file that we did not write has the path of one of these; masks are accepted."""
+        for it in self.files:
+            it.require_room(files)
+
+    def install(self, files: Files) -> tuple[str, ...]:
+        """Write the files that differ, in order; returns their paths. Idempotent.
+
+        If a file is masked or cannot be written, raises a FileError that carries the paths changed before it.
+        """
+        changed: list[str] = []
+        try:
+            for it in self.files:
+                changed += [it.path] if it.write(files) else []
+            for path, target in self.links:
+                changed += [path] if files.link(path, target) else []
+            for path in self.obsolete:
+                changed += [path] if files.remove(path) else []
+        except FileError as error:
+            tell_effects(error, files=changed)
+            raise
+        return tuple(changed)
+
+    def present(self, files: Files) -> tuple[str, ...]:
+        """The paths that `remove` would remove."""
+        return tuple(path for path in self._paths(files) if files.is_there(path))
+
+    def remove(self, files: Files, failures: list[FileError] | None = None) -> tuple[str, ...]:
+        """Remove our files, in order; returns the paths that existed. Files that we did not write are kept.
+
+        If `failures` is given, all failures are appended to it. Otherwise the first one is raised; it carries the paths
+        removed before it.
+        """
+        gone = []
+        for path in self._paths(files, failures):
+            try:
+                gone += [path] if files.remove(path) else []
+            except FileError as error:
+                if failures is None:
+                    tell_effects(error, files=gone)
+                    raise
+                failures.append(error)
+        return tuple(gone)
+
+    def _paths(self, files: Files, failures: list[FileError] | None = None) -> tuple[str, ...]:
+        """The paths of our files. A file that cannot be read counts as another program's, and as a failure."""
+        own, all_ours = [], True
+        for it in self.files:
+            try:
+                is_foreign = it.is_foreign(files)
+            except FileError as error:
+                if failures is None:
+                    raise
+                failures.append(error)
+                is_foreign = True
+            own += [] if is_foreign else [it.path]
+            all_ours = all_ours and not is_foreign
+        # A link that enables a unit belongs to the program that wrote the unit.
+        return (*own, *(path for path, _ in self.links), *self.obsolete) if all_ours else tuple(own)
+
+
+def unit_file(path: str, text: str, *, script: str, layout: HostLayout) -> File:
+    """A unit that runs a script; it replaces that of the Go original, recognised by the script or the `Before=`."""
+    return File(path, text, marks=(OURS, f"ExecStart={script}", f"Before={layout.machine_unit}"))

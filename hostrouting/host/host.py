@@ -1,0 +1,245 @@
+"""A host as the tasks see it: kernel, files, service manager, packet filters, and all paths. Nothing is decided here.
+
+`Host.local()` is this host, `Host.offline(root)` a mounted image, `Host.sandbox(root, netns=…)` a network namespace
+of this machine's kernel, and `hostrouting.testing.FakeHost` a host in memory.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from hostrouting.arguments import require, uncalled
+from hostrouting.errors import HostBusy
+from hostrouting.host import (
+    BOOT_PATH,
+    Files,
+    ImageFiles,
+    LocalFiles,
+    Manager,
+    Rights,
+    SystemdManager,
+    find_program,
+    own_program,
+    own_rights,
+    version_of,
+)
+from hostrouting.host.layout import HostLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from os import PathLike
+
+    from typing_extensions import Self
+
+    import phases
+    from hostrouting.host.metadata import Fetch, Reply
+    from hostrouting.kernel.base import RouteBackend
+    from hostrouting.kernel.bpf import Programs, ProgramsAt
+    from hostrouting.kernel.ebtables import Ebtables, EbtablesProgram
+    from hostrouting.kernel.marking import Marking, MarkingOf
+    from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayer
+    from hostrouting.kernel.netlink import NetlinkBackend
+    from hostrouting.kernel.nftables import Nftables, NftProgram
+
+__all__ = ["Host", "made", "makes_edge", "needs_host"]
+
+_A_KERNEL = (
+    "a kernel is only part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"
+)
+_HOSTS = "Host.local() is this host, Host.offline(root) an image, hostrouting.testing.FakeHost() a host in memory"
+
+
+def needs_host(instance: object, _attribute: object, value: Any) -> None:
+    """An attrs validator: raises TypeError, with the remedy, for anything other than a Host."""
+    require(value, Host, type(instance).__name__, _A_KERNEL if hasattr(value, "snapshot") else _HOSTS)
+
+
+def makes_edge(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """An attrs validator: raises TypeError for an edge itself instead of a function that makes one."""
+    if value is not None and not callable(value):
+        name, given = attribute.name, type(value).__name__
+        raise TypeError(f"a host's {name} is a function that makes one, not a {given}; write {name}=lambda: …")
+
+
+def made(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """An attrs validator: raises TypeError for a class or a function instead of its result."""
+    if name := uncalled(value):
+        raise TypeError(f"a host's {attribute.name}: {name} is a {type(value).__name__}; call it: {name}()")
+
+
+def _is_layout(_instance: object, _attribute: object, value: Any) -> None:
+    require(value, HostLayout, "a host's layout", "write HostLayout(root=…)")
+
+
+# These modules are imported on first use: most hosts never need them, and not every command reads the kernel's routes.
+
+
+def _netlink() -> NetlinkBackend:
+    from hostrouting.kernel.netlink import NetlinkBackend  # noqa: PLC0415
+
+    return NetlinkBackend()
+
+
+def _nft(words: tuple[str, ...] = ()) -> NftProgram:
+    from hostrouting.kernel.nftables import NftProgram  # noqa: PLC0415
+
+    return NftProgram(words=words)
+
+
+def _ebtables(words: tuple[str, ...] = ()) -> EbtablesProgram:
+    from hostrouting.kernel.ebtables import EbtablesProgram  # noqa: PLC0415
+
+    return EbtablesProgram(words=words)
+
+
+def _link_layer() -> KernelLinkLayer:
+    from hostrouting.kernel.neighbours import KernelLinkLayer  # noqa: PLC0415
+
+    return KernelLinkLayer()
+
+
+def _fetch(url: str, timeout: float) -> Reply:
+    from hostrouting.host.metadata import fetch  # noqa: PLC0415
+
+    return fetch(url, timeout)
+
+
+def _marking_of(family: int, words: tuple[str, ...] = ()) -> Marking:
+    from hostrouting.kernel.marking import marking_of  # noqa: PLC0415
+
+    return marking_of(family, words=words)
+
+
+def _programs_at(dev: str) -> Programs:
+    from hostrouting.kernel.bpf import programs_at  # noqa: PLC0415
+
+    return programs_at(dev)
+
+
+@attrs.frozen(kw_only=True)
+class Host:
+    """The edges of one host. Each can be replaced separately."""
+
+    backend: Callable[[], RouteBackend] | None = attrs.field(validator=makes_edge)
+    """Opens the kernel's routing; None for an image, which has no kernel."""
+    files: Files = attrs.field(validator=made)
+    manager: Manager | None = attrs.field(validator=made)
+    """None for an image, where enabled units start at its next boot, and for a sandbox, which never boots."""
+    layout: HostLayout = attrs.field(factory=HostLayout, validator=_is_layout)
+    nftables: Callable[[], Nftables] | None = attrs.field(default=None, validator=makes_edge)
+    """Opens nftables; None for an image."""
+    ebtables: Callable[[], Ebtables] | None = attrs.field(default=None, validator=makes_edge)
+    """Opens ebtables; None for an image."""
+    link_layer: Callable[[], LinkLayer] | None = attrs.field(default=None, validator=makes_edge)
+    """Opens the link layer: MAC addresses and neighbours; None for an image."""
+    fetch: Fetch = _fetch
+    """Sends the requests for instance metadata."""
+    programs_at: ProgramsAt = _programs_at
+    """Returns the BPF programs that process packets arriving on a device before nftables."""
+    marking_of: MarkingOf = _marking_of
+    """Returns what can mark packets of a family."""
+    find_program: Callable[[str], str | None] = find_program
+    """Returns the path of a program, looked for where the boot scripts look; None if it is not installed."""
+    own_program: Callable[[], str | None] = own_program
+    """Returns the path of the program `hostrouting` that belongs to this run; None if there is none."""
+    version_of: Callable[[str], str] | None = attrs.field(default=version_of, validator=makes_edge)
+    """Returns what the program at a path answers to -V; None for an image, whose programs are not run."""
+    rights: Callable[[], Rights] = own_rights
+    """Returns what this process may do."""
+    lock_wait: float = 60.0
+    """How many seconds to wait for the lock on the host: the process that holds it may hang."""
+    is_locked: bool = False
+    """Whether the lock on the host is held, as in the value that `locked` yields."""
+
+    @classmethod
+    def local(cls) -> Host:
+        """The machine that this runs on: its kernel through netlink, its files, its systemd."""
+        return cls(
+            backend=_netlink,
+            files=LocalFiles(),
+            manager=SystemdManager(),
+            nftables=_nft,
+            ebtables=_ebtables,
+            link_layer=_link_layer,
+        )
+
+    @classmethod
+    def offline(cls, root: str) -> Host:
+        """An image mounted at root: files are written and units are enabled there; no kernel is touched.
+
+        Symbolic links are resolved inside the image, as after it has booted, and never outside it.
+        """
+        files, layout = ImageFiles(root), HostLayout(root=root)
+
+        def find(name: str) -> str | None:
+            paths = (layout.at(f"{folder}/{name}") for folder in BOOT_PATH)
+            return next(filter(files.is_there, paths), None)
+
+        return cls(
+            backend=None,
+            files=files,
+            manager=None,
+            layout=layout,
+            find_program=find,
+            own_program=lambda: None,
+            version_of=None,
+        )
+
+    @classmethod
+    def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:
+        """The real kernel in a network namespace, and files below a directory: to try everything out.
+
+        `netns` is a path, or a name as in `ip netns`. Raises ValueError if that is this host's own namespace, or if
+        `root` is not a directory below /. Routes, filters, neighbours, settings under /proc/sys/net and requests to the
+        metadata service use the namespace. There is no systemd: enabling a unit only creates a link below the root.
+        """
+        from hostrouting.host.sandbox import Namespace, SandboxFiles, SandboxLinkLayer  # noqa: PLC0415  as above
+        from hostrouting.kernel.netlink import NetlinkBackend  # noqa: PLC0415  netlink is imported on first use
+
+        namespace = Namespace.of(netns)
+        return cls(
+            backend=lambda: NetlinkBackend(netns=namespace.path),
+            files=SandboxFiles(root, namespace),
+            manager=None,
+            layout=HostLayout(root=root),
+            nftables=lambda: _nft(namespace.words),
+            ebtables=lambda: _ebtables(namespace.words),
+            link_layer=lambda: SandboxLinkLayer(_link_layer(), namespace),
+            fetch=lambda url, timeout: namespace.call(lambda: _fetch(url, timeout)),
+            programs_at=lambda dev: namespace.call(lambda: _programs_at(dev)),
+            marking_of=lambda family: _marking_of(family, namespace.words),
+        )
+
+    @contextmanager
+    def locked(self, ctx: phases.Context) -> Iterator[Self]:
+        """Hold the lock on the host for the block, so that no other run of hostrouting changes it meanwhile.
+
+        Raises HostBusy, which names the process that holds the lock, if it is not free within `lock_wait` seconds; the
+        deadline of the run may come first. `locked` on the yielded host takes no lock again, so that one lock can be
+        held around several tasks.
+        """
+        if self.is_locked:
+            yield self
+            return
+        files, path = self.files, self.layout.lock_path
+        since = None
+        while (lock := files.try_lock(path)) is None:
+            now = ctx.clock.now()
+            if since is None:
+                since = now
+                holder = files.holder(path)
+                text = "another run of hostrouting is working on this host; waiting up to %g s for it (%s)"
+                if self.lock_wait:
+                    ctx.log.info(text, self.lock_wait, holder)
+            if now - since >= self.lock_wait:
+                holder = files.holder(path)
+                text = f"another run has not finished on this host within {self.lock_wait:g} s: {holder}"
+                raise HostBusy(f"{text}; wait for it, or stop it if it hangs")
+            ctx.sleep(0.1)
+        try:
+            yield attrs.evolve(self, is_locked=True)
+        finally:
+            lock.release()

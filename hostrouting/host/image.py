@@ -1,0 +1,133 @@
+"""The files of a mounted image: links are resolved as they will be when the image has booted.
+
+Here: which path on this host a path of the image is. Not here: what is done to the file there (`files`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from hostrouting.errors import FileError
+from hostrouting.host.files import LocalFiles, holder_of, holders_of, lock_file
+
+if TYPE_CHECKING:
+    from hostrouting.host.files import Lock
+
+__all__ = ["ImageFiles"]
+
+_LINKS = 40  # Linux follows at most as many in one path
+
+
+class ImageFiles:
+    """The files below a root. The kernel would resolve an absolute link of the image to a file of this host."""
+
+    def __init__(self, root: str) -> None:
+        """`root` is the folder where the image is mounted; all paths begin with it."""
+        self._root = root.rstrip("/")
+        self._files = LocalFiles()
+
+    def read(self, path: str) -> str | None:
+        """See Files."""
+        return self._files.read(self._followed(path))
+
+    def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        """See Files."""
+        return self._files.holds(self._place(path), text, mode=mode)
+
+    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        """See Files."""
+        return self._files.write(self._place(path), text, mode=mode)
+
+    def leads(self, path: str, target: str) -> bool:
+        """See Files."""
+        return self._files.leads(self._place(path), target)
+
+    def link(self, path: str, target: str) -> bool:
+        """See Files."""
+        return self._files.link(self._place(path), target)
+
+    def remove(self, path: str) -> bool:
+        """See Files."""
+        return self._files.remove(self._place(path))
+
+    def remove_empty(self, folder: str) -> bool:
+        """See Files."""
+        return self._files.remove_empty(self._place(folder))
+
+    def is_there(self, path: str) -> bool:
+        """See Files."""
+        return self._files.is_there(self._place(path))
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """See Files."""
+        return self._files.names(self._followed(folder))
+
+    def modified(self, path: str) -> float | None:
+        """See Files."""
+        return self._files.modified(self._followed(path))
+
+    def is_frozen(self, path: str) -> bool:
+        """See Files."""
+        return self._files.is_frozen(self._place(path))
+
+    def try_lock(self, path: str) -> Lock | None:
+        """See Files. The lock is a hidden file in the root of the image; it is removed when the lock is released.
+
+        The root folder itself is not locked: to hold its flock requires only opening it, which any user may do, and
+        could then block all others. A lock that requires write permission (fcntl) does not work on folders. Only its
+        owner can open this file. A run that is killed leaves it, empty, until the next run.
+        """
+        if not os.path.isdir(self._root or "/"):
+            raise FileError(
+                f"cannot lock {self._root}: No such file or directory; mount the image there first", path=self._root
+            )
+        return lock_file(self._lock_path(path), passing=True)
+
+    def holder(self, path: str) -> str:
+        """See Files."""
+        return holder_of(self._lock_path(path))
+
+    def holders(self, path: str) -> tuple[str, ...]:
+        """See Files."""
+        return holders_of(self._lock_path(path))
+
+    def require_writable(self, folder: str) -> None:
+        """See Files."""
+        self._files.require_writable(self._followed(folder))
+
+    def _lock_path(self, path: str) -> str:
+        return f"{self._root}/.{os.path.basename(path)}"
+
+    def _place(self, path: str) -> str:
+        """The path of the file on this host; links in its folder are resolved, but not the file itself."""
+        folder, name = os.path.split(path)
+        return f"{self._followed(folder)}/{name}"
+
+    def _followed(self, path: str) -> str:
+        """The path on this host after all links are resolved, the last one too."""
+        found: list[str] = []
+        names = path.removeprefix(self._root).split("/")[::-1]
+        links = 0
+        while names:
+            name = names.pop()
+            if name == "..":
+                del found[-1:]  # the parent of the root is the root
+            elif name not in {"", "."}:
+                found.append(name)
+                if (target := _target("/".join((self._root, *found)))) is None:
+                    continue
+                links += 1
+                if links > _LINKS:
+                    raise FileError(f"{path}: its links form a loop; remove one of them", path=path)
+                names += target.split("/")[::-1]
+                del found[0 if target.startswith("/") else -1 :]
+        return "/".join((self._root, *found))
+
+
+def _target(path: str) -> str | None:
+    """The target of a link; None if the path is not a link."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None

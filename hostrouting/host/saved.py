@@ -1,0 +1,389 @@
+"""A saved snapshot: the bytes of a file, a pipe or standard input, and the Snapshot in them.
+
+Here: which of the two documents it is, and the errors, which name the file. Not here: the documents themselves
+(`model.snapshot_json`, `backends.ip_document`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from array import array
+from contextlib import contextmanager
+from functools import partial
+from sys import byteorder
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from hostrouting.errors import BackendError, SnapshotError
+from hostrouting.fib import ANY, Fib, Flow
+from hostrouting.inputs import Unreadable, name_of, read_bytes
+from hostrouting.kernel.base import Answer, asked_addresses, part_of
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.channel import HEADER, ROOM_BEHIND, Listing
+from hostrouting.kernel.netlink.numbers import AF_OF
+from hostrouting.kernel.netlink.read import (
+    RouteReader,
+    Settings,
+    as_text,
+    default_link,
+    in_force,
+    read_addresses,
+    read_rules,
+)
+from hostrouting.kernel.netlink.route_message import RTMSG, read_route
+from hostrouting.model import IPV4, IPV6, Link, NextHop, Snapshot, as_ip
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from hostrouting.kernel.base import Change, Outcome
+    from hostrouting.model import IP, Address, Prefix, Rule
+    from phases import Clock
+
+__all__ = [
+    "SCHEMA",
+    "SavedBackend",
+    "is_ip_document",
+    "of_file",
+    "read_ip_document",
+    "read_snapshot",
+    "snapshot_bytes",
+    "snapshot_in",
+]
+
+_LIMIT = 1 << 30  # bytes; a snapshot with 100,000 routes has about 10 MiB
+_REMEDY = "save one with: hostrouting snapshot > FILE"
+
+
+def read_snapshot(path: str) -> Snapshot:
+    """The snapshot in a file. Raises SnapshotError, which names the file."""
+    try:
+        return snapshot_in(snapshot_bytes(path))
+    except SnapshotError as error:
+        raise of_file(error, path) from error
+
+
+def snapshot_bytes(path: str) -> bytes:
+    """The bytes of a snapshot. Raises SnapshotError if the file cannot be read; it does not name the file."""
+    try:
+        return read_bytes(path, what="a snapshot", limit=_LIMIT)
+    except Unreadable as error:
+        raise SnapshotError(path="", problem=f"this {error.rule}; {error.remedy or _REMEDY}") from error
+
+
+def snapshot_in(data: bytes) -> Snapshot:
+    """The snapshot in a document of this library, or of the script that uses `ip`.
+
+    Raises SnapshotError, whose path is the place in the document.
+    """
+    try:
+        return _decoded(data)
+    except SnapshotError as error:
+        if error.path not in {"", "schema"}:  # a snapshot that was changed; otherwise it is probably another file
+            raise
+        raise SnapshotError(path=error.path, problem=f"{error.problem}; {_REMEDY}") from error
+
+
+def of_file(error: SnapshotError, path: str) -> SnapshotError:
+    """The same error with the name of the file."""
+    name = name_of(path) if path.isprintable() else ascii(path)  # it must not control the terminal
+    return SnapshotError(path=f"{name}: {error.path}" if error.path else name, problem=error.problem)
+
+
+def _decoded(data: bytes) -> Snapshot:
+    from hostrouting.host.saved import is_ip_document, read_ip_document  # noqa: PLC0415  it needs json
+
+    if not data.strip():
+        raise SnapshotError(path="", problem="this is empty: the command that was to write it probably failed")
+    if is_ip_document(data):
+        return read_ip_document(data)
+    try:
+        return Snapshot.from_json(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
+        raise SnapshotError(path="", problem=problem) from error
+
+
+# SavedBackend: a host from a saved snapshot. It answers as its kernel would have, and cannot be changed.
+
+
+class SavedBackend:
+    """A saved snapshot as a RouteBackend, so that all code that reads a host can read a saved one."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Take the snapshot."""
+        self._snapshot = snapshot
+        self._fib: Fib | None = None
+
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix | str] | None = None,
+    ) -> Snapshot:
+        """See RouteBackend."""
+        return part_of(self._snapshot, family=family, table=table, protocol=protocol, prefixes=prefixes)
+
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
+        """See RouteBackend; unknown fields of the flow are those of a plain packet."""
+        fib = self._fib = self._fib or Fib(self._snapshot)
+        known = flow.assumed()
+        return tuple(
+            Answer(it.kind, it.route)
+            for it in (fib.lookup(address, known) for address in asked_addresses(destinations))
+        )
+
+    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        """Raise BackendError: a saved snapshot cannot be changed."""
+        raise BackendError(
+            f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)", can_retry=False
+        )
+
+    def watch(self) -> _Still:
+        """See RouteBackend: no change ever comes."""
+        return _Still()
+
+    def close(self) -> None:
+        """See RouteBackend."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class _Still:
+    """A watch that never waits, because nothing changes."""
+
+    troubles = ()
+
+    def listen(self, *, nftables: bool) -> None:
+        """See Watch."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  waiting would have no effect
+        """See Watch."""
+        return False
+
+    def wake(self) -> None:
+        """See Watch."""
+
+    def close(self) -> None:
+        """See Watch."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+# The snapshot in a document `hostrouting/ip-snapshot/1`, which a shell script prints on a node without this library.
+
+SCHEMA = "hostrouting/ip-snapshot/1"
+
+_LISTS = ("links", "settings4", "settings6", "on", "nexthops")
+# What `ip … save` writes first (a number of four bytes), the kind of the messages, and their least size.
+_SAVED = {
+    "addresses": (0x47361222, n.RTM_NEWADDR, HEADER.size + 8),
+    "rules": (0x71706986, n.RTM_NEWRULE, HEADER.size + 12),
+    "routes": (0x45311224, n.RTM_NEWROUTE, HEADER.size + RTMSG.size),
+}
+_KEYS = frozenset({"schema", "ip", *_LISTS, *(f"{name}{family}" for name in _SAVED for family in AF_OF)})
+_OTHER_ORDER: Literal["little", "big"] = "little" if byteorder == "big" else "big"
+_FILTERS, _LOOSE = {"off": 0, "strict": 1}, 2  # any other number does what 2 does, and ip has no word for it
+_ON = ("accept_local", "route_localnet", "src_valid_mark")
+_FLAGS = ("onlink", "linkdown", "dead", "pervasive")
+_MOST_WEIGHT = 1 << 16
+_SHOWN = 120  # a message shows at most this many characters of what is wrong
+_REMEDY_ip_document = "take it again with the script that `hostrouting snapshot --script` prints"
+
+
+def is_ip_document(data: bytes) -> bool:
+    """Whether the file names this schema anywhere; `read_ip_document` then finds out whether it is such a document."""
+    return f'"{SCHEMA}"'.encode() in data
+
+
+def read_ip_document(data: bytes) -> Snapshot:
+    """The snapshot in a document; anything else raises a SnapshotError that names the path."""
+    document = _parsed(data)
+    settings = {family: _settings(document, family) for family in AF_OF}
+    links, names = _links(document, settings)
+    nexthops = _nexthops(document)
+    addresses: list[Address] = []
+    rules: list[Rule] = []
+    for family in (IPV4, IPV6):
+        with _reading(f"addresses{family}"):
+            addresses += read_addresses(_saved(document, "addresses", family), names)
+        with _reading(f"rules{family}"):
+            rules += read_rules(_saved(document, "rules", family))
+    reader = RouteReader(partial(read_route, names=names, nexthops=nexthops))
+    for family in (IPV4, IPV6):
+        with _reading(f"routes{family}"):
+            listing = _saved(document, "routes", family)
+            reader.take(listing.data, listing.offsets)
+    routes = reader.table()
+    with _reading("routes"):
+        list(routes)  # routes are made on first use, and a fault has to be found now
+    # Values that no kernel accepts are refused as in a snapshot of our own; no value of a route is too large for it.
+    forwarding = settings[IPV6].get("all", Settings()).forwarding
+    found = Snapshot(
+        links=links,
+        addresses=tuple(addresses),
+        rules=tuple(rules),
+        ipv6_forwarding=forwarding,
+        default_link=default_link(settings[IPV4].get("default"), settings[IPV4].get("all", Settings())),
+    )
+    return attrs.evolve(Snapshot.from_json(found.to_json()), routes=routes)
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    # A device's name can have bytes that are not UTF-8. They are kept, and escaped by `_name`.
+    text = data.decode("utf-8", "surrogateescape")
+    if "\\'" in text:  # so ip 5.9 prints an apostrophe, which JSON does not allow
+        text = re.sub(r"\\.", lambda found: "'" if found[0] == "\\'" else found[0], text)
+    try:
+        document = json.loads(text, strict=False)  # ip does not escape control characters
+    except ValueError as error:
+        raise SnapshotError(path="", problem=f"this is not JSON: {error}") from error
+    except RecursionError as error:
+        raise SnapshotError(path="", problem="this is nested too deeply for a snapshot") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise SnapshotError(path="schema", problem=f"must be {SCHEMA!r}")
+    for key in sorted(_KEYS - document.keys()):
+        raise SnapshotError(path=key, problem=f"missing; {_REMEDY_ip_document}")
+    for key in sorted(document.keys() - _KEYS):
+        raise SnapshotError(path=ascii(key[:_SHOWN]), problem=f"unknown key; {_REMEDY_ip_document}")
+    return document
+
+
+@contextmanager
+def _reading(key: str) -> Iterator[None]:
+    """Raise a SnapshotError with this path for whatever cannot be read."""
+    try:
+        yield
+    except SnapshotError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
+        told = ascii(f"{type(error).__name__}: {error}")[1:-1]
+        raise SnapshotError(
+            path=key, problem=f"this is not as ip prints it ({told[:_SHOWN]}); {_REMEDY_ip_document}"
+        ) from error
+
+
+def _saved(document: Mapping[str, Any], name: str, family: int) -> Listing:
+    """The kernel's messages of one list and family, without those of IPv4 that a kernel without IPv6 lists for IPv6."""
+    data, offsets = bytes.fromhex(document[f"{name}{family}"]), array("I")
+    if not data:
+        return Listing(data, offsets)  # the kernel does not have it
+    first, kind, least = _SAVED[name]
+    if int.from_bytes(data[:4], _OTHER_ORDER) == first:
+        problem = f"this was saved on a {_OTHER_ORDER}-endian computer; read it on one of that kind"
+        raise SnapshotError(path=f"{name}{family}", problem=problem)
+    if int.from_bytes(data[:4], byteorder) != first:
+        raise ValueError(f"it does not begin with {first:#x}")
+    at = 4
+    while at < len(data):
+        size, its_kind, _, _, _ = HEADER.unpack_from(data, at)
+        if its_kind != kind or size < least or at + size > len(data):
+            raise ValueError(f"at byte {at}, a message of kind {kind} is missing")
+        if data[at + HEADER.size] == AF_OF[family]:
+            offsets.append(at)
+        at += size + 3 & ~3
+    return Listing(data + bytes(ROOM_BEHIND), offsets)
+
+
+def _name(text: str) -> str:
+    return as_text(text.encode("utf-8", "surrogateescape"))
+
+
+def _settings(document: Mapping[str, Any], family: int) -> dict[str, Settings]:
+    with _reading(f"settings{family}"):
+        found = {
+            it["interface"]: Settings(
+                it.get("ignore_routes_with_linkdown") is True,
+                _FILTERS.get(it.get("rp_filter", "off"), _LOOSE),
+                it.get("forwarding"),
+            )
+            for it in document[f"settings{family}"]
+        }
+    if family == IPV4:
+        with _reading("on"):
+            for path in document["on"]:
+                dev, _, name = path.rpartition("/")
+                if name not in _ON:
+                    raise ValueError(f"{name} is none of {', '.join(_ON)}")
+                found[dev] = found.get(dev, Settings())._replace(**{name: True})
+    return found
+
+
+def _links(
+    document: Mapping[str, Any], settings: Mapping[int, Mapping[str, Settings]]
+) -> tuple[tuple[Link, ...], dict[int, str]]:
+    """The devices, and the name of each by its index."""
+    with _reading("links"):
+        names = {it["ifname"] for it in document["links"]}
+        ipv4, ipv6, unset = settings[IPV4], settings[IPV6], Settings()
+        every = ipv4.get("all", unset)
+        links = tuple(
+            attrs.evolve(
+                _link(it, names, ipv4.get(it["ifname"], unset), every),
+                ipv6_ignore_routes_with_linkdown=ipv6.get(it["ifname"], unset).wary,
+            )
+            for it in document["links"]
+        )
+        return links, {link.index: link.name for link in links}
+
+
+def _link(entry: Mapping[str, Any], names: Container[str], own: Settings, every: Settings) -> Link:
+    # The name of a device in another namespace is not known there, and ip prints its number.
+    master = entry.get("master", "")
+    peer = entry.get("link_netnsid", -1)
+    return Link(
+        name=_name(entry["ifname"]),
+        index=entry["ifindex"],
+        kind=entry.get("linkinfo", {}).get("info_kind", ""),
+        type=int(entry["link_type"].strip("[]")),
+        up="UP" in entry["flags"],
+        carrier="LOWER_UP" in entry["flags"],
+        master=_name(master) if master in names else None,
+        group=int(entry["group"]),
+        peer_namespace=None if peer < 0 else peer,
+        **in_force(own, every),
+    )
+
+
+def _nexthops(document: Mapping[str, Any]) -> dict[int, tuple[NextHop, ...]]:
+    """The next hops of each next hop object; those of a group are those of its members."""
+    with _reading("nexthops"):
+        listed = document["nexthops"]
+        singles = {it["id"]: (_nexthop(it),) for it in listed if "dev" in it}
+        return singles | {it["id"]: tuple(_members(it["group"], singles)) for it in listed if "group" in it}
+
+
+def _nexthop(entry: Mapping[str, Any]) -> NextHop:
+    gateway = entry.get("gateway") or entry.get("via", {}).get("host")
+    flags = entry.get("flags", ())
+    return NextHop(
+        _name(entry["dev"]),
+        gateway=None if gateway is None else as_ip(gateway),
+        **{flag: flag in flags for flag in _FLAGS},
+    )
+
+
+def _members(group: Iterable[Mapping[str, Any]], singles: Mapping[int, tuple[NextHop, ...]]) -> Iterator[NextHop]:
+    for member in group:
+        weight = member.get("weight", 1)
+        if type(weight) is not int or not 0 < weight <= _MOST_WEIGHT:
+            raise ValueError(f"{weight!r} is not a weight")
+        yield from (attrs.evolve(leg, weight=weight) for leg in singles.get(member["id"], ()))

@@ -1,0 +1,268 @@
+"""The contract of a backend, and its input and output values. This module does not talk to any kernel.
+
+A backend is the only access to a kernel's routing, real or fake. It makes no decisions: which routes are wanted, and
+how to handle a refusal, is decided in the layers above. The contract suite in `hostrouting.testing` checks these
+promises on any backend.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import attrs
+
+from hostrouting.arguments import listed
+from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
+from hostrouting.fib import ANY
+from hostrouting.model import IPV4, PATHLESS, REFUSING, as_ip, as_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from hostrouting.errors import BackendError
+    from hostrouting.fib import Flow, Kind
+    from hostrouting.model import IP, Prefix, Route, Snapshot
+    from phases import Clock
+
+__all__ = [
+    "KIND_OF_ERRNO",
+    "Answer",
+    "Change",
+    "Outcome",
+    "RouteBackend",
+    "Source",
+    "Verb",
+    "Watch",
+    "asked_addresses",
+    "asked_prefixes",
+    "cannot_listen",
+    "part_of",
+]
+
+Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
+Source: TypeAlias = Literal["routes", "nftables"]
+"""What a watch listens to: `routes` stands for links, addresses, rules and routes."""
+
+
+@attrs.frozen
+class Change:
+    """One thing to do with one route; the verbs mean what they mean to the kernel.
+
+    - `add`: RouteExists if any route, also an identical one, has the same key (IPv4: table, prefix, tos, metric).
+    - `append`: adds the route after those with the same key; RouteExists if the identical route exists.
+    - `prepend`: the same, but before those with the same key, so that the kernel uses it.
+    - `replace`: rewrites the first route with this key, whoever added it; adds the route if there is none. RouteExists
+      if exactly this route already exists behind the first one.
+    - `delete`: deletes the route that is equal in every field; NoSuchRoute if there is none. Linux itself would match
+      more routes (any metric if 0 is given, any gateway or source if none is given). Those stay: if Linux would
+      delete such a route first, the result is RouteRefused with ENOTUNIQ.
+
+    A number that does not fit into a kernel message is InvalidRoute with ERANGE.
+
+    The state of a next hop in a snapshot (linkdown, dead, pervasive) is ignored in a request, and so is the weight of a
+    single next hop: a route can be passed back as it was read. In IPv6, `add` is refused in the same cases, but
+    `append` of a route with a gateway merges it with the existing ones into one ECMP route, and `replace` replaces all
+    next hops of such a route; a metric of 0 means 1024, a protocol of 0 means 3, and scope and tos are not part of a
+    route's identity.
+
+    Only in IPv6, a route may be for packets from some sources, and may have a preference and an end (`expires`, in
+    seconds). For IPv4 the result is InvalidRoute, because Linux would ignore these. The sources are part of the key: a
+    route for other sources, or for all, is another route, and is not merged with this one; ::/0 means all sources. The
+    seconds are not part of a route's identity, only whether it expires at all; 4294967295 means that it stays. A route
+    that was read back after it had expired is requested with 0 seconds. If `append` or `prepend` is refused because the
+    same next hop exists, and that one expires, Linux sets its end and its mtu all the same. A route without a next hop
+    gets neither a preference nor an end.
+    """
+
+    verb: Verb
+    route: Route
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.route}"
+
+    def __repr__(self) -> str:
+        return f"<Change {self}>"
+
+
+@attrs.frozen
+class Outcome:
+    """The result of a change: done, or refused with the error."""
+
+    change: Change
+    error: RouteRefused | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was done."""
+        return self.error is None
+
+
+@attrs.frozen
+class Answer:
+    """The kernel's answer for one destination: the FIB entry that decides, with all of its next hops.
+
+    Until a namespace gets its first custom rule, Linux keeps the IPv4 tables local and main merged, and reports table
+    main for the entries of both.
+    """
+
+    kind: Kind
+    route: Route | None
+    """The entry; None if the kernel answers with an error instead (`kind` names it).
+
+    While the IPv4 tables local and main are merged (see `hostrouting.fib`), the kernel reports main for both here.
+    """
+
+
+class RouteBackend(Protocol):
+    """A kernel's routing tables, with a few verbs.
+
+    Every call takes at most its timeout and then raises BackendTimeout; no call retries unless its docstring says so.
+    The clock is checked between messages: a single system call, or parsing a single message, is not cut short. The only
+    exception raised is BackendError, with the kernel's own text. If something else, such as KeyboardInterrupt, ends a
+    call, the backend stays usable. A backend may be used by one thread at a time. Use it in a `with` block, or close
+    it.
+    """
+
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix | str] | None = None,
+    ) -> Snapshot:
+        """The present links, addresses, rules and routes, in the kernel's order.
+
+        `family` (4 or 6) leaves out the other family's addresses, rules and routes. `table`, `protocol` and `prefixes`
+        leave out other routes: a real kernel filters by table and protocol itself, so that reading a few routes among
+        100,000 is fast. The snapshot is consistent: if any part of it may have changed while it was read, everything is
+        read again, a few times; then Unsettled is raised, with the last snapshot. Changes of routes that are left out
+        do not matter (in IPv6: those of other tables), so a few prefixes can be read on a host whose tables keep
+        changing. Settings of devices that exist for each family are there for IPv4 in any case, for IPv6 unless
+        `family` is 4. Needs no privilege.
+        """
+        ...
+
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
+        """Ask the kernel what it would do with a packet to each destination; the answers are in the same order.
+
+        A destination may be text. The kernel is given the known fields of the flow: source, iif, oif, mark, tos, uid,
+        ipproto and ports; the others are those of a plain packet of this process. Needs no privilege and sends no
+        packet. Raises ValueError for mixed families, TypeError for one destination outside a list, and BackendError for
+        a device that does not exist or a source address that this host cannot use.
+        """
+        ...
+
+    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        """Carry out each change, in order, and return the result of each.
+
+        This is not a transaction: after a refused change, the next one is still tried. Device names are resolved at the
+        time of the call. Idempotent only as far as the verbs are. Raises NotPermitted if this process lacks the
+        privilege; then nothing was changed. After BackendTimeout, any number of changes may have been made: take a
+        snapshot to find out. If the kernel's answers were lost, an outcome reports whether the requested state is there
+        now.
+        """
+        ...
+
+    def watch(self) -> Watch:
+        """Begin to listen for changes of links, addresses, rules and routes.
+
+        Listen first, then take a snapshot, then wait: this way no change is missed. Raises BackendError if it cannot
+        listen now; if that comes later, `troubles` of the watch says so.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the kernel sockets. May be called twice; any other call after it raises BackendError."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class Watch(Protocol):
+    """A listener for changes. It reports that something may have changed, not what: read again."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """Wait for a change since the last wait, or since listening began: True, or False after `timeout` seconds.
+
+        `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no real time. A real
+        kernel uses the machine's clock in any case. A burst of changes, also one that overflowed the socket's buffer,
+        is reported as one True. True without a change is allowed; False before the time is up only comes from `wake()`,
+        called by another thread. If it cannot listen, it tries again every second. When it no longer can, and when it
+        can again, that is reported as a change, because a change may have been missed.
+        """
+        ...
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why it cannot listen to everything now, as of the last wait: a sentence for each source; empty if it can."""
+        ...
+
+    def listen(self, *, nftables: bool) -> None:
+        """Listen for changes of nftables too, or no longer. At first it does not.
+
+        Like `wait`, it does not fail if it cannot listen: `troubles` says so, and the waits try again.
+        """
+
+    def wake(self) -> None:
+        """End the present or the next wait, from any thread: for `ctx.on_cancel(watch.wake)`."""
+
+    def close(self) -> None:
+        """Stop listening. May be called twice."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+KIND_OF_ERRNO: dict[int, Kind] = {
+    errno.ENETUNREACH: "no-route",
+    **{number: kind for kind, number in PATHLESS.items() if kind in REFUSING},
+}
+"""The meaning of each errno that a lookup can return."""
+
+
+def cannot_listen(source: Source, error: BackendError) -> str:
+    """The sentence of a watch about one source."""
+    return f"cannot listen to changes of {source}: {error}"
+
+
+def asked_addresses(destinations: Iterable[IP | str]) -> tuple[IP, ...]:
+    """The destinations of a lookup, converted from text where needed; TypeError for a single one outside a list."""
+    return tuple(as_ip(it) if isinstance(it, str) else it for it in listed(destinations, "lookup"))
+
+
+def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix] | None:
+    """The prefixes to include in a snapshot, converted from text where needed; TypeError for one outside a list."""
+    if prefixes is None:
+        return None
+    return frozenset(as_prefix(it) if isinstance(it, str) else it for it in listed(prefixes, "snapshot: prefixes"))
+
+
+def part_of(
+    snapshot: Snapshot,
+    *,
+    family: int | None,
+    table: int | None,
+    protocol: int | None,
+    prefixes: Collection[Prefix | str] | None,
+) -> Snapshot:
+    """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
+    if family is None and table is None and protocol is None and prefixes is None:
+        return snapshot
+    return attrs.evolve(
+        snapshot,
+        addresses=tuple(it for it in snapshot.addresses if family in {None, it.ip.version}),
+        rules=tuple(it for it in snapshot.rules if family in {None, it.family}),
+        routes=snapshot.routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes)),
+        ipv6_forwarding=None if family == IPV4 else snapshot.ipv6_forwarding,
+    )

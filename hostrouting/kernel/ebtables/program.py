@@ -1,0 +1,503 @@
+"""The contract of an ebtables edge. This module runs no program and makes no decisions.
+
+It is the only access to the rules for Ethernet frames, real or fake. The contract suite in `hostrouting.testing` checks
+these promises on any implementation.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import attrs
+
+from hostrouting.errors import (
+    AmbiguousRule,
+    BadRule,
+    EbtablesError,
+    EbtablesMissing,
+    EbtablesNotLoaded,
+    EbtablesNotPermitted,
+    EbtablesRefused,
+    EbtablesTimeout,
+    EbtablesTooOld,
+    EbtablesWrongBackend,
+)
+from hostrouting.kernel.programs import run_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hostrouting.kernel.programs import Ended, Run
+
+__all__ = [
+    "BACKENDS",
+    "PROGRAMS",
+    "Backend",
+    "Ebtables",
+    "EbtablesProgram",
+    "OneBackend",
+    "batch",
+    "both_backends",
+    "has_nat",
+    "is_incomplete",
+    "knows_batches",
+    "listed",
+    "missing",
+    "missing_from",
+    "nat_rules",
+    "no_nf_tables",
+    "not_loaded",
+    "not_permitted",
+    "refused",
+    "require_distinct",
+    "require_lines",
+    "tidied",
+    "timed_out",
+    "too_old",
+    "wrong_backend",
+]
+
+OneBackend: TypeAlias = Literal["nft", "legacy"]
+"""Where the kernel keeps the rules: nf_tables, or ebtables' own tables. A program sees only those of its backend."""
+
+Backend: TypeAlias = Literal["auto", "nft", "legacy"]
+"""One backend, or (auto) the one with rules in table nat; if neither has any, that of the program `ebtables`."""
+
+BACKENDS: tuple[OneBackend, ...] = ("nft", "legacy")
+
+PROGRAMS: dict[str, OneBackend] = {f"ebtables-{it}": it for it in BACKENDS}
+"""The backend of each program, by name. `ebtables` is missing, because it can belong to either."""
+
+
+class Ebtables(Protocol):
+    """The rules for Ethernet frames. All changes are made in table nat.
+
+    A line is a rule as ebtables-save prints it, without the leading "-A": "PREROUTING -p ARP -j DROP". Text with
+    several lines, or without a chain at the start, raises ValueError before anything is run.
+
+    Each verb raises an EbtablesError if ebtables cannot be used (EbtablesMissing, EbtablesNotPermitted,
+    EbtablesNotLoaded), if the rules are in a different backend than the requested one, or "auto" finds rules in both
+    (EbtablesWrongBackend), if it does not answer (EbtablesTimeout), or if it refuses (EbtablesRefused). EbtablesTooOld
+    means that it cannot change rules in one batch, and has changed nothing. A deletion that is refused although every
+    rule exists is retried a few times; nothing else is retried.
+    """
+
+    def of(self, backend: Backend, *, alone: bool = False) -> Ebtables:
+        """The same host's ebtables with this backend. Nothing is run yet.
+
+        With `alone` the rules of the other backend are not checked, so a named backend never raises
+        EbtablesWrongBackend: for callers that know where their rules were. It has no effect with "auto".
+        """
+        ...
+
+    def program(self) -> str:
+        """The program for a single rule of this backend: a key of PROGRAMS, or ebtables if it has no other name."""
+        ...
+
+    def save(self) -> str:
+        """The rules, as ebtables-save prints them: "*nat", its chains, then each rule after "-A". No counters.
+
+        The text may include other tables. If it has no table nat, there are no rules in nat. Raises EbtablesRefused if
+        nat has rules that were created with nft and that ebtables cannot read. Changes nothing and loads no kernel
+        module.
+        """
+        ...
+
+    def delete(self, lines: Sequence[str]) -> None:
+        """Delete all of these rules, or none of them.
+
+        Each line is one rule; a line given twice deletes two equal rules, the first ones first. Raises BadRule, with
+        the missing lines, if a rule does not exist; AmbiguousRule, a subclass of BadRule, if ebtables might delete a
+        different rule instead of one of them. In both cases nothing was changed. No lines are fine. After an
+        EbtablesTimeout the change may or may not have been made.
+        """
+        ...
+
+    def delete_one(self, line: str) -> bool:
+        """Delete the first such rule; False if there is none, or if ebtables might delete a different rule instead."""
+        ...
+
+    def add(self, lines: Sequence[str]) -> None:
+        """Add all of these rules, each at the end of its chain, or none of them.
+
+        Not idempotent: ebtables accepts equal rules any number of times. No lines are fine. After an EbtablesTimeout
+        the change may or may not have been made.
+        """
+        ...
+
+
+# From the text of ebtables to the error that an operator reads: its class, and the remedy.
+
+_DENIED = ("Operation not permitted", "Permission denied", "must be root")
+_NOT_LOADED = "The kernel doesn't support the ebtables"
+_NO_NF_TABLES = "Failed to initialize nft"
+_BATCH, _USAGE = "--noflush", "Usage: "
+_NOISE = ("Try `", "Perhaps ")
+
+
+def missing(program: str = "ebtables") -> EbtablesMissing:
+    """The program is not installed."""
+    return EbtablesMissing(f"the program {program} is not in PATH; install the package iptables or ebtables")
+
+
+def not_permitted(words: str = "") -> EbtablesNotPermitted:
+    """The process lacks the privilege."""
+    return EbtablesNotPermitted(
+        "this process may not read or change the rules of ebtables; run it as root with the capability CAP_NET_ADMIN",
+        ebtables=words,
+    )
+
+
+def not_loaded(words: str = "") -> EbtablesNotLoaded:
+    """The kernel has no table nat for legacy ebtables."""
+    return EbtablesNotLoaded(
+        "the kernel module ebtable_nat is not loaded, so legacy ebtables cannot list its rules; "
+        "load it (modprobe ebtable_nat), or set azureVnetCleanup.ebtables to nft if the rules are in nf_tables",
+        ebtables=words,
+    )
+
+
+def no_nf_tables(words: str = "") -> EbtablesNotLoaded:
+    """The kernel has no nf_tables for the backend nft."""
+    return EbtablesNotLoaded(
+        "this kernel has no nf_tables, where the nft backend of ebtables keeps its rules; "
+        "set azureVnetCleanup.ebtables to legacy if the rules are there",
+        ebtables=words,
+    )
+
+
+def too_old(program: str, words: str) -> EbtablesTooOld:
+    """The program does not know the option by which other rules stay."""
+    return EbtablesTooOld(
+        f"{program} does not know --noflush, so rules can neither be deleted nor added in one batch, and nothing was "
+        "changed; install ebtables 2.0.11 or iptables 1.8.2, or anything newer",
+        ebtables=words,
+    )
+
+
+def knows_batches(words: str) -> bool:
+    """Whether these are not the words of a program that does not know the option; its usage names it either way.
+
+    The restore of ebtables 2.0.10 is a script that takes the option for the name of a file, and ends well without it.
+    """
+    return not any(_BATCH in line for line in words.splitlines() if not line.startswith(_USAGE))
+
+
+def wrong_backend(asked: str, other: str, count: int) -> EbtablesWrongBackend:
+    """The requested backend has no rules, but the other one has."""
+    return EbtablesWrongBackend(
+        f"the {asked} backend of ebtables has no rules in table nat, but {other} has {count}; "
+        f"set azureVnetCleanup.ebtables to {other} or auto"
+    )
+
+
+def both_backends(counts: Iterable[tuple[str, int]]) -> EbtablesWrongBackend:
+    """Both backends have rules, and the configuration does not say which to use."""
+    found = " and ".join(f"{count} in {backend}" for backend, count in counts)
+    return EbtablesWrongBackend(
+        f"both backends of ebtables have rules in table nat ({found}); "
+        "set azureVnetCleanup.ebtables to nft or legacy, and clean one after the other"
+    )
+
+
+def timed_out(what: str, seconds: float) -> EbtablesTimeout:
+    """No answer came in time."""
+    return EbtablesTimeout(
+        f"ebtables did not {what} within {seconds:g} s; check that `ebtables-save` answers, then try again"
+    )
+
+
+def refused(what: str, words: str) -> EbtablesError:
+    """The error for a failed ebtables command, by its text."""
+    if any(it in words for it in _DENIED):
+        return not_permitted(words)
+    if _NOT_LOADED in words:
+        return not_loaded(words)
+    if _NO_NF_TABLES in words:
+        return no_nf_tables(words)
+    return EbtablesRefused(f"ebtables could not {what}", ebtables=words or "ebtables printed no message")
+
+
+def tidied(lines: Iterable[str]) -> str:
+    """The text of ebtables as one line, without its advice."""
+    told = (line.strip() for line in lines)
+    return " | ".join(dict.fromkeys(line for line in told if line and not line.startswith(_NOISE)))
+
+
+# The text of ebtables-save, as far as an edge has to read it: which lines are rules of nat.
+
+_TABLE = "*nat"
+_INCOMPATIBLE = "# Table `nat' is incompatible"
+_LINE = re.compile(r"[^\s:#*-][^\s]*(?: [^\s].*)?")
+_ANY_MAC = re.compile(r" -[sd] (?:! )?(?:Unicast|0{1,2}(?::0{1,2}){5})(?:/\S+)?(?= |$)")
+_MASK = re.compile(r"( -[sd] (?:! )?[^ /]+)/\S+")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_CHAIN = re.compile(r"Bridge chain: (\S+), entries: \d+, policy: (\S+)")
+
+
+def nat_rules(text: str) -> tuple[str, ...]:
+    """The rules of table nat, in order, without the leading "-A"."""
+    rules, table = [], ""
+    for line in text.splitlines():
+        if line.startswith("*"):
+            table = line.strip()
+        elif table == _TABLE and line.startswith("-A "):
+            rules.append(line.removeprefix("-A ").strip())
+    return tuple(rules)
+
+
+def has_nat(text: str) -> bool:
+    """Whether the text contains table nat, with rules or without."""
+    return any(line.strip() == _TABLE for line in text.splitlines())
+
+
+def is_incomplete(text: str) -> bool:
+    """Whether it reports that nat has chains or rules that were created with nft and that ebtables cannot show."""
+    return any(line.startswith(_INCOMPATIBLE) for line in text.splitlines())
+
+
+def missing_from(text: str, lines: Iterable[str]) -> tuple[str, ...]:
+    """The lines that are not among the rules of nat, each as often as it is missing."""
+    return tuple((Counter(lines) - Counter(nat_rules(text))).elements())
+
+
+def require_distinct(text: str, lines: Sequence[str]) -> None:
+    """AmbiguousRule if nat has other rules that ebtables might delete instead of these.
+
+    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing one
+    as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to it.
+    """
+    seen: dict[str, set[str]] = {}
+    for rule in (*nat_rules(text), *lines):
+        seen.setdefault(_without_masks(rule), set()).add(rule)
+    unclear = [it for it in lines if len(seen[_without_masks(it)]) > 1]
+    if unclear:
+        twin, *_ = sorted(seen[_without_masks(unclear[0])] - {unclear[0]})
+        raise AmbiguousRule(unclear, twin=twin)
+
+
+def _without_masks(line: str) -> str:
+    return _MASK.sub(r"\1", _ANY_MAC.sub("", line))
+
+
+def require_lines(lines: Sequence[str]) -> None:
+    """ValueError for text that ebtables-restore would not read as a single rule."""
+    for line in lines:
+        if not _LINE.fullmatch(line) or _UNPRINTABLE.search(line):
+            raise ValueError(
+                f"{line!a} is not a rule: write one line that begins with a chain, as in 'PREROUTING -p ARP'"
+            )
+
+
+def batch(verb: Literal["-A", "-D"], lines: Iterable[str]) -> str:
+    """The input with which ebtables-restore does this to each of the rules."""
+    return "\n".join([_TABLE, *(f"{verb} {line}" for line in lines), ""])
+
+
+def listed(listing: str) -> str:
+    """The output of `ebtables -t nat -L`, in the format of ebtables-save."""
+    chains, rules, chain = [], [], ""
+    for line in listing.splitlines():
+        if found := _CHAIN.fullmatch(line.strip()):
+            chain = found[1]
+            chains.append(f":{chain} {found[2]}")
+        elif chain and line.strip():
+            rules.append(f"-A {chain} {line.strip()}")
+    return "\n".join([_TABLE, *chains, *rules, ""])
+
+
+# ebtables by its programs: an argument list, rules on standard input, a timeout, and no shell.
+
+_TRIES = 3
+"""How often a deletion is tried if it is refused although every rule exists: another process was changing rules."""
+
+
+@attrs.frozen
+class _Saved:
+    """The rules of one backend, and the prefix of its programs' names."""
+
+    backend: OneBackend
+    prefix: str
+    text: str
+
+    @property
+    def count(self) -> int:
+        """The number of rules in table nat."""
+        return len(nat_rules(self.text))
+
+
+class EbtablesProgram:
+    """The ebtables of this machine, or of the namespace entered by `words`: ["nsenter", "--net=/run/netns/a"].
+
+    Nothing is kept between two calls.
+    """
+
+    def __init__(
+        self,
+        backend: Backend = "auto",
+        *,
+        timeout: float = 10.0,
+        words: Sequence[str] = (),
+        run: Run = run_program,
+        alone: bool = False,
+    ) -> None:
+        """Wait up to `timeout` seconds for each answer; for `alone` see `of`."""
+        self._backend = backend
+        self._alone = alone
+        self._timeout = timeout
+        self._words = tuple(words)
+        self._program = run
+
+    def of(self, backend: Backend, *, alone: bool = False) -> EbtablesProgram:
+        """See Ebtables."""
+        return EbtablesProgram(backend, timeout=self._timeout, words=self._words, run=self._program, alone=alone)
+
+    def program(self) -> str:
+        """See Ebtables."""
+        return self._find().prefix
+
+    def save(self) -> str:
+        """See Ebtables."""
+        return self._find().text
+
+    def delete(self, lines: Sequence[str]) -> None:
+        """See Ebtables."""
+        self._change("-D", lines)
+
+    def delete_one(self, line: str) -> bool:
+        """See Ebtables."""
+        try:
+            self._change("-D", [line])
+        except BadRule:
+            return False
+        return True
+
+    def add(self, lines: Sequence[str]) -> None:
+        """See Ebtables."""
+        self._change("-A", lines)
+
+    def _change(self, verb: Literal["-A", "-D"], lines: Sequence[str]) -> None:
+        require_lines(lines)
+        if not lines:
+            return
+        what = f"{'add' if verb == '-A' else 'delete'} {len(lines)} rule{'s' * (len(lines) != 1)}"
+        found = self._find()
+        if verb == "-D":
+            require_distinct(found.text, lines)
+        for tries_left in reversed(range(_TRIES)):
+            program = f"{found.prefix}-restore"
+            done = self._run(program, "--noflush", text=batch(verb, lines), what=what)
+            if not knows_batches(done.err):
+                raise too_old(program, _words(done))
+            if not done.code:
+                return
+            error = refused(what, _words(done))
+            if verb == "-A" or not isinstance(error, EbtablesRefused):
+                raise error
+            # The error for a missing rule has a different text in each version, and in some none.
+            if gone := missing_from(self._save(found.backend).text, lines):
+                raise BadRule(gone, ebtables=error.ebtables)
+            if not tries_left:
+                raise error
+
+    def _find(self) -> _Saved:
+        """The requested backend, and its rules."""
+        if self._backend == "auto":
+            return self._find_any()
+        return self._save(self._backend) if self._alone else self._find_one(self._backend)
+
+    def _find_one(self, asked: OneBackend) -> _Saved:
+        found = self._try(asked)
+        if not isinstance(found, _Saved) or not found.count:
+            (other,) = (it for it in BACKENDS if it != asked)
+            try:
+                elsewhere = self._save(other).count
+            except EbtablesError:
+                elsewhere = 0  # it was not requested, so its errors are ignored
+            if elsewhere:
+                raise wrong_backend(asked, other, elsewhere)
+        if not isinstance(found, _Saved):
+            raise found
+        return found
+
+    def _find_any(self) -> _Saved:
+        tried = {backend: self._try(backend) for backend in BACKENDS}
+        having = [it for it in tried.values() if isinstance(it, _Saved) and it.count]
+        if len(having) > 1:
+            raise both_backends([(it.backend, it.count) for it in having])
+        if having:
+            return having[0]
+        plain = self._plain()
+        for found in (tried[it] for it in sorted(BACKENDS, key=lambda it: it != plain)):
+            if isinstance(found, _Saved):
+                return found
+            if isinstance(found, EbtablesNotLoaded):
+                raise found
+        raise missing()
+
+    def _try(self, backend: OneBackend) -> _Saved | EbtablesMissing | EbtablesNotLoaded:
+        try:
+            return self._save(backend)
+        except (EbtablesMissing, EbtablesNotLoaded) as error:
+            return error
+
+    def _save(self, backend: OneBackend) -> _Saved:
+        """The rules of the backend; its own programs are tried first, because `ebtables` can belong to either."""
+        prefix = f"ebtables-{backend}"
+        try:
+            text = self._ask(f"{prefix}-save")
+        except EbtablesMissing:
+            if self._plain() != backend:
+                raise
+            prefix = "ebtables"
+            text = self._ask(f"{prefix}-save")
+        if is_incomplete(text):
+            raise refused("list the table nat", "it is not compatible with ebtables; see `nft list table bridge nat`")
+        if backend == "legacy":
+            if not has_nat(text):
+                raise not_loaded()
+            # Its ebtables-save is a script that runs /usr/sbin/ebtables, which may be the program of the other backend.
+            text = text.splitlines()[0] + "\n" + listed(self._ask(prefix, "-t", "nat", "-L"))
+        return _Saved(backend, prefix, text)
+
+    def _plain(self) -> OneBackend | None:
+        """The backend of the program `ebtables`."""
+        try:
+            return "nft" if "nf_tables" in self._ask("ebtables", "--version") else "legacy"
+        except EbtablesMissing:
+            return None
+
+    def _ask(self, *words: str) -> str:
+        what = "list its rules"
+        done = self._run(*words, what=what)
+        if done.code:
+            raise refused(what, _words(done))
+        return done.out
+
+    def _run(self, *words: str, what: str, text: str = "") -> Ended:
+        # Errors are recognised by their text, and counters would make the lines of equal rules differ.
+        environment = {**os.environ, "LC_ALL": "C", "EBTABLES_SAVE_COUNTER": "no"}
+        try:
+            done = self._program(*self._words, *words, text=text, timeout=self._timeout, environment=environment)
+        except FileNotFoundError as error:
+            raise missing(words[0]) from error
+        except TimeoutError as error:
+            raise timed_out(what, self._timeout) from error
+        except OSError as error:
+            raise refused("be run", error.strerror or str(error)) from error
+        if done.signal:
+            raise refused(what, f"the program was killed by {done.signal}")
+        if done.code == _NO_PROGRAM and self._words:
+            raise missing(words[0])
+        return done
+
+
+_NO_PROGRAM = 127
+"""The exit code of nsenter if the program does not exist; without `words` that is a FileNotFoundError."""
+
+
+def _words(done: Ended) -> str:
+    return tidied((done.err or done.out).splitlines())

@@ -1,0 +1,502 @@
+"""What can mark packets on a host, so that a rule by mark (`fwmark`) selects them; and IPsec policies for them.
+
+setter           the values: a rule that sets marks, which marks it can set, and whether that changes a route
+chains           which chains run at which hooks
+nft_rules        rules of nftables; iptables_rules: of iptables; policies: IPsec policies
+looking          the programs that list them; loaded when marks are looked for
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from ipaddress import ip_network
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import attrs
+
+from hostrouting.kernel.programs import run_program
+from hostrouting.model import Prefix
+from phases.text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from hostrouting.kernel.programs import Run
+
+__all__ = [
+    "ALL_BITS",
+    "Effect",
+    "Hook",
+    "IpsecPolicy",
+    "MarkSetter",
+    "Marking",
+    "MarkingOf",
+    "MarkingRules",
+    "hooks_of",
+    "ipsec_policies",
+    "iptables_rules",
+    "marking_of",
+    "nft_rules",
+]
+
+
+# Which chains of a packet filter run at which hooks: base chains, and the chains that they jump to.
+
+Chain = TypeVar("Chain", bound="Hashable")
+
+
+def hooks_of(bases: Mapping[Chain, Hook], jumps: Iterable[tuple[Chain, Chain]]) -> dict[Chain, frozenset[Hook]]:
+    """The hook of every base chain that leads to a chain, for each chain that one leads to."""
+    following: dict[Chain, set[Chain]] = {}
+    for begin, end in jumps:
+        following.setdefault(begin, set()).add(end)
+    found: dict[Chain, set[Hook]] = {}
+    for base, hook in bases.items():
+        ahead, reached = [base], {base}
+        while ahead:
+            chain = ahead.pop()
+            found.setdefault(chain, set()).add(hook)
+            new = following.get(chain, set()) - reached
+            reached |= new
+            ahead += new
+    return {chain: frozenset(hooks) for chain, hooks in found.items()}
+
+
+# What can mark a packet, and what encapsulates it, as values: rules of packet filters, and IPsec policies.
+
+ALL_BITS = 0xFFFFFFFF
+
+Effect: TypeAlias = Literal["arriving", "own", "own-later", "none"]
+"""Which packets take another route because of it: those that arrive, those of the host itself, those of the host itself
+if a later chain has their route looked up again, or none."""
+
+_LOOKING_UP_AGAIN = frozenset({"route", "nat"})
+
+
+class Hook(NamedTuple):
+    """Where a base chain runs. Chains with a lower priority come first."""
+
+    type: str
+    name: str
+    priority: int
+    of_bridge: bool = False
+    """Whether it sees the packets of a bridge, before IP does."""
+
+    @property
+    def looks_up_again(self) -> bool:
+        """Whether Linux may look up the route again after the chain."""
+        return self.name == "output" and self.type in _LOOKING_UP_AGAIN and not self.of_bridge
+
+    def effect(self, others: Iterable[Hook]) -> Effect:
+        """The effect of a mark that is set here, if these other base chains exist."""
+        if self.name in {"ingress", "prerouting"} or (self.of_bridge and self.name == "input"):
+            return "arriving"
+        if self.name != "output" or self.of_bridge:
+            return "none"
+        if self.type == "route":
+            return "own"
+        return "own-later" if any(it.looks_up_again and it.priority >= self.priority for it in others) else "none"
+
+
+@attrs.frozen
+class MarkSetter:
+    """A rule that sets the mark of a packet: where it is, what it does, and which bits of the mark it writes.
+
+    Of the bits that it `writes`, those in `unknown` are taken from elsewhere, such as the mark of the connection; the
+    others get those of `value`. It keeps all other bits.
+    """
+
+    place: str
+    text: str
+    hooks: frozenset[Hook]
+    value: int
+    writes: int = ALL_BITS
+    unknown: int = 0
+
+    def can_set(self, mark: int, mask: int) -> bool:
+        """Whether packets match `fwmark mark/mask`, or no longer `fwmark 0/mask`, because of this rule and others."""
+        may_set, mark = (self.value | self.unknown) & mask, mark & mask
+        if not mark:
+            return bool(may_set)
+        known = self.writes & mask & ~self.unknown
+        return bool(may_set & mark) and not (self.value ^ mark) & known
+
+
+@attrs.frozen
+class IpsecPolicy:
+    """An IPsec policy for packets that leave, from `source` to `destination`.
+
+    `only` are its other selectors, as `ip xfrm policy` prints them. `action` is what it does; with `tunnel`, the
+    packets are routed to `end`.
+    """
+
+    source: Prefix
+    destination: Prefix
+    action: Literal["pass", "drop", "transport", "tunnel"]
+    end: str = ""
+    only: str = ""
+
+
+@attrs.frozen
+class MarkingRules:
+    """What was read from one packet filter: the rules that set marks, and the base chains that have rules."""
+
+    setters: tuple[MarkSetter, ...] = ()
+    hooks: frozenset[Hook] = frozenset()
+
+
+@attrs.frozen
+class Marking:
+    """What was found on a host that can mark packets, and what could not be looked at, each with the reason."""
+
+    setters: tuple[MarkSetter, ...] = ()
+    hooks: frozenset[Hook] = frozenset()
+    policies: tuple[IpsecPolicy, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    def effects(self, setter: MarkSetter) -> tuple[Effect, ...]:
+        """The effects of a rule, at each place where it runs."""
+        found = {hook.effect(self.hooks) for hook in setter.hooks}
+        order: tuple[Effect, ...] = ("arriving", "own", "own-later")
+        return tuple(it for it in order if it in found) or ("none",)
+
+
+class MarkingOf(Protocol):
+    """Finds what can mark packets of a family."""
+
+    def __call__(self, family: int) -> Marking:
+        """What was found, and what could not be looked at. Raises nothing."""
+        ...
+
+
+# Rules of iptables that set marks, from the text of iptables-save.
+
+_PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
+_CHAINS = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
+# By target: the option with the mark and the mask.
+_SETTING = {"MARK": "--set-xmark", "TPROXY": "--tproxy-mark"}
+
+
+def iptables_rules(text: str, *, program: str) -> MarkingRules:
+    """The rules in this text, which `program` printed. Raises ValueError for a rule that cannot be read."""
+    setters: list[MarkSetter] = []
+    hooks: set[Hook] = set()
+    table = ""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("*"):
+            table, lines = line[1:].strip(), []
+        elif line.startswith("-A "):
+            lines.append(line)
+        elif line.startswith("COMMIT"):
+            rules = [(line, shlex.split(line)) for line in lines]
+            bases = {chain: _hook(table, chain) for chain in _CHAINS}
+            setters += _setters(rules, bases, f"{program}, table {table}")
+            hooks |= {bases[words[1]] for _, words in rules if words[1] in bases}
+    return MarkingRules(tuple(setters), frozenset(hooks))
+
+
+def _hook(table: str, chain: str) -> Hook:
+    kind = "route" if (table, chain) == ("mangle", "OUTPUT") else "nat" if table == "nat" else "filter"
+    return Hook(kind, chain.lower(), _PRIORITIES.get(table, 0))
+
+
+def _setters(rules: Sequence[tuple[str, list[str]]], bases: dict[str, Hook], place: str) -> Iterator[MarkSetter]:
+    hooks = hooks_of(bases, [(words[1], _after(words, "-j") or _after(words, "-g")) for _, words in rules])
+    for line, words in rules:
+        bits = _bits(words)
+        if bits is not None and words[1] in hooks:
+            value, writes, unknown = bits
+            yield MarkSetter(place, line, hooks[words[1]], value, writes, unknown)
+
+
+def _after(words: Sequence[str], option: str) -> str:
+    """The value of an option; empty if the rule does not have it."""
+    return next((value for name, value in pairwise(words) if name == option), "")
+
+
+def _bits(words: Sequence[str]) -> tuple[int, int, int] | None:
+    """The bits that the rule sets, all that it writes, and of these those that are unknown; None if it sets none."""
+    target = _after(words, "-j")
+    if target == "HMARK" or "--map-mark" in words or "--restore-skmark" in words:
+        return 0, ALL_BITS, ALL_BITS
+    if given := _after(words, _SETTING.get(target, "")):
+        mark, _, mask = given.partition("/")
+        # Bits of the mark outside the mask are inverted.
+        value, replaced = int(mark, 0) & ALL_BITS, int(mask or hex(ALL_BITS), 0)
+        return value & replaced, value | replaced, value & ~replaced
+    if target == "CONNMARK" and "--restore-mark" in words:
+        taken, cleared = (int(_after(words, f"--{name}mask") or hex(ALL_BITS), 0) for name in ("ct", "nf"))
+        taken = ALL_BITS if "--left-shift-mark" in words or "--right-shift-mark" in words else taken
+        return 0, cleared | taken, taken
+    return None
+
+
+# Rules of nftables that set marks, from the JSON of `nft -j list ruleset`.
+
+_MARK = {"meta": {"key": "mark"}}
+_OF_FAMILY = {4: {"ip", "inet", "netdev", "bridge"}, 6: {"ip6", "inet", "netdev", "bridge"}}
+
+
+def nft_rules(text: str, *, family: int) -> MarkingRules:
+    """The rules for packets of a family. Raises ValueError for text that nft does not print."""
+    import json  # noqa: PLC0415  only loaded if it is needed
+
+    try:
+        entries = [(kind, it) for entry in json.loads(text)["nftables"] for kind, it in entry.items()]
+        its = [(kind, it) for kind, it in entries if isinstance(it, dict) and it.get("family") in _OF_FAMILY[family]]
+        return _rules([it for kind, it in its if kind == "chain"], [it for kind, it in its if kind == "rule"])
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"nft printed something unexpected: {error}") from error
+
+
+def _rules(chains: list[dict[str, Any]], rules: list[dict[str, Any]]) -> MarkingRules:
+    tables: dict[tuple[str, str], list[str]] = {}
+    bases = {}
+    for it in chains:
+        tables.setdefault((it["family"], it["table"]), []).append(it["name"])
+        if "hook" in it:
+            bases[it["family"], it["table"], it["name"]] = Hook(
+                it["type"], it["hook"], it["prio"], of_bridge=it["family"] == "bridge"
+            )
+    jumps = [
+        ((it["family"], it["table"], it["chain"]), (it["family"], it["table"], target))
+        for it in rules
+        for target in _targets(it.get("expr", []), tables.get((it["family"], it["table"]), []))
+    ]
+    hooks = hooks_of(bases, jumps)
+    with_rules = {(it["family"], it["table"], it["chain"]) for it in rules}
+    return MarkingRules(
+        tuple(_setters_nft_rules(rules, hooks)), frozenset(hook for chain, hook in bases.items() if chain in with_rules)
+    )
+
+
+def _setters_nft_rules(
+    rules: list[dict[str, Any]], hooks: dict[tuple[str, str, str], frozenset[Hook]]
+) -> Iterator[MarkSetter]:
+    for rule in rules:
+        family, table, chain = rule["family"], rule["table"], rule["chain"]
+        at = hooks.get((family, table, chain))
+        for statement in rule.get("expr", []) if at is not None else ():
+            change = statement.get("mangle") if isinstance(statement, dict) else None
+            if at is not None and change is not None and change["key"] == _MARK:
+                bits = _bits_nft_rules(change["value"])
+                place = f"nftables table {family} {table}, chain {chain}, rule with handle {rule['handle']}"
+                yield MarkSetter(place, _worded(bits), at, bits.value, ~bits.kept & ALL_BITS, bits.unknown)
+
+
+def _targets(value: Any, chains: list[str]) -> Iterator[str]:
+    """The chains that a rule can jump to, wherever it names them."""
+    if isinstance(value, dict):
+        for key, it in value.items():
+            if key in {"jump", "goto"} and isinstance(it, dict) and isinstance(it.get("target"), str):
+                yield it["target"]
+            elif key == "vmap" and isinstance(it, dict) and isinstance(it.get("data"), str):
+                yield from chains
+            else:
+                yield from _targets(it, chains)
+    elif isinstance(value, list):
+        for it in value:
+            yield from _targets(it, chains)
+
+
+class _Bits(NamedTuple):
+    """What is known of a number that a rule computes, bit by bit.
+
+    A bit is in `kept` if it is that of the packet's own mark, in `known` if it is that of `value`, or else unknown.
+    """
+
+    value: int
+    known: int
+    kept: int
+
+    @property
+    def unknown(self) -> int:
+        return ALL_BITS & ~self.known & ~self.kept
+
+
+_ANYTHING = _Bits(0, 0, 0)
+
+
+def _worded(bits: _Bits) -> str:
+    if bits.unknown:
+        return "sets a mark that depends on the packet"
+    written = ~bits.kept & ALL_BITS
+    return f"sets {bits.value:#x}" + (f", and keeps the bits outside {written:#x}" if bits.kept else "")
+
+
+def _bits_nft_rules(value: Any) -> _Bits:
+    """What an expression computes."""
+    if type(value) is int:
+        return _Bits(value & ALL_BITS, ALL_BITS, 0)
+    if value == _MARK:
+        return _Bits(0, 0, ALL_BITS)
+    if isinstance(value, dict) and len(value) == 1:
+        [(sign, parts)] = value.items()
+        if sign in {"|", "&", "^", "<<", ">>"} and isinstance(parts, list) and len(parts) > 1:
+            found = _bits_nft_rules(parts[0])
+            for part in parts[1:]:
+                found = _combined(sign, found, _bits_nft_rules(part))
+            return found
+    return _ANYTHING
+
+
+def _combined(sign: str, one: _Bits, other: _Bits) -> _Bits:
+    """The result of an operation."""
+    ones = [it.value & it.known for it in (one, other)]
+    zeros = [~it.value & it.known for it in (one, other)]
+    both_known, both_kept = one.known & other.known, one.kept & other.kept
+    if sign == "&":
+        known = both_known | zeros[0] | zeros[1]
+        kept = both_kept | (one.kept & ones[1]) | (other.kept & ones[0])
+        return _Bits(ones[0] & ones[1] & known, known, kept & ~known)
+    if sign == "|":
+        known = both_known | ones[0] | ones[1]
+        kept = both_kept | (one.kept & zeros[1]) | (other.kept & zeros[0])
+        return _Bits((ones[0] | ones[1]) & known, known, kept & ~known)
+    if sign == "^":
+        known = both_known | both_kept
+        kept = (one.kept & zeros[1]) | (other.kept & zeros[0])
+        return _Bits((ones[0] ^ ones[1]) & both_known, known, kept & ~known)
+    if other.known != ALL_BITS:
+        return _ANYTHING
+    by = min(other.value, ALL_BITS.bit_length())
+    if sign == "<<":
+        return _Bits(one.value << by & ALL_BITS, (one.known << by | (1 << by) - 1) & ALL_BITS, 0 if by else one.kept)
+    return _Bits(one.value >> by, one.known >> by | (ALL_BITS & ~(ALL_BITS >> by)), 0 if by else one.kept)
+
+
+# IPsec policies for packets that leave, from the text of `ip xfrm policy`.
+
+
+def ipsec_policies(text: str, *, family: int) -> tuple[IpsecPolicy, ...]:
+    """The policies with the direction out of a family. Raises ValueError for text that ip does not print."""
+    return tuple(it for it in _policies(text) if it.destination.family == family)
+
+
+def _policies(text: str) -> Iterator[IpsecPolicy]:
+    for lines in _entries(text):
+        words = lines[0].split()
+        options = [line.split() for line in lines[1:]]
+        if words[0::2][:2] != ["src", "dst"] or len(words) < 4:
+            raise ValueError(f"ip printed something unexpected: {lines[0]}")
+        if ["dir", "out"] not in [it[:2] for it in options]:
+            continue
+        only = [*words[4:], *(word for it in options if it[0] in {"mark", "if_id"} for word in it[:2])]
+        ends = [it[4] for it in options if it[0] == "tmpl" and len(it) > 4]
+        source, destination = (Prefix.of(ip_network(text)) for text in (words[1], words[3]))
+        if any("block" in it for it in options if it[0] == "dir"):
+            yield IpsecPolicy(source, destination, "drop", only=" ".join(only))
+        elif any("tunnel" in it for it in options if it[0] == "proto"):
+            yield IpsecPolicy(source, destination, "tunnel", ends[0] if ends else "", " ".join(only))
+        else:
+            yield IpsecPolicy(source, destination, "transport" if ends else "pass", only=" ".join(only))
+
+
+def _entries(text: str) -> Iterator[list[str]]:
+    """The lines of each policy: all but the first are indented."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if lines and line[:1].strip():
+            yield lines
+            lines = []
+        if line.strip():
+            lines.append(line)
+    if lines:
+        yield lines
+
+
+# Looking for what can mark packets on this host: the programs that list it, and how their failures are told.
+
+_TIMEOUT = 10.0
+_IPTABLES = {4: "iptables", 6: "ip6tables"}
+_TABLES = {4: "/proc/net/ip_tables_names", 6: "/proc/net/ip6_tables_names"}
+_OF_EBTABLES = '{"type": "target", "name": "mark"}'  # as nft lists it
+_LONGEST = 120  # characters of a program's error
+
+
+def marking_of(family: int, *, words: Sequence[str] = (), run: Run = run_program) -> Marking:
+    """See MarkingOf: of this host, or of the namespace entered by `words`."""
+    looking = _Looking(family, tuple(words), run)
+    rules = [looking.nftables(), looking.iptables_nft(), *looking.iptables_legacy()]
+    return Marking(
+        tuple(setter for it in rules for setter in it.setters),
+        frozenset(hook for it in rules for hook in it.hooks),
+        looking.ipsec(),
+        tuple(looking.unseen),
+    )
+
+
+class _Looking:
+    """One look; `unseen` grows with what could not be looked at."""
+
+    def __init__(self, family: int, words: tuple[str, ...], run: Run) -> None:
+        self._family, self._words, self._program = family, words, run
+        self._foreign = True  # whether there may be rules of iptables-nft
+        self.unseen: list[str] = []
+
+    def nftables(self) -> MarkingRules:
+        """Rules of nftables."""
+        text = self._ask("nftables", "nft", "-j", "-t", "list", "ruleset")
+        self._foreign = not text or '"xt"' in text
+        if _OF_EBTABLES in text:
+            self.unseen.append("rules of ebtables that mark packets (hostrouting does not read them)")
+        return self._read("nftables", lambda: nft_rules(text, family=self._family)) if text else MarkingRules()
+
+    def iptables_nft(self) -> MarkingRules:
+        """Rules of iptables in nftables; nft lists them without their arguments."""
+        return self._iptables(f"{_IPTABLES[self._family]}-nft-save") if self._foreign else MarkingRules()
+
+    def iptables_legacy(self) -> list[MarkingRules]:
+        """Rules of iptables itself, of each table."""
+        prefix = f"{_IPTABLES[self._family]}-legacy"
+        try:
+            self._run("test", "-e", _TABLES[self._family])
+        except OSError:
+            return []  # the kernel does not have it
+        tables = self._ask(prefix, "cat", _TABLES[self._family]).split()
+        return [self._iptables(f"{prefix}-save", "-t", table) for table in tables]
+
+    def ipsec(self) -> tuple[IpsecPolicy, ...]:
+        """IPsec policies."""
+        text = self._ask("IPsec policies", "ip", "xfrm", "policy")
+        try:
+            return ipsec_policies(text, family=self._family)
+        except ValueError as error:
+            self.unseen.append(f"IPsec policies ({error})")
+            return ()
+
+    def _iptables(self, program: str, *options: str) -> MarkingRules:
+        what = program.removesuffix("-save")
+        text = self._ask(what, program, *options)
+        return self._read(what, lambda: iptables_rules(text, program=what))
+
+    def _read(self, what: str, read: Callable[[], MarkingRules]) -> MarkingRules:
+        try:
+            return read()
+        except ValueError as error:
+            self.unseen.append(f"{what} ({error})")
+            return MarkingRules()
+
+    def _ask(self, what: str, *words: str) -> str:
+        """What the program prints; empty if it fails."""
+        try:
+            return self._run(*words)
+        except OSError as error:
+            self.unseen.append(f"{what} ({error})")
+            return ""
+
+    def _run(self, *words: str) -> str:
+        """What the program prints; OSError with the reason if it fails."""
+        try:
+            done = self._program(*self._words, *words, timeout=_TIMEOUT, environment={**os.environ, "LC_ALL": "C"})
+        except FileNotFoundError as error:
+            raise OSError(f"the program {words[0]} is not installed") from error
+        except TimeoutError as error:
+            raise OSError(f"{words[0]} did not answer within {_TIMEOUT:g} s") from error
+        if done.code:
+            lines = done.err.strip().splitlines() or [f"{words[0]} failed"]
+            raise OSError(escaped(lines[0])[:_LONGEST])
+        return done.out

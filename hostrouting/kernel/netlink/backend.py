@@ -1,0 +1,131 @@
+"""NetlinkBackend: each verb calls the module that implements it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from hostrouting.errors import BackendError
+from hostrouting.fib import ANY
+from hostrouting.kernel.base import asked_addresses, asked_prefixes
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.channel import Channel, here, inside, open_namespace, open_socket
+from hostrouting.kernel.netlink.read import settings_in_files, take_snapshot
+from hostrouting.kernel.netlink.watch import NetlinkWatch, Wanted
+
+if TYPE_CHECKING:
+    import os
+    import socket
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from hostrouting.fib import Flow
+    from hostrouting.kernel.base import Answer, Change, Outcome, Source
+    from hostrouting.model import IP, Prefix, Snapshot
+
+__all__ = ["NetlinkBackend"]
+
+T = TypeVar("T")
+
+
+class NetlinkBackend:
+    """Linux's routing, with the contract of `hostrouting.kernel.base`.
+
+    Works in any thread, in a forked child, and inside a running event loop (which it blocks during a call).
+    """
+
+    def __init__(self, *, netns: str | os.PathLike[str] | None = None, timeout: float = 30.0) -> None:
+        """Connect to the kernel in this network namespace: an existing one, by its path or its `ip netns` name.
+
+        A call that takes longer than `timeout` seconds raises BackendTimeout: while many containers come and go, Linux
+        lets each request wait for others. Without `netns` it is the namespace of the calling thread; a thread in
+        another namespace cannot use the backend. Raises NetlinkUnavailable if netlink or the namespace does not exist,
+        NotPermitted if the process may not enter it.
+        """
+        self._closed = False
+        self._namespace = None if netns is None else open_namespace(netns)
+        self._home = here()
+        self._channel = Channel(self._socket, timeout)
+        try:
+            self._channel.open()
+        except BaseException:
+            self.close()
+            raise
+
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix | str] | None = None,
+    ) -> Snapshot:
+        """The present links, addresses, rules and routes, in the kernel's order."""
+        channel = self._begin()
+        wanted = Wanted(family, table, protocol, asked_prefixes(prefixes))
+        return take_snapshot(channel, self._listener, partial(self._there, settings_in_files), wanted)
+
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
+        """Ask the kernel what it would do with a packet to each destination."""
+        from hostrouting.kernel.netlink.lookup import look_up  # noqa: PLC0415  loaded when it is used
+
+        return look_up(self._begin(), asked_addresses(destinations), flow)
+
+    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        """Carry out each change, in order, and return the result of each."""
+        from hostrouting.kernel.netlink.change import carry_out  # noqa: PLC0415  loaded when it is used
+
+        return carry_out(self._begin(), changes)
+
+    def watch(self) -> NetlinkWatch:
+        """Begin to listen for changes of links, addresses, rules and routes."""
+        self._begin()
+        return NetlinkWatch(self._listener_to)
+
+    def close(self) -> None:
+        """Release the sockets. May be called twice."""
+        self._closed = True
+        self._channel.close()
+        if self._namespace is not None:
+            self._namespace.close()
+
+    def _begin(self) -> Channel:
+        if self._closed:
+            raise BackendError("this backend was closed", can_retry=False)
+        self._channel.begin()
+        return self._channel
+
+    def _socket(self, groups: int = 0) -> socket.socket:
+        return self._there(partial(open_socket, groups))
+
+    def _there(self, make: Callable[[], T]) -> T:
+        """Call `make` in the namespace of this backend."""
+        if self._namespace is not None:
+            return inside(self._namespace, make)
+        if here() != self._home:
+            raise BackendError(
+                "this backend was created in a different network namespace than this thread is in; "
+                "create a new one in this thread, or name the namespace with netns=",
+                can_retry=False,
+            )
+        return make()
+
+    def _listener_to(self, source: Source) -> socket.socket:
+        if self._closed:
+            raise BackendError("this backend was closed", can_retry=False)
+        if source == "nftables":
+            return self._there(partial(open_socket, n.NFTABLES, protocol=n.NETLINK_NETFILTER))
+        return self._listener(None)
+
+    def _listener(self, family: int | None) -> socket.socket:
+        return self._socket(n.groups(family))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()

@@ -1,0 +1,387 @@
+"""Changing routes, many at a time, with an outcome for each.
+
+Messages are sent by the hundred. The kernel processes them during the send call and answers those that it refuses, by
+sequence number. The order of the changes is kept.
+
+A delete must match exactly one route, but Linux deletes the first route that has the given fields. So each delete is
+compared with the tables as they are at that point of the batch (`hostrouting.kernel.requests`), and is sent with all
+fields of the route found there. After a refusal the host is read again, to explain it (`hostrouting.kernel.requests`).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.errors import BackendError, NotPermitted, RouteRefused
+from hostrouting.kernel.base import Outcome
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.channel import KernelError, message, numbered
+from hostrouting.kernel.netlink.numbers import AF_OF
+from hostrouting.kernel.netlink.read import as_text, ask_device, list_addresses, list_names, list_routes, read_device
+from hostrouting.kernel.netlink.route_message import RTMSG, ChangeEncoder
+from hostrouting.kernel.netlink.watch import Wanted
+from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal, same
+from hostrouting.model import IPV4
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hostrouting.kernel.base import Change
+    from hostrouting.kernel.netlink.channel import Channel
+    from hostrouting.model import Address, Prefix, Route, RouteTable
+
+__all__ = ["Names", "NoDevice", "carry_out", "index_of"]
+
+
+# Devices by name and by number, as they are named at this moment.
+
+_SIOCGIFNAME = 0x8910
+_IFREQ = struct.Struct("=16si20x")  # struct ifreq: the name, the number, padding
+
+
+class NoDevice(Exception):  # noqa: N818  reads as what is wrong
+    """No device has this name, or only as an alternative name. Never leaves this package."""
+
+    def __init__(self, name: str, error: KernelError | None = None, *, own: str | None = None) -> None:
+        """Store the name; `own` is the real name of the device that has `name` as an alternative name."""
+        self.problem = f"{name} is an alternative name of {own}: use {own}" if own else f"device {name} does not exist"
+        self.words = error.words if error else ""
+        super().__init__(name)
+
+
+def index_of(channel: Channel, name: str) -> int:
+    """The number of the device with this name at this moment; NoDevice if there is none."""
+    # The kernel would truncate or ignore such a name, so no device has it; the same goes for undecodable text.
+    packed = name.encode(errors="replace")
+    if not 0 < len(packed) < 16 or b"\0" in packed or packed.decode() != name:
+        raise NoDevice(name)
+    asked = ask_device(packed)
+    try:
+        answer = channel.ask(lambda number: numbered(asked, number))
+    except KernelError as error:
+        if error.number == errno.ENODEV:
+            raise NoDevice(name, error) from error
+        raise BackendError(f"the kernel did not answer whether device {name} exists", errno=error.number,
+                           kernel=error.words) from error  # fmt: skip
+    index, own = read_device(answer)
+    if own != name:
+        # The route would be read back with a different device name than requested.
+        raise NoDevice(name, own=own)
+    return index
+
+
+class Names(Mapping[int, str]):
+    """The names of devices by number, each requested when it is first needed: an answer contains few of hundreds.
+
+    They are requested by the socket's ioctl, because netlink returns forty more attributes of a device with its name.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        """Request nothing yet."""
+        self._channel = channel
+        self._known: dict[int, str] = {}
+
+    def __getitem__(self, index: int) -> str:
+        name = self._known.get(index)
+        if name is None:
+            try:
+                said = fcntl.ioctl(self._channel.open(), _SIOCGIFNAME, _IFREQ.pack(b"", index))
+            except OSError as error:
+                if error.errno == errno.ENODEV:
+                    raise KeyError(index) from error
+                raise BackendError(f"the kernel did not answer which device has the number {index}", errno=error.errno,
+                                   kernel=error.strerror or "") from error  # fmt: skip
+            name = self._known[index] = as_text(_IFREQ.unpack(said)[0])
+        return name
+
+    def __iter__(self) -> Iterator[int]:
+        """The numbers requested so far."""
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+# Which routes: family, table and protocol (None for all protocols).
+_Which = tuple[int, int, int | None]
+
+
+def carry_out(channel: Channel, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    """Carry out each change, in order, and return the result of each."""
+    wanted = list(changes)
+    errors = _Work(channel, wanted).do()
+    if not errors:
+        return tuple(map(Outcome, wanted))
+    return tuple(Outcome(change, errors.get(place)) for place, change in enumerate(wanted))
+
+
+class _Work:
+    """One batch while it is being carried out. Places are indexes in the list of changes."""
+
+    def __init__(self, channel: Channel, changes: list[Change]) -> None:
+        self._channel = channel
+        self._changes = changes
+        self._tables = _Tables(channel, before_reading=self._flush)
+        self._refusals = _Refusals(channel)
+        # The messages to be sent: numbered from `first`, and the place of each.
+        self._most = channel.capacity
+        self._first = channel.number(self._most)
+        self._messages: list[bytes] = []
+        self._places: list[int] = []
+        self._sent = False
+        # The results.
+        self._refused: dict[int, KernelError] = {}
+        self._unanswered: list[int] = []
+        self._errors: dict[int, RouteRefused] = {}
+
+    def do(self) -> dict[int, RouteRefused]:
+        """Carry out the batch; return the errors by place."""
+        encode_message = ChangeEncoder(lambda name: index_of(self._channel, name)).message
+        messages, places, most, deleting = self._messages, self._places, self._most, False
+        number = self._first
+        for place, change in enumerate(self._changes):
+            asked: Change | None = change
+            if change.verb == "delete":
+                deleting = True
+                asked = self._as_it_stands(place)
+                number = self._first + len(messages)  # finding the route may have caused a flush
+            elif deleting:
+                self._tables.touch(change.route, place)
+            if asked is None:
+                continue
+            try:
+                messages.append(encode_message(asked, number))
+            except (NoDevice, struct.error) as problem:
+                self._errors[place] = self._refusals.not_said(change, problem)
+                continue
+            places.append(place)
+            number += 1
+            if len(places) == most:
+                self._flush()
+                number = self._first
+        self._flush()
+        if self._errors and not self._sent:
+            self._ask_permission()
+        for place, error in self._refused.items():
+            self._errors[place] = self._refusals.of(self._changes[place], error)
+        self._settle()
+        return self._errors
+
+    def _as_it_stands(self, place: int) -> Change | None:
+        """The delete at this place, for the route as it is after all changes before it; None if it is impossible."""
+        change = self._changes[place]
+        if touched := self._tables.touched(change.route):
+            self._flush()
+            if set(touched) & set(self._unanswered):
+                self._tables.forget()
+            done = (at for at in touched if at not in self._refused and at not in self._errors)
+            self._tables.catch_up(self._changes[at] for at in done)
+        found = self._tables.take(change.route)
+        if isinstance(found, Obstacle):
+            self._errors[place] = self._refusals.obstructed(change, found)
+            return None
+        return change if found is change.route else attrs.evolve(change, route=found)
+
+    def _flush(self) -> None:
+        """Send the waiting messages."""
+        messages, places, first = self._messages, self._places, self._first
+        if not messages:
+            return
+        errors: dict[int, KernelError] = {}
+        lost = self._channel.submit(messages, first, errors)
+        if not self._sent and (lost or len(errors) == len(messages)):
+            _raise_if_denied(errors)
+        self._sent = True
+        self._refused |= {places[number - first]: error for number, error in errors.items()}
+        if lost:
+            self._unanswered += [place for place in places if place not in self._refused]
+        messages.clear()
+        places.clear()
+        self._first = self._channel.number(self._most)
+
+    def _ask_permission(self) -> None:
+        """If nothing was sent, send a request that the kernel must refuse: its error shows whether we have permission.
+
+        An IPv4 prefix cannot be 255 bits long.
+        """
+        asked = message(n.RTM_DELROUTE, RTMSG.pack(AF_OF[IPV4], 255, *[0] * 7), sequence=self._first)
+        errors: dict[int, KernelError] = {}
+        self._channel.submit([asked], self._first, errors)
+        _raise_if_denied(errors)
+
+    def _settle(self) -> None:
+        """For each change whose answer did not fit into the receive buffer, read whether the change was made."""
+        tables = _Tables(self._channel)
+        for place in self._unanswered:
+            change = self._changes[place]
+            there = any(same(one, change.route) for one in tables.of_prefix(change.route))
+            if there == (change.verb == "delete"):
+                self._errors[place] = self._refusals.unanswered(change)
+
+
+class _Tables:
+    """The routes of each prefix in the kernel's order: read when first needed, then updated with the batch."""
+
+    def __init__(self, channel: Channel, *, before_reading: Callable[[], None] = lambda: None) -> None:
+        """Read nothing yet; `before_reading` sends what is still waiting."""
+        self._channel = channel
+        self._before_reading = before_reading
+        self._names: dict[int, str] | None = None
+        self._routes: dict[_Which, _Shelf] = {}
+        # The changes at a prefix since it was read, by their places in the batch.
+        self._touched: dict[tuple[int, Prefix], list[int]] = {}
+
+    def touch(self, route: Route, place: int) -> None:
+        """Record that a change other than a delete will be made to this prefix, at this place of the batch."""
+        if self._routes:
+            self._touched.setdefault((route.table, route.prefix), []).append(place)
+
+    def touched(self, route: Route) -> list[int]:
+        """The places of changes to this prefix since it was read. Clears the record."""
+        return self._touched.pop((route.table, route.prefix), [])
+
+    def catch_up(self, done: Iterable[Change]) -> None:
+        """Apply finished changes to the lists, or read everything again if their effect is not known."""
+        for change in done:
+            if not _is_plain(change):
+                self.forget()
+                return
+            for routes in self._lists_of(change.route):
+                _insert(routes, change)
+
+    def forget(self) -> None:
+        """Read again before the next use."""
+        self._names = None
+        self._routes.clear()
+        self._touched.clear()
+
+    def take(self, route: Route) -> Route | Obstacle:
+        """Remove this exact route from the lists; return the route as it is now, or why it cannot be deleted."""
+        found = find_exactly(route, self.of_prefix(route, protocol=route.protocol or None))
+        if not isinstance(found, Obstacle):
+            for routes in self._lists_of(found):
+                if found in routes:  # the lists were not read at the same moment
+                    routes.remove(found)
+        return found
+
+    def of_prefix(self, route: Route, *, protocol: int | None = None) -> list[Route]:
+        """The routes of the same table and prefix, in the kernel's order."""
+        which = (route.prefix.family, route.table, protocol)
+        shelf = self._routes.get(which)
+        if shelf is None:
+            shelf = self._routes[which] = self._read(which)
+        return shelf.of(route.prefix)
+
+    def _lists_of(self, route: Route) -> list[list[Route]]:
+        """The lists read so far that contain such a route: one for its protocol, and one for all protocols."""
+        return [
+            shelf.of(route.prefix)
+            for (family, table, protocol), shelf in self._routes.items()
+            if (family, table) == (route.prefix.family, route.table) and protocol in {None, route.protocol}
+        ]
+
+    def _read(self, which: _Which) -> _Shelf:
+        family, table, protocol = which
+        self._before_reading()
+        if self._names is None:
+            self._names = list_names(self._channel)
+        return _Shelf(list_routes(self._channel, (family,), self._names, Wanted(table=table, protocol=protocol)))
+
+
+class _Shelf:
+    """Routes by prefix; each Route is created when it is first needed."""
+
+    def __init__(self, routes: RouteTable) -> None:
+        self._routes = routes
+        self._places: dict[tuple[int, int], list[int]] = {}
+        for place, where in enumerate(zip(routes.networks, routes.lengths, strict=True)):
+            self._places.setdefault(where, []).append(place)
+        self._made: dict[Prefix, list[Route]] = {}
+
+    def of(self, prefix: Prefix) -> list[Route]:
+        made = self._made.get(prefix)
+        if made is None:
+            places = self._places.get((prefix.network, prefix.length), ())
+            made = self._made[prefix] = [self._routes[place] for place in places]
+        return made
+
+
+def _is_plain(change: Change) -> bool:
+    """Whether the effect of the change on the lists is known.
+
+    IPv6 merges routes into next hops, `replace` may replace a different route, packet sizes are capped, or dropped when
+    0, and a gateway of 0.0.0.0 is dropped.
+    """
+    route = change.route
+    said = all(leg.dev and (leg.gateway is None or int(leg.gateway)) for leg in route.legs)
+    said = said and route.mtu is route.advmss is None
+    return route.prefix.family == IPV4 and change.verb != "replace" and said
+
+
+def _insert(routes: list[Route], change: Change) -> None:
+    """Insert a new route among those of its prefix: by tos, highest first, then by metric, lowest first."""
+    rank = (-change.route.tos, change.route.metric)
+    ranks = [(-it.tos, it.metric) for it in routes]
+    ahead = [it for it in ranks if it < rank or (it == rank and change.verb != "prepend")]
+    routes.insert(len(ahead), change.route)
+
+
+def _raise_if_denied(errors: dict[int, KernelError]) -> None:
+    """Raise NotPermitted if the kernel answered every message with EPERM.
+
+    It checks the capabilities of this process first, and answers EPERM. EACCES is about one route: a rule or a route of
+    type prohibit refuses packets to its gateway, or IPv6 is disabled on its device.
+    """
+    if errors and all(error.number == errno.EPERM for error in errors.values()):
+        error = next(iter(errors.values()))
+        raise NotPermitted(
+            "this process may not change routes; this requires root or the capability CAP_NET_ADMIN",
+            errno=error.number,
+            kernel=error.words,
+        )
+
+
+class _Refusals:
+    """Creates the error of each refused change; the host is read at most once for all of them."""
+
+    def __init__(self, channel: Channel) -> None:
+        """Read nothing yet."""
+        self._channel = channel
+        self._tables = _Tables(channel)
+        self._addresses: dict[int, tuple[Address, ...]] = {}
+
+    def of(self, change: Change, error: KernelError) -> RouteRefused:
+        """The error of a change that the kernel refused."""
+        return refusal(change, error.number, error.words, facts=self)
+
+    def not_said(self, change: Change, problem: NoDevice | struct.error) -> RouteRefused:
+        """The error of a change that does not fit into a kernel message."""
+        unfit = misfit(change.route)
+        if isinstance(problem, NoDevice) and not unfit:
+            return refusal(change, errno.ENODEV, problem.words, facts=self, problem=problem.problem)
+        return refusal(change, errno.ERANGE, facts=self, problem=unfit or str(problem))
+
+    def obstructed(self, change: Change, obstacle: Obstacle) -> RouteRefused:
+        """The error of a delete for which no request was sent."""
+        return refusal(change, obstacle.number, facts=self, problem=obstacle.words)
+
+    def unanswered(self, change: Change) -> RouteRefused:
+        """The error of a change whose answer was lost and that was not made."""
+        problem = "the kernel's answer was lost, and the change was not made"
+        return refusal(change, errno.ENOBUFS, facts=self, problem=problem)
+
+    def routes_of_prefix(self, route: Route) -> list[Route]:
+        """The routes of the same table and prefix, in the kernel's order."""
+        return self._tables.of_prefix(route)
+
+    def addresses(self, family: int) -> tuple[Address, ...]:
+        """The addresses of this host in this family."""
+        if family not in self._addresses:
+            self._addresses[family] = list_addresses(self._channel, family, list_names(self._channel))
+        return self._addresses[family]

@@ -1,0 +1,740 @@
+"""The kernel's lists: the request for each list, and devices, addresses, settings and rules as values.
+
+Listed routes are read by `route_message`, next hop objects by `nexthops`. A rule is read with the entries of
+`SELECTORS`, which decode the values that it selects on. A selector that is new in Linux or unknown here goes into
+`others`, in the notation of `ip rule`, so that the rule is never read as one for all packets. A property test compares
+requests and results with pyroute2's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping
+from functools import cache, cached_property, partial
+from importlib import import_module
+from ipaddress import IPv4Address, IPv6Address
+from itertools import chain
+from sys import byteorder
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import attrs
+
+from hostrouting.errors import BackendError, Unsettled
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.channel import (
+    ATTRIBUTE,
+    HEADER,
+    Interrupted,
+    KernelError,
+    Listing,
+    attributes_of,
+    message,
+    numbered,
+)
+from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF
+from hostrouting.kernel.netlink.route_message import RTMSG, name_of, read_leg, read_route
+from hostrouting.kernel.netlink.watch import EVERYTHING, Wanted, disturbed
+from hostrouting.model import (
+    IPV4,
+    IPV6,
+    SELECTORS,
+    Address,
+    Link,
+    Outline,
+    Prefix,
+    RouteTable,
+    Rule,
+    Shapes,
+    Snapshot,
+    routes_like,
+    selector_of,
+)
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from hostrouting.kernel.netlink.channel import Channel
+    from hostrouting.model import IP, NextHop, Route, RuleAction
+
+__all__ = [
+    "EVERY",
+    "NEW",
+    "NextHops",
+    "RouteReader",
+    "Settings",
+    "as_text",
+    "ask_device",
+    "ask_list",
+    "decode_selectors",
+    "default_link",
+    "in_force",
+    "list_addresses",
+    "list_names",
+    "list_routes",
+    "read_addresses",
+    "read_device",
+    "read_links",
+    "read_nexthops",
+    "read_rules",
+    "read_settings",
+    "settings_in_files",
+    "take_snapshot",
+]
+
+# The fixed part of an answer after its header; attributes follow it.
+_LINK = struct.Struct("=16xBxHiI4x")  # struct ifinfomsg: family, type, number, flags
+_ADDRESS = struct.Struct("=16xBBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
+_RULE = struct.Struct("=16x5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
+_NETCONF_SIZE, _FAMILY_AT = 20, 16
+# The fixed part of a request is a family and zeros, with this many bytes in total.
+_SIZES = {n.RTM_GETLINK: 16, n.RTM_GETADDR: 8, n.RTM_GETRULE: 12, n.RTM_GETNETCONF: 4, n.RTM_GETNEXTHOP: 8}
+# Attribute numbers: IFLA_…, IFA_…, NETCONFA_… and FRA_…
+_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID, _INFO_KIND = 3, 10, 18, 27, 33, 37, 1
+# RTEXT_FILTER_SKIP_STATS: leaves out packet counters, which are half of a device's data.
+_EXT_MASK, _SKIP_STATS = 29, struct.pack("=I", 8)
+# In IFLA_AF_SPEC, the settings of each family as an array of numbers: in AF_INET IFLA_INET_CONF, with the places
+# IPV4_DEVCONF_… minus 1; in AF_INET6 IFLA_INET6_CONF, with the places DEVCONF_….
+_AF_SPEC, _AF_INET, _INET_CONF, _AF_INET6, _INET6_CONF = 26, 2, 1, 10, 2
+_ACCEPT_LOCAL, _SRC_VALID_MARK, _ROUTE_LOCALNET = 22, 23, 25
+_DISABLE_IPV6, _FORCE_FORWARDING = 26, 59
+# The attributes of a device that are used; the kernel sends forty.
+_OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _GROUP, _CARRIER, _LINK_NETNSID})
+_IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
+_NETCONF_IFINDEX, _NETCONF_FORWARDING, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 2, 3, 6
+# Attributes of a rule that select nothing: its action and protocol, then FLOW (realms) and PAD, which do not matter.
+_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL = 4, 6, 13, 14, 15, 21
+_NO_SELECTORS = (_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL, 11, 18)
+# Selectors that have no entry in SELECTORS.
+_TUN_ID, _FLOWLABEL, _FLOWLABEL_MASK = 12, 26, 27
+_KNOWN = frozenset(
+    {_TUN_ID, _FLOWLABEL, _FLOWLABEL_MASK, *_NO_SELECTORS}
+    | {number for selector in SELECTORS for number in (selector.attribute, selector.mask) if number}
+)
+_PORTS, _ALL_PORT = (selector_of("sport"), selector_of("dport")), 0xFFFF
+_SIGNED = struct.Struct("=i")
+
+EVERY, NEW = -1, -2
+"""The numbers of "all" and of "default", the settings of a new device: NETCONFA_IFINDEX_ALL and _DEFAULT."""
+
+_IFF_UP = 0x1
+_IFA_F_NOPREFIXROUTE = 0x200
+_FIB_RULE_INVERT = 0x2
+_FIB_RULE_FIND_SADDR = 0x10000
+_UNSET = 0xFFFFFFFF
+_ACTIONS: dict[int, RuleAction] = {
+    1: "to_table",
+    2: "goto",
+    3: "nop",
+    6: "blackhole",
+    7: "unreachable",
+    8: "prohibit",
+}
+# What Linux does for all other numbers, such as that of `ip rule add throw`.
+_UNKNOWN: RuleAction = "blackhole"
+
+
+class Settings(NamedTuple):
+    """The routing settings of a device, or of "all"."""
+
+    wary: bool = False  # ignore_routes_with_linkdown
+    rp_filter: int = 0  # IPv4 only
+    forwarding: bool | None = None
+    # IPv4 only. The kernel's list of settings lacks these: those of a device are in its list of devices, those of "all"
+    # only in files.
+    accept_local: bool = False
+    route_localnet: bool = False
+    src_valid_mark: bool = False
+
+
+@cache
+def ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes:
+    """The request for all entries of a kind (RTM_GET…); for routes, those of a table and a protocol (0: any)."""
+    if kind == n.RTM_GETROUTE:
+        body = RTMSG.pack(family, 0, 0, 0, 0, protocol, 0, 0, 0)
+        said = [(n.RTA_TABLE, struct.pack("=I", table))] if table else []
+    else:
+        body = _blank(kind, family)
+        said = [(_EXT_MASK, _SKIP_STATS)] if kind == n.RTM_GETLINK else []
+    return message(kind, body, said, flags=n.NLM_F_DUMP)
+
+
+def ask_device(name: bytes) -> bytes:
+    """The request for one device, by its name."""
+    return message(n.RTM_GETLINK, _blank(n.RTM_GETLINK, 0), [(_IFNAME, name + b"\0"), (_EXT_MASK, _SKIP_STATS)])
+
+
+def _blank(kind: int, family: int) -> bytes:
+    return bytes([family]).ljust(_SIZES[kind], b"\0")
+
+
+def _number(raw: Mapping[int, bytes], kind: int, otherwise: int = 0) -> int:
+    """A number of any width, or the default if the attribute is missing."""
+    return int.from_bytes(raw[kind], byteorder) if kind in raw else otherwise
+
+
+def as_text(packed: bytes) -> str:
+    """A name as text; undecodable bytes are escaped, so that the result is readable but matches no device."""
+    return packed.partition(b"\0")[0].decode(errors="backslashreplace")
+
+
+def _text(raw: Mapping[int, bytes], kind: int) -> str | None:
+    return as_text(raw[kind]) if kind in raw else None
+
+
+def _ip(packed: bytes | None) -> IP | None:
+    if not packed:
+        return None
+    return IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
+
+
+def read_device(data: bytes) -> tuple[int, str]:
+    """The number and the name of a device."""
+    _, _, index, _ = _LINK.unpack_from(data)
+    return index, _text(attributes_of(data, _LINK.size, (_IFNAME,)), _IFNAME) or ""
+
+
+def read_links(
+    messages: Iterable[bytes], settings: Mapping[int, Settings], ipv6_settings: Mapping[int, Settings]
+) -> tuple[Link, ...]:
+    """The devices, with the settings of each by its number, for IPv4 and for IPv6; EVERY is the number of "all"."""
+    parsed = [(*_LINK.unpack_from(data), attributes_of(data, _LINK.size, _OF_LINK)) for data in messages]
+    names = {index: _text(raw, _IFNAME) or "" for _, _, index, _, raw in parsed}
+    unset = Settings()
+    every = settings.get(EVERY, unset)
+    return tuple(
+        _link(one, names, settings.get(one[2], unset), every, ipv6_settings.get(one[2], unset)) for one in parsed
+    )
+
+
+def _link(
+    parsed: tuple[int, int, int, int, Mapping[int, bytes]],
+    names: Mapping[int, str],
+    settings: Settings,
+    every: Settings,
+    ipv6_settings: Settings,
+) -> Link:
+    _, looks, index, flags, raw = parsed
+    made_by = attributes_of(raw.get(_LINKINFO, b""), 0)
+    of_families = attributes_of(raw.get(_AF_SPEC, b""), 0)
+    ipv4 = attributes_of(of_families.get(_AF_INET, b""), 0).get(_INET_CONF, b"")
+    ipv6 = attributes_of(of_families.get(_AF_INET6, b""), 0).get(_INET6_CONF, b"")
+    own = settings._replace(
+        accept_local=_is_on(ipv4, _ACCEPT_LOCAL),
+        route_localnet=_is_on(ipv4, _ROUTE_LOCALNET),
+        src_valid_mark=_is_on(ipv4, _SRC_VALID_MARK),
+    )
+    peer = _SIGNED.unpack(raw[_LINK_NETNSID])[0] if _LINK_NETNSID in raw else -1
+    return Link(
+        name=names[index],
+        index=index,
+        kind=_text(made_by, _INFO_KIND) or "",
+        type=looks,
+        up=bool(flags & _IFF_UP),
+        carrier=_CARRIER not in raw or bool(_number(raw, _CARRIER)),
+        master=names.get(_number(raw, _MASTER)),
+        group=_number(raw, _GROUP),
+        peer_namespace=None if peer < 0 else peer,
+        ipv6_ignore_routes_with_linkdown=ipv6_settings.wary,
+        # Without settings for IPv6, the device does not have it.
+        ipv6_disabled=not ipv6 or _is_on(ipv6, _DISABLE_IPV6),
+        ipv6_force_forwarding=_is_on(ipv6, _FORCE_FORWARDING),
+        **in_force(own, every),
+    )
+
+
+def _is_on(conf: bytes, place: int) -> bool:
+    """Whether a setting in an array of settings is not 0; an older kernel has a shorter array."""
+    return any(conf[place * 4 : place * 4 + 4])
+
+
+def in_force(own: Settings, every: Settings) -> dict[str, Any]:
+    """The fields of a Link for its settings for IPv4, which Linux combines with those of "all".
+
+    In IPv6, Linux copies a setting of "all" to each device.
+    """
+    return {
+        "ignore_routes_with_linkdown": own.wary or every.wary,
+        "rp_filter": max(own.rp_filter, every.rp_filter),
+        "forwarding": own.forwarding,
+        "accept_local": own.accept_local or every.accept_local,
+        "route_localnet": own.route_localnet or every.route_localnet,
+        "src_valid_mark": own.src_valid_mark or every.src_valid_mark,
+    }
+
+
+def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
+    """The settings, by the number of the device."""
+    parsed = (attributes_of(data, _NETCONF_SIZE) for data in messages)
+    return {
+        _SIGNED.unpack(raw[_NETCONF_IFINDEX])[0]: Settings(
+            bool(_number(raw, _NETCONF_WARY)),
+            _number(raw, _NETCONF_RP_FILTER),
+            bool(_number(raw, _NETCONF_FORWARDING)) if _NETCONF_FORWARDING in raw else None,
+        )
+        for raw in parsed
+        if _NETCONF_IFINDEX in raw
+    }
+
+
+def default_link(own: Settings | None, every: Settings) -> Link | None:
+    """A device with the settings that a new one gets; None if they are not known."""
+    return None if own is None else Link(name="default", index=0, **in_force(own, every))
+
+
+def read_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
+    """The addresses of this host, IPv4 and IPv6."""
+    return tuple(_addresses(messages, names))
+
+
+def _addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> Iterator[Address]:
+    for data in messages:
+        af, length, scope, device = _ADDRESS.unpack_from(data)
+        if af not in FAMILY_OF:
+            continue
+        raw = attributes_of(data, _ADDRESS.size)
+        # If both are present, LOCAL is the host's address and ADDRESS the peer's (in IPv4 it may repeat the host's).
+        other = raw.get(_IFA_ADDRESS)
+        packed = raw.get(_IFA_LOCAL) or other
+        ours = _ip(packed)
+        if ours is None:
+            continue
+        yield Address(
+            ip=ours,
+            length=length,
+            dev=name_of(device, names),
+            scope=scope,
+            peer=None if other == packed else _ip(other),
+            broadcast=_ip(raw.get(_IFA_BROADCAST)),
+            metric=_number(raw, _IFA_RT_PRIORITY),
+            prefix_route=not _number(raw, _IFA_FLAGS) & _IFA_F_NOPREFIXROUTE,
+        )
+
+
+def read_rules(messages: Iterable[bytes]) -> tuple[Rule, ...]:
+    """The rules, except those that are neither IPv4 nor IPv6."""
+    return tuple(_rule(data) for data in messages if data[_FAMILY_AT] in FAMILY_OF)
+
+
+def _rule(data: bytes) -> Rule:
+    af, dst_len, src_len, tos, table, number, flags = _RULE.unpack_from(data)
+    raw = attributes_of(data, _RULE.size)
+    family, action = FAMILY_OF[af], _ACTIONS.get(number, _UNKNOWN)
+
+    def limit(kind: int) -> int | None:
+        return None if kind not in raw or (value := _number(raw, kind)) == _UNSET else value
+
+    said = decode_selectors(raw, {"family": family, "src": src_len, "dst": dst_len, "tos": tos})
+    if flags & _FIB_RULE_FIND_SADDR and family == IPV6 and said["src"] is not None:
+        # Of an IPv6 packet without a source, Linux compares the one that it will get by the route that the rule finds.
+        said["others"] += (("source-of-route", str(said["src"])),)
+        said["src"] = None
+
+    return Rule(
+        family=family,
+        priority=_number(raw, _PRIORITY),
+        action=action,
+        table=(_number(raw, _TABLE) or table) if action == "to_table" else 0,
+        target=_number(raw, _GOTO) if action == "goto" and _GOTO in raw else None,
+        invert=bool(flags & _FIB_RULE_INVERT),
+        suppress_prefixlength=limit(_SUPPRESS_PREFIXLEN),
+        suppress_ifgroup=limit(_SUPPRESS_IFGROUP),
+        protocol=_number(raw, _PROTOCOL),
+        **said,
+    )
+
+
+def decode_selectors(raw: Mapping[int, bytes], header: Mapping[str, int]) -> dict[str, Any]:
+    """The selecting fields of a Rule; the header has its `family`, its `tos`, and the lengths of `src` and `dst`."""
+    said = {
+        name: value
+        for selector in SELECTORS
+        for name, value in zip(selector.fields, selector.decode(raw, header), strict=True)
+    }
+    return {**said, "others": tuple(_others(raw))}
+
+
+def _others(raw: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
+    if _TUN_ID in raw:
+        yield "tun_id", str(int.from_bytes(raw[_TUN_ID], "big"))
+    if _FLOWLABEL in raw:
+        label, mask = (int.from_bytes(raw.get(kind, b""), "big") for kind in (_FLOWLABEL, _FLOWLABEL_MASK))
+        yield "flowlabel", f"{label:#x}/{mask:#x}"
+    for ports in _PORTS:
+        if (mask := _number(raw, ports.mask, _ALL_PORT)) != _ALL_PORT:
+            yield ports.word, f"{int.from_bytes(raw[ports.attribute][:2], byteorder):#x}/{mask:#x}"
+    for kind in sorted(set(raw) - _KNOWN):
+        yield f"attribute-{kind}", raw[kind].hex() or "set"
+
+
+# Routes from messages, many at a time: 100,000 routes are read by decoding only a few of them.
+
+# The offsets of the family, of the destination's length, and of the other fields before the destination; the first of
+# these is the length of the sources.
+_FAMILY, _LENGTH, _SAID = HEADER.size, HEADER.size + 1, HEADER.size + 2
+_HEADS = struct.Struct("=HHIHH")  # the table, and the header of the destination
+_DST = HEADER.size + RTMSG.size + _HEADS.size
+# The offset within the fields before the destination.
+_HEADS_AT = _DST - _HEADS.size - _SAID
+_NEXTHOP = ATTRIBUTE.pack(8, n.RTA_NH_ID)  # the first bytes of an attribute with a next hop object
+_WIDTHS = {AF_OF[IPV4]: 4, AF_OF[IPV6]: 16}
+# Size, family, and the length of the destination.
+_OUTLINE = struct.Struct("=I12xBB")
+# At most this many neighbours are read together; if there are fewer than the second number, each separately.
+_MOST, _FEW = 4096, 64
+
+
+class _Layout(NamedTuple):
+    """Where the fields of messages of one size and family are."""
+
+    said: struct.Struct
+    network: struct.Struct
+    width: int
+
+
+@cache
+def _layout(size: int, width: int) -> _Layout:
+    rest = size - _DST - width
+    words = "I" if width == 4 else "QQ"
+    return _Layout(
+        struct.Struct(f"={_SAID}x{_DST - _SAID}s{width}x{rest}s"), struct.Struct(f">{_DST}x{words}{rest}x"), width
+    )
+
+
+class RouteReader:
+    """Reads routes; of those whose messages differ only in the destination, it decodes one in full."""
+
+    def __init__(self, read: Callable[[bytes], Route], *, read_now: Callable[[bytes], Route] | None = None) -> None:
+        """`read` decodes a message at any later time; `read_now` at once, for one with a next hop object."""
+        self._read, self._read_now, self._shapes = read, read_now or read, Shapes()
+        self._outlines: list[Outline] = []
+        self._makers: dict[int, Callable[[Prefix], Route]] = {}
+        # By the bytes before and after the destination of a message with the usual layout: the number of its shape.
+        self._known: dict[tuple[bytes, bytes], int] = {}
+        self._networks: list[int] = []
+        self._lengths = bytearray()
+        self._numbers = array("I")
+
+    def table(self) -> RouteTable:
+        """The routes taken so far. Must be the last call, because the table uses these columns."""
+        return RouteTable(self._networks, bytes(self._lengths), self._numbers, self._shapes, outlines=self._outlines)
+
+    def route(self, message: bytes) -> Route:
+        """The route of one message, which is not added to the table."""
+        number, network, length = self._look(message, 0)
+        make = self._makers.get(number)
+        if make is not None:
+            return make(Prefix(FAMILY_OF[message[_FAMILY]], network, length))
+        shape = self._shapes[number]
+        self._makers[number] = routes_like(shape)
+        return shape
+
+    def take(self, data: bytes, offsets: Sequence[int]) -> None:
+        """Take the messages that begin at these offsets."""
+        at = 0
+        while at < len(offsets):
+            begin = offsets[at]
+            size, _, _ = _OUTLINE.unpack_from(data, begin)
+            count = _neighbours(offsets, at, size)
+            if count < _FEW or not self._take_all(data[begin : begin + size * count], size, count):
+                for offset in offsets[at : at + count]:
+                    number, network, length = self._look(data, offset)
+                    self._networks.append(network)
+                    self._lengths.append(length)
+                    self._numbers.append(number)
+            at += count
+
+    def _take_all(self, piece: bytes, size: int, count: int) -> bool:
+        """Take adjacent messages if all of them have this size, the same family and the usual layout."""
+        width = _WIDTHS.get(piece[_FAMILY], 0)
+        if not width or size % 4 or size < _DST + width:
+            return False
+        layout, known = _layout(size, width), self._known
+        if _differ_in_destination_only(piece, size, count, width):
+            [said] = layout.said.iter_unpack(piece[:size])
+            if said not in known and not self._learn(said, piece[:size], width):
+                return False
+            numbers = [known[said]] * count
+        elif any(piece[at::size] != piece[at : at + 1] * count for at in (0, 1, 2, 3, _FAMILY)):
+            return False
+        else:
+            every = list(layout.said.iter_unpack(piece))
+            if not known.keys() >= set(every):
+                for at, said in enumerate(every):
+                    if said not in known and not self._learn(said, piece[at * size : (at + 1) * size], width):
+                        return False
+            numbers = list(map(known.__getitem__, every))
+        self._numbers.extend(numbers)
+        self._lengths += piece[_LENGTH::size]
+        networks = layout.network.iter_unpack(piece)
+        self._networks += chain.from_iterable(networks) if width == 4 else [high << 64 | low for high, low in networks]
+        return True
+
+    def _look(self, data: bytes, offset: int) -> tuple[int, int, int]:
+        """The number of the shape of a message, and the network and length of its destination."""
+        size, family, length = _OUTLINE.unpack_from(data, offset)
+        width = _WIDTHS.get(family, 0)
+        dst, rest = offset + _DST, offset + _DST + width
+        said = (data[offset + _SAID : dst], data[rest : offset + size])
+        number = self._known.get(said)
+        if number is None:
+            number = len(self._shapes)
+            if not self._learn(said, data[offset : offset + size], width):
+                prefix = self._shapes[number].prefix
+                return number, prefix.network, prefix.length
+        return number, int.from_bytes(data[dst:rest], "big"), length
+
+    def _learn(self, said: tuple[bytes, bytes], message: bytes, width: int) -> bool:
+        """Store a new shape; return whether its message has the usual layout."""
+        if width and len(message) >= _DST + width:
+            head, number, table, size, kind = _HEADS.unpack_from(said[0], _HEADS_AT)
+            if (head, number, size, kind) == (8, n.RTA_TABLE, 4 + width, n.RTA_DST):
+                self._known[said] = len(self._shapes)
+                named = _NEXTHOP in said[1]  # or a value that looks like one, which does no harm
+                self._shapes.add(self._read_now(message) if named else partial(self._read, message))
+                self._outlines.append(Outline(FAMILY_OF[message[_FAMILY]], table, message[_SAID] != 0))
+                return True
+        route = self._read_now(message)
+        self._shapes.add(route)
+        self._outlines.append(Outline.of(route))
+        return False
+
+
+def _neighbours(offsets: Sequence[int], at: int, size: int) -> int:
+    """How many messages of this size may be adjacent from here on, judged by their offsets.
+
+    It may be too many if different sizes add up: the caller compares the size of each.
+    """
+    begin, size = offsets[at], size + 3 & ~3
+    return bisect_left(range(min(_MOST, len(offsets) - at)), 1, key=lambda it: offsets[at + it] != begin + size * it)
+
+
+def _differ_in_destination_only(piece: bytes, size: int, count: int, width: int) -> bool:
+    """Whether the messages are equal without their destinations, as most are in large tables.
+
+    This takes 2 ms for 100,000 routes; looking up the shape of each takes 20 ms.
+    """
+    blank = bytearray(piece)
+    for at in (_LENGTH, *range(_DST, _DST + width)):
+        blank[at::size] = bytes(count)
+    return blank == blank[:size] * count
+
+
+# Next hop objects: the next hops of each, by its number. Read with pyroute2, which is loaded only if there are any.
+
+_REQUIREMENT = "pyroute2<0.10,>=0.9.7"
+
+
+def read_nexthops(messages: Iterable[bytes], names: Mapping[int, str]) -> dict[int, tuple[NextHop, ...]]:
+    """The next hops of each next hop object; those of a group are those of its members."""
+    singles: dict[int, tuple[NextHop, ...]] = {}
+    grouped: dict[int, bytes] = {}
+    for data in messages:
+        one = _message_class()(data)
+        one.decode()
+        number, members, index = map(one.get_attr, ("NHA_ID", "NHA_GROUP", "NHA_OIF"))
+        if members:
+            grouped[number] = members
+        elif index:
+            singles[number] = (read_leg(index, one.get_attr("NHA_GATEWAY") or b"", one["flags"], names),)
+    return singles | {number: tuple(_members(members, singles)) for number, members in grouped.items()}
+
+
+def _members(packed: bytes, singles: Mapping[int, tuple[NextHop, ...]]) -> Iterable[NextHop]:
+    # struct nexthop_grp: the number of the member, then its weight minus one: the low byte, and the high byte.
+    for number, low, high in struct.iter_unpack("=IBB2x", packed):
+        yield from (attrs.evolve(leg, weight=(high << 8 | low) + 1) for leg in singles.get(number, ()))
+
+
+@cache
+def _message_class() -> Any:
+    """The class of these messages in pyroute2's notation; pyroute2 does not have it."""
+    try:
+        # Imported by name, because pyroute2 has no type annotations.
+        nlmsg = import_module("pyroute2.netlink").nlmsg
+    except Exception as error:
+        raise BackendError(
+            "this host has next hop objects, but pyroute2, which reads them, cannot be loaded "
+            f"({type(error).__name__}: {error}); install it with `pip install '{_REQUIREMENT}'`",
+            can_retry=False,
+        ) from error
+    known = {
+        "prefix": "NHA_",
+        "fields": (("family", "B"), ("scope", "B"), ("protocol", "B"), ("resvd", "B"), ("flags", "I")),
+        "nla_map": (
+            (1, "NHA_ID", "uint32"),
+            (2, "NHA_GROUP", "cdata"),
+            (5, "NHA_OIF", "uint32"),
+            (6, "NHA_GATEWAY", "cdata"),
+        ),
+    }
+    return type("nhmsg", (nlmsg,), known)
+
+
+# Taking a snapshot: everything listed, at one moment.
+
+# A host on which something changes ten times a second is almost certainly read in time.
+_ATTEMPTS = 8
+_ALL = "/proc/sys/net/ipv4/conf/all"
+# Answers of a kernel that was built without the feature, or is too old for it.
+_UNKNOWN_reading = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
+
+
+def take_snapshot(
+    channel: Channel,
+    listen: Callable[[int | None], socket.socket],
+    files: Callable[[], Mapping[str, bool]],
+    wanted: Wanted = EVERYTHING,
+) -> Snapshot:
+    """Links, addresses, rules and routes.
+
+    `listen` opens a socket that listens for changes of a family, and `files` reads what `settings_in_files` reads.
+    """
+    families = (IPV4, IPV6) if wanted.family is None else (wanted.family,)
+    # A kernel that cannot filter lists everything, so every change matters.
+    matters = wanted if channel.strict else EVERYTHING
+    snapshot: Snapshot | None = None
+    for _ in range(_ATTEMPTS):
+        with listen(wanted.family) as guard:
+            ipv4, ipv6 = _settings(channel, IPV4), _settings(channel, IPV6) if IPV6 in families else {}
+            every = ipv4[EVERY] = ipv4.get(EVERY, Settings())._replace(**files())
+            links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), ipv4, ipv6)
+            names = {link.index: link.name for link in links}
+            addresses = [list_addresses(channel, one, names) for one in families]
+            rules = [_rules(channel, one) for one in families]
+            routes = list_routes(channel, families, names, wanted)
+            snapshot = Snapshot(
+                links=links,
+                addresses=sum(addresses, ()),
+                rules=sum(rules, ()),
+                routes=routes,
+                ipv6_forwarding=ipv6.get(EVERY, Settings()).forwarding,
+                default_link=default_link(ipv4.get(NEW), every),
+            )
+            if not disturbed(guard, matters):
+                return snapshot
+    raise _unsettled(snapshot)
+
+
+def _unsettled(last: Snapshot | None = None) -> Unsettled:
+    return Unsettled(
+        f"the host's routes changed during each of {_ATTEMPTS} attempts to read them; try again when they change less",
+        last=last,
+    )
+
+
+def _settings(channel: Channel, family: int) -> dict[int, Settings]:
+    return read_settings(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
+
+
+def settings_in_files() -> dict[str, bool]:
+    """The settings of "all" for IPv4 that Linux has only in files: those of the calling thread's namespace."""
+    return {name: _is_on_reading(f"{_ALL}/{name}") for name in ("accept_local", "route_localnet", "src_valid_mark")}
+
+
+def _is_on_reading(path: str) -> bool:
+    """Whether a setting is not 0; False if the file cannot be read, as without /proc."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(file, 1) not in {b"", b"0"}
+    finally:
+        os.close(file)
+
+
+def list_names(channel: Channel) -> dict[int, str]:
+    """The names of the devices by number."""
+    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), {}, {})
+    return {link.index: link.name for link in links}
+
+
+def list_addresses(channel: Channel, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
+    """The addresses of one family."""
+    found = read_addresses(_list(channel, "address", n.RTM_GETADDR, AF_OF[family]), names)
+    # A kernel without IPv6 answers with its IPv4 addresses.
+    return tuple(address for address in found if address.ip.version == family)
+
+
+def _rules(channel: Channel, family: int) -> tuple[Rule, ...]:
+    found = read_rules(_list(channel, "rule", n.RTM_GETRULE, AF_OF[family]))
+    return tuple(rule for rule in found if rule.family == family)
+
+
+def list_routes(
+    channel: Channel,
+    families: tuple[int, ...],
+    names: Mapping[int, str],
+    wanted: Wanted = EVERYTHING,
+) -> RouteTable:
+    """The wanted routes of these families."""
+    table, protocol = wanted.table or 0, wanted.protocol or 0
+    if not (0 <= table < 1 << 32 and 0 <= protocol < 1 << 8):
+        families = ()  # no route can have such a number, and it does not fit into a request
+    listings = [_routes(channel, family, table, protocol) for family in families]
+    if not any(listing.offsets for listing in listings):
+        return RouteTable.of(())
+    # Routes that need next hop objects are read now, the others when they are first used.
+    reader = RouteReader(
+        partial(read_route, names=names, nexthops={}),
+        read_now=partial(read_route, names=names, nexthops=NextHops(channel, names)),
+    )
+    for listing in listings:
+        reader.take(listing.data, listing.offsets)
+    return reader.table().only(table=wanted.table, protocol=wanted.protocol, prefixes=wanted.prefixes)
+
+
+def _routes(channel: Channel, family: int, table: int, protocol: int) -> Listing:
+    listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table, protocol=protocol)
+    data, places, af = listing.data, listing.offsets, AF_OF[family]
+    # A kernel that does not support filters, or IPv6, lists everything.
+    if places and not (channel.strict and data[places[0] + 16] == af):
+        places[:] = array("I", [place for place in places if data[place + 16] == af])
+    return listing
+
+
+class NextHops(Mapping[int, tuple["NextHop", ...]]):
+    """The next hops of next hop objects by number, listed on first use; they exist since Linux 5.3.
+
+    By default the kernel includes the next hops in a route that uses such an object, and nothing is listed here.
+    """
+
+    def __init__(self, channel: Channel, names: Mapping[int, str]) -> None:
+        """List nothing yet; `names` are the names of devices."""
+        self._channel, self._names = channel, names
+
+    @cached_property
+    def _legs(self) -> dict[int, tuple[NextHop, ...]]:
+        return read_nexthops(_list(self._channel, "nexthop", n.RTM_GETNEXTHOP, 0), self._names)
+
+    def __getitem__(self, number: int) -> tuple[NextHop, ...]:
+        return self._legs[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._legs)
+
+    def __len__(self) -> int:
+        return len(self._legs)
+
+
+def _list(channel: Channel, what: str, kind: int, family: int, *, table: int = 0, protocol: int = 0) -> Listing:
+    asked = ask_list(kind, family, table, protocol)
+    for _ in range(_ATTEMPTS):
+        try:
+            return channel.listing(partial(numbered, asked))
+        except Interrupted:
+            continue
+        except KernelError as error:
+            if (error.number in _UNKNOWN_reading and what != "link") or (error.number == errno.ENOENT and table):
+                break
+            raise BackendError(
+                f"the kernel did not return its {what}s", errno=error.number, kernel=error.words
+            ) from error
+    else:
+        raise _unsettled()
+    return Listing(b"", array("I"))

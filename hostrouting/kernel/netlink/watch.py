@@ -1,0 +1,279 @@
+"""Listening for changes: a watch, which reports that something may have changed, and a guard during a snapshot.
+
+A watch does not report what has changed. It has a socket for each source, routes and perhaps nftables, and waits for
+all of them at once. A socket that cannot be opened, or fails, is opened again after a second. It may have missed
+changes, so that counts as a change.
+
+For a snapshot, only changes that may make it inconsistent matter: on a busy host something changes all the time, but
+changes in other tables, or elsewhere in the table, do not affect a reading of a few prefixes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import threading
+import time
+from functools import cached_property, partial
+from io import FileIO
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.errors import BackendError
+from hostrouting.kernel.base import cannot_listen
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.channel import HEADER, as_backend_error, why_not_opened
+from hostrouting.kernel.netlink.route_message import read_route
+from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Prefix
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Collection, Iterable, Iterator
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from hostrouting.kernel.base import Source
+    from hostrouting.model import Route
+    from phases import Clock
+
+__all__ = ["EVERYTHING", "NetlinkWatch", "Wanted", "disturbed"]
+
+_LONGEST = 3600.0  # the longest wait of one poll call, in seconds; it does not accept infinity
+_ROOM = 1 << 16
+_AGAIN = 1.0  # seconds until a socket that could not be opened, or has failed, is opened again
+_ROUTES = frozenset({n.RTM_NEWROUTE, n.RTM_DELROUTE})
+# Until a namespace gets its first custom rule, IPv4 keeps these two merged.
+_MERGED = frozenset({TABLE_LOCAL, TABLE_MAIN})
+
+
+@attrs.frozen(slots=False)  # slots would prevent cached_property
+class Wanted:
+    """Which routes are wanted; None means all."""
+
+    family: int | None = None
+    table: int | None = None
+    protocol: int | None = None
+    prefixes: frozenset[Prefix] | None = None
+
+    def disturbed_by(self, route: Route) -> bool:
+        """Whether the reading may be wrong after a change of this route, even if this route is not wanted.
+
+        After each part of a list, the kernel continues where it was: in IPv4 by the first address and the number of
+        routes that begin there, in IPv6 by the number of routes already sent from the table.
+        """
+        table, prefix = route.table, route.prefix
+        if self.table is not None and table != self.table and not {table, self.table} <= _MERGED:
+            return False
+        return prefix.family != IPV4 or self.prefixes is None or prefix.network in self._networks
+
+    @cached_property
+    def _networks(self) -> frozenset[int]:
+        return frozenset(it.network for it in self.prefixes or () if it.family == IPV4)
+
+
+EVERYTHING = Wanted()
+
+
+def disturbed(guard: socket.socket, wanted: Wanted) -> bool:
+    """Whether a change was reported that may have spoilt the reading; True too if reports were lost."""
+    guard.settimeout(0)
+    while True:
+        try:
+            data = guard.recv(_ROOM)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno == errno.ENOBUFS:
+                return True
+            raise as_backend_error(error) from error
+        if any(_disturbs(data, offset, wanted) for offset in _places(data)):
+            return True
+
+
+def _places(data: bytes) -> Iterator[int]:
+    offset = 0
+    while offset + HEADER.size <= len(data):
+        yield offset
+        offset += (HEADER.unpack_from(data, offset)[0] + 3 & ~3) or len(data)
+
+
+def _disturbs(data: bytes, offset: int, wanted: Wanted) -> bool:
+    size, kind, *_ = HEADER.unpack_from(data, offset)
+    if kind not in _ROUTES:
+        return True  # a change of a device or address also removes routes, without a report
+    return wanted.disturbed_by(read_route(data[offset : offset + size], {}, {}))
+
+
+class _Listener:
+    """The socket of one source; without one, `error` says why, and `again` when it is opened again."""
+
+    def __init__(self, source: Source, make: Callable[[Source], socket.socket]) -> None:
+        """Begin to listen."""
+        self._open = partial(make, source)
+        self.socket: socket.socket | None = None
+        self.error: BackendError | None = None
+        self.again = 0.0
+        self.open()
+
+    def open(self) -> None:
+        """Open a socket. It is also read once, because one that can never be read must not count as open."""
+        try:
+            made = self._open()
+        except BackendError as error:
+            self._fail(error)
+            return
+        made.settimeout(0)
+        self.socket, self.error = made, None
+        self.drain()
+
+    def drain(self) -> None:
+        """Read everything that came. A burst may have overflowed the buffer. A socket that fails is closed."""
+        while self.socket is not None:
+            try:
+                self.socket.recv(1)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    self._fail(as_backend_error(error))
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None
+
+    def _fail(self, error: BackendError) -> None:
+        self.close()
+        self.error = error
+        self.again = time.monotonic() + _AGAIN
+
+
+class NetlinkWatch:
+    """A watch with its own sockets, so that a burst that overflows one does not affect anything else."""
+
+    def __init__(self, make: Callable[[Source], socket.socket]) -> None:
+        """Begin to listen to routes; `make` opens the socket of a source, which has joined the groups.
+
+        Raises BackendError if that cannot be opened now.
+        """
+        self._make = make
+        self._closed = False
+        # Whether something may have been missed; then the next wait returns at once.
+        self._missed = False
+        # Held while the ends of the pipe are used or changed; reentrant, because a signal handler may run in the same
+        # thread.
+        self._lock = threading.RLock()
+        self._open(["routes"])
+        if error := self._listeners["routes"].error:
+            self.close()
+            raise error
+
+    def _open(self, sources: Iterable[Source]) -> None:
+        # A pipe, so that wake() can be called before, during and between waits.
+        try:
+            wakened, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise why_not_opened(error) from error
+        self._wakened, self._waker = FileIO(wakened), FileIO(waker, "w")
+        self._pid = os.getpid()
+        self._listeners = {source: _Listener(source, self._make) for source in sources}
+
+    def _reopen_after_fork(self) -> None:
+        """In a forked child: open new sockets, because the parent reads the old ones; changes may have been missed."""
+        if self._pid != os.getpid():
+            with self._lock:
+                self._release()
+                self._open(tuple(self._listeners))
+                self._missed = True
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why it cannot listen to everything now."""
+        errors = ((source, it.error) for source, it in self._listeners.items())
+        return tuple(cannot_listen(source, error) for source, error in errors if error is not None)
+
+    def listen(self, *, nftables: bool) -> None:
+        """Listen to nftables too, or no longer."""
+        self._usable()
+        self._reopen_after_fork()
+        if not nftables and "nftables" in self._listeners:
+            self._listeners.pop("nftables").close()
+        elif nftables and "nftables" not in self._listeners:
+            self._listeners["nftables"] = _Listener("nftables", self._make)
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  it uses the machine's clock
+        """Wait for a change since the last wait: True; False after `timeout` seconds or wake()."""
+        self._usable()
+        self._reopen_after_fork()
+        deadline = time.monotonic() + timeout
+        while True:
+            self._reopen_if_failed()
+            ready = self._ready(deadline)
+            if self._wakened.fileno() in ready:
+                self._drain_wakes()
+                return False
+            heard = [it for it in self._listeners.values() if it.socket is not None and it.socket.fileno() in ready]
+            for listener in heard:
+                listener.drain()
+            if heard or self._missed:
+                self._missed = False
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
+    def _reopen_if_failed(self) -> None:
+        for listener in self._listeners.values():
+            if listener.socket is None and listener.again <= time.monotonic():
+                listener.open()
+                self._missed |= listener.socket is not None
+
+    def _ready(self, deadline: float) -> Collection[int]:
+        """The descriptors that can be read, after waiting for one of them until the deadline or the next opening."""
+        poll, until = select.poll(), deadline
+        poll.register(self._wakened, select.POLLIN)
+        for listener in self._listeners.values():
+            if listener.socket is None:
+                until = min(until, listener.again)
+            else:
+                poll.register(listener.socket, select.POLLIN)
+        left = 0.0 if self._missed else min(max(until - time.monotonic(), 0.0), _LONGEST)
+        return dict(poll.poll(left * 1000))
+
+    def wake(self) -> None:
+        """End the present or the next wait, from any thread."""
+        with self._lock:
+            if not self._closed:
+                self._reopen_after_fork()
+                self._waker.write(b"\0")  # a full pipe (65,536 wakes) ignores it
+
+    def close(self) -> None:
+        """Stop listening. May be called twice."""
+        with self._lock:
+            self._closed = True
+            self._release()
+
+    def _release(self) -> None:
+        for listener in self._listeners.values():
+            listener.close()
+        for end in (self._wakened, self._waker):
+            end.close()
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise BackendError("this watch was closed", can_retry=False)
+
+    def _drain_wakes(self) -> None:
+        while self._wakened.read(1 << 12):
+            pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()

@@ -1,0 +1,186 @@
+"""Programs of the host: finding one, and running it, from an argument list and a timeout to its exit code and output.
+
+Here: how a program is found, started and ended. Not here: which programs are run and what their output means; each
+edge that runs one (such as `kernel.nftables`) knows that. Each takes any `Run`, so a test can pass a function.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from hostrouting.errors import NotPermitted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "BOOT_PATH",
+    "Ended",
+    "Rights",
+    "Run",
+    "find_program",
+    "own_program",
+    "own_rights",
+    "read_rights",
+    "run_program",
+    "version_of",
+]
+
+BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""Where the boot scripts look for programs."""
+
+_TO_ANSWER = 5.0  # seconds
+
+
+@attrs.frozen
+class Ended:
+    """A program that has ended: its exit code, and its output."""
+
+    code: int
+    """Negative if a signal ended it."""
+    out: str = ""
+    err: str = ""
+
+    @property
+    def signal(self) -> str:
+        """The name of the signal that ended the program; empty if it exited."""
+        if self.code >= 0:
+            return ""
+        try:
+            return signal.Signals(-self.code).name
+        except ValueError:  # most real-time signals have no name
+            return f"signal {-self.code}"
+
+
+class Run(Protocol):
+    """Run a program to its end."""
+
+    def __call__(
+        self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
+    ) -> Ended:
+        """The first word is the program, which is looked up in PATH; `text` is its standard input.
+
+        Without `environment` it gets that of this process. Raises FileNotFoundError if the program does not exist,
+        TimeoutError if it has not ended in time, and another OSError if it cannot be started.
+        """
+        ...
+
+
+def find_program(name: str) -> str | None:
+    """The path of a program that the boot scripts would run; None if there is none."""
+    paths = (f"{folder}/{name}" for folder in BOOT_PATH)
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+
+
+def own_program() -> str | None:
+    """The path of the program `hostrouting` that was installed with this Python; None if there is none."""
+    folders = (os.path.dirname(sys.executable), "/usr/local/bin")  # Debian's pip installs into the second
+    paths = (f"{folder}/hostrouting" for folder in folders if folder.startswith("/"))
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
+
+
+def version_of(path: str) -> str:
+    """What a program answers to -V, on either output; empty if it cannot be run or does not end."""
+    try:
+        done = run_program(path, "-V", timeout=_TO_ANSWER)
+    except OSError:
+        return ""
+    return (done.out + done.err).strip()
+
+
+def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
+    """See Run. The program runs in a session of its own. If the wait is interrupted, it and its children are killed.
+
+    So Ctrl-C at the terminal reaches only this process, which then decides what to do with the program.
+    """
+    import subprocess  # noqa: PLC0415  only needed if a program is run
+
+    try:
+        started = subprocess.Popen(  # noqa: S603  an argument list, no shell
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="backslashreplace",
+            start_new_session=True,
+            env=environment,
+        )
+    except PermissionError as error:
+        if _is_there(words[0], environment):
+            raise
+        # A folder of PATH may not be entered, or has a folder of this name.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0]) from error
+    with started as process:
+        try:
+            out, err = process.communicate(text, timeout)
+        except BaseException as error:
+            # Its process number cannot be reused before we wait for it. The group is killed, because a child of it that
+            # lives on would keep our pipes open.
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()  # after Ctrl-C, communicate has not done it
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise TimeoutError(f"{words[0]} has not ended within {timeout:g} s") from error
+            raise
+    return Ended(process.returncode, out, err)
+
+
+def _is_there(name: str, environment: Mapping[str, str] | None) -> bool:
+    """Whether a program that could not be started is there at all; if the name is not a path, PATH is searched."""
+    return "/" in name or any(os.path.isfile(os.path.join(it, name)) for it in os.get_exec_path(environment))
+
+
+# What this process may do on the host: whether it is root, and whether it may change the network.
+
+_STATUS = "/proc/self/status"
+_CAP_NET_ADMIN = 1 << 12
+
+
+@attrs.frozen
+class Rights:
+    """The rights of one process."""
+
+    is_root: bool = True
+    changes_network: bool = True
+    """Whether it has the capability CAP_NET_ADMIN. A process in a user namespace can have it and still be refused."""
+
+    def require_network(self) -> None:
+        """Raise NotPermitted, with the remedy, if routes and rules cannot be changed."""
+        if self.changes_network:
+            return
+        if self.is_root:
+            told = "this process is root without the capability CAP_NET_ADMIN, so it may not change routes or rules"
+            raise NotPermitted(f"{told}; add this capability to its container or service")
+        raise NotPermitted("this process may not change routes or rules; run it as root")
+
+
+def own_rights() -> Rights:
+    """The rights of this process."""
+    try:
+        with open(_STATUS, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        text = ""
+    return read_rights(text, user=os.geteuid())
+
+
+def read_rights(status: str, *, user: int) -> Rights:
+    """The rights of a process of this user; `status` is the text of /proc/PID/status.
+
+    If the text does not have the capabilities, the process counts as having them all: the kernel decides later.
+    """
+    masks = [line.removeprefix("CapEff:").strip() for line in status.splitlines() if line.startswith("CapEff:")]
+    try:
+        held = int(masks[0], 16)
+    except (IndexError, ValueError):
+        held = _CAP_NET_ADMIN
+    return Rights(is_root=user == 0, changes_network=bool(held & _CAP_NET_ADMIN))

@@ -1,0 +1,370 @@
+"""Routes that do not fit into a kernel message: numbers that are too large, and fields of the other family.
+
+Here: what cannot be put into a message. Not here: what a kernel refuses.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from ipaddress import ip_interface
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from hostrouting.errors import (
+    BackendError,
+    DeviceDown,
+    GatewayNotOnLink,
+    InvalidRoute,
+    NoSuchDevice,
+    NoSuchRoute,
+    RouteExists,
+    RouteRefused,
+)
+from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, PATHLESS, NextHop, Prefix, Route
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hostrouting.kernel.base import Change
+    from hostrouting.model import IP, Address, Route
+
+__all__ = [
+    "Facts",
+    "Obstacle",
+    "expires",
+    "find_exactly",
+    "foreign",
+    "is_meant",
+    "leg_is_meant",
+    "metric_of",
+    "misfit",
+    "refusal",
+    "same",
+    "sources_of",
+]
+
+_BYTE, _WORD = 1 << 8, 1 << 32
+_BOUNDS = {
+    "tos": _BYTE,
+    "scope": _BYTE,
+    "protocol": _BYTE,
+    "table": _WORD,
+    "metric": _WORD,
+    "mtu": _WORD,
+    "advmss": _WORD,
+    "nexthop_id": _WORD,
+}
+_HEAVIEST = 256
+# All next hops of a route are in one attribute with a two-byte length; each has a header of eight bytes.
+_ROOM, _HEAD, _ATTRIBUTE = 0xFFFF, 8, 4
+
+
+def misfit(route: Route) -> str:
+    """The field of the route that does not fit into a message, as text; empty if everything fits."""
+    return next(_misfits(route), "")
+
+
+def foreign(route: Route) -> str:
+    """The field of the route that does not exist in its family, as text; empty if there is none.
+
+    Linux ignores these fields in a request for IPv4. It would add the route for all packets and for good, so such a
+    request is not sent.
+    """
+    if route.prefix.family == IPV4:
+        asked = {
+            "sources (from)": route.source is not None,
+            "a preference (pref)": route.preference != "medium",
+            "an end (expires)": route.expires is not None,
+        }
+        return next((f"only IPv6 routes have {what}" for what, is_asked in asked.items() if is_asked), "")
+    if route.source is not None and route.source.family == IPV4:
+        return f"the source prefix {route.source} and the route have different address families"
+    return ""
+
+
+def _misfits(route: Route) -> Iterator[str]:
+    if problem := foreign(route):
+        yield problem
+    for name, bound in _BOUNDS.items():
+        value, highest = getattr(route, name), bound - 1
+        if value is not None and not 0 <= value <= highest:
+            yield f"{name} {value} is not in 0..{highest}"
+    # A route that has expired is requested with 0 seconds.
+    highest = _WORD - 1
+    if route.expires is not None and route.expires > highest:
+        yield f"expires {route.expires} is not in 0..{highest}"
+    if len(route.legs) > 1:
+        for leg in route.legs:
+            if not 1 <= leg.weight <= _HEAVIEST:
+                yield f"the weight {leg.weight} of {leg} is not in 1..{_HEAVIEST}"
+        if _ATTRIBUTE + sum(map(_size, route.legs)) > _ROOM:
+            yield f"{len(route.legs)} next hops do not fit into one message"
+
+
+def _size(leg: NextHop) -> int:
+    return _HEAD + (_ATTRIBUTE + len(leg.gateway.packed) if leg.gateway else 0)
+
+
+# The promise of `delete`: exactly this route, or none. The same for every kernel, real or fake.
+
+_PROTOCOL_BOOT = 3
+# In a delete request, this means any scope.
+_SCOPE_NOWHERE = 255
+# In IPv6, the outgoing device of an unreachable, blackhole or prohibit route.
+_LOOPBACK = "lo"
+# In a request, this many seconds mean that an IPv6 route does not expire.
+_FOREVER = 0xFFFFFFFF
+
+
+class Obstacle(NamedTuple):
+    """Why a route is not deleted: the errno, and a description of the obstacle."""
+
+    number: int
+    words: str = ""
+
+
+def find_exactly(wanted: Route, standing: Sequence[Route]) -> Route | Obstacle:
+    """The wanted route among those of its table and prefix (in the kernel's order), or why it cannot be deleted."""
+    found = next((route for route in standing if same(route, wanted)), None)
+    if found is None:
+        return Obstacle(errno.ESRCH)
+    other = next((route for route in _taken(standing, found) if not same(route, found)), None)
+    if other is not None:
+        return Obstacle(errno.ENOTUNIQ, f"Linux would delete {other} instead")
+    return found
+
+
+def same(one: Route, other: Route) -> bool:
+    """Whether the two routes are equal in all fields of a request; state that the kernel adds is ignored."""
+    return one == other or (one.prefix == other.prefix and _identity(one) == _identity(other))
+
+
+def metric_of(route: Route) -> int:
+    """The metric of the route in the kernel."""
+    return route.metric or DEFAULT_METRIC[route.prefix.family]
+
+
+def sources_of(route: Route) -> Prefix | None:
+    """The sources of the route in the kernel: all sources are none."""
+    return route.source if route.source is not None and route.source.length else None
+
+
+def expires(route: Route) -> bool:
+    """Whether the route in the kernel expires, or has expired. A route without a next hop stays."""
+    return route.expires is not None and route.expires != _FOREVER and route.type not in PATHLESS
+
+
+def is_meant(standing: Route, wanted: Route) -> bool:
+    """Whether a delete request for `wanted` matches this IPv4 route in Linux; unset fields match anything."""
+    return (
+        standing.tos == wanted.tos
+        and wanted.type in {"unspec", standing.type}
+        and wanted.scope in {_SCOPE_NOWHERE, standing.scope}
+        and wanted.metric in {0, standing.metric}
+        and wanted.protocol in {0, standing.protocol}
+        and wanted.prefsrc in {None, standing.prefsrc}
+        # Sent as zero, these match only routes without the field.
+        and wanted.mtu in {None, standing.mtu or 0}
+        and wanted.advmss in {None, standing.advmss or 0}
+        and _ways_are_meant(standing, wanted)
+    )
+
+
+def leg_is_meant(standing: Route, leg: NextHop, wanted: Route, wanted_leg: NextHop) -> bool:
+    """Whether a delete request for `wanted` matches this next hop of an IPv6 route in Linux."""
+    return (
+        wanted.metric in {0, standing.metric}
+        and wanted.protocol in {0, standing.protocol}
+        and wanted_leg.dev in {None, leg.dev}
+        # A next hop without a gateway has an all-zero gateway.
+        and (wanted_leg.gateway is None or int(wanted_leg.gateway) == int(leg.gateway or 0))
+    )
+
+
+def _taken(standing: Sequence[Route], wanted: Route) -> Iterator[Route]:
+    """The routes that Linux would delete; in IPv6, each next hop separately."""
+    if wanted.prefix.family == IPV4:
+        yield from [route for route in standing if is_meant(route, wanted)][:1]
+        return
+    near = [route for route in standing if route.source == wanted.source]
+    legs = [(route, leg) for route in near for leg in route.legs or (NextHop(_LOOPBACK),)]
+    for wanted_leg in wanted.legs or (NextHop(),):
+        yield from [route for route, leg in legs if leg_is_meant(route, leg, wanted, wanted_leg)][:1]
+
+
+def _ways_are_meant(standing: Route, wanted: Route) -> bool:
+    if wanted.nexthop_id is not None:
+        return standing.nexthop_id == wanted.nexthop_id
+    if standing.nexthop_id is not None:
+        return not any(leg.dev or leg.gateway for leg in wanted.legs)
+    # Linux compares only as many next hops as both routes have.
+    if len(wanted.legs) > 1 and len(standing.legs) > len(wanted.legs):
+        return False
+    if wanted.legs and not standing.legs:
+        return not any(leg.dev or leg.gateway for leg in wanted.legs)
+    return all(
+        hop.dev in {None, leg.dev} and hop.gateway in {None, leg.gateway}
+        for hop, leg in zip(wanted.legs, standing.legs, strict=False)
+    )
+
+
+def _identity(route: Route) -> tuple[object, ...]:
+    """All fields that a request can set, with the values that Linux stores; IPv6 has no scope or tos."""
+    ipv4 = route.prefix.family == IPV4
+    several = len(route.legs) > 1
+    # The weight of a single next hop has no effect, and an all-zero gateway means no gateway.
+    ways = tuple(
+        (leg.dev, leg.gateway if leg.gateway and int(leg.gateway) else None, leg.onlink, leg.weight if several else 1)
+        for leg in route.legs
+    )
+    return (
+        route.table,
+        metric_of(route),
+        route.tos if ipv4 else 0,
+        route.type,
+        route.scope if ipv4 else 0,
+        route.protocol if ipv4 else route.protocol or _PROTOCOL_BOOT,
+        route.prefsrc,
+        route.mtu or None,
+        route.advmss or None,
+        route.nexthop_id,
+        sources_of(route),
+        route.preference if route.type not in PATHLESS else "medium",
+        expires(route),
+        ways if route.nexthop_id is None and route.type not in PATHLESS else (),
+    )
+
+
+# From the kernel's errno for a route to the error that an operator reads: its class, and the cause.
+
+_KINDS: dict[int, type[RouteRefused]] = {
+    errno.EEXIST: RouteExists,
+    errno.ESRCH: NoSuchRoute,
+    errno.ENOENT: NoSuchRoute,
+    errno.ENODEV: NoSuchDevice,
+    errno.ENETDOWN: DeviceDown,
+    errno.ENETUNREACH: GatewayNotOnLink,
+    errno.EHOSTUNREACH: GatewayNotOnLink,
+    errno.EINVAL: InvalidRoute,
+    errno.ERANGE: InvalidRoute,
+    errno.EOPNOTSUPP: InvalidRoute,
+    errno.EAFNOSUPPORT: InvalidRoute,
+}
+
+
+class Facts(Protocol):
+    """The facts that explain a refusal; read only if they are needed."""
+
+    def routes_of_prefix(self, route: Route) -> Sequence[Route]:
+        """The routes of the same table and prefix, in the kernel's order."""
+        ...
+
+    def addresses(self, family: int) -> Sequence[Address]:
+        """The addresses of this host in this family."""
+        ...
+
+
+def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, problem: str = "") -> RouteRefused:
+    """The error for a change that was refused with this errno; `kernel` is the kernel's own text, if it gave one.
+
+    Without a known `problem`, the cause is looked for in the facts.
+    """
+    kind = _KINDS.get(number, RouteRefused)
+    # If the problem is known, the kernel may not have been asked, so there is no text of its own.
+    words = "" if problem else os.strerror(number)
+    if not problem:
+        try:
+            problem = _problem(change, number, kind, facts)
+        except BackendError:
+            problem = ""  # if reading the facts fails, report the refusal without them
+    said = f"cannot {change.verb} {change.route}"
+    return kind(
+        f"{said}: {problem}" if problem else said,
+        route=str(change.route),
+        errno=number,
+        kernel=kernel or words,
+    )
+
+
+def _problem(change: Change, number: int, kind: type[RouteRefused], facts: Facts) -> str:
+    route = change.route
+    devs = " and ".join(route.devs)
+    if number == errno.EPERM:
+        return "this process may no longer change routing"
+    if number == errno.EACCES:
+        return _denied(route)
+    if kind is RouteExists:
+        return _holder(change, facts)
+    if kind is NoSuchRoute:
+        return "this route does not exist"
+    if kind is NoSuchDevice:
+        return f"device {devs} does not exist" if devs else "the route has no device"
+    if kind is DeviceDown:
+        return f"{devs or 'its device'} is down"
+    if kind is GatewayNotOnLink:
+        return _gateway(route, facts)
+    return _misfit(route, facts) if kind is InvalidRoute else ""
+
+
+def _holder(change: Change, facts: Facts) -> str:
+    route = change.route
+    place = (route.tos, metric_of(route), sources_of(route))
+    standing = facts.routes_of_prefix(route)
+    alike = [one for one in standing if (one.tos, metric_of(one), sources_of(one)) == place]
+    if any(same(one, route) for one in alike):
+        if change.verb == "replace":
+            return "this route exists already, after another one with the same destination and metric"
+        return "this route exists already"
+    told = "another route has the same destination and metric"
+    return f"{told}: [{alike[0]}]" if alike else told
+
+
+def _gateway(route: Route, facts: Facts) -> str:
+    hops = [leg for leg in route.legs if leg.gateway is not None]
+    if not hops:
+        return "the route has no gateway"
+    # With several next hops, name the first whose gateway no address on its device explains; the kernel does not say.
+    blamed = next((leg for leg in hops if not _explained(leg, facts)), hops[0])
+    where = f" on {blamed.dev} ({_interfaces(blamed, facts) or 'no address'})" if blamed.dev else ""
+    return f"gateway {blamed.gateway} is not on-link{where}"
+
+
+def _denied(route: Route) -> str:
+    """The cause of EACCES: IPv6 is disabled on the device of the next hop; in IPv4, a route or a rule prohibits it."""
+    if IPV6 in {route.prefix.family, *(leg.gateway.version for leg in route.legs if leg.gateway is not None)}:
+        return f"IPv6 is disabled on {' or '.join(route.devs) or 'its device'}"
+    gateways = [f"{leg.gateway}{f' by {leg.dev}' if leg.dev else ''}" for leg in route.legs if leg.gateway is not None]
+    return f"a rule or a route prohibits packets to gateway {' or '.join(gateways)}; see `ip rule` and `ip route`"
+
+
+def _misfit(route: Route, facts: Facts) -> str:
+    """The known causes of an invalid route: an unusable gateway or preferred source."""
+    source = route.prefsrc
+    if source is not None and all(source != address.ip for address in facts.addresses(source.version)):
+        return f"preferred source {source} is not an address of this host"
+    for leg in route.legs:
+        if any(leg.gateway in _ends(address) for address in _on(leg, facts)):
+            addresses = _interfaces(leg, facts)
+            return f"gateway {leg.gateway} is a broadcast address on {leg.dev} ({addresses})"
+    return ""
+
+
+def _on(leg: NextHop, facts: Facts) -> list[Address]:
+    family = leg.gateway.version if leg.gateway else IPV4
+    return [address for address in facts.addresses(family) if address.dev == leg.dev]
+
+
+def _explained(leg: NextHop, facts: Facts) -> bool:
+    return any(
+        leg.gateway in ip_interface(f"{address.peer or address.ip}/{address.length}").network
+        for address in _on(leg, facts)
+    )
+
+
+def _interfaces(leg: NextHop, facts: Facts) -> str:
+    return ", ".join(f"{address.ip}/{address.length}" for address in _on(leg, facts))
+
+
+def _ends(address: Address) -> tuple[IP | None, ...]:
+    network = ip_interface(f"{address.peer or address.ip}/{address.length}").network
+    return (address.broadcast, network.broadcast_address) if network.version == IPV4 else ()

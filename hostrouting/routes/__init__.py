@@ -1,0 +1,3 @@
+"""See docs/architecture.md."""
+
+__all__: list[str] = []

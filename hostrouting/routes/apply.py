@@ -1,0 +1,351 @@
+"""Carry out a plan as a transaction: make before break, verify, and roll everything back if anything fails.
+
+Here: the only place where routes are changed. Not here: which routes are wanted (`plan`), and what else a task does.
+
+How it works. First all additions are made, and read back. Then the deletions are made. Then the table is read again,
+and has to match the plan for every key that the plan is about. If it does not match, or a change was refused, or the
+run was cancelled, the table is read once more, and every difference from the state before is reversed. So it does not
+matter how many changes had been made, or whether that is known. Routes that are not ours are never touched.
+
+Two limits. The kernel adds a route before or after all others with its key, never between two of them. So if one of our
+routes was deleted from between two routes that are not ours, and has to be restored, it is restored behind them, and
+the message says so. The first route of a key, which is the one that the kernel uses, is always the same as before. And
+in IPv6, a second route with the same key becomes a next hop of the first; so there our route is replaced by the
+kernel's `replace`, which rewrites whichever route is first at that moment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, RouteExists, Unsettled
+from hostrouting.host.effects import tell_effects
+from hostrouting.kernel.base import Change, Outcome, RouteBackend
+from hostrouting.model import IPV6, OURS, Route, RouteKey, Snapshot
+from hostrouting.routes.uplink import bare_leg
+from phases.errors import add_note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from hostrouting.kernel.base import Verb
+    from hostrouting.model import Route
+    from hostrouting.routes.plan import Place, RoutePlan
+
+__all__ = ["Applied", "apply_plan", "as_taken", "put_back", "take_away"]
+
+
+# The changes that restore the former order of the routes with one key, as far as our routes are concerned.
+
+
+def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
+    """Add our missing routes of one key where they were: before the present routes, or after them."""
+    while (wrong := _misplaced(there, then, ours)) is not None:
+        yield Change("delete", wrong)
+        there = tuple(it for it in there if it != wrong)
+    missing = [place for place, it in enumerate(then) if it not in there and it.protocol in ours]
+    ahead = _ahead(there, then, ours)
+    for place in reversed([place for place in missing if place < ahead]):
+        yield Change("prepend", then[place])
+    for number, place in enumerate(place for place in missing if place >= ahead):
+        yield Change("append" if there or number else "add", then[place])
+
+
+def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
+    """Delete our routes that were not there before."""
+    for route in there:
+        if _is_new(route, then, ours):
+            yield Change("delete", route)
+
+
+def as_taken(routes: tuple[Route, ...]) -> object:
+    """The routes of a key as far as their order can be restored: the one that the kernel uses, and those behind it."""
+    return routes[:1], sorted(map(str, routes[1:]))
+
+
+def _ahead(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> int:
+    """How many former routes were ahead of the present first one; 0 if that is new and not ours."""
+    known = [then.index(it) for it in there if it in then]
+    if not there or not (there[0] in then or _is_new(there[0], then, ours)):
+        return 0
+    return min(known, default=len(then))
+
+
+def _misplaced(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Route | None:
+    """Return our route that is first now, if a route that was ahead of it is still there."""
+    first = next((it for it in there if it in then), None)
+    was_first = next((it for it in then if it in there), None)
+    return first if first is not None and first != was_first and first.protocol in ours else None
+
+
+def _is_new(route: Route, then: tuple[Route, ...], ours: Collection[int]) -> bool:
+    return route.protocol in ours and route not in then
+
+
+_ELSE = "another program changes these routes at the same time"
+_AT_ONCE = 5_000  # changes between two calls of `check`
+_TRIES = 3  # attempts to roll back, before the remaining differences are reported
+_VERBS: dict[Place, Verb] = {"only": "add", "first": "prepend", "last": "append"}
+
+
+@attrs.frozen
+class Applied:
+    """What was done: the plan, and the changes that carried it out; empty if there was nothing to do."""
+
+    plan: RoutePlan
+    changes: tuple[Change, ...] = ()
+
+    def log_fields(self) -> dict[str, object]:
+        """The numbers of routes that were added, replaced, deleted and kept."""
+        actions = [step.action for step in self.plan.changes]
+        counts = {action: actions.count(action) for action in ("add", "replace", "delete")}
+        return {action: count for action, count in (counts | {"keep": self.plan.kept}).items() if count}
+
+
+def apply_plan(
+    plan: RoutePlan,
+    backend: RouteBackend,
+    *,
+    before: Snapshot,
+    protocol: int = OURS,
+    former: Collection[int] = (),
+    check: Callable[[], object] = lambda: None,
+) -> Applied:
+    """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
+
+    Raises RouteConflict, before anything is changed, if a route that is not ours holds a key. Raises ApplyError if the
+    kernel refuses a change, or if the table does not match the plan afterwards; the changes were then rolled back, and
+    the error says what is true now. Our routes are those that carry `protocol` or a `former` number. `check` is called
+    wherever the run can be cancelled; what it raises is raised again after the rollback. A plan without changes writes
+    nothing.
+    """
+    if plan.conflicts:
+        raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in plan.conflicts])
+    if plan.pending:
+        raise ValueError(f"the plan is not ready: {'; '.join(map(str, plan.pending))}")
+    if not plan.changes:
+        return Applied(plan)
+    made, broken = _changes(plan)
+    transaction = _Transaction(plan, backend, before, {protocol, *former})
+    try:
+        transaction.carry_out(made, check)
+        if made and broken:
+            check()
+            transaction.verify_made(made)
+        transaction.carry_out(broken, check)
+        check()
+        transaction.verify()
+    except BackendError as error:
+        after = transaction.undo()
+        raise tell_effects(ApplyError(str(error), after=after), transaction.done) from error
+    except _Refused as refused:
+        after = transaction.undo()
+        failed = ApplyError(*refused.reasons, after=after, refused=refused.keys)
+        raise tell_effects(failed, transaction.done) from refused.__cause__
+    except BaseException as stopped:
+        add_note(stopped, transaction.undo())
+        tell_effects(stopped, transaction.done)
+        raise
+    return Applied(plan, (*made, *broken))
+
+
+class _Refused(Exception):  # noqa: N818  it starts the rollback and never leaves this module
+    """The kernel refused a change, or another program changed the routes."""
+
+    def __init__(self, reasons: Iterable[tuple[RouteKey, str]]) -> None:
+        found = tuple(reasons)
+        self.keys = [key for key, _ in found]
+        self.reasons = [text for _, text in found]
+        super().__init__(*self.reasons)
+
+
+def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
+    """The additions and the deletions of the plan, as changes in the order of the plan.
+
+    When one of our routes replaces another, the new one is added behind the old one, which is then deleted. So one of
+    the two always exists, and no route that is not ours can be overwritten, even if it is added in between. If a route
+    that is not ours is behind the old one, the new one is added before the old one; if the kernel could then confuse
+    the two, the old one is deleted first. (In IPv6 the route is rewritten with `replace`.)
+    """
+    made: list[Change] = []
+    broken: list[Change] = []
+    # The kernel has no identical routes with one key: an identical route behind is deleted before, or added after.
+    before: list[Change] = []
+    after: list[Change] = []
+    replaced = [step for step in plan.changes if step.action == "replace"]
+    coming = {_bare(step.route) for step in replaced}
+    going = {_bare(step.held) for step in replaced if step.held is not None}
+    for step in plan.changes:
+        if step.action == "delete":
+            (before if _bare(step.route) in coming else broken).append(Change("delete", step.route))
+        elif step.action == "add":
+            (after if _bare(step.route) in going else made).append(Change(_VERBS[step.place], step.route))
+        elif step.held is None or step.route.prefix.family == IPV6:
+            made.append(Change("replace", step.route))
+        else:
+            made.append(Change("append" if step.place == "only" else "prepend", step.route))
+            first = step.place != "only" and _could_be(step.held, step.route)
+            (before if first else broken).append(Change("delete", step.held))
+    return [*before, *made], [*broken, *after]
+
+
+def _could_be(route: Route, other: Route) -> bool:
+    """Whether the kernel could delete the other route instead of this one: it may compare only the first next hop."""
+    one, two = route.legs[:1], other.legs[:1]
+    return [(leg.dev, leg.gateway) for leg in one] == [(leg.dev, leg.gateway) for leg in two]
+
+
+def _batches(changes: list[Change]) -> Iterator[list[Change]]:
+    for begin in range(0, len(changes), _AT_ONCE):
+        yield changes[begin : begin + _AT_ONCE]
+
+
+class _Transaction:
+    """One plan that is being carried out."""
+
+    def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, ours: set[int]) -> None:
+        self._plan, self._backend, self._ours = plan, backend, ours
+        self._keys = {step.route.key for step in plan.steps}
+        self._before = _Table(before, self._keys)
+        self._wanted = _Table(plan.apply_to(before), self._keys)
+        self.done: list[Change] = []
+        """What the kernel has changed, in order, including the changes of a rollback."""
+
+    def carry_out(self, changes: list[Change], check: Callable[[], object]) -> None:
+        """Make the changes; a change that another program has already made counts as done.
+
+        All of them are tried, so that the failure names every route that the kernel refuses.
+        """
+        failed: list[Outcome] = []
+        for batch in _batches(changes):
+            check()
+            failed += [outcome for outcome in self._change(batch) if not _is_done(outcome)]
+        if any(_is_there_already(outcome) for outcome in failed):
+            now = self._read()
+            failed = [
+                it for it in failed if not (_is_there_already(it) and it.change.route in now.at(it.change.route.key))
+            ]
+        if failed:
+            raise _Refused((it.change.route.key, str(it.error)) for it in failed) from failed[0].error
+
+    def verify_made(self, made: Iterable[Change]) -> None:
+        """Read back the additions: nothing is deleted before all of them exist."""
+        now = self._read()
+        asked = [change.route for change in made if change.verb != "delete"]
+        missing = [route for route in asked if route not in now.at(route.key)]
+        if missing:
+            pairs = [(route, _words(now.at(route.key))) for route in missing]
+            raise _Refused(
+                (route.key, f"[{route}] was added, but the table now has {found}: {_ELSE}") for route, found in pairs
+            )
+
+    def verify(self) -> None:
+        """Read the table back: it has to match the plan for each key that the plan is about."""
+        now = self._read()
+        strange = [key for key in self._keys if now.at(key) != self._wanted.at(key)]
+        if strange:
+            words = [(key, _words(self._wanted.at(key)), _words(now.at(key))) for key in sorted(strange)]
+            raise _Refused(
+                (key, f"the table should have {wanted}, but now has {found}: {_ELSE}") for key, wanted, found in words
+            )
+
+    def undo(self) -> str:
+        """Restore our routes as they were before, and return a sentence about what is true now.
+
+        If the tables keep changing, the last snapshot is used: the next attempt finds any difference that it missed.
+        """
+        problem = ""
+        for _ in range(_TRIES):
+            try:
+                changes = list(self._way_back(self._read(at_any_rate=True)))
+                for batch in _batches(changes):
+                    self._change(batch)
+            except BackendError as error:
+                problem = f"rolling back failed too ({error}); "
+                if not error.can_retry:
+                    break
+            else:
+                problem = ""
+                if not changes:
+                    break
+        try:
+            now = self._read(at_any_rate=True)
+        except BackendError as error:
+            return f"rolling back failed too ({error}); the present state of the route table is not known"
+        return problem + self._truth(now)
+
+    def _change(self, changes: list[Change]) -> tuple[Outcome, ...]:
+        outcomes = self._backend.change(changes)
+        self.done += [outcome.change for outcome in outcomes if outcome.ok]
+        return outcomes
+
+    def _truth(self, now: _Table) -> str:
+        """A sentence: how the present routes differ from those before."""
+        left = [key for key in self._keys if as_taken(now.at(key)) != as_taken(self._before.at(key))]
+        moved = [key for key in self._keys if key not in left and now.at(key) != self._before.at(key)]
+        if left:
+            differences = "; ".join(
+                f"{_words(now.at(key))} instead of {_words(self._before.at(key))}" for key in sorted(left)
+            )
+            return f"not every change could be rolled back: there is now {differences}"
+        said = "every change was rolled back: the route table is as it was before"
+        if moved:
+            places = ", ".join(f"{key.prefix} metric {key.metric}" for key in sorted(moved))
+            said += f", but where there are several routes to {places}, those after the first may be in another order"
+        return said
+
+    def _way_back(self, now: _Table) -> Iterator[Change]:
+        """The changes that restore: first add our routes that are missing, then delete those that are too many."""
+        pairs = [(now.at(key), self._before.at(key)) for key in sorted(self._keys)]
+        for there, then in pairs:
+            yield from put_back(there, then, self._ours)
+        for there, then in pairs:
+            yield from take_away(there, then, self._ours)
+
+    def _read(self, *, at_any_rate: bool = False) -> _Table:
+        families = {key.prefix.family for key in self._keys}
+        tables = {key.table for key in self._keys}
+        try:
+            snapshot = self._backend.snapshot(
+                family=families.pop() if len(families) == 1 else None,
+                table=tables.pop() if len(tables) == 1 else None,
+                prefixes={key.prefix for key in self._keys},
+            )
+        except Unsettled as error:
+            if not at_any_rate or not isinstance(error.last, Snapshot):
+                raise
+            snapshot = error.last
+        return _Table(snapshot, self._keys)
+
+
+class _Table:
+    """The routes of a snapshot whose keys a plan is about, without the state of their next hops."""
+
+    def __init__(self, snapshot: Snapshot, keys: set[RouteKey]) -> None:
+        self._found: dict[RouteKey, tuple[Route, ...]] = {}
+        for place in snapshot.routes.leading_to({key.prefix for key in keys}):
+            route = _bare(snapshot.routes[place])
+            self._found[route.key] = (*self._found.get(route.key, ()), route)
+
+    def at(self, key: RouteKey) -> tuple[Route, ...]:
+        """The routes that hold the key; the kernel uses the first."""
+        return self._found.get(key, ())
+
+
+def _bare(route: Route) -> Route:
+    return attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)))
+
+
+def _is_done(outcome: Outcome) -> bool:
+    gone = outcome.change.verb == "delete" and isinstance(outcome.error, NoSuchRoute)
+    return outcome.ok or gone
+
+
+def _is_there_already(outcome: Outcome) -> bool:
+    return isinstance(outcome.error, RouteExists)
+
+
+def _words(routes: tuple[Route, ...]) -> str:
+    return " and ".join(f"[{route}]" for route in routes) or "no route"

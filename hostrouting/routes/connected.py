@@ -1,0 +1,111 @@
+"""The connected routes: the routes that the kernel adds for the host's own addresses, whether present or not.
+
+Here: which route the kernel adds for which address, and whether a route with proto kernel has such an address. Not
+here: which route has its key at present, and the consequences (`foresight`).
+
+The kernel adds a route to the network of an IPv4 address when the address is added to a device that is up, and again
+each time the device is set up. It adds it after existing routes with the same destination and metric: so after `ip
+route replace`, or a delete, the route is missing until then. The kernel adds no route for an address with
+`noprefixroute`, for a second address of the same network on a device, on lo, and for an address whose network is the
+address alone. In a VRF, the route is in the table of the VRF.
+"""
+
+from collections.abc import Collection, Iterator
+
+import attrs
+
+from hostrouting.fib import Fib
+from hostrouting.model import IPV4, PROTOCOL_KERNEL, SCOPE_LINK, Address, Link, NextHop, Prefix, Route, Snapshot
+from hostrouting.routes.uplink import DesiredRoute, Uplink, is_held, way_round
+
+__all__ = ["Foreseen", "connected_routes", "foresee", "is_unexplained"]
+
+_LOOPBACK = 772  # ARPHRD_LOOPBACK
+_VRF = "vrf"
+
+
+def connected_routes(snapshot: Snapshot) -> dict[Address, Route]:
+    """By address, the route in table main that the kernel adds for it while the device is up."""
+    links = {link.name: link for link in snapshot.links}
+    first: dict[tuple[str, Prefix], Address] = {}
+    for address in snapshot.addresses:
+        if address.ip.version == IPV4:
+            first.setdefault((address.dev, address.network), address)
+    return {
+        address: Route(
+            network,
+            (NextHop(dev),),
+            metric=address.metric,
+            scope=SCOPE_LINK,
+            protocol=PROTOCOL_KERNEL,
+            prefsrc=address.ip,
+        )
+        for (dev, network), address in first.items()
+        if address.prefix_route and _is_network(network, address)
+        if (link := links.get(dev)) is not None and _leads_to_main(link, links)
+    }
+
+
+def is_unexplained(route: Route, snapshot: Snapshot) -> bool:
+    """Whether a route has proto kernel, but no address of its device would make the kernel add it.
+
+    Other programs also use proto kernel, to hide their routes from network managers. False for a snapshot without
+    addresses, and for a route that expires: a router advertises a prefix also if no address is formed in it (DHCPv6).
+    """
+    if route.protocol != PROTOCOL_KERNEL or route.type != "unicast" or not snapshot.addresses:
+        return False
+    if route.expires is not None and not any(leg.gateway for leg in route.legs):
+        return False
+    return not any(
+        it.dev in route.devs and route.prefix in {it.network, Prefix.around(it.ip.version, int(it.ip), it.length)}
+        for it in snapshot.addresses
+    ) or any(leg.gateway is not None for leg in route.legs)
+
+
+def _is_network(network: Prefix, address: Address) -> bool:
+    return bool(network.network >> 24) and not (network.length == 32 and network.ip == address.ip)
+
+
+def _leads_to_main(link: Link, links: dict[str, Link]) -> bool:
+    master = links.get(link.master or "")
+    return link.up and link.type != _LOOPBACK and _VRF not in {link.kind, master.kind if master else ""}
+
+
+# Wanted routes that occupy the key of one of the kernel's own routes: they work now, but not after a boot.
+
+
+@attrs.frozen
+class Foreseen:
+    """A route that will not last, and the addresses whose kernel routes will take its key."""
+
+    wanted: Route
+    addresses: tuple[Address, ...]
+    instead: tuple[DesiredRoute, ...]
+    """Routes that win without touching the kernel's route; empty if that takes more than two routes."""
+    lacking: tuple[DesiredRoute, ...]
+    """Those of them that are not configured yet."""
+
+
+def foresee(
+    desired: Collection[DesiredRoute], fib: Fib, uplink: Uplink, *, ours: Collection[int], refused: Collection[object]
+) -> Iterator[Foreseen]:
+    """The wanted routes that will not last, in order; `refused` are the keys of routes that cannot be added anyway."""
+    brought = connected_routes(fib.snapshot)
+    networks = {route.prefix.network for route in brought.values()}
+    # Few wanted routes begin where a network does; hashing each one would take longer.
+    near = {wish.key: wish for wish in desired if wish.destination.network in networks}
+    keys = {route.key for route in brought.values() if route.key in near and route.key not in refused}
+
+    def is_taken(prefix: Prefix, metric: int) -> bool:
+        coming = any(route.prefix == prefix and route.metric <= metric for route in brought.values())
+        return coming or is_held(prefix, metric, fib, ours)
+
+    for key in sorted(keys):
+        wish = near[key]
+        wanted = uplink.resolve(wish)
+        if isinstance(wanted, Route):
+            others = way_round(wish.destination, is_taken)
+            instead = tuple(attrs.evolve(wish, destination=prefix, metric=metric) for prefix, metric in others)
+            lacking = tuple(it for it in instead if all(it.key != other.key for other in desired))
+            addresses = tuple(address for address, route in brought.items() if route.key == key)
+            yield Foreseen(wanted, addresses, instead, lacking)

@@ -1,0 +1,538 @@
+"""Make a plan from desired routes and a snapshot: the ordered steps from the present routes to the desired ones.
+
+Here: keep, add, replace, delete, conflict, and why. Not here: carrying out the steps. No step changes a route that is
+not ours. A printed plan is the dry run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+
+import attrs
+
+from hostrouting.arguments import listed, require
+from hostrouting.fib import Fib
+from hostrouting.model import (
+    IPV4,
+    IPV6,
+    OURS,
+    SCOPE_LINK,
+    SCOPE_UNIVERSE,
+    TABLE_MAIN,
+    Column,
+    Prefix,
+    Route,
+    RouteEdits,
+    RouteTable,
+    Snapshot,
+    protocol_name,
+    shape_of,
+    table_name,
+    width_of,
+)
+from hostrouting.routes.connected import Foreseen, connected_routes, foresee
+from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, bare_leg, hides, is_held, way_round
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from ipaddress import IPv6Address
+
+    from typing_extensions import Self
+
+    from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
+    from hostrouting.model import Snapshot
+
+__all__ = [
+    "Action",
+    "Foreseen",
+    "Place",
+    "RoutePlan",
+    "Step",
+    "Steps",
+    "deletion_command",
+    "in_order",
+    "is_left_behind",
+    "plan_exactly",
+    "plan_routes",
+    "plan_static_routes",
+    "reply_destinations",
+    "wanted_routes",
+    "wanted_routes_of",
+]
+
+
+# The steps of a plan: what to do with one route, and why; and the sequence of all steps.
+
+Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
+Place: TypeAlias = Literal["only", "first", "last"]
+
+# Conflicts first, because they prevent the rest; then additions before deletions (make before break).
+_ORDER: dict[Action, int] = {"conflict": 0, "keep": 1, "add": 2, "replace": 3, "delete": 4}
+_SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": "-", "conflict": "!"}
+
+
+@attrs.frozen
+class Step:
+    """One step: for `replace` and `conflict`, `held` is the existing route with the key of `route`.
+
+    `place` is the position of an added or replaced route, or of a deleted one, among the routes with its key that
+    stay: the only one, before all others, or after one of them. (The kernel uses the first; it cannot insert a route
+    between two others.)
+    """
+
+    action: Action
+    route: Route
+    reason: str
+    held: Route | None = None
+    place: Place = "only"
+    remedy: str = ""
+    """Another way to resolve a conflict. The boot script prints the reason only, not this."""
+
+    @property
+    def why(self) -> str:
+        """The reason and the remedy."""
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+
+    def __str__(self) -> str:
+        sign = _SIGNS[self.action]
+        before = f"- {self.held}\n" if self.action == "replace" else ""
+        sign = "+" if self.action == "replace" else sign
+        return f"{before}{sign} {self.route}    # {self.action}: {self.why}"
+
+
+class Steps(Sequence[Step]):
+    """The steps in order. It behaves like a tuple, but creates the `keep` steps on first access.
+
+    Why: if ten thousand routes are already right, their steps are rarely read.
+    """
+
+    def __init__(self, others: tuple[Step, ...], routes: RouteTable, kept: Sequence[int], reason: str) -> None:
+        """Use the other steps, the positions of the kept routes in `routes`, and the reason for keeping them."""
+        self.others, self._routes, self._kept, self._reason = others, routes, kept, reason
+
+    @cached_property
+    def _all(self) -> tuple[Step, ...]:
+        return in_order((*(Step("keep", self._routes[place], self._reason) for place in self._kept), *self.others))
+
+    def __len__(self) -> int:
+        return len(self.others) + len(self._kept)
+
+    @overload
+    def __getitem__(self, place: int) -> Step: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Step, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Step | tuple[Step, ...]:
+        return self._all[place]
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self._all)
+
+    def __eq__(self, other: object) -> bool:
+        return self._all == tuple(other) if isinstance(other, tuple | Steps) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._all)
+
+    def __repr__(self) -> str:
+        return repr(self._all)
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[Step, ...]]]:
+        """Copy and pickle as a plain tuple of steps."""
+        return tuple, (self._all,)
+
+
+def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """The steps in the order in which they must be done."""
+    return tuple(sorted(steps, key=_place))
+
+
+def _place(step: Step) -> tuple[object, ...]:
+    """The sort key of a step: routes without a gateway are added first and deleted last."""
+    route, prefix = step.route, step.route.prefix
+    through = any(leg.gateway for leg in route.legs)
+    late = not through if step.action == "delete" else through
+    return (_ORDER[step.action], late, prefix.family, prefix.network, prefix.length, route.table, route.metric)
+
+
+# Routes left behind by a script: how to recognise one, and the command that deletes it.
+
+_BY_HAND = frozenset({3, 4})  # boot, which is the default of `ip route`, and static
+_SCOPES = {SCOPE_UNIVERSE: "global", SCOPE_LINK: "link"}
+
+
+def is_left_behind(standing: Route, wanted: Route) -> bool:
+    """Whether a route looks as if an earlier script, such as the Go original's, had added it for the wanted route.
+
+    True if it was added with `ip route` (proto boot or static), and has a gateway and only devices of the wanted route.
+    """
+    return (
+        standing.protocol in _BY_HAND
+        and standing.type == "unicast"
+        and any(leg.gateway is not None for leg in standing.legs)
+        and set(standing.devs) <= set(wanted.devs)
+    )
+
+
+def deletion_command(route: Route) -> str:
+    """The shell command that deletes this IPv4 route, the first with its destination and metric, and no other.
+
+    It gives every attribute, because the kernel does not compare those that a request leaves out.
+    """
+    legs = tuple(map(bare_leg, route.legs))
+    words = ["ip route del", *([] if route.type == "unicast" else [route.type])]
+    words.append("default" if route.prefix.length == 0 else str(route.prefix))
+    words += [str(legs[0])] if len(legs) == 1 and route.nexthop_id is None else []
+    words += [f"tos {route.tos:#04x}"] if route.tos else []
+    words.append(f"table {table_name(route.table)}")
+    # Every iproute2 knows the names of these two protocols.
+    words.append(f"proto {protocol_name(route.protocol) if route.protocol in _BY_HAND else route.protocol}")
+    words.append(f"scope {_SCOPES.get(route.scope, route.scope)}")
+    words += [f"src {route.prefsrc}"] if route.prefsrc is not None else []
+    words.append(f"metric {route.metric}")
+    words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(route, name)) is not None]
+    if route.nexthop_id is not None:
+        words.append(f"nhid {route.nexthop_id}")
+    elif len(legs) > 1:
+        words += [f"nexthop {leg} weight {leg.weight}" for leg in legs]
+    return " ".join(words)
+
+
+_THERE = "it already exists"
+_TWIN = "ours, but not needed: another program's route with the same destination and metric is already as wanted"
+_BEHIND = "ours, but not used: the wanted route has the same destination and metric and comes before it in the table"
+
+
+@attrs.frozen
+class RoutePlan:
+    """The steps, in the order in which they must be carried out, and the routes that cannot be planned yet."""
+
+    steps: Sequence[Step] = ()
+    pending: tuple[Pending, ...] = ()
+    foreseen: tuple[Foreseen, ...] = ()
+    """The present or planned routes that will not last."""
+
+    @property
+    def changes(self) -> tuple[Step, ...]:
+        """The steps that change the kernel."""
+        return tuple(step for step in self._busy if step.action in {"add", "replace", "delete"})
+
+    @property
+    def conflicts(self) -> tuple[Step, ...]:
+        """The steps for routes that cannot be added because a route that is not ours holds their key."""
+        return tuple(step for step in self._busy if step.action == "conflict")
+
+    @property
+    def kept(self) -> int:
+        """The number of routes that already exist as wanted."""
+        return len(self.steps) - len(self._busy) + sum(step.action == "keep" for step in self._busy)
+
+    @property
+    def _busy(self) -> Sequence[Step]:
+        """The steps that exist as objects; they include all that do not keep a route."""
+        return self.steps.others if isinstance(self.steps, Steps) else self.steps
+
+    def only(self, keys: Collection[object]) -> Self:
+        """The changes of these keys (as in `Route.key`), without what is in conflict or not there yet."""
+        return type(self)(tuple(step for step in self.changes if step.route.key in keys))
+
+    def inverse(self) -> Self:
+        """The plan that undoes this one.
+
+        After it, each key has the same routes as before, and if one of our routes was the first of its key, it is the
+        first again. The order of the routes behind the first may differ: the kernel cannot insert a route between two
+        others.
+        """
+        return type(self)(tuple(map(_undo, reversed(self.changes))))
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """The host after the plan was carried out; conflicts and pending routes change nothing.
+
+        Raises ValueError if the kernel would refuse a step: the route must be the only one of its key, but the key is
+        held.
+        """
+        changes = self.changes
+        edits = RouteEdits(snapshot.routes, about=[step.held or step.route for step in changes])
+        for step in changes:
+            if step.action == "replace" and step.held is not None:
+                edits.change(step.held, step.route)
+            elif step.action == "delete":
+                # If an identical route was just added before it, that one stays.
+                edits.change(step.route, None, last=True)
+            elif step.place == "only" and edits.holders(step.route):
+                raise ValueError(f"another route has the same destination and metric as {step.route}")
+            else:
+                edits.put(step.route, first=step.place == "first")
+        return attrs.evolve(snapshot, routes=edits.table())
+
+    def __str__(self) -> str:
+        lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
+        return "\n".join(lines) or "no routes are wanted, and none of our routes exist"
+
+
+def plan_routes(
+    desired: Iterable[DesiredRoute],
+    snapshot: Snapshot,
+    *,
+    protocol: int = OURS,
+    former: Collection[int] = (),
+    spared: Collection[Prefix] = (),
+) -> RoutePlan:
+    """Plan how to get from the snapshot to the desired routes; other routes that carry `protocol` are deleted.
+
+    Routes that carry a `former` number are ours too: they are replaced if they are wanted, and deleted if not. Our
+    routes to the destinations `spared` belong to another task, and stay. Raises ValueError for two different desired
+    routes with one destination and metric.
+    """
+    wishes = listed(desired, "plan_routes")
+    if strangers := [wish for wish in wishes if not isinstance(wish, DesiredRoute)]:
+        require(strangers[0], DesiredRoute, "plan_routes", 'write DesiredRoute("10.0.0.0/8")')
+    routes, fib = snapshot.routes, Fib(snapshot)
+    ours = frozenset({protocol, *former})
+    uplink = Uplink(fib, protocol=protocol, former=former)
+    kept, rest = _as_wanted(wishes, routes, uplink)
+    resolved = [uplink.resolve(wish) for wish in _distinct(rest)]
+    pending = tuple(it for it in resolved if isinstance(it, Pending))
+    # An existing route for a pending wish stays until the wish can be resolved.
+    settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
+    steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
+    ours_there = (routes[place] for place in sorted(set(routes.places(lambda it: it.protocol in ours)) - kept.keys()))
+    unwanted = (it for it in ours_there if it.key not in settled and it.prefix not in spared)
+    steps += _removals(unwanted, fib, ours)
+    steps = [_renumbered(step, former) for step in steps] if former else steps
+    others = in_order(steps)
+    refused = {step.route.key for step in others if step.action == "conflict"} | {it.desired.key for it in pending}
+    foreseen = tuple(foresee(wishes, fib, uplink, ours=ours, refused=refused))
+    return RoutePlan(Steps(others, routes, tuple(kept), _THERE) if kept else others, pending, foreseen)
+
+
+def plan_exactly(
+    wanted: Collection[Route], snapshot: Snapshot, *, ours: Collection[int], about: Collection[Prefix]
+) -> RoutePlan:
+    """Plan how to get to these complete routes; our other routes to the prefixes `about` are deleted.
+
+    `ours` are the route protocol numbers that mark a route as ours; the wanted routes carry the first.
+    """
+    fib, keys = Fib(snapshot), {route.key for route in wanted}
+    steps = [step for route in wanted for step in _steps(route, fib, ours)]
+    there = (snapshot.routes[place] for place in snapshot.routes.leading_to(set(about)))
+    steps += _removals((it for it in there if it.protocol in ours and it.key not in keys), fib, ours)
+    return RoutePlan(in_order(steps))
+
+
+def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Iterator[Step]:
+    """The steps that delete our routes that are no longer wanted, key by key."""
+    keys = {route.key: (route.table, route.prefix) for route in unwanted}
+    for table, prefix in dict.fromkeys(keys.values()):
+        holders: dict[object, list[Route]] = {}
+        for route in fib.routes(prefix, table=table):
+            holders.setdefault(route.key, []).append(route)
+        for key, its in holders.items():
+            if key in keys:
+                gone = [at for at, route in enumerate(its) if route.protocol in ours]
+                yield from _deletions(its, gone, "ours, and no longer wanted")
+
+
+def _as_wanted(
+    desired: Iterable[DesiredRoute], routes: RouteTable, uplink: Uplink
+) -> tuple[dict[int, DesiredRoute], list[DesiredRoute]]:
+    """The wishes that an existing route of ours already meets, by the route's position; and all other wishes.
+
+    The existing route has to be the only one with its prefix. The wanted shape is computed once for each combination
+    of device, gateway and metric, so no Route object is created for a kept route.
+    """
+    alone: dict[int, dict[tuple[int, int], int]] = {IPV4: {}, IPV6: {}}
+    alone |= {it.family: _alone(it) for it in routes.columns if it.table == TABLE_MAIN}
+    numbers = {shape_of(shape): number for number, shape in enumerate(routes.shapes)}
+    there = routes.shape_numbers
+    meant: dict[tuple[object, ...], int] = {}
+    kept: dict[int, DesiredRoute] = {}
+    rest: list[DesiredRoute] = []
+    for wish in desired:
+        destination, gateway = wish.destination, wish.gateway
+        # Addresses are slow to hash.
+        way = (destination.family, wish.dev, wish.metric, None if gateway is None else int(gateway), type(gateway))
+        number = meant.get(way)
+        if number is None:
+            wanted = uplink.resolve(wish)
+            number = meant[way] = numbers.get(shape_of(wanted), -1) if isinstance(wanted, Route) else -1
+        place = alone[destination.family].get((destination.network, destination.length))
+        if place is None or there[place] != number:
+            rest.append(wish)
+        elif (other := kept.setdefault(place, wish)) is not wish:
+            _distinct((other, wish))
+    if kept:
+        for wish in rest:
+            place = alone[wish.destination.family].get((wish.destination.network, wish.destination.length), -1)
+            _distinct((wish, kept.get(place, wish)))
+    return kept, rest
+
+
+def _alone(column: Column) -> dict[tuple[int, int], int]:
+    """The positions of the routes that are the only ones with their prefix, by network and length."""
+    found = dict(zip(zip(column.networks, column.lengths, strict=True), column.positions, strict=True))
+    if len(found) < len(column.positions):
+        for prefix, count in Counter(zip(column.networks, column.lengths, strict=True)).items():
+            if count > 1:
+                del found[prefix]
+    return found
+
+
+def _distinct(desired: Iterable[DesiredRoute]) -> list[DesiredRoute]:
+    """Each wish once, in an order that does not depend on the order of the input."""
+    found: dict[tuple[object, ...], DesiredRoute] = {}
+    for wish in desired:
+        other = found.setdefault(wish.key, wish)
+        if other is not wish and other != wish:
+            raise ValueError(f"two different routes are wanted for one destination and metric: {other}; {wish}")
+    return sorted(found.values(), key=_where)
+
+
+def _where(wish: DesiredRoute) -> tuple[int, ...]:
+    destination = wish.destination
+    return (destination.family, destination.network, destination.length, wish.metric)
+
+
+def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
+    """The steps for one wanted route, given the routes that hold its key; the kernel uses the first of them."""
+    near = fib.routes(wanted.prefix)
+    if len(near) == 1 and near[0] == wanted:
+        yield Step("keep", near[0], _why_kept(near[0], ours))
+        return
+    shadow = _shadow(wanted, near, fib, ours)
+    holders = [route for route in near if route.key == wanted.key]
+    stale = [at for at, route in enumerate(holders) if route.protocol in ours and not _says(route, wanted, ours)]
+    standing = [route for at, route in enumerate(holders) if at not in stale]
+    if standing and _says(standing[0], wanted, ours):
+        yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow)
+        yield from _deletions(holders, stale, _TWIN)
+    elif stale and not stale[0] and (not standing or wanted.prefix.family == IPV4):
+        # In IPv6 the kernel replaces the first route that has a gateway if the new one has one, or that has none if the
+        # new one has none. That may be another program's route.
+        alone = all(route.protocol in ours for route in holders)
+        place: Place = "only" if alone else "first"
+        yield Step("replace", wanted, "ours, but different", holders[0], place)
+        # Also delete one that is as wanted but behind another program's route: the kernel has no duplicates.
+        behind = [at for at, route in enumerate(holders) if at and route.protocol in ours]
+        yield from _deletions(holders, behind, _BEHIND)
+    elif standing:
+        holder = standing[0]
+        remedy = _remedy(holder, fib.snapshot) if is_left_behind(holder, wanted) else ""
+        yield Step("conflict", wanted, _way_out(holder, fib, ours), holder, remedy=remedy)
+    else:
+        yield Step("add", wanted, f"it does not exist{shadow}")
+
+
+def _shadow(wanted: Route, near: Iterable[Route], fib: Fib, ours: Collection[int]) -> str:
+    """The end of a reason: the route to the same destination because of which this one is not used; or nothing."""
+    for route in near:
+        if hides(route) and route.protocol not in ours and wanted.source is None:
+            remedy = _way_round(wanted.prefix, fib, ours)
+            return f"; it is not used while [{route}] exists, which is only for some sources; {remedy}"
+        if not route.tos and route.source == wanted.source and route.metric < wanted.metric:
+            return f"; it is not used while [{route}] exists, which has a lower metric"
+    return ""
+
+
+def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[Step]:
+    """The steps that delete some routes of one key, in an order such that undoing them restores the order of routes."""
+    staying = next(at for at in range(len(holders) + 1) if at not in gone)
+    for at in gone:
+        if at < staying:
+            yield Step("delete", holders[at], reason, place="first")
+    for at in reversed(gone):
+        if at > staying:
+            yield Step("delete", holders[at], reason, place="last")
+
+
+def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
+    """Whether a route is exactly as wanted, whatever its protocol and the state of its next hops.
+
+    False for our routes that carry a former number: they must carry the present one.
+    """
+    if route.protocol != wanted.protocol and route.protocol in ours:
+        return False
+    return attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)), protocol=wanted.protocol) == wanted
+
+
+def _renumbered(step: Step, former: Collection[int]) -> Step:
+    """The step; if it is about a route that carries a former number, with that as its reason."""
+    standing = step.held or step.route
+    if step.action not in {"replace", "delete"} or standing.protocol not in former:
+        return step
+    reason = f"ours, with route protocol {standing.protocol} of an earlier configuration"
+    return attrs.evolve(step, reason=reason)
+
+
+def _why_kept(route: Route, ours: Collection[int]) -> str:
+    if route.protocol in ours:
+        return _THERE
+    return f"it already exists (proto {protocol_name(route.protocol)}) and stays as it is"
+
+
+def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
+    """A sentence: which route holds the key, and which routes win without touching it."""
+    remedy = _way_round(holder.prefix, fib, ours)
+    return f"another route has the same destination and metric: [{holder}], which is not ours; {remedy}"
+
+
+def _way_round(prefix: Prefix, fib: Fib, ours: Collection[int]) -> str:
+    found = way_round(prefix, lambda it, metric: is_held(it, metric, fib, ours))
+    if len(found) == 1:
+        [(_, metric)] = found
+        return f"instead, configure one with metric {metric}, which takes precedence"
+    if prefix.length == width_of(prefix.family):
+        return "it has to be deleted first: no prefix can be longer, and no metric better"
+    left, right = prefix.halves()
+    if found:
+        return f"instead, configure {left} and {right}, which take precedence"
+    return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
+
+
+def _remedy(holder: Route, snapshot: Snapshot) -> str:
+    """A sentence: how to delete a route that a script has left, and whether the kernel would then add its own."""
+    command = deletion_command(holder)
+    told = f"if an earlier script left it there, delete it with: {command}"
+    comes = next((address for address, route in connected_routes(snapshot).items() if route.key == holder.key), None)
+    if comes is None:
+        return told
+    why = f"because {comes.dev} has the address {comes.ip}/{comes.length}"
+    return f"{told}; but then the kernel can add its own route to {holder.prefix}, {why}"
+
+
+def _undo(step: Step) -> Step:
+    if step.action == "replace" and step.held is not None:
+        return Step("replace", step.held, "as it was before", step.route, step.place)
+    return Step("delete" if step.action == "add" else "add", step.route, "as it was before", place=step.place)
+
+
+# The static routes of a configuration: as `plan_routes` takes them, and the plan that leads to them from a snapshot.
+
+
+def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
+    """The static routes of a configuration, as `plan_routes` takes them."""
+    return wanted_routes_of(config.static_routes)
+
+
+def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
+    """The same for this section of a configuration."""
+    return tuple(
+        DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
+        for it in (static.routes if static.enabled else ())
+    )
+
+
+def reply_destinations(config: HostRoutingConfig, *, former: Iterable[IPv6Address] = ()) -> frozenset[Prefix]:
+    """The destinations of the routes that the probe rewrite adds: they carry our protocol, but are not static routes.
+
+    `former` are the addresses of earlier configurations.
+    """
+    return frozenset(map(Prefix.of, (config.probe_rewrite.global_address, *former)))
+
+
+def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
+    """The plan that leads from this snapshot to the static routes of a configuration."""
+    return plan_routes(wanted_routes(config), snapshot, protocol=config.protocol, spared=reply_destinations(config))

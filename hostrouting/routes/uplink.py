@@ -1,0 +1,307 @@
+"""The default route of a host: its outgoing devices, and the device and gateway for routes that leave them open.
+
+Here: the automatic device, gateway and next hops, and what is missing while they are not known yet. Not here: whether
+a route conflicts with others (`plan`), or why it is wanted.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeAlias
+
+import attrs
+
+from hostrouting.fib import Fib
+from hostrouting.model import (
+    DEFAULT_METRIC,
+    IP,
+    IPV4,
+    IPV6,
+    OURS,
+    SCOPE_LINK,
+    SCOPE_UNIVERSE,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    RouteKey,
+    as_ip,
+    as_prefix,
+    width_of,
+)
+from hostrouting.model.constants import LINK_LOCAL
+
+__all__ = [
+    "METRICS",
+    "DesiredRoute",
+    "Pending",
+    "Uplink",
+    "bare_leg",
+    "default_route",
+    "hides",
+    "is_held",
+    "missing_device",
+    "outbound_devs",
+    "resolve_route",
+    "seen_instead",
+    "way_round",
+]
+
+# The next hops of a route, and its scope.
+_Way: TypeAlias = tuple[tuple[NextHop, ...], int]
+# Addresses that cannot be a router. The kernel accepts the first kind as a gateway anyway, and drops the packets.
+_TAKEN = {"local": "this host's own address", "broadcast": "a broadcast address"}
+
+
+def _as_gateway(value: IP | str | None) -> IP | None:
+    return None if value is None else as_ip(value)
+
+
+@attrs.frozen
+class DesiredRoute:
+    """A static route to install; fields that are None are taken from the default route.
+
+    Destination and gateway may be given as text.
+    """
+
+    destination: Prefix = attrs.field(converter=as_prefix)
+    gateway: IP | None = attrs.field(default=None, converter=_as_gateway, kw_only=True)
+    dev: str | None = attrs.field(default=None, kw_only=True)
+    metric: int = attrs.field(default=0, kw_only=True)
+
+    @property
+    def key(self) -> RouteKey:
+        """The key by which the kernel will distinguish the route, as in `Route.key`."""
+        return RouteKey(TABLE_MAIN, self.destination, 0, self.metric or DEFAULT_METRIC[self.destination.family])
+
+    def __str__(self) -> str:
+        words = [str(self.destination)]
+        words += [f"via {self.gateway}"] if self.gateway else []
+        words += [f"dev {self.dev}"] if self.dev else []
+        words += [f"metric {self.metric}"] if self.metric else []
+        return " ".join(words)
+
+    def __repr__(self) -> str:
+        return f"<DesiredRoute {self}>"
+
+
+@attrs.frozen
+class Pending:
+    """A desired route that cannot be installed yet, and what is missing."""
+
+    desired: DesiredRoute
+    missing: str
+
+    def __str__(self) -> str:
+        return f"{self.desired}: waiting for {self.missing}"
+
+
+def default_route(
+    fib: Fib, *, family: int = IPV4, dev: str | None = None, besides: Collection[int] = ()
+) -> Route | None:
+    """The default route for the host's own packets, or the first one by `dev`. Dead routes do not count.
+
+    It can be in any table that the rules look up. Without `dev`, a default route that refuses packets hides the ones
+    after it. A default route that a rule suppresses comes after those in use: the host uses it when its tunnel is
+    down, and the tunnel itself uses it. Routes with the protocols `besides` are ignored.
+    """
+    for entry in fib.defaults(family):
+        route = entry.route
+        if route.protocol in besides:
+            continue
+        if route.type == "unicast" and dev in {None, *(leg.dev for leg in entry.legs)}:
+            return route
+        if route.type != "unicast" and dev is None:
+            return None
+    return None
+
+
+def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
+    """The devices of the default route; empty if there is none.
+
+    Includes every next hop of an ECMP route, and the default routes that Linux uses in turn with it: in IPv4 those of
+    the same metric; in IPv6 those of the same metric and preference, because a host that does not forward packets skips
+    a router that does not answer.
+    """
+    route = default_route(fib, family=family)
+    if route is None:
+        return ()
+    entries = tuple(fib.defaults(family))
+    # Of such a route, IPv4 uses the first next hop.
+    in_turn = [leg for it in entries if it.route is route for other in it.in_turn for leg in other.legs[:1]]
+    if family == IPV6 and fib.snapshot.ipv6_forwarding is not True and all(leg.gateway for leg in route.legs):
+        in_turn = [leg for it in entries if _rank(it.route) == _rank(route) for leg in it.route.legs]
+    return tuple(dict.fromkeys([*route.devs, *(leg.dev for leg in in_turn if leg.dev is not None)]))
+
+
+def _rank(route: Route) -> tuple[int, int, str]:
+    """What Linux compares of IPv6 default routes."""
+    return route.table, route.metric, route.preference
+
+
+def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
+    """The default routes that exist but cannot be used, in words: for the error after waiting for one."""
+    for entry in fib.defaults(family):
+        return f"a default route that refuses packets ({entry.route.type})"
+    of_all = (route for route in fib.snapshot.routes if route.prefix.length == 0 and route.prefix.family == family)
+    unused = (route for route in of_all if route.type == "unicast")
+    devs = dict.fromkeys(dev for route in unused for dev in route.devs)
+    return f"a default route by {', '.join(devs)} that is not in use" if devs else "no default route"
+
+
+def resolve_route(desired: DesiredRoute, fib: Fib, *, protocol: int = OURS) -> Route | Pending:
+    """The complete route on this host as it is now; or a Pending that says what is missing.
+
+    Routes with `protocol` are ignored, because those are ours and may be deleted.
+    """
+    return Uplink(fib, protocol=protocol).resolve(desired)
+
+
+def missing_device(dev: str | None, link: Link | None, *, family: int) -> str | None:
+    """What has to be there before Linux accepts a route by this device, in words; None if nothing is missing."""
+    if link is None:
+        return f"the device {dev}"
+    if not link.up:
+        return f"the device {dev} to be up"
+    return f"IPv6 to be enabled on {dev}" if family == IPV6 and link.ipv6_disabled else None
+
+
+def bare_leg(leg: NextHop) -> NextHop:
+    """The next hop without the state that the kernel reports, as in a request."""
+    return attrs.evolve(leg, linkdown=False, dead=False, pervasive=False)
+
+
+class Uplink:
+    """The state of `resolve_route`, to resolve many routes on one host."""
+
+    def __init__(self, fib: Fib, *, protocol: int = OURS, former: Collection[int] = ()) -> None:
+        """Use this host; routes with `protocol`, or one of the `former` protocols, are ours and are ignored."""
+        self._fib, self._protocol, self._ours = fib, protocol, frozenset({protocol, *former})
+        self._links = {link.name: link for link in fib.snapshot.links}
+        # Many routes share a few combinations of device and gateway.
+        self._known: dict[tuple[int, IP | None, str | None], _Way | str] = {}
+
+    def resolve(self, desired: DesiredRoute) -> Route | Pending:
+        """The complete route, or a Pending that says what is missing."""
+        family = desired.destination.family
+        way = (family, desired.gateway, desired.dev)
+        known = self._known.get(way)
+        if known is None:
+            known = self._known[way] = self._find_out(*way)
+        if isinstance(known, str):
+            return Pending(desired, known)
+        legs, scope = known
+        metric = desired.metric or DEFAULT_METRIC[family]
+        return Route(desired.destination, legs, metric=metric, scope=scope, protocol=self._protocol)
+
+    def leave_open(self, desired: DesiredRoute, *, names_dev: bool = False) -> DesiredRoute:
+        """The same route with as few fields as possible: the others are taken from the default route, with one result.
+
+        So it can be in one configuration for many hosts. If it `names_dev`, the device stays.
+        """
+        complete = self.resolve(desired)
+        bare = DesiredRoute(desired.destination, metric=desired.metric)
+        by_dev = attrs.evolve(bare, dev=desired.dev)
+        tries = (it for it in ((by_dev,) if names_dev else (bare, by_dev)) if self.resolve(it) == complete)
+        return desired if isinstance(complete, Pending) else next(tries, desired)
+
+    def _find_out(self, family: int, gateway: IP | None, dev: str | None) -> _Way | str:
+        legs = self._legs(family, gateway, dev)
+        if isinstance(legs, str):
+            return legs
+        on_link = family == IPV4 and not any(leg.gateway for leg in legs)
+        return next(self._missing(family, legs), (legs, SCOPE_LINK if on_link else SCOPE_UNIVERSE))
+
+    def _legs(self, family: int, gateway: IP | None, dev: str | None) -> tuple[NextHop, ...] | str:
+        """The next hops; or what is missing, in words."""
+        default = default_route(self._fib, family=family, dev=dev, besides=self._ours)
+        ways = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev}) if default else ()
+        if gateway is None:
+            if not ways:
+                if dev is not None and dev not in self._links:
+                    return f"the device {dev}"
+                return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
+            # A next hop whose device is down is left out, unless it is the only one: then that device is missing.
+            up = tuple(leg for leg in ways if (link := self._links.get(leg.dev or "")) and link.up) or ways
+            # The kernel keeps a weight only if there are several next hops.
+            return up if len(up) > 1 else tuple(attrs.evolve(leg, weight=1) for leg in up)
+        # A gateway equal to the default gateway is treated like it: on-link if the default route is.
+        same = next((leg for leg in ways if leg.gateway == gateway), None)
+        if same is not None:
+            return (attrs.evolve(same, weight=1),)
+        if dev is not None:
+            return (NextHop(dev, gateway=gateway),)
+        if not ways:
+            return f"an IPv{family} default route"
+        devs = [leg.dev for leg in ways if leg.dev is not None]
+        reaching = (it for it in devs if self._reaches(it, gateway))
+        return (NextHop(next(reaching, next(iter(devs), None)), gateway=gateway),)
+
+    def _missing(self, family: int, legs: tuple[NextHop, ...]) -> Iterator[str]:
+        for leg in legs:
+            if lack := missing_device(leg.dev, self._links.get(leg.dev or ""), family=family):
+                yield lack
+            elif leg.gateway is None or leg.gateway.version != family:
+                continue  # IPv4 has no rules for a neighbour of the other family
+            elif taken := self._taken(leg.gateway, leg.dev):
+                yield f"{leg.gateway} to be a router next to this host (it is {taken})"
+            elif leg.gateway in LINK_LOCAL:
+                continue  # Linux takes it for a neighbour on whichever device it is given
+            elif not leg.onlink and not self._reaches(leg.dev, leg.gateway):
+                yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
+
+    def _taken(self, gateway: IP, dev: str | None) -> str | None:
+        """The kind of address if it cannot be a router on this device; otherwise None."""
+        near = (it for it in self._fib.around(gateway, table=TABLE_LOCAL) if it.protocol not in self._ours)
+        # A link-local address of another device is another address.
+        kinds = [it.type for it in near if gateway not in LINK_LOCAL or dev in it.devs]
+        return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)
+
+    def _reaches(self, dev: str | None, gateway: IP) -> bool:
+        """Whether the gateway is a neighbour on the device: the kernel refuses any other gateway."""
+        family = gateway.version
+        return any(
+            leg.dev == dev and leg.gateway is None
+            for route in self._fib.around(gateway)
+            if route.protocol not in self._ours and route.type == "unicast"
+            # In IPv4 the scope of a route says whether its destinations are neighbours.
+            if family != IPV4 or route.scope >= SCOPE_LINK
+            # The packet has no source yet.
+            if route.source is None or not route.source.first
+            for leg in route.legs
+        )
+
+
+# Routes that win over a route that must not be touched: one with a lower metric, or two with longer prefixes.
+
+# The metrics to try, the usual one first. In IPv4 the usual one is already the lowest. In IPv6 the lowest is 1, because
+# Linux takes 0 for the usual one.
+METRICS = {IPV4: (DEFAULT_METRIC[IPV4],), IPV6: (DEFAULT_METRIC[IPV6], 1)}
+
+
+def way_round(prefix: Prefix, is_taken: Callable[[Prefix, int], bool]) -> tuple[tuple[Prefix, int], ...]:
+    """The prefix itself with a lower metric, or else its two halves; empty if all of these are taken.
+
+    `is_taken` says whether a route to a prefix with a metric would not be used.
+    """
+    # One route with a lower metric is preferred, because it is fewer routes than the two halves.
+    for metric in METRICS[prefix.family]:
+        if not is_taken(prefix, metric):
+            return ((prefix, metric),)
+    usual = DEFAULT_METRIC[prefix.family]
+    halves = prefix.halves() if prefix.length < width_of(prefix.family) else ()
+    return () if any(is_taken(half, usual) for half in halves) else tuple((half, usual) for half in halves)
+
+
+def is_held(prefix: Prefix, metric: int, fib: Fib, ours: Collection[int]) -> bool:
+    """Whether a route to the prefix with this metric would not be used, because of one that is not ours."""
+    return any(
+        hides(route) or (not route.tos and route.metric <= metric)
+        for route in fib.routes(prefix)
+        if route.protocol not in ours
+    )
+
+
+def hides(route: Route) -> bool:
+    """Whether Linux ignores the routes for any source with this destination: packets of others skip the destination."""
+    return route.source is not None and bool(route.prefix.length)

@@ -1,0 +1,141 @@
+"""The undo file of a clean-up: the commands that restore what was deleted. A shell can run it; this module parses it.
+
+Tables, protocols and scopes are written as numbers, because some of their names are configured on each host. Here:
+writing and parsing the text. Not here: where the file is, and the undo itself (`tasks.azure_cleanup`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.kernel.ebtables import PROGRAMS
+from hostrouting.kernel.neighbours import Neighbour
+from hostrouting.model import IPV6, TABLE_MAIN, NextHop, Prefix, Route, as_ip
+from hostrouting.tasks.azure_vnet.saved_rules import NotAPodRule, pod_rule, read_saved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from typing_extensions import Self
+
+    from hostrouting.tasks.azure_vnet.cleanup import Deletion
+
+__all__ = ["UndoLog"]
+
+_HEAD = """\
+# What hostrouting deleted, because azure-vnet had left it behind. To restore it, as root:
+#   hostrouting clean azure-vnet --undo FILE
+# or run this file with sh, but only once: rules that still exist would be added a second time.
+"""
+_ANY = "ebtables"
+"""The program name on a host where ebtables is not named after its backend."""
+_OPTIONS = ("dev", "table", "proto", "scope", "metric", "src", "mtu", "advmss")
+
+
+@attrs.frozen
+class UndoLog:
+    """The rules, neighbours and routes that were deleted, or were about to be."""
+
+    rules: tuple[str, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    routes: tuple[Route, ...] = ()
+    program: str = _ANY
+    """The program that restores the rules: the ebtables of the backend that had them."""
+
+    @classmethod
+    def of(cls, deletions: Iterable[Deletion], *, program: str = _ANY) -> Self:
+        """The log of these deletions, in order."""
+        things = [it.thing for it in deletions]
+        return cls(
+            tuple(it for it in things if isinstance(it, str)),
+            tuple(it for it in things if isinstance(it, Neighbour)),
+            tuple(_as_asked(it) for it in things if isinstance(it, Route)),
+            program,
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The log in this text. Raises ValueError that names the first line that is not part of an undo file.
+
+        Rules that are not azure-vnet's pod rules are refused, because a clean-up never deletes them.
+        """
+        rules, neighbours, routes, programs = [], [], [], set()
+        for number, line in enumerate(text.split("\n"), 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            try:
+                match shlex.split(line):
+                    case [program, "-t", "nat", "-A", *words] if program in {_ANY, *PROGRAMS}:
+                        rules.append(_rule(" ".join(words)))
+                        programs.add(program)
+                        if len(programs) > 1:
+                            raise ValueError("it names a second ebtables program")  # noqa: TRY301  reported with its line
+                    case ["ip", "neigh", "add", ip, "lladdr", mac, "dev", dev, "nud", "permanent"]:
+                        neighbours.append(Neighbour(as_ip(ip), mac, dev))
+                    case ["ip", "-4" | "-6", "route", "add", prefix, *words]:
+                        routes.append(_route(prefix, words))
+                    case _:
+                        raise ValueError("it is not a command of an undo file")  # noqa: TRY301  reported with its line
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}: {line[:100]!a}") from error
+        return cls(tuple(rules), tuple(neighbours), tuple(routes), *programs)
+
+    def __str__(self) -> str:
+        return _HEAD + "".join(f"{shlex.join(words)}\n" for words in self._commands())
+
+    def _commands(self) -> Iterator[list[str]]:
+        for line in self.rules:
+            yield [self.program, "-t", "nat", "-A", *line.split()]
+        for it in self.neighbours:
+            yield ["ip", "neigh", "add", str(it.ip), "lladdr", it.mac, "dev", it.dev, "nud", "permanent"]
+        for route in self.routes:
+            yield ["ip", f"-{route.prefix.family}", "route", "add", str(route.prefix), *_route_words(route)]
+
+
+def _as_asked(route: Route) -> Route:
+    """The route as it was requested, without the state that the kernel reports for its next hop."""
+    return attrs.evolve(route, legs=(NextHop(route.devs[0]),))
+
+
+def _rule(line: str) -> str:
+    found = read_saved(f"*nat\n-A {line}").rules
+    if not found:
+        raise ValueError("it is not a rule")
+    try:
+        return pod_rule(found[0]).line
+    except NotAPodRule as why:
+        raise ValueError(f"it is not a rule that azure-vnet adds for a pod ({why})") from why
+
+
+def _route_words(route: Route) -> Iterator[str]:
+    yield from ("dev", route.devs[0], "table", str(route.table), "proto", str(route.protocol))
+    if route.prefix.family != IPV6:  # an IPv6 route has no scope
+        yield from ("scope", str(route.scope))
+    yield from ("metric", str(route.metric))
+    for name, value in (("src", route.prefsrc), ("mtu", route.mtu), ("advmss", route.advmss)):
+        if value is not None:
+            yield from (name, str(value))
+
+
+def _route(prefix: str, words: list[str]) -> Route:
+    found = dict(zip(words[::2], words[1::2], strict=False))
+    if len(found) * 2 != len(words) or not {"dev", "table", "proto", "metric"} <= found.keys() <= set(_OPTIONS):
+        raise ValueError("it is not a route in the form that an undo file has")
+    numbers = {name: int(value) for name, value in found.items() if name not in {"dev", "src"}}
+    whole = Prefix.parse(prefix)
+    if whole.length != whole.ip.max_prefixlen or numbers["table"] != TABLE_MAIN:
+        raise ValueError("it is not a route to a single address in table main")
+    return Route(
+        whole,
+        (NextHop(found["dev"]),),
+        table=numbers["table"],
+        protocol=numbers["proto"],
+        scope=numbers.get("scope", 0),
+        metric=numbers["metric"],
+        prefsrc=as_ip(found["src"]) if "src" in found else None,
+        mtu=numbers.get("mtu"),
+        advmss=numbers.get("advmss"),
+    )

@@ -1,0 +1,232 @@
+"""The base class of the tasks, and the order in which each is carried out: lock the host, change the gate, do the work.
+
+Not here: what a task does (a module for each), and how the gate is changed (`gate`).
+"""
+
+from __future__ import annotations
+
+import errno
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+
+import attrs
+
+import phases
+from hostrouting.boot import DEFAULT_WAIT
+from hostrouting.boot.gate import Gate, paths_of
+from hostrouting.config import needs_config
+from hostrouting.errors import FileError, HostRoutingError, UnitFailed
+from hostrouting.host.effects import effects_of, having_changed, tell_effects
+from hostrouting.host.host import Host, needs_host
+from hostrouting.tasks.guard import Look
+from hostrouting.tasks.results import Preview
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from typing_extensions import Self
+
+    from hostrouting.boot.gate import Part
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.host import Manager
+    from hostrouting.tasks.guard import Repair
+    from hostrouting.tasks.results import Standing
+
+__all__ = ["Alive", "HostTask", "MayRepair", "locked", "preview", "run_once", "start_unit", "valid_wait"]
+
+MayRepair: TypeAlias = "Callable[[Repair], bool]"
+"""Whether this repair may be made now; another program may keep undoing it."""
+
+Alive: TypeAlias = "Callable[[], object]"
+"""Called by work that may take long: it goes on, and does not hang."""
+
+_A_DAY = 86_400
+_GRACE = 90.0  # seconds that a unit may take in addition to its own timeout
+
+ResultT = TypeVar("ResultT")
+
+
+def valid_wait(instance: object, _attribute: object, value: Any) -> None:
+    """A validator for tasks: TypeError if `value` is not a number, ValueError if it is outside 0 to one day."""
+    if not isinstance(value, int | float):
+        raise TypeError(f"{type(instance).__name__}: wait={value!r} is not a number of seconds; write wait=30")
+    if not 0 <= value <= _A_DAY:
+        raise ValueError(f"{type(instance).__name__}: wait={value} is not between 0 and {_A_DAY} seconds")
+
+
+@contextmanager
+def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[Host]:
+    """Lock the host. If that fails on a running host, still install the gate, then raise the error."""
+    with ExitStack() as stack:
+        try:
+            inside = stack.enter_context(host.locked(ctx))
+        except FileError as error:
+            if parts and host.manager is not None and error.errno not in {errno.EACCES, errno.EPERM}:
+                try:
+                    tell_effects(error, files=paths_of(Gate(host).change(ctx, parts)))
+                except HostRoutingError as other:
+                    tell_effects(error, files=effects_of(other).files)
+            raise
+        yield inside
+
+
+@attrs.frozen
+class HostTask(Generic[ResultT]):
+    """A task with a part in the gate. A subclass says what its part is, when it is wanted, and what else it does.
+
+    The gate is changed before the task does its work. If the work fails, the gate still matches the configuration.
+    """
+
+    name: ClassVar[str]
+    nothing: ClassVar[str]
+    """The reason for skipping the task if it is neither wanted nor installed."""
+    config: HostRoutingConfig = attrs.field(validator=needs_config)
+    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
+    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
+    """The timeout in seconds for whatever the task waits for, now and at every boot; at boot it is at most 60."""
+    _before: tuple[HostTask[Any], ...] = attrs.field(default=(), alias="_before", kw_only=True, eq=False, repr=False)
+    """The tasks before this one in the same Configure: of several that write one file, only the first plans it."""
+
+    @property
+    def part(self) -> Part:
+        """What the task installs on the host."""
+        raise NotImplementedError
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the configuration asks for the task."""
+        raise NotImplementedError
+
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the task's files that exist on the host."""
+        return self.part.present(self.host.files)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the host has files of the task, or a gate without steps."""
+        return bool(self.paths()) or Gate(self.host).is_left
+
+    def is_here(self) -> bool:
+        """Whether the host has anything that the task installed."""
+        return self.has_files
+
+    def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks need no answers
+        """The task with the answers that it needs before its part is known, such as that of the instance metadata."""
+        return self
+
+    def standing(self) -> Standing | None:
+        """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""
+        return None
+
+    def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  not every task has something to keep
+        """Look at what the task installed, and repair what can be repaired now; wait for nothing.
+
+        The host is locked. `may_repair` is asked before each repair; `alive` is called between the steps of a long one.
+        """
+        return Look()
+
+    def require_rights(self, *, up: bool) -> None:
+        """Raise NotPermitted if `install` (or, if not `up`, `remove`) would have to change the kernel, and may not.
+
+        It is called before a file is changed: the kernel's refusal would come after that.
+        """
+        rights = self.host.rights()
+        if self.host.backend is not None and not rights.changes_network and self.look(up=up).changes_kernel:
+            rights.require_network()
+
+    def prepare(self, ctx: phases.Context) -> None:
+        """Do what has to come before the gate is changed; for most tasks nothing."""
+
+    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
+        """Do the work. The task's part of the gate is installed; `changed` are the paths written for it."""
+        raise NotImplementedError
+
+    def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
+        """Undo the work. The task's part of the gate is removed; `changed` are the paths removed for it."""
+        raise NotImplementedError
+
+    def despite_failure(self, ctx: phases.Context, changed: tuple[str, ...]) -> None:
+        """Do what must be done even though an earlier task has failed; `changed` as in `install`. For most, nothing."""
+
+    def look(self, *, up: bool) -> Preview:
+        """What `install` (if `up`) or `remove` would do; changes nothing."""
+        raise NotImplementedError
+
+    def do(self, ctx: phases.Context) -> ResultT | phases.Skip:
+        """See the class."""
+        if not self.is_wanted and not self.is_here():
+            return phases.Skip(self.nothing)
+        task = self.settled(ctx)
+        with locked(self.host, ctx, (task.part,) if task.is_wanted else ()) as host:
+            return attrs.evolve(task, host=host)._behind_its_gate(ctx, up=task.is_wanted)
+
+    def undo(self, ctx: phases.Context) -> ResultT:
+        """Remove what the task installs, whatever the configuration says."""
+        with self.host.locked(ctx) as host:
+            return attrs.evolve(self, host=host)._behind_its_gate(ctx, up=False)
+
+    def plan(self, ctx: phases.Context) -> Preview:
+        """What do() would do on this host now; changes nothing. FileError if do() could not write a file."""
+        if not (self.is_wanted or self.is_here()):
+            return Preview()
+        found = preview(self.host, (self.settled(ctx),))
+        above = ctx.path[:-1]
+        if any(it.is_wanted and it.part.step and not ctx.run.leaves_out(it, above) for it in self._before):
+            # That task changes the gate's own files for all of them.
+            return attrs.evolve(found, files=found.files.without(Gate(self.host).own_paths))
+        return found
+
+    def behind_gate(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT | phases.Skip:
+        """Do the task's work after the gate was changed for several tasks together."""
+        if self.is_wanted:
+            return self.install(ctx, changed)
+        return self.remove(ctx, changed) if changed or self.is_here() else phases.Skip(self.nothing)
+
+    def _behind_its_gate(self, ctx: phases.Context, *, up: bool) -> ResultT:
+        part = self.part
+        self.require_rights(up=up)
+        if up:
+            self.prepare(ctx)
+        changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,)))).get(part.name, ())
+        with having_changed(files=changed):
+            return self.install(ctx, changed) if up else self.remove(ctx, changed)
+
+
+def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Preview:
+    """What these tasks would do together, or, if `up` is false, what undoing them would do.
+
+    FileError if a file cannot be written.
+    """
+    gate = Gate(host)
+    rising = tuple(task.part for task in tasks if up and task.is_wanted)
+    falling = tuple(task.part for task in tasks if not (up and task.is_wanted))
+    if rising:
+        gate.require_installable(rising)
+    found = Preview(None, gate.changes(rising, falling))
+    for task in tasks:
+        found += task.look(up=up and task.is_wanted)
+    if not found.files and (rising or gate.present()):
+        found += Preview(unread=gate.is_unread((*rising, *falling)))
+    return found
+
+
+def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new: bool) -> bool:
+    """Run the unit that the next boot depends on once now, if its script is new or its last run failed.
+
+    Returns whether it was run. If `ctx` is cancelled, the unit is stopped and the cancellation is raised.
+    """
+    manager = host.manager if host.manager is not None and host.manager.is_running() else None
+    if manager is None or not (is_new or not manager.state(unit).ok):
+        return False
+    start_unit(ctx, manager, unit, timeout=wait + _GRACE)
+    return True
+
+
+def start_unit(ctx: phases.Context, manager: Manager, unit: str, *, timeout: float) -> None:
+    """Start the unit. If `ctx` is cancelled, the unit is stopped and the cancellation is raised."""
+    try:
+        with ctx.on_cancel(lambda: manager.stop(unit)):
+            manager.start(unit, timeout=timeout)
+    except UnitFailed:
+        ctx.check()  # a unit that we stopped because the run was cancelled has not failed
+        raise

@@ -1,0 +1,420 @@
+"""Guard keeps the routing of a host right until it is told to stop.
+
+Here: the loop, which waits, looks, repairs through the tasks, and reports what has changed. Not here: when to look and
+what may be repaired (`hostrouting.tasks.guard`), and how something is repaired (the tasks themselves).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+import phases
+from hostrouting.config import needs_config
+from hostrouting.errors import FileError, HostBusy, HostRoutingError, Unsettled
+from hostrouting.host.host import Host, needs_host
+from hostrouting.host.systemd import Line, NoService, Service
+from hostrouting.release import __version__
+from hostrouting.tasks.configure import TASKS
+from hostrouting.tasks.guard import Fights, Look, Pace, State, figures
+from phases.errors import ExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.kernel.base import Watch
+    from hostrouting.tasks.base import HostTask
+    from hostrouting.tasks.guard import Fight, Problem, Repair
+
+__all__ = ["Guard", "Orders"]
+
+_REPAIRED = "6d1f2c0a5f0b4f5a9a1d7b0f4c7e2a11"
+_VERDICT = "9b3d7c54e2a84d0f8c6f1e5a0d924b72"
+_PROBLEM = "c07a4e8b1d6249d3b5f2a9e603c81f73"
+_FIGHT = "e58b0f6d93c14a7db2c6d4179a5f0e74"
+"""The MESSAGE_ID of each kind of line: journalctl MESSAGE_ID=… finds them."""
+
+_NO_KERNEL = "an image does not have a running kernel, so there is nothing to guard"
+_LOCK_AGAIN = 1.0  # seconds until the next attempt to lock the host, while another run holds it
+_LOCK_BY = 90.0  # seconds after which that is a failure; node-problem-detector then still knows the last look as new
+_CALM_AGAIN = 1.0  # seconds until the next attempt to read tables that change too fast
+_CALM_BY = 120.0  # seconds after which that is a failure; until then the former answer holds
+_LONGEST = 30.0  # seconds of one wait: after a suspension, the clock that waits has stood still
+_JUMP = 5.0  # seconds by which the two clocks may differ after a wait
+_SETTLING = 1.0  # seconds of one sleep between an event and its look, so that orders do not wait longer
+_LINES = 20  # lines about problems that begin or end with one look
+_FEW = 3  # routes that do not stay; more begin together for one reason, such as a link that flaps, and get one line
+
+
+def _spent() -> float:
+    """The processor time of this thread and of the programs that it has run."""
+    return time.thread_time() + sum(os.times()[2:4])
+
+
+def _by_chance() -> float:
+    """A random number from 0 to 1; to import `random` takes longer."""
+    return int.from_bytes(os.urandom(4), "big") / (1 << 32)
+
+
+class Orders:
+    """What reaches a running guard from outside: its configuration is to be read again."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._reload = False
+        self._wake: Callable[[], object] = lambda: None
+
+    def reload(self) -> None:
+        """Read the configuration again before the next look. May be called in a signal handler."""
+        self._reload = True
+        self._wake()
+
+    def taken(self) -> bool:
+        """Whether that was ordered; it is then done with."""
+        if not self._reload:
+            return False
+        # An order that comes before this line is done with the one that was seen; one that comes after it stays.
+        self._reload = False
+        return True
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Call `wake` after each order, while the block runs."""
+        self._wake = wake
+        try:
+            yield
+        finally:
+            self._wake = lambda: None
+
+
+@attrs.frozen
+class Guard:
+    """Look at the host after every event and once a minute, repair what has changed, and keep the verdict true.
+
+    It runs until it is cancelled; its end changes nothing. A machine is never started or stopped. It watches what is
+    configured: the static routes, the expected CIDRs, the probe rewrite.
+    """
+
+    name: ClassVar[str] = "guard"
+    config: HostRoutingConfig = attrs.field(validator=needs_config)
+    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
+    again: Callable[[], HostRoutingConfig] | None = attrs.field(default=None, kw_only=True)
+    """Reads the configuration again when that is ordered."""
+    follows: bool = attrs.field(default=False, kw_only=True)
+    """Whether the configuration is also read before each look: that of the host, which another run may change."""
+    orders: Orders = attrs.field(factory=Orders, kw_only=True, eq=False, repr=False)
+    service: Service = attrs.field(factory=NoService, kw_only=True, eq=False, repr=False)
+    chance: Callable[[], float] = attrs.field(default=_by_chance, kw_only=True, eq=False, repr=False)
+    """Returns a random number from 0 to 1, so that a thousand nodes do not look at the same moment."""
+    spent: Callable[[], float] = attrs.field(default=_spent, kw_only=True, eq=False, repr=False)
+    """Returns the seconds of processor time that were used so far."""
+
+    def do(self, ctx: phases.Context) -> phases.Skip | None:
+        """See the class."""
+        if self.host.backend is None:
+            return phases.Skip(_NO_KERNEL)
+        self.host.rights().require_network()
+        with (
+            self._alone(),
+            self.host.backend() as backend,
+            backend.watch() as watch,
+            ctx.on_cancel(watch.wake),
+            self.orders.waking(watch.wake),
+        ):
+            watching = _Watching(self, ctx, watch)
+            self.service.notify("READY=1")
+            try:
+                watching.run()
+            finally:
+                self.service.notify("STOPPING=1")
+        return None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lock of the guard: two on one host would count each other's repairs as another program's doing."""
+        files, path = self.host.files, self.host.layout.guard_lock_path
+        lock = files.try_lock(path)
+        if lock is None:
+            raise HostBusy(f"a guard already runs on this host: {files.holder(path)}; stop it first")
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+class _Watching:
+    """One run of a guard."""
+
+    def __init__(self, guard: Guard, ctx: phases.Context, watch: Watch) -> None:
+        """Listen before the first look, so that no change is missed."""
+        self._guard, self._ctx, self._clock, self._service = guard, ctx, ctx.clock, guard.service
+        self._orders, self._watch = guard.orders, watch
+        # If another run holds the host, the guard comes again instead of waiting for the lock.
+        self._host = attrs.evolve(guard.host, lock_wait=0.0)
+        self._pace = Pace.begin(self._clock.now())
+        self._fights = Fights()
+        self._denied: list[str] = []  # the keys whose repair has to wait
+        self._answers: dict[str, Look] = {}  # the last answer of each task
+        self._restless: dict[str, float] = {}  # the tasks that could not read the tables, and since when
+        self._state = State(since=self._clock.utc())
+        self._told = self._state  # what the lines in the journal say so far
+        self._held_since: float | None = None  # since when another run holds the host
+        self._use(guard.config)
+
+    def _use(self, config: HostRoutingConfig) -> None:
+        """Use this configuration from now on. The former answer of a task holds until it answers by the new one."""
+        self._config = config
+        wanted = {task.name for make in TASKS if (task := make(config, host=self._host, wait=0)).is_wanted}
+        self._answers = {name: look for name, look in self._answers.items() if name in wanted}
+        self._restless.clear()
+        self._fights = Fights()  # a change of the configuration is not a fight
+        self._watch.listen(nftables=config.probe_rewrite.enabled)
+
+    def run(self) -> None:
+        """Wait and look, until the run is cancelled."""
+        while True:
+            self._ctx.check()
+            if self._orders.taken():
+                self._reload()
+            seconds = self._pace.wait(self._clock.now())
+            if seconds <= 0:
+                self._look()
+            else:
+                self._wait(seconds)
+            self._alive()
+
+    def _alive(self) -> None:
+        """Tell the manager that the guard does not hang."""
+        self._service.notify("WATCHDOG=1")
+
+    def _wait(self, seconds: float) -> None:
+        limit = _LONGEST if self._service.watchdog is None else min(_LONGEST, self._service.watchdog / 3)
+        seconds = min(seconds, limit)
+        begun, at = self._clock.now(), self._clock.utc()
+        if self._pace.event is not None:
+            self._ctx.sleep(min(seconds, _SETTLING))  # an event was heard: what comes with it is not counted
+        elif self._watch.wait(seconds, clock=self._clock):
+            self._pace = self._pace.heard(self._clock.now())
+        passed = self._clock.now() - begun
+        if abs((self._clock.utc() - at).total_seconds() - passed) > _JUMP:
+            self._pace = self._pace.heard(self._clock.now())  # the machine was suspended, or its time was set
+
+    def _look(self) -> None:
+        """Look and repair, or say why that is not possible; then decide when to look again."""
+        begun, spent = self._clock.now(), self._guard.spent()
+        self._discard_events()
+        self._denied.clear()
+        try:
+            look = self._ask_tasks()
+        except HostBusy:
+            if self._held_since is None:
+                self._held_since = begun
+            if begun - self._held_since < _LOCK_BY:
+                self._pace = self._pace.postponed(self._clock.now() + _LOCK_AGAIN)
+                return
+            look = self._report_failure(self._told_holder())
+        except HostRoutingError as error:  # the host cannot be locked
+            look = self._report_failure(str(error))
+        else:
+            look = self._report(attrs.evolve(look, seconds=self._clock.now() - begun))
+        ended, spent = self._clock.now(), self._guard.spent() - spent
+        self._pace = self._pace.looked(ended, spent=spent, failed=bool(look.failures), chance=self._guard.chance())
+        if any(ended - since < _CALM_BY for since in self._restless.values()):
+            self._pace = self._pace.again(ended, _CALM_AGAIN)
+        if self._denied:
+            self._pace = self._pace.sooner(ended + min(self._fights.wait(key, ended) for key in self._denied))
+
+    def _discard_events(self) -> None:
+        """Events that came before a look need no other look."""
+        if self._pace.event is not None:
+            self._watch.wait(0, clock=self._clock)
+
+    def _ask_tasks(self) -> Look:
+        """The answers of all tasks. Meanwhile no other run can change the host, or what is configured on it."""
+        found = Look()
+        with self._host.locked(self._ctx) as host:
+            self._held_since = None
+            if self._guard.follows:
+                self._take_configuration()
+            for make in TASKS:
+                self._alive()
+                found += self._ask(make(self._config, host=host, wait=0))
+        return found
+
+    def _ask(self, task: HostTask[Any]) -> Look:
+        """The answer of one task. If it cannot answer now, the former answer still holds."""
+        former = _without_repairs(self._answers.get(task.name, Look()))
+        try:
+            found = task.keep(self._ctx, self._may_repair, self._alive)
+        except Unsettled as error:
+            now = self._clock.now()
+            since = self._restless.setdefault(task.name, now)
+            if now - since < _CALM_BY:
+                return former
+            found = attrs.evolve(former, failures={task.name: str(error)})
+        except (HostRoutingError, ExceptionGroup) as error:
+            self._restless.pop(task.name, None)
+            found = attrs.evolve(former, failures={task.name: str(error)})
+        else:
+            self._restless.pop(task.name, None)
+        self._answers[task.name] = found
+        return found
+
+    def _told_holder(self) -> str:
+        holder = self._host.files.holder(self._host.layout.lock_path)
+        held = f"another run of hostrouting has held this host for more than {_LOCK_BY:g} s: {holder}"
+        return f"{held}; wait for it, or stop it if it hangs"
+
+    def _report(self, look: Look) -> Look:
+        """Write and tell what this look has found."""
+        now = self._clock.now()
+        self._fights = self._fights.later(now).made((*look.repairs, *look.lost), now)
+        self._publish(self._state.after(look, self._fights.named(now), self._clock.utc()))
+        return look
+
+    def _report_failure(self, text: str) -> Look:
+        """Write and tell why there was no look. What the tasks answered before still holds."""
+        look = sum(map(_without_repairs, self._answers.values()), Look(failures={"guard": text}))
+        self._publish(self._state.after_attempt(look, self._fights.named(self._clock.now())))
+        return look
+
+    def _publish(self, state: State) -> None:
+        self._state = state
+        self._note("listening", _told_troubles(self._watch.troubles))
+        try:
+            self._write()
+        finally:
+            self._tell()
+
+    def _may_repair(self, repair: Repair) -> bool:
+        if self._fights.may_repair(repair, self._clock.now()):
+            return True
+        self._fights = self._fights.denied(repair, self._clock.now())
+        self._denied.append(repair.key)
+        return False
+
+    def _reload(self) -> None:
+        """Read the configuration again because that was ordered, and look at once.
+
+        That of the host is read by the look itself, when no other run can change it.
+        """
+        self._service.notify("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.now() * 1e6)}")
+        if not self._guard.follows:
+            self._take_configuration()
+        self._pace = self._pace.sooner(self._clock.now())
+        self._service.notify("READY=1")
+
+    def _take_configuration(self) -> None:
+        """Use the configuration as it is now: all of it, or, if it cannot be read, the former one."""
+        if self._guard.again is None:
+            return
+        try:
+            found = self._guard.again()
+        except HostRoutingError as error:
+            self._note("reading", f"the configuration stays as it was: {error}")
+            return
+        self._note("reading", "")
+        if found != self._config:
+            self._line("the configuration has changed; the new one is used from now on", 6)
+            self._use(found)
+
+    def _note(self, about: str, text: str) -> None:
+        """Keep this sentence about what hinders the guard itself; an empty one ends it."""
+        self._state = self._state.noted(about, text)
+
+    def _tell(self) -> None:
+        """One line for each change since the last time; none if nothing has changed."""
+        before, self._told = self._told, self._state
+        now, then = self._state.look, before.look
+        for repair in now.repairs[:_LINES]:
+            told = f"repaired {repair.key}: there was {repair.found}, now there is {repair.ours}"
+            self._line(told, 5, _REPAIRED, **_names(repair))
+        if len(now.repairs) > _LINES:
+            self._line(f"repaired {len(now.repairs) - _LINES:,} more like these", 5, _REPAIRED)
+        if now.verdict and now.verdict != then.verdict:
+            told = f" (it was {then.verdict})" if then.verdict else ""
+            level = 6 if now.verdict == "ok" else 4
+            self._line(f"the verdict is {now.verdict}{told}", level, _VERDICT, VERDICT=now.verdict)
+        self._tell_problems("", now.problems, set(then.problems), 4)
+        self._tell_problems("no longer: ", then.problems, set(now.problems), 6)
+        faults, former = self._state.faults, before.faults
+        for name in {**former, **faults}:
+            if name not in faults:
+                self._line(f"no longer: {former[name]}", 6, _PROBLEM)
+            elif faults[name] != former.get(name):
+                self._line(faults[name], 3, _PROBLEM)
+        known = {it.last.key for it in before.fights}
+        new = [it for it in self._state.fights if it.last.key not in known]
+        routes = [it for it in new if not _is_table(it)]
+        if len(routes) > _FEW:
+            told = f"{len(routes):,} routes do not stay; one of them: {routes[0].last.key} {_told_fight(routes[0])}"
+            self._line(told, 4, _FIGHT, **_names(routes[0].last))
+            new = [it for it in new if _is_table(it)]
+        for fight in new:
+            self._line(f"{fight.last.key} does not stay: it {_told_fight(fight)}", 4, _FIGHT, **_names(fight.last))
+
+    def _tell_problems(self, words: str, problems: Iterable[Problem], known: Collection[Problem], level: int) -> None:
+        """One line for each problem that is not known, but not thousands."""
+        new = [it for it in problems if it not in known]
+        for it in new[:_LINES]:
+            self._line(f"{words}{it.text}", level, _PROBLEM, **dict(it.fields))
+        if len(new) > _LINES:
+            self._line(f"{words}{len(new) - _LINES:,} more problems like these", level, _PROBLEM)
+
+    def _line(self, text: str, level: int, kind: str = "", **fields: str) -> None:
+        """Write one line to the journal, or, if there is none, to the log of the run; `kind` is its MESSAGE_ID."""
+        named = {f"HOSTROUTING_{name}": value for name, value in fields.items()}
+        if not self._service.tell(Line(text, level, {**({"MESSAGE_ID": kind} if kind else {}), **named})):
+            (self._ctx.log.info if level > 4 else self._ctx.log.warning)("%s", text)
+
+    def _write(self) -> None:
+        """Write what a collector and status read. The second has what hindered the first."""
+        import json  # noqa: PLC0415  other tasks do not need it
+
+        self._note("writing", "")
+        layout = self._host.layout
+        self._write_file(layout.figures_path, figures(self._state, version=__version__))
+        self._write_file(layout.guard_path, json.dumps(self._state.to_mapping()) + "\n")
+
+    def _write_file(self, path: str, text: str) -> None:
+        try:
+            self._host.files.write(path, text)
+        except FileError as error:
+            if error.errno == errno.EROFS and self._service.watchdog is not None:
+                raise  # the directory was deleted and made again: only a new start of the service may write into it
+            self._note("writing", str(error))
+
+
+def _without_repairs(look: Look) -> Look:
+    """What is still known after a look: its repairs were made once, and took their time once."""
+    return attrs.evolve(look, repairs=(), lost=(), seconds=0.0, repair_seconds=0.0)
+
+
+def _told_troubles(troubles: Iterable[str]) -> str:
+    text = "; ".join(troubles)
+    return text and f"{text}; until that works again, these changes are noticed once a minute"
+
+
+def _names(repair: Repair) -> dict[str, str]:
+    """The fields by which the journal finds the line: the prefix of a route, and the key."""
+    prefix = repair.key.partition(" metric ")[0]
+    return {"KEY": repair.key, **({} if " " in prefix else {"PREFIX": prefix})}
+
+
+def _told_fight(fight: Fight) -> str:
+    found, ours = fight.last.found, fight.last.ours
+    return (
+        f"was repaired {fight.rounds} times, and the last time there was {found} instead of {ours}; to see what "
+        f"changes it, run: {'nft monitor' if _is_table(fight) else 'ip monitor'}"
+    )
+
+
+def _is_table(fight: Fight) -> bool:
+    """Whether the fight is about a table of nftables and not about a route."""
+    return fight.last.key.startswith("nftables")

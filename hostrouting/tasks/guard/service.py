@@ -1,0 +1,159 @@
+"""InstallGuard installs the service that keeps the routing right, and tells how it is.
+
+Here: the unit and its state. Not here: what the running guard does (`guard`). Machines do not wait for the guard, so it
+has no step in the gate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+from hostrouting.boot import render_guard_unit, render_preset
+from hostrouting.boot.gate import Part
+from hostrouting.check.report import GUARD_SCHEMA, document_in
+from hostrouting.errors import ConfigError, Fault
+from hostrouting.host.effects import Operation
+from hostrouting.host.fileset import File, FileSet, unit_file
+from hostrouting.tasks.base import HostTask, start_unit
+from hostrouting.tasks.results import GuardResult, Preview, Standing
+from hostrouting.text import show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Self
+
+    import phases
+    from hostrouting.host import Manager
+
+__all__ = ["InstallGuard"]
+
+_PROGRAM = "hostrouting"
+_TO_START = 100.0  # seconds; the unit itself has less
+_UNSEEN = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108  hidden from the service by its unit
+_SHOWN = 3  # keys that do not stay
+_RUNNING = {"active", "reloading"}
+
+
+@attrs.frozen
+class InstallGuard(HostTask[GuardResult]):
+    """Install the service that keeps the routing right, and start it.
+
+    1. If the guard is not enabled, or the configuration has nothing to guard, remove the service; if there is none, do
+       nothing.
+    2. Write the unit if it differs; it is enabled, so it starts at every boot.
+    3. Start it if the unit is new or the guard does not run. A running guard reads a new configuration by itself.
+    """
+
+    name: ClassVar[str] = "install-guard"
+    nothing: ClassVar[str] = "no guard is wanted, and none is installed"
+
+    @property
+    def part(self) -> Part:
+        """The unit; what the guard has written is removed with it."""
+        layout = self.host.layout
+        text = render_guard_unit(self._program or _PROGRAM, layout=layout)
+        files = FileSet(
+            (
+                unit_file(layout.guard_unit_path, text, script=_PROGRAM, layout=layout),
+                File(layout.guard_preset_path, render_preset(layout.guard_unit)),
+            ),
+            links=((layout.guard_enabled_path, f"{layout.unit_directory}/{layout.guard_unit}"),),
+        )
+        # The lock file stays: a guard that runs by itself may hold it.
+        remains = (layout.guard_path, layout.figures_path)
+        return Part(None, files, layout.guard_unit, remains=remains)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the guard is enabled and has something to guard."""
+        it = self.config
+        return it.guard.enabled and bool(
+            it.static_routes.routes or it.route_overlap.expected_cidrs or it.probe_rewrite.enabled
+        )
+
+    def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  the host's files answer
+        """The task itself. Raises ConfigError if the service could not run the program."""
+        path, given = self._program or "", self.config.guard.program
+        rule = "" if path else f"is needed here: the program {_PROGRAM} was not found"
+        if path.startswith(_UNSEEN):
+            rule = "is in a directory for temporary files, of which a service has its own"
+            rule = rule if given else f"by default, it is the program of this Python, {show(path)}, which {rule}"
+        if self.is_wanted and rule:
+            remedy = 'install hostrouting on the host, and write its path, such as "/opt/agent/bin/hostrouting"'
+            raise ConfigError([Fault("guard.program", show(given) if given else "", rule, remedy)])
+        return self
+
+    def look(self, *, up: bool) -> Preview:
+        """That the service would be started; its files are part of the gate's preview."""
+        manager, unit = self._manager, self.host.layout.guard_unit
+        if not up or manager is None or self._is_running(manager):
+            return Preview()
+        return Preview(operations=(Operation("start", unit, "it is not running"),))
+
+    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> GuardResult:
+        """Start the service if its unit is new or it does not run."""
+        return GuardResult(changed, self._start(ctx, is_new=bool(changed)))
+
+    def despite_failure(self, ctx: phases.Context, changed: tuple[str, ...]) -> None:
+        """Start the service all the same: it is needed most when another task fails."""
+        if self.is_wanted:
+            self._start(ctx, is_new=bool(changed))
+
+    def _start(self, ctx: phases.Context, *, is_new: bool) -> bool:
+        """Start the service if it is new or does not run; whether it was started."""
+        manager = self._manager
+        if manager is None or not (is_new or not self._is_running(manager)):
+            return False
+        start_unit(ctx, manager, self.host.layout.guard_unit, timeout=_TO_START)
+        return True
+
+    def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> GuardResult:  # noqa: ARG002  the gate has done it
+        """The gate has stopped the service and removed its files."""
+        return GuardResult(changed)
+
+    def standing(self) -> Standing | None:
+        """Whether the guard runs, what it has done, and what it cannot repair; None if there is no guard."""
+        layout, files = self.host.layout, self.host.files
+        runs = bool(files.holders(layout.guard_lock_path))
+        # Without systemd, an installed unit starts at the next boot.
+        is_installed = self._manager is not None and files.is_there(layout.guard_unit_path)
+        if self.host.backend is None or not (runs or is_installed):
+            return None
+        faults = () if runs else (f"it does not run; see: systemctl status {layout.guard_unit}",)
+        written = document_in(files.read(layout.guard_path), GUARD_SCHEMA) if runs else {}
+        return Standing("the guard", faults=faults, notes=tuple(_notes(written)), facts=tuple(_facts(written)))
+
+    @property
+    def _manager(self) -> Manager | None:
+        manager = self.host.manager
+        return manager if manager is not None and manager.is_running() else None
+
+    def _is_running(self, manager: Manager) -> bool:
+        return manager.state(self.host.layout.guard_unit).active in _RUNNING
+
+    @property
+    def _program(self) -> str | None:
+        return self.config.guard.program or self.host.own_program() or self.host.find_program(_PROGRAM)
+
+
+def _facts(written: dict[str, Any]) -> Iterator[str]:
+    if written:
+        yield f"running since {written.get('since')}; last look: {written.get('lastLook')}"
+    if written.get("repairs"):
+        yield f"repairs: {written['repairs']}, the last at {written.get('lastRepair')}"
+
+
+def _notes(written: dict[str, Any]) -> Iterator[str]:
+    """What it cannot repair."""
+    listed = written.get("fights")
+    fights = [it for it in listed if isinstance(it, dict)] if isinstance(listed, list) else []
+    for fight in fights[:_SHOWN]:
+        ours, found = fight.get("ours"), fight.get("found")
+        yield f"{fight.get('key')} does not stay: the last time there was {found} instead of {ours}"
+    if len(fights) > _SHOWN:
+        yield f"{len(fights) - _SHOWN:,} more do not stay"
+    if written.get("failure"):
+        yield str(written["failure"])

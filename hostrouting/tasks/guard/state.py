@@ -1,0 +1,174 @@
+"""What the guard knows: the last look, the verdict and since when it holds, repairs and fights. A value, and its JSON.
+
+Here: what follows from a look. Not here: the look itself (`look`), and where it is written (`tasks.guard`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from hostrouting.check.report import GUARD_SCHEMA
+from hostrouting.tasks.guard.look import Look
+from phases.text import moment_as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from hostrouting.tasks.guard.pace import Fight
+
+__all__ = ["State", "figures"]
+
+
+@attrs.frozen(kw_only=True)
+class State:
+    """What the guard knows after its looks so far."""
+
+    since: datetime
+    """When it began."""
+    looks: int = 0
+    looked: datetime | None = None
+    """When the last look was."""
+    look: Look = attrs.field(factory=Look)
+    """The last look."""
+    repairs: int = 0
+    """The number of repairs since it began."""
+    repaired: datetime | None = None
+    """When the last repair was."""
+    repair_seconds: float = 0.0
+    """How long that took."""
+    failures: int = 0
+    """The number of looks that failed since it began."""
+    verdict_since: datetime | None = None
+    """Since when the verdict is the same, as far as the guard knows."""
+    fights: tuple[Fight, ...] = ()
+    hindered: Mapping[str, str] = attrs.field(factory=dict)
+    """What hinders the guard itself: a sentence about its listening, reading or writing."""
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Why the last look or repair failed, by the name of the task, and what hinders the guard itself: sentences."""
+        return {**{name: f"{name}: {text}" for name, text in self.look.failures.items()}, **self.hindered}
+
+    def noted(self, about: str, text: str) -> State:
+        """With this sentence about what hinders the guard; an empty one ends it."""
+        others = {name: it for name, it in self.hindered.items() if name != about}
+        return attrs.evolve(self, hindered={**others, about: text} if text else others)
+
+    def after(self, look: Look, fights: tuple[Fight, ...], now: datetime) -> State:
+        """After one more look."""
+        same = self.verdict_since is not None and look.verdict == self.look.verdict
+        return attrs.evolve(
+            self,
+            looks=self.looks + 1,
+            looked=now,
+            look=look,
+            repairs=self.repairs + len(look.repairs),
+            repaired=now if look.repairs else self.repaired,
+            repair_seconds=look.repair_seconds if look.repairs else self.repair_seconds,
+            failures=self.failures + bool(look.failures),
+            verdict_since=(self.verdict_since if same else now) if look.verdict else None,
+            fights=fights,
+        )
+
+    def after_attempt(self, known: Look, fights: tuple[Fight, ...]) -> State:
+        """After an attempt that could not look: what is known from before, and why it failed."""
+        return attrs.evolve(
+            self,
+            look=attrs.evolve(known, seconds=self.look.seconds),
+            failures=self.failures + 1,
+            verdict_since=self.verdict_since if known.verdict else None,
+            fights=fights,
+        )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON value `hostrouting/guard/1`. npd.sh reads only its beginning, so the lists are last."""
+        return {
+            "schema": GUARD_SCHEMA,
+            "since": _stamp(self.since),
+            "looks": self.looks,
+            "lastLook": _stamp(self.looked),
+            "verdict": self.look.verdict or None,
+            "verdictSince": _stamp(self.verdict_since),
+            "repairs": self.repairs,
+            "lastRepair": _stamp(self.repaired),
+            "failure": "; ".join(self.faults.values()) or None,
+            "fights": [
+                {"key": it.last.key, "ours": it.last.ours, "found": it.last.found, "rounds": it.rounds}
+                for it in self.fights
+            ],
+            "problems": [it.text for it in self.look.problems],
+        }
+
+
+def _stamp(moment: datetime | None) -> str | None:
+    return None if moment is None else moment_as_text(moment)
+
+
+# The guard's figures for a Prometheus collector: a text in the exposition format, without timestamps.
+
+_VERDICTS = ("ok", "overlap", "undecided", "no-default-route")
+
+
+def figures(state: State, *, version: str) -> str:
+    """All figures, as the text of a `.prom` file."""
+    return "".join(_lines(state, version))
+
+
+def _lines(state: State, version: str) -> Iterator[str]:
+    look = state.look
+    yield from _metric("build_info", "gauge", "The version that runs; always 1.", {"version": version}, 1)
+    yield from _metric("guard_start_time_seconds", "gauge", "When the guard began.", {}, _seconds(state.since))
+    yield from _metric("guard_looks_total", "counter", "Looks at the host.", {}, state.looks)
+    yield from _metric("guard_failures_total", "counter", "Looks that failed.", {}, state.failures)
+    if state.looked is not None:
+        yield from _metric("guard_last_look_time_seconds", "gauge", "When it last looked.", {}, _seconds(state.looked))
+        yield from _metric("guard_look_seconds", "gauge", "How long the last look took.", {}, look.seconds)
+    problems = len(look.problems) + len(state.hindered)
+    yield from _metric("guard_problems", "gauge", "What is wrong and could not be repaired.", {}, problems)
+    yield from _metric("guard_repairs_total", "counter", "Repairs.", {}, state.repairs)
+    if state.repaired is not None:
+        told = "How long the last repair took."
+        yield from _metric("guard_repair_seconds", "gauge", told, {}, state.repair_seconds)
+    told = "What does not stay, although it was repaired."
+    yield from _metric("guard_fights", "gauge", told, {}, len(state.fights))
+    if look.routes is not None:
+        kinds = {
+            "wanted": "Static routes that are configured.",
+            "present": "Those that are in the table.",
+            "ours": "Routes that are ours.",
+        }
+        for (name, text), count in zip(kinds.items(), look.routes, strict=True):
+            yield from _metric(f"routes_{name}", "gauge", text, {}, count)
+    if look.verdict:
+        rows = [
+            ({"cidr": cidr, "verdict": it}, int(it == verdict))
+            for cidr, verdict in sorted(look.verdicts.items())
+            for it in _VERDICTS
+        ]
+        yield from _metrics("verdict", "gauge", "The verdict on an expected CIDR: 1 for the present one.", rows)
+        counts = [({"cidr": cidr}, count) for cidr, count in sorted(look.escapes.items())]
+        yield from _metrics("escapes", "gauge", "Ranges of an expected CIDR that escape.", counts)
+
+
+def _metric(name: str, kind: str, told: str, labels: Mapping[str, str], value: float) -> Iterator[str]:
+    return _metrics(name, kind, told, [(labels, value)])
+
+
+def _metrics(name: str, kind: str, told: str, rows: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
+    yield f"# HELP hostrouting_{name} {told}\n# TYPE hostrouting_{name} {kind}\n"
+    for labels, value in rows:
+        words = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        number = value if isinstance(value, int) else round(value, 6)
+        yield f"hostrouting_{name}{{{words}}} {number}\n" if words else f"hostrouting_{name} {number}\n"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r'([\\"])', r"\\\1", text).replace("\n", r"\n")
+
+
+def _seconds(moment: datetime) -> float:
+    return round(moment.timestamp(), 3)

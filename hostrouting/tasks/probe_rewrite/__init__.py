@@ -1,0 +1,89 @@
+"""Load-balancer probes over IPv6: the rules and the route that let probes reach the pods, and what can block them.
+
+How it works. Azure's load balancer sends its IPv6 probes from a link-local address. Linux does not forward packets from
+such an address: it replies "beyond scope of source address". So a service whose backends are pods, or are on other
+nodes, never receives a probe. Two stateless rules solve this, with a global address that is reserved for it:
+
+- Before routing (and before connection tracking, which is at priority -200), the source of a probe is changed to the
+  global address. From then on it is an ordinary packet: it is routed, translated and tracked like any other.
+- After routing, if a packet to the global address leaves by the uplink, its destination is changed to the link-local
+  address.
+
+A route to the global address sends the replies to the uplink. The neighbour is resolved after the second rule, so the
+host asks for the link-local address, and the load balancer answers.
+
+The router sends its own packets from the same link-local address: its advertisements install the default route. So
+packets that stay on the link are not changed (a link-local or multicast destination, neighbour discovery, MLD).
+
+wanted        the rules and the route that are wanted, and the changes that install them
+hindrances    settings and devices of the host that keep them from working
+record        the tables and routes that may be in the kernel since this boot
+"""
+
+from typing import TYPE_CHECKING
+
+import phases
+
+if TYPE_CHECKING:
+    from hostrouting.tasks.probe_rewrite.rules import (
+        Hindrance,
+        NotedRoute,
+        OwnAddress,
+        Record,
+        RewritePlan,
+        Surroundings,
+        differences,
+        find_hindrances,
+        has_address,
+        is_ours,
+        is_rewritten,
+        own_addresses,
+        plan_rewrite,
+        wanted_route,
+        wanted_table,
+    )
+
+__all__ = [
+    # what is wanted, and the changes that install it
+    "RewritePlan",
+    "differences",
+    "is_ours",
+    "is_rewritten",
+    "plan_rewrite",
+    "wanted_route",
+    "wanted_table",
+    # what keeps it from working
+    "Hindrance",
+    "OwnAddress",
+    "Surroundings",
+    "find_hindrances",
+    "has_address",
+    "own_addresses",
+    # what may be in the kernel
+    "NotedRoute",
+    "Record",
+]
+
+# If probeRewrite is not configured, none of these modules is loaded.
+_HOMES = {
+    "rules": (
+        "Hindrance",
+        "OwnAddress",
+        "Surroundings",
+        "find_hindrances",
+        "has_address",
+        "own_addresses",
+        "NotedRoute",
+        "Record",
+        "RewritePlan",
+        "differences",
+        "is_ours",
+        "is_rewritten",
+        "plan_rewrite",
+        "wanted_route",
+        "wanted_table",
+    )
+}
+
+if not TYPE_CHECKING:  # with this function visible, a type checker would accept any name
+    __getattr__ = phases.lazily(__name__, _HOMES, globals())

@@ -1,0 +1,493 @@
+"""The contract suites of the packet filters and the link layer, for any implementation: real, fake, or your own.
+
+Here: the promises of Ebtables, Nftables and LinkLayer (`hostrouting.kernel`) that their own methods can check, one
+test for each sentence. Not here: a host with two ebtables backends, tables that another program owns, veths whose
+other end cannot be read, and programs that are missing or refuse.
+
+Subclass one in a module that pytest collects, and override `make`; each test gets a new object, for a host without
+rules or tables, or for LinkLayer the host that `contract_view` describes::
+
+    class TestMine(EbtablesContract):
+        @contextmanager
+        def make(self) -> Iterator[Ebtables]:
+            yield MyEbtables()
+"""
+
+# These are tests, so they use assert.
+# ruff: noqa: S101
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.errors import AmbiguousRule, BackendError, BadRule
+from hostrouting.kernel.ebtables.program import nat_rules
+from hostrouting.kernel.neighbours.kernel import EthernetLink, LinkLayerView, Neighbour, PeerMac
+from hostrouting.kernel.nftables.table import Chain, Counter, Match, Rewrite, Rule, Table, Unknown, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from hostrouting.kernel.ebtables.program import Ebtables
+    from hostrouting.kernel.neighbours.kernel import LinkLayer
+    from hostrouting.kernel.nftables.program import Nftables
+
+__all__ = [
+    "CONTRACT_RULES",
+    "EbtablesContract",
+    "LinkLayerContract",
+    "NftablesContract",
+    "contract_table",
+    "contract_view",
+]
+
+CONTRACT_RULES = (
+    "PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.1.0.5 -j arpreply --arpreply-mac 0a:0b:0c:0d:0e:05",
+    "PREROUTING -p IPv4 -i eth0 --ip-dst 10.1.0.5 -j dnat --to-dst 0a:0b:0c:0d:0e:05 --dnat-target ACCEPT",
+    "PREROUTING -p IPv6 -i eth0 --ip6-dst fd00::5 -j dnat --to-dst 0a:0b:0c:0d:0e:05 --dnat-target ACCEPT",
+    "POSTROUTING -s Unicast -o eth0 -j snat --to-src 0a:0b:0c:0d:0e:0f --snat-arp --snat-target ACCEPT",
+)
+"""Rules of the table nat as ebtables-save prints them."""
+
+_ARP, _IPV4, _IPV6, _SNAT = CONTRACT_RULES
+
+
+@contextmanager
+def _refuses() -> Iterator[None]:
+    try:
+        yield
+    except ValueError:
+        return
+    raise AssertionError("ValueError was not raised")
+
+
+@contextmanager
+def _lacks(*lines: str) -> Iterator[None]:
+    found: tuple[str, ...] = ()
+    try:
+        yield
+    except BadRule as error:
+        found = error.lines
+    assert sorted(found) == sorted(lines)
+
+
+@contextmanager
+def _ambiguous() -> Iterator[None]:
+    try:
+        yield
+    except AmbiguousRule:
+        return
+    raise AssertionError("AmbiguousRule was not raised")
+
+
+class EbtablesContract:
+    """Subclass it, and override `make`."""
+
+    def make(self) -> AbstractContextManager[Ebtables]:
+        """Create an Ebtables for a host without rules, and clean up at the end of the `with` block."""
+        raise NotImplementedError("override make() so that it yields your Ebtables")
+
+    # reading
+
+    def test_there_are_no_rules(self) -> None:
+        """On a host without rules, the text contains no rules."""
+        with self.make() as ebtables:
+            assert nat_rules(ebtables.save()) == ()
+
+    def test_what_was_added_is_read_back(self) -> None:
+        """Rules are read back as they were added: in order, with duplicates, chain by chain."""
+        with self.make() as ebtables:
+            ebtables.add([_SNAT, _ARP, _IPV4, _IPV6, _ARP])
+            assert nat_rules(ebtables.save()) == (_ARP, _IPV4, _IPV6, _ARP, _SNAT)
+
+    def test_a_backend_by_its_name(self) -> None:
+        """`of("auto")` finds the backend that has the rules, whichever backend was named before."""
+        with self.make() as ebtables:
+            ebtables.add([_ARP])
+            assert nat_rules(ebtables.of("auto").save()) == (_ARP,)
+            assert nat_rules(ebtables.of("legacy").of("auto").save()) == (_ARP,)
+
+    # add
+
+    def test_added_rules_come_last(self) -> None:
+        """Rules are added at the end of their chain, even if the same rule exists."""
+        with self.make() as ebtables:
+            ebtables.add([_ARP, _IPV4])
+            ebtables.add([_ARP])
+            assert nat_rules(ebtables.save()) == (_ARP, _IPV4, _ARP)
+
+    # delete
+
+    def test_delete(self) -> None:
+        """Each given rule is deleted as often as it is given; the others stay in order."""
+        with self.make() as ebtables:
+            ebtables.add([_ARP, _IPV6, _ARP, _IPV4, _ARP])
+            ebtables.delete([_IPV4, _ARP, _ARP])
+            assert nat_rules(ebtables.save()) == (_IPV6, _ARP)
+            ebtables.delete([_ARP, _IPV6])
+            assert nat_rules(ebtables.save()) == ()
+
+    def test_all_or_nothing(self) -> None:
+        """If a rule does not exist, or not as often as given, nothing is deleted, and the error names that rule."""
+        with self.make() as ebtables:
+            ebtables.add([_ARP, _IPV4])
+            with _lacks(_IPV6):
+                ebtables.delete([_ARP, _IPV6, _IPV4])
+            with _lacks(_ARP):
+                ebtables.delete([_ARP, _ARP])
+            assert nat_rules(ebtables.save()) == (_ARP, _IPV4)
+
+    def test_delete_one(self) -> None:
+        """`delete_one` deletes one rule and leaves its duplicates; it returns False if the rule does not exist."""
+        with self.make() as ebtables:
+            ebtables.add([_ARP, _IPV4, _ARP])
+            assert ebtables.delete_one(_ARP) is True
+            assert nat_rules(ebtables.save()) == (_IPV4, _ARP)
+            assert ebtables.delete_one(_ARP) is True
+            assert ebtables.delete_one(_ARP) is False
+            assert nat_rules(ebtables.save()) == (_IPV4,)
+
+    def test_rules_that_ebtables_does_not_tell_apart(self) -> None:
+        """If ebtables cannot distinguish two rules, because only their source differs, neither is deleted."""
+        twin = _IPV4.replace(" -i ", " -s Unicast -i ")
+        with self.make() as ebtables:
+            ebtables.add([twin, _IPV4, _IPV6])
+            verbs: list[Callable[[], object]] = [
+                partial(ebtables.delete, [_IPV6, _IPV4]),
+                partial(ebtables.delete, [twin, _IPV4]),
+            ]
+            for verb in verbs:
+                with _ambiguous():
+                    verb()
+            assert ebtables.delete_one(_IPV4) is False
+            assert ebtables.delete_one(twin) is False
+            assert nat_rules(ebtables.save()) == (twin, _IPV4, _IPV6)
+            assert ebtables.delete_one(_IPV6) is True
+
+    def test_nothing_to_do(self) -> None:
+        """Empty lists are allowed in `add` and `delete`."""
+        with self.make() as ebtables:
+            ebtables.add([_ARP])
+            ebtables.add([])
+            ebtables.delete([])
+            assert nat_rules(ebtables.save()) == (_ARP,)
+
+    # what is not a rule
+
+    def test_lines_that_are_no_rules(self) -> None:
+        """A line that ebtables-restore would not parse as a rule raises ValueError, and nothing is changed."""
+        with self.make() as ebtables:
+            ebtables.add([_ARP])
+            strange = (
+                "",
+                " ",
+                "-A PREROUTING",
+                "*filter",
+                ":PREROUTING DROP",
+                "# a",
+                f"{_IPV4}\n-F",
+                f"{_IPV4}\r",
+                "\x00",
+            )
+            for line in strange:
+                verbs: list[Callable[[], object]] = [
+                    partial(ebtables.delete, [_ARP, line]),
+                    partial(ebtables.delete_one, line),
+                    partial(ebtables.add, [_IPV4, line]),
+                ]
+                for verb in verbs:
+                    with _refuses():
+                        verb()
+            assert nat_rules(ebtables.save()) == (_ARP,)
+
+
+# The contract suite of LinkLayer, for any implementation: the real one, the fake, or your own.
+
+_POD, _NODE = "0a:00:00:00:00:55", "0a:00:00:00:00:01"
+_FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
+
+
+def contract_view() -> LinkLayerView:
+    """A bridge with a veth whose other end is in another namespace, a veth pair in this one, and two neighbours."""
+    return LinkLayerView(
+        links=[
+            EthernetLink(name="lo", index=1, mac="00:00:00:00:00:00"),
+            EthernetLink(name="azure0", index=2, kind="bridge", mac=_NODE),
+            EthernetLink(
+                name="pod0", index=3, kind="veth", mac="0a:00:00:00:00:02", master="azure0", peer=PeerMac(_POD)
+            ),
+            EthernetLink(name="one", index=4, kind="veth", mac="0a:00:00:00:00:03", peer=PeerMac("0a:00:00:00:00:04")),
+            EthernetLink(
+                name="two", index=5, kind="veth", mac="0a:00:00:00:00:04", up=False, peer=PeerMac("0a:00:00:00:00:03")
+            ),
+        ],
+        neighbours=[_FIRST, Neighbour("fd00::5", "0a:00:00:00:00:05", "azure0", externally_learned=True)],
+    )
+
+
+class LinkLayerContract:
+    """Subclass it, and override `make`."""
+
+    def make(self) -> AbstractContextManager[LinkLayer]:
+        """Create a LinkLayer for the host in `contract_view`, and clean up at the end of the `with` block."""
+        raise NotImplementedError("override make() so that it yields your LinkLayer")
+
+    # look
+
+    def test_devices(self) -> None:
+        """Each device has a kind, a MAC address, a bridge, a state, and the MAC address of the other end."""
+        with self.make() as link_layer:
+            assert link_layer.look().links == contract_view().links
+
+    def test_neighbours(self) -> None:
+        """The neighbours of both families are listed, and whether another program has added them."""
+        with self.make() as link_layer:
+            assert _permanent(link_layer) == contract_view().neighbours
+
+    # delete_neighbour
+
+    def test_delete(self) -> None:
+        """An entry is deleted, the others stay, and it may be deleted again."""
+        with self.make() as link_layer:
+            for _ in range(2):
+                assert link_layer.delete_neighbour(_FIRST) is True
+                assert _permanent(link_layer) == contract_view().neighbours[1:]
+            assert link_layer.delete_neighbour(contract_view().neighbours[1]) is True
+            assert _permanent(link_layer) == ()
+
+    def test_another_entry_stays(self) -> None:
+        """An entry that differs in any attribute from the given one is not deleted."""
+        with self.make() as link_layer:
+            for other in (
+                attrs.evolve(_FIRST, mac="0a:00:00:00:00:06"),
+                attrs.evolve(_FIRST, state="stale"),
+                attrs.evolve(_FIRST, externally_learned=True),
+            ):
+                assert link_layer.delete_neighbour(other) is False
+            assert _permanent(link_layer) == contract_view().neighbours
+
+    def test_delete_what_is_not_there(self) -> None:
+        """If the address or the device does not exist, the entry counts as deleted."""
+        with self.make() as link_layer:
+            assert link_layer.delete_neighbour(attrs.evolve(_FIRST, ip="10.1.0.6")) is True
+            assert link_layer.delete_neighbour(attrs.evolve(_FIRST, dev="none")) is True
+            assert link_layer.delete_neighbour(attrs.evolve(_FIRST, dev="one")) is True
+            assert _permanent(link_layer) == contract_view().neighbours
+
+    # add_neighbour
+
+    def test_add(self) -> None:
+        """A deleted entry can be restored as it was, and may be added again."""
+        with self.make() as link_layer:
+            for neighbour in contract_view().neighbours:
+                link_layer.delete_neighbour(neighbour)
+            for neighbour in contract_view().neighbours * 2:
+                assert link_layer.add_neighbour(neighbour) is True
+            assert _permanent(link_layer) == contract_view().neighbours
+
+    def test_add_where_another_is(self) -> None:
+        """A different entry for the same address is not overwritten."""
+        with self.make() as link_layer:
+            assert link_layer.add_neighbour(attrs.evolve(_FIRST, mac="0a:00:00:00:00:06")) is False
+            assert _permanent(link_layer) == contract_view().neighbours
+
+    def test_add_without_a_device(self) -> None:
+        """If the device does not exist, the entry cannot be added, and the error names the device."""
+        with self.make() as link_layer:
+            said = ""
+            try:
+                link_layer.add_neighbour(attrs.evolve(_FIRST, dev="none"))
+            except BackendError as error:
+                said = str(error)
+            assert "device none of the neighbour 10.1.0.5 dev none" in said
+
+    def test_only_permanent_entries_are_added(self) -> None:
+        """An entry that is not permanent, or does not have a complete MAC address, raises ValueError."""
+        with self.make() as link_layer:
+            for other in (
+                attrs.evolve(_FIRST, state="stale"),
+                attrs.evolve(_FIRST, mac=""),
+                attrs.evolve(_FIRST, mac="0a:00"),
+            ):
+                try:
+                    link_layer.add_neighbour(other)
+                except ValueError:
+                    continue
+                raise AssertionError("ValueError was not raised")
+
+
+def _permanent(link_layer: LinkLayer) -> tuple[Neighbour, ...]:
+    """The permanent entries; the kernel itself adds others, for multicast."""
+    return tuple(it for it in link_layer.look().neighbours if it.state == "permanent")
+
+
+# The contract suite of Nftables, for any implementation: the real one, the fake, or your own.
+
+
+def contract_table(name: str = "first") -> Table:
+    """A table with every statement that our tables can have."""
+    return Table(
+        name,
+        chains=[
+            Chain(
+                "incoming",
+                [
+                    Rule([Match("iifname", ["eth1", "eth0"], negated=True), Verdict("return")], "by another device"),
+                    Rule([Match("ip6 daddr", ["fe80::/10", "ff00::/8"]), Counter(), Verdict("return")]),
+                    Rule([Match("icmpv6 type", [143, 130]), Verdict("return")]),
+                    Rule([Match("ip6 saddr", ["fe80::5"]), Counter(), Rewrite("ip6 saddr", "2001:db8::5")]),
+                ],
+                hook="prerouting",
+                priority=-300,
+            ),
+            Chain("outgoing", [Rule([Match("oifname", ["eth0"]), Counter()])], hook="postrouting", priority=-300),
+            Chain("spare", []),
+        ],
+    )
+
+
+@contextmanager
+def _refuses_nftables_contract() -> Iterator[None]:
+    try:
+        yield
+    except ValueError:
+        return
+    raise AssertionError("ValueError was not raised")
+
+
+class NftablesContract:
+    """Subclass it, and override `make`."""
+
+    def make(self) -> AbstractContextManager[Nftables]:
+        """Create an Nftables for a host without tables, and clean up at the end of the `with` block."""
+        raise NotImplementedError("override make() so that it yields your Nftables")
+
+    # reading
+
+    def test_there_is_no_table(self) -> None:
+        """A table that does not exist is None, and has no counters."""
+        with self.make() as nft:
+            assert nft.table("first") is None
+            assert nft.counters("first") == ()
+            assert nft.names() == ()
+
+    def test_what_was_put_there_is_read_back(self) -> None:
+        """A table is read back as it was loaded: the statements, their order, the comments, the order of the chains."""
+        with self.make() as nft:
+            nft.replace(contract_table())
+            assert nft.table("first") == contract_table()
+            nft.replace(Table("first"))
+            assert nft.table("first") == Table("first")
+
+    def test_names(self) -> None:
+        """Every table is listed with its family, in order."""
+        with self.make() as nft:
+            for name in ("second", "first"):
+                nft.replace(contract_table(name))
+            assert nft.names() == (("ip6", "first"), ("ip6", "second"))
+
+    def test_counters(self) -> None:
+        """Each counter has a number, in the order of the rules; without packets it is 0."""
+        with self.make() as nft:
+            nft.replace(contract_table())
+            assert nft.counters("first") == (0, 0, 0)
+
+    # replace
+
+    def test_a_replaced_table_is_exactly_this(self) -> None:
+        """Nothing of the previous table is left: no chain, rule or priority."""
+        with self.make() as nft:
+            nft.replace(contract_table())
+            head = attrs.evolve(contract_table().chains[0], rules=(), priority=-250, policy="drop")
+            nft.replace(Table("first", [head]))
+            assert nft.table("first") == Table("first", [head])
+
+    def test_replace_twice(self) -> None:
+        """The same table can be loaded again."""
+        with self.make() as nft:
+            for _ in range(2):
+                nft.replace(contract_table())
+            assert nft.table("first") == contract_table()
+
+    def test_replace_without_others(self) -> None:
+        """The tables in `without` are deleted; they need not exist; all other tables stay."""
+        with self.make() as nft:
+            for name in ("first", "second", "third"):
+                nft.replace(contract_table(name))
+            nft.replace(Table("first"), without=["second", "none", "second"])
+            assert nft.names() == (("ip6", "first"), ("ip6", "third"))
+            assert nft.table("third") == contract_table("third")
+
+    def test_replace_without_itself(self) -> None:
+        """The table's own name in `without` is ignored."""
+        with self.make() as nft:
+            nft.replace(contract_table(), without=["first"])
+            assert nft.table("first") == contract_table()
+
+    # remove
+
+    def test_remove(self) -> None:
+        """The named tables are deleted, others stay; a name may be missing or repeated, and no names are needed."""
+        with self.make() as nft:
+            for name in ("first", "second", "third"):
+                nft.replace(contract_table(name))
+            for _ in range(2):
+                nft.remove("first", "none", "third", "first")
+                assert nft.names() == (("ip6", "second"),)
+            nft.remove()
+            assert nft.table("second") == contract_table("second")
+
+    # tables that are refused
+
+    def test_names_that_we_do_not_make(self) -> None:
+        """An invalid name raises ValueError in every method, and nothing is changed."""
+        with self.make() as nft:
+            nft.replace(contract_table())
+            for name in ("", "a b", "a;flush ruleset", 'a"', "1st", "\u00e4", "a\n", "x" * 65):
+                verbs: list[Callable[[], object]] = [
+                    partial(nft.table, name),
+                    partial(nft.counters, name),
+                    partial(nft.remove, "first", name),
+                    partial(nft.replace, Table(name)),
+                    partial(nft.replace, Table("first"), without=[name]),
+                    partial(nft.replace, Table("first", [Chain(name, [])])),
+                ]
+                for verb in verbs:
+                    with _refuses_nftables_contract():
+                        verb()
+            assert nft.table("first") == contract_table()
+
+    def test_tables_that_we_do_not_make(self) -> None:
+        """A table that nft would parse differently, or not print back, raises ValueError, and nothing is changed."""
+        counting = Rule([Counter()])
+        chains = [
+            Chain("a", [Rule([Unknown("{}")])]),
+            Chain("a", [Rule([])]),
+            Chain("a", [Rule([Verdict("return"), Counter()])]),
+            Chain("a", [attrs.evolve(counting, comment='say "no"')]),
+            Chain("a", [attrs.evolve(counting, comment="x" * 128)]),
+            Chain("a", [attrs.evolve(counting, comment="one\ntwo")]),
+            Chain("a", [], hook="ingress"),
+            Chain("a", [], hook="input", type="nat"),
+            Chain("a", [], hook="input", policy="continue"),
+            Chain("a", [], hook="input", priority=2**31),
+            Chain("a", [], priority=5),
+            Chain("a", [], policy="drop"),
+        ]
+        tables = [
+            *(Table("first", [chain]) for chain in chains),
+            Table("first", [Chain("a", []), Chain("a", [])]),
+            Table("first", flags=["dormant"]),
+            Table("first", is_readable=False),
+            Table("first", others=[Unknown("{}")]),
+        ]
+        with self.make() as nft:
+            nft.replace(contract_table())
+            for table in tables:
+                with _refuses_nftables_contract():
+                    nft.replace(table, without=["first"])
+            assert nft.table("first") == contract_table()

@@ -1,0 +1,78 @@
+"""The link layer in memory: devices and neighbours in lists, and the faults that a test injects.
+
+Here: what Linux does with neighbours that are added and deleted. Not here: the effect on frames.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.errors import BackendError
+from hostrouting.kernel.neighbours.kernel import EthernetLink, LinkLayerView, Neighbour, no_device, require_permanent
+from hostrouting.testing.kernel.faults import Faulty
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["MemoryLinkLayer"]
+
+
+class MemoryLinkLayer(Faulty[BackendError]):
+    """The link layer in two lists; `str()` prints them, neighbours as `ip neigh` does."""
+
+    def __init__(self, links: Iterable[EthernetLink] = (), neighbours: Iterable[Neighbour] = ()) -> None:
+        """Begin with these devices and neighbours."""
+        super().__init__()
+        self.links = list(links)
+        """For a test to change, as another process would."""
+        self.neighbours = list(neighbours)
+        """For a test to change; those of a device are deleted with it."""
+        self.writes: list[str] = []
+        """The changes, in order: "delete 10.1.0.5 dev azure0 …", "add …"."""
+
+    def remove_link(self, name: str) -> None:
+        """Do what `ip link del` does."""
+        self.links = [it for it in self.links if it.name != name]
+        self.neighbours = [it for it in self.neighbours if it.dev != name]
+
+    def look(self) -> LinkLayerView:
+        """See LinkLayer."""
+        self.meet().strike()
+        return LinkLayerView(
+            sorted(self.links, key=lambda it: it.index),
+            sorted(self.neighbours, key=lambda it: (it.dev, it.ip.version, int(it.ip))),
+        )
+
+    def delete_neighbour(self, neighbour: Neighbour) -> bool:
+        """See LinkLayer."""
+        fault = self.meet()
+        if not fault.done:
+            fault.strike()
+        holder = self._holder(neighbour)
+        if holder == neighbour:
+            self.neighbours.remove(neighbour)
+            self.writes.append(f"delete {neighbour}")
+        fault.strike()
+        return holder in {None, neighbour}
+
+    def add_neighbour(self, neighbour: Neighbour) -> bool:
+        """See LinkLayer."""
+        require_permanent(neighbour)
+        fault = self.meet()
+        if not fault.done:
+            fault.strike()
+        if not any(it.name == neighbour.dev for it in self.links):
+            raise no_device(neighbour)
+        holder = self._holder(neighbour)
+        if holder is None:
+            self.neighbours.append(neighbour)
+            self.writes.append(f"add {neighbour}")
+        fault.strike()
+        return holder in {None, neighbour}
+
+    def _holder(self, neighbour: Neighbour) -> Neighbour | None:
+        """The entry for its address on its device."""
+        return next((it for it in self.neighbours if (it.ip, it.dev) == (neighbour.ip, neighbour.dev)), None)
+
+    def __str__(self) -> str:
+        return "".join(f"{it}\n" for it in (*self.links, *self.neighbours))

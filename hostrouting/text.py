@@ -1,0 +1,79 @@
+"""Words for every text that an operator reads: counts, lists of names, values, and the known word nearest to another.
+
+Here: words. Not here: sentences about routing (`check.report`), and how they are laid out (`cli.output`). The help
+loads this module, so it imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["SHOWN", "counted", "nearest", "show", "spoken"]
+
+SHOWN = 60
+"""A message shows at most this many characters of a value."""
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 route`, `1,000 routes`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
+    """The words as a phrase, with `last` before the last one; the first `most` are named, the others counted."""
+    shown = list(words[:most]) + ([f"{len(words) - most:,} more"] if len(words) > most else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}" if shown else ""
+
+
+_LONGEST = 60  # at most this many characters are compared: the cost grows with the square of the length
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that an unknown one probably means, by its spelling; None if no word is similar enough."""
+    from difflib import get_close_matches  # noqa: PLC0415  only an error message needs it
+
+    # Compared without case: wrong case is the most common mistake, and other JSON readers accept it.
+    by_letters = {key.lower(): key for key in known}
+    near = get_close_matches(word.lower()[:_LONGEST], by_letters, n=1)
+    return by_letters[near[0]] if near else None
+
+
+def show(value: object) -> str:
+    """The value as one short printable line, so that text from a file cannot control the terminal."""
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int):
+        # Python refuses to print an integer of more than 4,300 digits.
+        bits = value.bit_length()
+        return str(int(value)) if bits <= SHOWN * 3 else f"an integer of {bits} bits"
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, bytes):
+        return "bytes"
+    if type(value).__module__ == "ipaddress":
+        return f'"{value}"'
+    return f"a Python {type(value).__name__}"
+
+
+def _quoted(text: str) -> str:
+    from json import dumps  # noqa: PLC0415  only a fault needs it
+
+    # Everything beyond ASCII is escaped, which makes look-alike letters, lone surrogates and control codes visible.
+    shown = dumps(text[:SHOWN])
+    return shown if len(text) <= SHOWN else f"{shown}... ({len(text)} characters)"
+
+
+def _number(value: float) -> str:
+    from json import dumps  # noqa: PLC0415  only a fault needs it
+
+    return dumps(float(value))
