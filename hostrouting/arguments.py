@@ -1,7 +1,7 @@
-"""Argument checks of the public functions: a value of the wrong type is refused before anything is done.
+"""Argument checks of the public functions: a wrong value is refused before anything is done.
 
-Here: the checks and their messages, which say what to write instead. Not here: the rules of a configuration
-(`config`), which collects its faults.
+Here: the checks of a value's type, and of the devices that an argument names, which must exist on the host; and their
+messages, which say what to write instead. Not here: the rules of a configuration (`config`), which collects its faults.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from hostrouting.model import Snapshot
 
 __all__ = ["HOST_OF_A_SNAPSHOT", "listed", "names", "require", "require_devices", "uncalled"]
+
+HOST_OF_A_SNAPSHOT = "the host of this snapshot"
+_SHOWN = 20  # devices that a message names; the others are counted
 
 
 def listed(values: Any, what: str) -> tuple[Any, ...]:
@@ -51,12 +54,6 @@ def _one(kind: type) -> str:
 def uncalled(value: object) -> str:
     """The name of a class or function that was passed without being called; empty for any other value."""
     return getattr(value, "__qualname__", "") if callable(value) else ""
-
-
-# Devices that an argument names: they have to exist on the host, whose devices are known from a snapshot.
-
-HOST_OF_A_SNAPSHOT = "the host of this snapshot"
-_SHOWN = 20  # devices that a message names; the others are counted
 
 
 def require_devices(named: Iterable[tuple[str, str]], snapshot: Snapshot, *, host: str) -> None:

@@ -1,4 +1,4 @@
-"""Every error of hostrouting and the facts it carries, and nothing else.
+"""Every error of hostrouting and the facts it carries. Not here: what follows from an error (`cli`, `tasks`).
 
     HostRoutingError
     ├── ConfigError          operator: the configuration cannot be used; reports all its faults at once
@@ -286,14 +286,14 @@ class PreflightFailed(HostRoutingError):  # noqa: N818  reads as what happened
     def __init__(self, message: str, *, findings: tuple[object, ...] = ()) -> None:
         """Keep the message, which has the first errors, and the findings."""
         self.findings = findings
-        errors = [it for it in findings if getattr(it, "severity", "") == "error"]
-        self.can_retry = bool(errors) and all(getattr(it, "can_retry", False) for it in errors)
+        errors = [finding for finding in findings if getattr(finding, "severity", "") == "error"]
+        self.can_retry = bool(errors) and all(getattr(finding, "can_retry", False) for finding in errors)
         super().__init__(message)
 
     @property
     def repair(self) -> tuple[Any, ...]:
         """The static routes that repair what escapes, as `DesiredRoute` values; empty if nothing does."""
-        return tuple(route for it in self.findings for route in getattr(it, "repair", ()))
+        return tuple(route for finding in self.findings for route in getattr(finding, "repair", ()))
 
 
 class CleanupRefused(HostRoutingError):  # noqa: N818  reads as what happened
@@ -655,13 +655,11 @@ class InvalidRoute(RouteRefused):
     """The kernel does not accept such a route."""
 
 
-# Whether an error means that this process lacks a permission, whichever edge raised it.
-
 _DENIED = {errno.EACCES, errno.EPERM}
 
 
 def is_denied(error: BaseException | None) -> bool:
-    """Whether the error is "permission denied", or was caused by it."""
+    """Whether an error of any edge says that this process lacks a permission, or was caused by one that does."""
     if error is None:
         return False
     denied = isinstance(error, NotPermitted | NftNotPermitted | EbtablesNotPermitted) or (

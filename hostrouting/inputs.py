@@ -1,10 +1,12 @@
-"""Opening a path without blocking, and only if it is a regular file.
+"""Opening and reading what an argument names: a regular file, a pipe, or standard input (`-`), and no device.
+
+Here: the check of a file's type, the names of the types, the wait for the writer of a pipe, and why something cannot be
+read. Not here: the files of a host (`host.files`), and the meaning of the bytes.
 
 Opening a fifo waits for the process at its other end, perhaps forever, and Python cannot handle a signal meanwhile;
 opening a device may have side effects. So the type of the file is checked before it is opened, and again when it is
-open, because it may have been replaced in between.
-
-Here: this check, and the names of the file types. Not here: turning failures into messages (`system`).
+open, because it may have been replaced in between. A fifo is opened without waiting; then the wait for its writer has
+a limit, and the wait for its bytes has none, because a signal can end that.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ __all__ = [
     "require_file",
 ]
 
+STANDARD_INPUT = "-"
+
+_PATIENCE = 10.0  # seconds to wait until a program opens a fifo for writing
 _AT_ONCE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 _KINDS = (
@@ -45,6 +50,15 @@ class NotAFile(OSError):  # noqa: N818  the name says what is wrong
         """Build it like an OSError of the system, with a number, a text and the path."""
         self.kind = kind
         super().__init__(errno.EINVAL, f"there is {kind} in its place", path)
+
+
+class Unreadable(Exception):  # noqa: N818  reads as what is wrong
+    """An argument's file cannot be read: `rule` says why, and `remedy` what to do; empty if this is not known."""
+
+    def __init__(self, rule: str, remedy: str = "") -> None:
+        """Keep both."""
+        self.rule, self.remedy = rule, remedy
+        super().__init__(f"{rule}; {remedy}" if remedy else rule)
 
 
 def kind_of(mode: int) -> str:
@@ -81,22 +95,6 @@ def open_file(path: str, flags: int = os.O_RDONLY, *, fifo: bool = False) -> int
         os.close(descriptor)
         raise
     return descriptor
-
-
-# The bytes of what an argument names: a regular file, a pipe, or standard input (`-`).
-
-STANDARD_INPUT = "-"
-
-_PATIENCE = 10.0  # seconds to wait until a program opens a fifo for writing
-
-
-class Unreadable(Exception):  # noqa: N818  reads as what is wrong
-    """An argument's file cannot be read: `rule` says why, and `remedy` what to do; empty if this is not known."""
-
-    def __init__(self, rule: str, remedy: str = "") -> None:
-        """Keep both."""
-        self.rule, self.remedy = rule, remedy
-        super().__init__(f"{rule}; {remedy}" if remedy else rule)
 
 
 def name_of(path: str) -> str:

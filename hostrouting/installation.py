@@ -57,7 +57,7 @@ def _remedy(found: str) -> str:
         files = distribution("phases").files or ()
     except PackageNotFoundError:
         files = ()
-    if any(os.path.realpath(str(it.locate())) == os.path.realpath(found) for it in files):
+    if any(os.path.realpath(str(file.locate())) == os.path.realpath(found) for file in files):
         return f"run: {sys.executable} -m pip uninstall --yes phases"
     return f"it hides {beside}: rename it, or remove its directory from Python's path"
 

@@ -16,6 +16,7 @@ __all__ = ["SHOWN", "counted", "nearest", "show", "spoken"]
 
 SHOWN = 60
 """A message shows at most this many characters of a value."""
+_LONGEST = 60  # characters that are compared: the cost grows with the square of the length
 
 
 def counted(count: int, noun: str) -> str:
@@ -27,9 +28,6 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
     """The words as a phrase, with `last` before the last one; the first `most` are named, the others counted."""
     shown = list(words[:most]) + ([f"{len(words) - most:,} more"] if len(words) > most else [])
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}" if shown else ""
-
-
-_LONGEST = 60  # at most this many characters are compared: the cost grows with the square of the length
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

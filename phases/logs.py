@@ -94,7 +94,7 @@ def _message(event: Event, *, errors: bool) -> str:
 def _why(event: Finished) -> str:
     if event.status is Status.FAILED and isinstance(event.error, TaskFailed) and not event.own:
         # The error itself is in the line of the task that raised it.
-        return f"{' and '.join('/'.join(it.path) for it in event.error.failures)} failed"
+        return f"{' and '.join('/'.join(failure.path) for failure in event.error.failures)} failed"
     if event.status is Status.FAILED and event.error is not None:
         return describe_error(event.error)
     return event.reason

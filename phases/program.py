@@ -416,7 +416,7 @@ class _Watch:
         self._thread.start()
         self._others = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         # The run around this one, unless another program's wakeup fd was set between the two.
-        self._around = next((it for it in _watches if it._writing == self._others), None)
+        self._around = next((watch for watch in _watches if watch._writing == self._others), None)
         for number in self._before:
             signal.signal(number, self._note)
         _watches.append(self)

@@ -22,7 +22,7 @@ from hostrouting.boot import (
 )
 from hostrouting.cli.output import SHOWN, spoken
 from hostrouting.config import GuardConfig, HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
-from hostrouting.config.json import SIZE_LIMIT, Faulty, Spot
+from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
 from hostrouting.config.values import gateway
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable
 from hostrouting.host.saved import SavedBackend, read_snapshot
@@ -197,7 +197,7 @@ def gateway_of(arguments: argparse.Namespace, config: HostRoutingConfig) -> IP |
     if len(devs) != 1:
         rule = f"needs one expected device, but {spoken(devs, most=SHOWN) or 'none'} {'are' if devs else 'is'} named"
         raise ConfigError([Fault("--gateway", repr(text), rule, "name the device of this router with --dev DEV")])
-    with suppress(Faulty):
+    with suppress(InvalidValue):
         router = gateway(text, at)
         if router is None or any(it.version == router.version for it in config.route_overlap.expected_cidrs):
             return router

@@ -1,13 +1,10 @@
 """The operator's configuration, fully checked: this module only lists the public names.
 
-settings         the frozen classes, and reading and writing them: JSON, mapping, file
+settings         the whole of it: the frozen classes, and reading and writing them: JSON, mapping, file
 probe_rewrite    the section probeRewrite: classes and rules
 azure_vnet       the section azureVnetCleanup: classes and rules
-guard            the section guard: its class and rules
 values           the rule for each single value
-addresses        addresses and networks as text, of both families
-objects          JSON objects and lists in general: paths, keys, faults; nothing about routing
-jsontext         text, bytes and files to JSON values
+json             files, JSON objects and lists in general: paths, keys, faults; nothing about routing
 """
 
 from hostrouting.config.azure_vnet import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.config.json import Faulty, Keys, Spot, items, text_of
+from hostrouting.config.json import InvalidValue, Keys, Spot, items, text_of
 from hostrouting.config.values import Word, address_in, device_name, integer, one_of, switch
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _interfaces(raw: object, at: Spot) -> tuple[str | None, ...]:
     for item, spot in items(raw, at):
         try:
             name = _uplink(item, spot)
-        except Faulty:
+        except InvalidValue:
             names.append(None)
             continue
         names.append(name)

@@ -1,5 +1,8 @@
 """The configuration as frozen values, which are always valid; and the rules about several values.
 
+Here: the whole of it, and the sections staticRoutes, routeOverlap and guard. Not here: the two larger sections
+(`probe_rewrite`, `azure_vnet`), the rule for each single value (`values`), and what is done with any of it.
+
 Each argument of a constructor is the typed value or its JSON form. Values from Python and values from a file are
 checked by the same readers and refused with the same messages.
 """
@@ -13,19 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.config import json as jsontext
 from hostrouting.config import values
 from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
-from hostrouting.config.json import Faulty, Keys, Spot, items, text_of
+from hostrouting.config.json import InvalidValue, Keys, Spot, items, parse, printable, read, text_of
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
-from hostrouting.config.values import Address, Network, switch
+from hostrouting.config.values import Address, Network  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.model.constants import DEFAULT_METRIC, LINK_LOCAL, OURS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
-    "GUARD",
     "GuardConfig",
     "HostRoutingConfig",
     "RouteOverlapConfig",
@@ -34,43 +35,8 @@ __all__ = [
     "needs_config",
 ]
 
-
-# The section `guard`, for the service that keeps the routing right, and its rules.
-
-_PUNCTUATION = "/-_.+@"
-
-
-@attrs.frozen(init=False)
-class GuardConfig:
-    """Whether the guard runs as a service, and the program that it runs."""
-
-    enabled: bool
-    program: str
-    """The path of the program `hostrouting` on the host; empty means the one that installs the service."""
-
-    def __init__(self, *, enabled: bool = False, program: str = "") -> None:
-        self.__attrs_init__(**GUARD.check(enabled=enabled, program=program))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of this section."""
-        return GUARD.write(self)
-
-
-def _program(raw: object, at: Spot) -> str:
-    remedy = 'write the path of the program, such as "/opt/agent/bin/hostrouting"'
-    text = text_of(raw, at, remedy)
-    # It is written into a unit, where a space, a quote, a $ or a % would have a meaning.
-    letters = text.translate(dict.fromkeys(map(ord, _PUNCTUATION)))
-    is_path = text.startswith("/") and not text.endswith("/") and letters.isascii() and letters.isalnum()
-    if text and not is_path:
-        raise at.faulty(raw, f"is not an absolute path of only letters, digits and {_PUNCTUATION}", remedy)
-    return text
-
-
-GUARD = Keys({"enabled": switch, "program": _program})
-"""The keys of the section."""
-
 _SECTION = "hostRouting"
+_PUNCTUATION = "/-_.+@"  # what the path of a program may have besides letters and digits
 
 
 @attrs.frozen(init=False)
@@ -166,6 +132,22 @@ class RouteOverlapConfig:
 
 
 @attrs.frozen(init=False)
+class GuardConfig:
+    """Whether the guard runs as a service that keeps the routing right, and the program that it runs."""
+
+    enabled: bool
+    program: str
+    """The path of the program `hostrouting` on the host; empty means the one that installs the service."""
+
+    def __init__(self, *, enabled: bool = False, program: str = "") -> None:
+        self.__attrs_init__(**_GUARD.check(enabled=enabled, program=program))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this section."""
+        return _GUARD.write(self)
+
+
+@attrs.frozen(init=False)
 class HostRoutingConfig:
     """The whole configuration; without arguments it asks for nothing.
 
@@ -209,7 +191,7 @@ class HostRoutingConfig:
         If that key is present, all keys next to it are ignored. Raises a ConfigError with all faults at once, which
         names the `source` of the text.
         """
-        return cls._from_document(jsontext.parse(text, source=source), source)
+        return cls._from_document(parse(text, source=source), source)
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, object]) -> Self:
@@ -220,8 +202,8 @@ class HostRoutingConfig:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The same, from a file; a ConfigError names the file as its `source`."""
         path = os.fspath(path)
-        source = jsontext.printable(path)
-        return cls.from_json(jsontext.read(path), source=source)
+        source = printable(path)
+        return cls.from_json(read(path), source=source)
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object of the whole configuration, as plain dictionaries, lists, text and numbers."""
@@ -249,7 +231,7 @@ class HostRoutingConfig:
                 f"in an agent's larger file, put them in an object under the key {_SECTION}",
             )
             at.raise_faults(source)
-        with contextlib.suppress(Faulty):
+        with contextlib.suppress(InvalidValue):
             found = _HOST_ROUTING.read(document, at, also=also)
         at.raise_faults(source)
         return cls(**found)
@@ -285,7 +267,7 @@ def _route_and_key(item: object, spot: Spot) -> tuple[StaticRoute | None, tuple[
     before = len(spot.faults)
     try:
         found = _ROUTE.read(item, spot)
-    except Faulty:
+    except InvalidValue:
         return None, None
     key = _key(found["destination"], found["metric"]) if {"destination", "metric"} <= found.keys() else None
     return (StaticRoute(**found) if len(spot.faults) == before else None), key
@@ -325,6 +307,17 @@ def _devices_only_of_pods(found: dict[str, Any], at: Spot) -> None:
         at.below("podDevs").note_absence(rule, "add podCidrs: the addresses of the pods")
 
 
+def _program(raw: object, at: Spot) -> str:
+    remedy = 'write the path of the program, such as "/opt/agent/bin/hostrouting"'
+    text = text_of(raw, at, remedy)
+    # It is written into a unit, where a space, a quote, a $ or a % would have a meaning.
+    letters = text.translate(dict.fromkeys(map(ord, _PUNCTUATION)))
+    is_path = text.startswith("/") and not text.endswith("/") and letters.isascii() and letters.isalnum()
+    if text and not is_path:
+        raise at.faulty(raw, f"is not an absolute path of only letters, digits and {_PUNCTUATION}", remedy)
+    return text
+
+
 _ROUTE = Keys(
     {
         "destination": values.destination,
@@ -353,6 +346,7 @@ _ROUTE_OVERLAP = Keys(
     absent={"pod_cidrs": ()},
     together=_devices_only_of_pods,
 )
+_GUARD = Keys({"enabled": values.switch, "program": _program})
 _HOST_ROUTING = Keys(
     {
         "static_routes": _STATIC_ROUTES.reader(StaticRoutesConfig),
@@ -360,7 +354,7 @@ _HOST_ROUTING = Keys(
         "protocol": values.protocol,
         "probe_rewrite": PROBE_REWRITE.reader(ProbeRewriteConfig),
         "azure_vnet_cleanup": AZURE_VNET_CLEANUP.reader(AzureVnetCleanupConfig),
-        "guard": GUARD.reader(GuardConfig),
+        "guard": _GUARD.reader(GuardConfig),
     },
     absent={"azure_vnet_cleanup": None},
 )

@@ -1,4 +1,8 @@
-"""The rule for each single value, with one reader each; rules about several values are in `settings`."""
+"""The rule for each single value of a configuration: how it is written, what is allowed, and the fault if it is not.
+
+Here: one reader for each setting that several sections could have, and addresses and networks as text. Not here: rules
+about several values, or for one section only (`settings` and the other sections).
+"""
 
 from __future__ import annotations
 
@@ -38,14 +42,74 @@ __all__ = [
     "switch",
 ]
 
-
-# Addresses and networks as text, of both families: how they are written, and the fault if they are not.
-
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
+E = TypeVar("E", bound="Word")
 
 _LENGTHS = {str(length): length for length in range(129)}
 _FORM = 'write an address, a slash and a length, such as "10.0.0.0/8" or "fd00::/8"'
+
+DEFAULT_ALLOWED_DEVS = (
+    "antrea-gw*",  # Antrea's gateway to the pods of this node
+    "azure*",  # Azure CNI: bridge mode's azure0
+    "azv*",  # Azure CNI: transparent mode's veths
+    "cali*",  # Calico's veths
+    "cbr0",  # kubenet's bridge
+    "cilium_*",  # Cilium: cilium_host, cilium_net, cilium_vxlan, cilium_wg0
+    "cni0",  # the bridge of the reference bridge plugin, and flannel's
+    "flannel*",  # flannel's VXLAN and WireGuard devices
+    "gke*",  # GKE's veths
+    "kube-bridge",  # kube-router's bridge
+    "kube-ipvs0",  # kube-proxy in IPVS mode holds the service addresses here
+    "lxc*",  # Cilium's veths
+    "nodelocaldns",  # NodeLocal DNSCache holds its service address here
+    "ovn-k8s-mp*",  # OVN-Kubernetes' port to the pods of this node
+    "tunl0",  # Calico's IP-in-IP tunnel
+    "veth*",  # the veths of the bridge plugin, kubenet and flannel
+    "vxlan-v6.calico",  # Calico's VXLAN devices
+    "vxlan.calico",
+    "weave",  # Weave Net's bridge
+    "wg-v6.cali",  # Calico's WireGuard devices
+    "wireguard.cali",
+)
+"""Devices for this node's pods and services, or for the cluster's tunnel to the pods of other nodes.
+
+The list has no names of network cards, and not docker0 either: no cluster network uses docker0, and its 172.17.0.0/16
+can capture part of a cluster's 172.16.0.0/12 just as InfiniBand's route does.
+"""
+
+_NAME_LENGTH = 15  # IFNAMSIZ without its closing zero
+_NAME_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+
+# With a number that is in use, other programs' routes would be taken for ours, and deleted.
+_PROTOCOLS_IN_USE = (
+    (0, 0, "0 means that a route has no protocol"),
+    (1, 1, "the kernel gives it to routes learned from ICMP redirects"),
+    (2, 2, "the kernel gives it to the connected routes of every interface"),
+    (3, 3, "every route added by hand has it"),
+    (4, 4, "network managers use it for the administrator's static routes"),
+    (8, 16, "routing daemons and DHCP clients use it"),
+    (17, 17, "kube-router uses it"),
+    (18, 18, "keepalived uses it"),
+    (42, 42, "babel uses it"),
+    (66, 66, "some cloud images use it"),
+    (80, 80, "Calico uses it"),
+    (99, 99, "openr uses it"),
+    (186, 198, "FRRouting and related daemons use it"),
+)
+
+
+class Word(str, Enum):
+    """A word out of a fixed few. In text it is the word itself, as with StrEnum, which Python 3.10 does not have."""
+
+    __str__ = str.__str__
+
+
+class Mode(Word):
+    """What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the machine from starting."""
+
+    WARN = "WARN"
+    STRICT = "STRICT"
 
 
 def address_in(raw: object, at: Spot, remedy: str) -> Address:
@@ -135,72 +199,6 @@ def _refuse_zone(text: str, raw: object, at: Spot) -> None:
     address = _address(host) if zone else None
     if address is not None:
         raise at.faulty(raw, "has a zone, but the device is a separate setting", f'write "{address}"')
-
-
-DEFAULT_ALLOWED_DEVS = (
-    "antrea-gw*",  # Antrea's gateway to the pods of this node
-    "azure*",  # Azure CNI: bridge mode's azure0
-    "azv*",  # Azure CNI: transparent mode's veths
-    "cali*",  # Calico's veths
-    "cbr0",  # kubenet's bridge
-    "cilium_*",  # Cilium: cilium_host, cilium_net, cilium_vxlan, cilium_wg0
-    "cni0",  # the bridge of the reference bridge plugin, and flannel's
-    "flannel*",  # flannel's VXLAN and WireGuard devices
-    "gke*",  # GKE's veths
-    "kube-bridge",  # kube-router's bridge
-    "kube-ipvs0",  # kube-proxy in IPVS mode holds the service addresses here
-    "lxc*",  # Cilium's veths
-    "nodelocaldns",  # NodeLocal DNSCache holds its service address here
-    "ovn-k8s-mp*",  # OVN-Kubernetes' port to the pods of this node
-    "tunl0",  # Calico's IP-in-IP tunnel
-    "veth*",  # the veths of the bridge plugin, kubenet and flannel
-    "vxlan-v6.calico",  # Calico's VXLAN devices
-    "vxlan.calico",
-    "weave",  # Weave Net's bridge
-    "wg-v6.cali",  # Calico's WireGuard devices
-    "wireguard.cali",
-)
-"""Devices for this node's pods and services, or for the cluster's tunnel to the pods of other nodes.
-
-The list has no names of network cards, and not docker0 either: no cluster network uses docker0, and its 172.17.0.0/16
-can capture part of a cluster's 172.16.0.0/12 just as InfiniBand's route does.
-"""
-
-_NAME_LENGTH = 15  # IFNAMSIZ without its closing zero
-_NAME_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
-
-# With a number that is in use, other programs' routes would be taken for ours, and deleted.
-_PROTOCOLS_IN_USE = (
-    (0, 0, "0 means that a route has no protocol"),
-    (1, 1, "the kernel gives it to routes learned from ICMP redirects"),
-    (2, 2, "the kernel gives it to the connected routes of every interface"),
-    (3, 3, "every route added by hand has it"),
-    (4, 4, "network managers use it for the administrator's static routes"),
-    (8, 16, "routing daemons and DHCP clients use it"),
-    (17, 17, "kube-router uses it"),
-    (18, 18, "keepalived uses it"),
-    (42, 42, "babel uses it"),
-    (66, 66, "some cloud images use it"),
-    (80, 80, "Calico uses it"),
-    (99, 99, "openr uses it"),
-    (186, 198, "FRRouting and related daemons use it"),
-)
-
-
-E = TypeVar("E", bound="Word")
-
-
-class Word(str, Enum):
-    """A word out of a fixed few. In text it is the word itself, as with StrEnum, which Python 3.10 does not have."""
-
-    __str__ = str.__str__
-
-
-class Mode(Word):
-    """What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the machine from starting."""
-
-    WARN = "WARN"
-    STRICT = "STRICT"
 
 
 def switch(raw: object, at: Spot) -> bool:

@@ -13,7 +13,7 @@ on (with `not`: a packet that lacks any of it). A matching rule continues the wa
 (blackhole, unreachable, prohibit), or looks up a table. The table answers with one route: among those that cover the
 destination and are in use, the longest prefix, then the tos, the lowest metric, the first in the list. This route
 decides, unless it is a throw route, which continues at the next rule, or the rule suppresses it. A rule as seen by the
-walk is a *stage*. The walk is implemented once, in `walk`: `Fib.lookup` uses its end, `trace_route` reports its turns.
+walk is a *stage*. The walk is implemented once, in `rules`: `Fib.lookup` uses its end, `trace_route` reports its turns.
 (Until a host has custom rules, the tables local and main are merged: see `tables`.)
 
 IPv6 has no tos here; it knows routes for some sources, routers that are preferred, and gateways that it could not reach
@@ -34,12 +34,11 @@ a branch. The ends that differ from the plain one are the decision's `variants`,
 too many branches, a branch forgets its assumptions: then a variant may be reported that no packet has, but none is
 missed.
 
-The modules, from the bottom: `ordered` has the routes of a table in order; `in_turn` knows between which default
-routes Linux alternates; `table` is the index of one table, in which `table_ipv4` and `table_ipv6` find the route of
-each family; `tables` has all tables; `flow` holds the known fields of a packet and what rules select on; `supposed`
-holds assumptions about a packet; `walk` goes from rule to rule; `region` is the result for a plain packet in one
-region, `branches` the results for all others; `rules` knows which rules matter where; `engine` computes the decision
-at every place where it can change; `trace` reports a walk. `bulk` exists only to make a check faster.
+The modules, from the bottom: `decision` is the result; `packet` holds the known fields of a packet, what rules select
+on, and assumptions about the rest; `table` is the index of one table, in which `table_ipv4` and `table_ipv6` find the
+route of each family; `tables` has all tables; `rules` walks from rule to rule and knows which rules matter where;
+`engine` computes the decision at every place where it can change; `trace` reports a walk; `arrival` tells whether Linux
+takes a packet that comes in.
 """
 
 from hostrouting.fib.decision import Cases, Cell, Condition, Contest, Decision, Kind, Variant, paired

@@ -21,7 +21,7 @@ and whether the source can be the address of one host. (Linux: `ip_route_input_s
 If a device is a port of a bridge, bond or team, no IP packet arrives on it: they arrive on the bridge.
 
 Here: that decision, for one packet, and for one route back. Not here: packet filters and eBPF programs, which also drop
-packets; and which packets are worth a look (`drops`).
+packets; and which packets are worth a look (`check.pods`).
 """
 
 from collections.abc import Mapping
@@ -162,7 +162,7 @@ def drop_reason(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> Dro
         return "strict"
     if not leads:
         return "loose"
-    has_address = any(it.dev == link.name and it.ip.version == IPV4 for it in fib.snapshot.addresses)
+    has_address = any(address.dev == link.name and address.ip.version == IPV4 for address in fib.snapshot.addresses)
     return None if has_address else "no-address"
 
 

@@ -69,7 +69,7 @@ Cases: TypeAlias = tuple[tuple[Condition, ...], ...]
 class Decision:
     """What happens to a packet, and the rule and the route that decide it.
 
-    `legs` are the next hops that it may take: those of the route that are in use, and those of the routes `in_turn`,
+    `legs` are the next hops that a packet may take: those of the route in use, and those of the routes `in_turn`,
     which Linux uses instead while the route's gateway is not known to be reachable. `variants` are the other answers
     for packets whose unknown fields differ from those of a plain packet of this host.
     """
@@ -135,10 +135,10 @@ class Cell:
 
 def paired(some: Sequence[Cell], others: Sequence[Cell]) -> Iterator[tuple[int, int, Decision, Decision]]:
     """Two answers for one prefix as ranges with both decisions: for other packets, or on another host."""
-    begins = [it.first for it in others]
+    begins = [cell.first for cell in others]
     for one in some:
-        for it in others[bisect_right(begins, one.first) - 1 : bisect_right(begins, one.last)]:
-            yield max(one.first, it.first), min(one.last, it.last), one.decision, it.decision
+        for other in others[bisect_right(begins, one.first) - 1 : bisect_right(begins, one.last)]:
+            yield max(one.first, other.first), min(one.last, other.last), one.decision, other.decision
 
 
 @attrs.frozen

@@ -1,7 +1,8 @@
 """The engine: a snapshot, indexed once, that answers what the kernel would do.
 
-Here: one destination, or all of a prefix; equal answers are one object, so that they can be compared by identity. Not
-here: how a rule or a table is read (`rules`, `tables`).
+Here: one destination, or all of a prefix; and the ranges of a prefix that a check can skip. Equal answers are one
+object, so that they can be compared by identity. Not here: how a rule or a table is read (`rules`, `tables`). The
+theory is in `fib/__init__.py`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -41,68 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["Fib", "Liking", "Sieve", "joined"]
 
 
-# Ranges that a check can skip, because every route that may decide there is fine.
-
+# Whether a check accepts these next hops.
 Liking: TypeAlias = Callable[[tuple[NextHop, ...]], bool]
-
-
-class Sieve:
-    """Finds the routes that are not plain, and their ranges."""
-
-    def __init__(self, routes: RouteTable, liking: Liking) -> None:
-        """Take the routes, and a function that accepts or rejects next hops."""
-        self._numbers = routes.shape_numbers
-        self._odd = {number for number, shape in enumerate(routes.shapes) if not _is_plain(shape, liking)}
-        # For the routes of a table, by their id: the ranges of the routes that are not plain, and the last address of
-        # each.
-        self._known: dict[int, tuple[list[Span], list[int]]] = {}
-
-    def doubtful(self, stages: Iterable[Stage], low: int, high: int) -> list[Span]:
-        """The ranges, in low … high or around, outside of which a plain route decides for packets at these stages."""
-        found: list[Span] = []
-        for stage in stages:
-            if stage.table is None or not stage.simple:
-                break
-            for routes in stage.table.columns:
-                found += self._odd_ones(routes, low, high)
-            if any(routes.covers(low, high) for routes in stage.table.columns):
-                return found
-        return [(low, high)]
-
-    def _odd_ones(self, routes: Ordered, low: int, high: int) -> list[Span]:
-        """The ranges that overlap low … high and belong to a route that is not plain."""
-        known = self._known.get(id(routes))
-        if known is None:
-            spans = list(joined(map(routes.span, self._places(routes.column.positions))))
-            known = self._known[id(routes)] = spans, [last for _, last in spans]
-        spans, lasts = known
-        begin = bisect_left(lasts, low)
-        return spans[begin : bisect_left(spans, (high + 1,), begin)]
-
-    def _places(self, positions: Sequence[int]) -> list[int]:
-        """Indexes of the positions whose routes are not plain."""
-        odd, numbers = self._odd, self._numbers
-        return [at for at, position in enumerate(positions) if numbers[position] in odd] if odd else []
-
-
-def _is_plain(shape: Route, liking: Liking) -> bool:
-    in_use = not any(leg.dead or leg.linkdown for leg in shape.legs)
-    for_all = not (shape.tos or shape.source) and shape.expires is None
-    return shape.type == "unicast" and for_all and in_use and liking(shape.legs)
-
-
-def joined(spans: Iterable[Span]) -> Iterator[Span]:
-    """The same addresses as the fewest ranges, in order."""
-    low, high = 0, -1
-    for first, last in sorted(spans):
-        if first > high + 1:
-            if low <= high:
-                yield low, high
-            low = first
-        high = max(high, last)
-    if low <= high:
-        yield low, high
-
 
 _MULTICAST = {family: (int(block.network_address), int(block.broadcast_address)) for family, block in MULTICAST.items()}
 # Destinations whose kind does not depend on the route; the first and last address of each range.
@@ -222,10 +163,10 @@ class Fib:
         last: the host uses them when its tunnel is down. While no other route takes packets, they keep their place.
         """
         found = list(self._prepare(family, ANY).rules.defaults())
-        taking = [it for it in found if not it.suppressed]
+        taking = [default for default in found if not default.suppressed]
         if taking and taking[0].entry.route.type not in REFUSING:
-            found = [*taking, *(it for it in found if it.suppressed)]
-        return (it.entry for it in found)
+            found = [*taking, *(default for default in found if default.suppressed)]
+        return (default.entry for default in found)
 
     def suppressed_defaults(self, family: int) -> tuple[tuple[Rule, Route], ...]:
         """The default routes that a plain packet would meet but a rule suppresses, each with the first such rule.
@@ -234,11 +175,11 @@ class Fib:
         """
         deciding = next(self.defaults(family), None)
         found: dict[int, tuple[Rule, Route]] = {}
-        for it in self._prepare(family, ANY).rules.defaults():
-            if not it.suppressed and it.entry is deciding:
+        for default in self._prepare(family, ANY).rules.defaults():
+            if not default.suppressed and default.entry is deciding:
                 return tuple(found.values())
-            if it.suppressed and it.entry is not deciding:
-                found.setdefault(it.entry.position, (it.rule, it.entry.route))
+            if default.suppressed and default.entry is not deciding:
+                found.setdefault(default.entry.position, (default.rule, default.entry.route))
         return ()
 
     def turns(self, destination: IP, flow: Flow) -> Iterator[tuple[Rule, Turn, Entry | None, bool]]:
@@ -276,7 +217,7 @@ class Fib:
             ready = self._ready[family, flow] = _Ready(family, rules, fixed, regions, {})
         return ready
 
-    def _doubtful(self, ready: _Ready, sieve: Sieve, low: int, high: int) -> list[Span]:
+    def _doubtful(self, ready: _Ready, sieve: "Sieve", low: int, high: int) -> list[Span]:
         """The ranges in low … high, or around, that have to be checked cell by cell."""
         if not 0 < low <= high < _SPECIAL[ready.family]:
             return [(low, high)]
@@ -343,7 +284,7 @@ class Fib:
         if fixed and entry is not None and entry.in_turn:
             key = (*key, "fixed")
         if by_address or others:
-            key = (*key, by_address, *[it for end in others for it in (*_numbers(end.ending), id(end.cases))])
+            key = (*key, by_address, *[number for end in others for number in (*_numbers(end.ending), id(end.cases))])
         decision = self._decisions.get(key)
         if decision is None:
             rule = None if stage is None else stage.rule
@@ -387,3 +328,70 @@ def _kind(ending: Ending) -> Kind:
             return verdict
         case _:
             return "no-route"
+
+
+class Sieve:
+    """Finds the ranges that a check can skip, because every route that may decide there is fine.
+
+    Nearly all cells of a check are fine, and computing each takes 10 µs. So the plain routes come first: unicast routes
+    in use, for any tos, with next hops that the check accepts. If every route that a packet could match is plain, and
+    one of them covers all of the addresses, some plain route decides: no cell has to be computed there. Whether a route
+    is plain depends on its shape, and there are few shapes.
+
+    This is a second path beside the one with cells: a check of 100 CIDRs among 100,000 routes takes 4 ms with it and
+    300 ms without it. A property test compares checks with and without it.
+    """
+
+    def __init__(self, routes: RouteTable, liking: Liking) -> None:
+        """Take the routes, and a function that accepts or rejects next hops."""
+        self._numbers = routes.shape_numbers
+        self._odd = {number for number, shape in enumerate(routes.shapes) if not _is_plain(shape, liking)}
+        # For the routes of a table, by their id: the ranges of the routes that are not plain, and the last address of
+        # each.
+        self._known: dict[int, tuple[list[Span], list[int]]] = {}
+
+    def doubtful(self, stages: Iterable[Stage], low: int, high: int) -> list[Span]:
+        """The ranges, in low … high or around, outside of which a plain route decides for packets at these stages."""
+        found: list[Span] = []
+        for stage in stages:
+            if stage.table is None or not stage.simple:
+                break
+            for routes in stage.table.columns:
+                found += self._odd_ones(routes, low, high)
+            if any(routes.covers(low, high) for routes in stage.table.columns):
+                return found
+        return [(low, high)]
+
+    def _odd_ones(self, routes: Ordered, low: int, high: int) -> list[Span]:
+        """The ranges that overlap low … high and belong to a route that is not plain."""
+        known = self._known.get(id(routes))
+        if known is None:
+            spans = list(joined(map(routes.span, self._places(routes.column.positions))))
+            known = self._known[id(routes)] = spans, [last for _, last in spans]
+        spans, lasts = known
+        begin = bisect_left(lasts, low)
+        return spans[begin : bisect_left(spans, (high + 1,), begin)]
+
+    def _places(self, positions: Sequence[int]) -> list[int]:
+        """Indexes of the positions whose routes are not plain."""
+        odd, numbers = self._odd, self._numbers
+        return [at for at, position in enumerate(positions) if numbers[position] in odd] if odd else []
+
+
+def _is_plain(shape: Route, liking: Liking) -> bool:
+    in_use = not any(leg.dead or leg.linkdown for leg in shape.legs)
+    for_all = not (shape.tos or shape.source) and shape.expires is None
+    return shape.type == "unicast" and for_all and in_use and liking(shape.legs)
+
+
+def joined(spans: Iterable[Span]) -> Iterator[Span]:
+    """The same addresses as the fewest ranges, in order."""
+    low, high = 0, -1
+    for first, last in sorted(spans):
+        if first > high + 1:
+            if low <= high:
+                yield low, high
+            low = first
+        high = max(high, last)
+    if low <= high:
+        yield low, high

@@ -1,7 +1,13 @@
-"""The known fields of a packet apart from its destination, and what a rule selects on.
+"""What is known of a packet apart from its destination, what a rule selects on, and what may be assumed of the rest.
 
-Here: one packet against one question, answered yes, no, or unknown. Not here: several questions together (`supposed`),
-and the order of rules (`rules`).
+Here: one packet against one question, answered yes, no, or unknown; and assumptions about unknown fields, all of one
+packet. Not here: the rules that the questions come from, and their order (`rules`).
+
+Every selector of a rule becomes an `Ask`: whether a number is in a range, or has certain bits. Ranges and masks have
+two properties that `Supposed` needs: it can be told whether yes to one question implies yes to another, and two
+questions about one field can be joined into one. So it holds one question for each field that is true, and notices when
+a new assumption contradicts it. That something is false cannot be joined in this way: those questions are kept as they
+are.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -198,8 +204,7 @@ def reachable_ask(legs: Iterable[NextHop]) -> Ask:
     return Ask(f"{REACHABLE} {way}", (REACHABLE, way), 1, 1, None, plain=True)
 
 
-# Assumptions about the unknown fields of a packet.
-
+# Conditions that apply to a packet, all of them.
 Case: TypeAlias = tuple[Condition, ...]
 
 

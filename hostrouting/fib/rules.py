@@ -1,6 +1,18 @@
-"""The rules of one family, prepared for one flow: which rules matter for which destinations.
+"""The rules of one family, prepared for one flow, and the walk through them.
 
-Here: rules by priority, what each selects on, where a goto continues. Not here: the walk through them (`walk`).
+Here: what a rule does with a packet that matches it; which rule is next: goto, suppression, throw, verdicts; where a
+plain packet ends, and all other packets; which rules matter for which destinations. Not here: what a rule selects on
+(`packet`), and which route a table has for a packet (`table_ipv4`, `table_ipv6`).
+
+A `Stage` is one rule as the walk sees it; a `Turn` is a stage in a list, with the questions that decide whether a
+packet takes it. `Rules` has the turns of all rules, without the fields that the flow answers. Rules with a `to` cut the
+destinations into regions: a `Region` has only the turns that matter there, none with a destination left to check.
+
+A plain packet goes through the region's turns from the first to the last. Packets whose unknown fields matter are the
+`Branches`: at each turn that asks for such a field, the walk splits into packets that take the turn and packets that do
+not, each with what is then assumed of them. This walk depends on a destination only through the routes that the tables
+have for it, so it is done once for each combination of these. There is one end for each possible route, with all the
+cases that lead there, even if several rules do.
 """
 
 from bisect import bisect_right
@@ -15,9 +27,6 @@ from hostrouting.fib.table import Entry, Hit, Table
 from hostrouting.model import IPV4, REFUSING, TO, Rule, width_of
 
 __all__ = ["Branches", "Default", "End", "Ending", "Region", "Rules", "Span", "Stage", "Turn", "plain_turns"]
-
-
-# The walk through the rules: one rule as the walk sees it, and which rule is next.
 
 # The first and the last address.
 Span: TypeAlias = tuple[int, int]
@@ -135,8 +144,6 @@ def plain_turns(turns: Sequence[Turn]) -> Iterator[Turn]:
             return
 
 
-# Every possible end of the walk for a packet with unknown fields.
-
 # What a rule finds in its table, in order: the questions that a packet answers with yes, whether the rule keeps the
 # route, and the place of the first hit with the same route.
 Hits: TypeAlias = tuple[tuple[tuple[Ask, ...], bool, int], ...]
@@ -153,7 +160,7 @@ class End(NamedTuple):
 
 
 class Branches:
-    """The walks through the given turns."""
+    """Every possible end of the walk through these turns, for packets with unknown fields."""
 
     def __init__(self, turns: Sequence[Turn], sought: Sought, cases: dict[Cases, Cases]) -> None:
         """Take the turns, none with a destination left to check; `cases` are the ones known already."""
@@ -291,18 +298,16 @@ def _split(supposed: Supposed, turn: Turn) -> tuple[Supposed | None, Supposed | 
     return supposed.suppose(rule, asks, true=not turn.invert), supposed.suppose(rule, asks, true=turn.invert)
 
 
-# A region: destinations for which all rules behave the same. The result for a plain packet to one of them.
-
 _NOTHING: Ending = (None, None)
 
 
 class Region:
-    """The lookups for the destinations of a region."""
+    """Destinations for which all rules behave the same, and the lookups for them."""
 
     def __init__(self, turns: Sequence[Turn], sought: Sought, width: int, cases: dict[Cases, Cases]) -> None:
         """Take the turns, none with a destination left to check; `width` is the number of address bits.
 
-        `cases` are the ones known already (see `branches`).
+        `cases` are the ones known already (see `Branches`).
         """
         stages = (turn.stage for turn in plain_turns(turns) if turn.plain)
         self._lane = tuple(stage for stage in stages if stage.table is not None or stage.verdict)
@@ -461,8 +466,8 @@ class Rules:
 
     def _defaults_of(self, stage: Stage, table: Table) -> Iterator[Default]:
         tos = self.sought.tos or 0
-        routes = (it for it in table.of(0, 0) if it.route.source is None)
-        entries = [it for it in routes if not it.route.tos or has_tos(tos, it.route.tos)]
+        for_any_source = (entry for entry in table.of(0, 0) if entry.route.source is None)
+        entries = [entry for entry in for_any_source if not entry.route.tos or has_tos(tos, entry.route.tos)]
         for entry in entries:
             if entry.throws:
                 return

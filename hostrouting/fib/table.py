@@ -1,7 +1,12 @@
-"""One routing table, indexed: its prefixes, and the routes of each.
+"""One routing table, indexed: its prefixes, and the routes of each; the same for both families.
 
-Here: which prefixes cover an address, and where the longest one changes; the same for both families. Not here: which of
-the routes around an address the kernel takes (`table_ipv4`, `table_ipv6`), and rules.
+Here: which prefixes lie in a range, which cover an address, and where the longest one changes. Not here: which of the
+routes around an address the kernel takes (`table_ipv4`, `table_ipv6`), and rules.
+
+A table is a few columns of the snapshot, and a lookup reads a route only when it needs it. There are two indexes, each
+made when it is first needed. `Ordered` has a column in the order of its networks: enough for the routes in a range, and
+for a few prefixes. A dictionary of all prefixes is faster, if there are many lookups. It is asked for each length, the
+longest first.
 """
 
 from abc import ABC, abstractmethod
@@ -18,8 +23,6 @@ from hostrouting.model import IPV4, PATHLESS, Column, NextHop, Prefix, Route, Ro
 
 __all__ = ["BITS", "Entry", "Hit", "Legs", "Ordered", "Table", "pack"]
 
-
-# Routes of one table in the order of their networks.
 
 BITS = 8  # a prefix is packed as its network, shifted by this, plus its length
 

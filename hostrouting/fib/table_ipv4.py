@@ -1,6 +1,12 @@
 """IPv4's choice among the routes around an address: the longest prefix, then tos, metric and place in the list.
 
-Here: one table. Not here: its index (`table`), and rules.
+Here: one table, and the default routes that Linux uses in turn. Not here: the index of a table (`table`), and rules.
+
+A lookup finds the first default route in its table. While the neighbour behind its gateway is not known to be
+reachable, Linux goes on to the next default route of the same metric, and from there to the next: two devices with DHCP
+are enough, and each then carries half of the packets. Neighbour state changes all the time and is not in a snapshot, so
+any of these routes may decide. (The kernel's `fib_select_default`; it does not run if the route found first has several
+next hops.)
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,40 +16,6 @@ from hostrouting.fib.table import BITS, Entry, Hit, Legs, Table
 from hostrouting.model import IPV4, TABLE_LOCAL, NextHop, Route, RouteTable, tos_bits, width_of
 
 __all__ = ["TableIPv4", "taken_in_turn"]
-
-
-# Default routes between which Linux alternates: IPv4's choice among equal ones.
-
-
-def taken_in_turn(routes: Sequence[Route], place: int, *, is_dead: Callable[[NextHop], bool]) -> tuple[Route, ...]:
-    """The other routes that may be used if a lookup finds the one at this place.
-
-    `routes` are all IPv4 default routes of one table, in the order in which the kernel prefers them. A route that has
-    lost its carrier may be used, even if a lookup would not find it; a route that `is_dead` may not.
-    """
-    found, others = routes[place], list[Route]()
-    if found.type != "unicast" or len(found.legs) != 1 or found.legs[0].gateway is None:
-        return ()
-    metric, tos, met = found.metric, 0, False
-    for route in routes:
-        if route.table != found.table or route.tos not in {0, found.tos}:
-            continue
-        if route.metric > metric and route.tos == tos:
-            if tos:
-                continue
-            break
-        if route.legs and all(map(is_dead, route.legs)):
-            continue
-        metric, tos = route.metric, route.tos
-        if route.scope != found.scope or route.type != "unicast" or not route.legs or route.legs[0].gateway is None:
-            continue
-        if route is found:
-            met = True
-        elif met:
-            others.append(route)
-        else:
-            return ()  # a route that cannot be used precedes it
-    return tuple(others)
 
 
 class TableIPv4(Table):
@@ -107,10 +79,9 @@ class TableIPv4(Table):
         places = self.positions(key >> BITS, key & 255)
         entries = [self._entry(place, key & 255) for place in places]
         if len(entries) > 1:
-            # Table local comes first while the kernel keeps it merged with main (see `tables`).
-            entries.sort(key=lambda it: (it.route.table != TABLE_LOCAL, -it.route.tos, it.route.metric, it.position))
+            entries.sort(key=_rank)
             if not key & 255:
-                routes = [it.route for it in entries]
+                routes = [entry.route for entry in entries]
                 for place, entry in enumerate(entries):
                     entry.in_turn = taken_in_turn(routes, place, is_dead=self._is_dead)
         # A route without any next hop is kept: its path is unknown, but it does take packets.
@@ -139,3 +110,39 @@ class TableIPv4(Table):
     def _is_dead(self, leg: NextHop) -> bool:
         """Whether a next hop is really dead: Linux also reports dead while ignore_routes_with_linkdown applies."""
         return leg.dead and not (leg.linkdown and leg.dev in self._heeded)
+
+
+def _rank(entry: Entry) -> tuple[bool, int, int, int]:
+    # Table local comes first while the kernel keeps it merged with main (see `tables`).
+    return entry.route.table != TABLE_LOCAL, -entry.route.tos, entry.route.metric, entry.position
+
+
+def taken_in_turn(routes: Sequence[Route], place: int, *, is_dead: Callable[[NextHop], bool]) -> tuple[Route, ...]:
+    """The default routes that Linux may use instead, if a lookup finds the one at this place.
+
+    `routes` are all IPv4 default routes of one table, in the order in which the kernel prefers them. A route that has
+    lost its carrier may be used, even if a lookup would not find it; a route that `is_dead` may not.
+    """
+    found, others = routes[place], list[Route]()
+    if found.type != "unicast" or len(found.legs) != 1 or found.legs[0].gateway is None:
+        return ()
+    metric, tos, met = found.metric, 0, False
+    for route in routes:
+        if route.table != found.table or route.tos not in {0, found.tos}:
+            continue
+        if route.metric > metric and route.tos == tos:
+            if tos:
+                continue
+            break
+        if route.legs and all(map(is_dead, route.legs)):
+            continue
+        metric, tos = route.metric, route.tos
+        if route.scope != found.scope or route.type != "unicast" or not route.legs or route.legs[0].gateway is None:
+            continue
+        if route is found:
+            met = True
+        elif met:
+            others.append(route)
+        else:
+            return ()  # a route that cannot be used precedes it
+    return tuple(others)

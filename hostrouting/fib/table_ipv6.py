@@ -78,7 +78,7 @@ class _Node(NamedTuple):
                 ways.append((is_later, -score - 2, _Way(entry, near)))
             if far or not near:
                 ways.append((is_later, -score, _Way(entry, far)))
-        return [way for *_, way in sorted(ways, key=lambda it: it[:2])]
+        return [way for *_, way in sorted(ways, key=lambda ranked: ranked[:2])]
 
 
 class TableIPv6(Table):
@@ -195,7 +195,7 @@ class TableIPv6(Table):
         if known is not None:
             return known
         routes = [(place, self.routes[place]) for place in self.positions(key >> BITS, key & 255)]
-        routes.sort(key=lambda it: it[1].metric)
+        routes.sort(key=lambda placed: placed[1].metric)
         nodes: list[_Node] = []
         for source in sorted({route.source for _, route in routes}, key=_by_length):
             its = [(place, route) for place, route in routes if route.source == source]
@@ -220,8 +220,7 @@ def _by_length(source: Prefix | None) -> tuple[int, int]:
 
 def _beside(source: Prefix, longer: Sequence[Prefix]) -> int | None:
     """An address in the prefix, but in none of the longer ones; None if there is none."""
-    inside = [it for it in longer if source.first <= it.first <= source.last]
-    places = [source.first, *(it.last + 1 for it in inside)]
-    return next(
-        (at for at in places if at <= source.last and not any(it.first <= at <= it.last for it in inside)), None
-    )
+    inside = [prefix for prefix in longer if source.first <= prefix.first <= source.last]
+    places = [source.first, *(prefix.last + 1 for prefix in inside)]
+    own = (at for at in places if at <= source.last)
+    return next((at for at in own if not any(prefix.first <= at <= prefix.last for prefix in inside)), None)

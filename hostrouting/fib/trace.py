@@ -1,7 +1,7 @@
 """The lookup of one packet, rule by rule: the decision of `Fib.lookup`, with each step.
 
 Here: the rules that were tried, the result of each, the routes that were not used and why, as values: the engine's own
-walk (`walk`), reported turn by turn. Not here: whole prefixes and unknown fields of a packet (`engine`); messages.
+walk (`rules`), reported turn by turn. Not here: whole prefixes and unknown fields of a packet (`engine`); messages.
 """
 
 from collections.abc import Iterator

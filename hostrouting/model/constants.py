@@ -1,7 +1,8 @@
-"""Reserved address ranges, whose meaning does not depend on routes.
+"""Numbers and ranges that mean the same on every host: reserved addresses, and the defaults of a route that is added.
 
-Here: the ranges, and the meaning of each. Not here: what is refused or ignored because of them. This module imports
-only ipaddress, because it is loaded with every configuration.
+Here: the ranges, each with its meaning, our protocol number, and the metric that Linux gives. Not here: what is refused
+or ignored because of them, and the numbers that other programs use (`config`). This module imports only ipaddress,
+because it is loaded with every configuration.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ __all__ = [
     "is_reserved",
     "reserved_for",
 ]
+
+OURS = 213
+"""The protocol number that marks a route as ours; the configuration can set another. No known program uses it."""
+
+DEFAULT_METRIC = {4: 0, 6: 1024}
+"""By family: the metric that Linux gives to a route that is added without one."""
 
 LOOPBACK = IPv4Network("127.0.0.0/8")
 
@@ -64,12 +71,3 @@ def is_reserved(family: int, first: int, last: int) -> bool:
 def reserved_for(address: IPv4Address | IPv6Address) -> str | None:
     """The reserved range that contains the address, and its meaning; None for an ordinary address."""
     return next((f"{block} ({what})" for block, what in RESERVED[address.version] if address in block), None)
-
-
-# The defaults of a route that is added: its protocol number, which marks it as ours, and its metric.
-
-# The default; the configuration can set another number. No other program is known to use it.
-OURS = 213
-
-# By family: the metric that Linux gives to a route that was added without one.
-DEFAULT_METRIC = {4: 0, 6: 1024}

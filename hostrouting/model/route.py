@@ -1,6 +1,6 @@
 """Routes, and the numbers and names that Linux uses for their fields.
 
-Here: one route as the kernel lists it. Not here: which of several routes wins.
+Here: one route as the kernel lists it, and what its type means to a lookup. Not here: which of several routes wins.
 """
 
 import errno
@@ -51,6 +51,19 @@ RouteType: TypeAlias = Literal[
 ]
 # In the order of their kernel numbers (RTN_UNSPEC is 0).
 ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
+
+PATHLESS: dict[RouteType, int] = {
+    "blackhole": errno.EINVAL,
+    "unreachable": errno.EHOSTUNREACH,
+    "prohibit": errno.EACCES,
+    "throw": errno.EAGAIN,
+}
+"""Route types without a next hop, and the error that each gives to a lookup; `throw` only ends that of its table."""
+
+REFUSING: frozenset[Literal["blackhole", "unreachable", "prohibit"]] = frozenset(
+    {"blackhole", "unreachable", "prohibit"}
+)
+"""Types that end the whole lookup; each is also a possible action of a rule."""
 
 # The preference of a router, among IPv6 routes of one prefix and metric; in ascending order.
 Preference: TypeAlias = Literal["low", "medium", "high"]
@@ -222,7 +235,7 @@ class Route:
     def ways(self) -> tuple[str, ...]:
         """Each next hop, as `ip route` prints it for a route of this family."""
         ways = map(str, self.legs)
-        return tuple(it.replace("via inet6 ", "via ") if self.prefix.family == IPV6 else it for it in ways)
+        return tuple(way.replace("via inet6 ", "via ") if self.prefix.family == IPV6 else way for way in ways)
 
     def __str__(self) -> str:
         words: list[str] = [] if self.type == "unicast" else [self.type]
@@ -255,19 +268,3 @@ class Route:
         weight = f" weight {self.legs[0].weight}" if len(self.legs) == 1 and self.legs[0].weight != 1 else ""
         text = str(self) if self.prefix.family == IPV4 else str(self).replace("default", str(self.prefix), 1)
         return f"<Route {text}{weight}>"
-
-
-# Route types without a next hop, and the kernel's answer for each.
-
-PATHLESS: dict[RouteType, int] = {
-    "blackhole": errno.EINVAL,
-    "unreachable": errno.EHOSTUNREACH,
-    "prohibit": errno.EACCES,
-    "throw": errno.EAGAIN,
-}
-"""Route types without a next hop, and the error that each gives to a lookup; `throw` only ends that of its table."""
-
-REFUSING: frozenset[Literal["blackhole", "unreachable", "prohibit"]] = frozenset(
-    {"blackhole", "unreachable", "prohibit"}
-)
-"""Types that end the whole lookup; each is also a possible action of a rule."""

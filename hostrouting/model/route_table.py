@@ -144,7 +144,7 @@ class RouteTable(Sequence[Route]):
         shapes = Shapes()
         numbers = [shapes.number_of(route) for route in kept]
         prefixes = [route.prefix for route in kept]
-        networks, lengths = [it.network for it in prefixes], [it.length for it in prefixes]
+        networks, lengths = [prefix.network for prefix in prefixes], [prefix.length for prefix in prefixes]
         table = cls(networks, lengths, numbers, shapes)
         table._made = dict(enumerate(kept))
         return table
@@ -176,7 +176,7 @@ class RouteTable(Sequence[Route]):
 
         def is_wanted(shape: Route) -> bool:
             its = (shape.prefix.family, shape.table, shape.protocol)
-            return all(one in {None, it} for one, it in zip(asked, its, strict=True))
+            return all(one in {None, found} for one, found in zip(asked, its, strict=True))
 
         # Without a condition on the shape, no shape is created.
         found = self.part(self.places(is_wanted)) if any(one is not None for one in asked) else self
@@ -288,7 +288,7 @@ class RouteEdits:
 
     def holders(self, route: Route) -> list[Route]:
         """The present routes with the same key, in order."""
-        return [it for place in self._holding.get(route.key, ()) if (it := self._at(place)) is not None]
+        return self._left(self._holding.get(route.key, ()))
 
     def put(self, route: Route, *, first: bool = False) -> None:
         """Add a route after all others, or before them."""
@@ -304,7 +304,7 @@ class RouteEdits:
     def change(self, old: Route, new: Route | None, *, last: bool = False) -> None:
         """Replace the first (or last) route equal to `old`, or delete it for None; ValueError if there is none."""
         places = self._holding.get(old.key, [])
-        place = next((it for it in (reversed(places) if last else places) if self._at(it) == old), None)
+        place = next((at for at in (reversed(places) if last else places) if self._at(at) == old), None)
         if place is None:
             raise ValueError(f"{old} is not in the table")
         self._changed[place] = new
@@ -343,7 +343,7 @@ class RouteEdits:
         outlines = [*base.outlines, *map(Outline.of, shapes[len(base.shapes) :])]
         return RouteTable(networks, lengths, numbers, shapes, outlines=outlines)
 
-    def _left(self, places: range) -> list[Route]:
+    def _left(self, places: Iterable[int]) -> list[Route]:
         return [route for place in places if (route := self._at(place)) is not None]
 
 

@@ -90,7 +90,7 @@ class Rule:
 
     def selectors(self) -> tuple[tuple[str, str], ...]:
         """Its selectors with their values, in the words of `ip rule`."""
-        said = [(it.word, it.text(self)) for it in SELECTORS if it.worded and it.says(self)]
+        said = [(one.word, one.text(self)) for one in SELECTORS if one.worded and one.says(self)]
         return (*said, *self.others)
 
 

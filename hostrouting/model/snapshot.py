@@ -1,7 +1,11 @@
-"""A host's routing at one moment.
+"""A host's routing at one moment, and its JSON form `hostrouting/snapshot/1`.
 
-Here: the snapshot as a value, and the functions that return a changed one. Not here: how it is taken (backends), its
-JSON form (`snapshot_json`), or how the kernel uses it (fib).
+Here: the snapshot as a value, the functions that return a changed one, and reading and writing it. Not here: how it is
+taken (`kernel`), other documents that describe a host (`host.saved`), or what the kernel does with it (`fib`).
+
+The JSON form is derived from the fields of the values themselves, so that no field can be forgotten. How each class is
+read is worked out from its fields once, and not again for each value: a fleet has thousands of snapshots. Each decoder
+raises an error about its own value, and whoever called it puts the path of the surrounding object before that.
 """
 
 from collections import Counter
@@ -18,6 +22,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import Route
 from hostrouting.model.route_table import RouteEdits, RouteTable
 from hostrouting.model.rule import SELECTORS, Rule
+from hostrouting.text import SHOWN
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -69,30 +74,23 @@ class Snapshot:
 
     def to_json(self, *, indent: int | None = None) -> str:
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""
-        from hostrouting.model.snapshot import to_json  # noqa: PLC0415  json is imported on first use
-
         return to_json(self, indent=indent)
 
     @classmethod
     def from_json(cls, text: str) -> "Self":
         """Read the output of `to_json`; anything else raises a SnapshotError that names the path."""
-        from hostrouting.model.snapshot import from_json  # noqa: PLC0415  json is imported on first use
-
         return from_json(cls, text)
 
-
-# A snapshot to JSON and from JSON.
 
 T = TypeVar("T")
 _Decoder: TypeAlias = Callable[[Any], Any]
 """Reads a JSON value. Raises SnapshotError, whose path begins at this value."""
 
 SCHEMA = "hostrouting/snapshot/1"
-_SHOWN = 60  # a message shows at most this many characters of a key or a value
 _LONGEST = 128  # the length of the kernel's longest device name; every other word in a snapshot is shorter
 _HIGHEST = (1 << 32) - 1  # of every number in the kernel's routing
 # By field: the highest number that is allowed in it; and the lowest, which is 0 in all other fields.
-_MOST = {"protocol": 255, "scope": 255, "weight": 256, **{it.field: it.most for it in SELECTORS}}
+_MOST = {"protocol": 255, "scope": 255, "weight": 256, **{selector.field: selector.most for selector in SELECTORS}}
 _LEAST = {"expires": -_HIGHEST}
 _KEPT = 4096  # texts of addresses that were read last: one address is in several routes of a host
 
@@ -161,10 +159,11 @@ class _Form:
         members = self._members
         if not document.keys() <= members.keys():
             name = next(name for name in document if name not in members)
-            problem = f"unknown key {name[:_SHOWN]!a} in a {self._cls.__name__}"
+            problem = f"unknown key {name[:SHOWN]!a} in a {self._cls.__name__}"
             raise SnapshotError(path=_shown_key(name), problem=problem)
         if not self._required.keys() <= document.keys():
-            raise SnapshotError(path=next(it for it in self._required if it not in document), problem="missing")
+            missing = next(name for name in self._required if name not in document)
+            raise SnapshotError(path=missing, problem="missing")
         values, name = {}, ""
         try:
             for name, value in document.items():
@@ -245,7 +244,7 @@ def _text_problem(text: str) -> str:
     # The kernel allows nearly any character in a device name; code that prints a name escapes it for the terminal.
     if len(text) > _LONGEST:
         return f"{_shown(text)} has more than {_LONGEST} characters"
-    # Names decoded by the backends never contain a surrogate, and text with one cannot be encoded again.
+    # Names that the kernel's edges decode never contain a surrogate, and text with one cannot be encoded again.
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
         return f"{_shown(text)} has half of a surrogate pair, which is not a character"
     return ""
@@ -263,7 +262,7 @@ def _problems_of(rule: Rule) -> Iterator[tuple[str, str]]:
 def _shown(value: Any) -> str:
     """A value as shown in a message: printable and short."""
     text = ascii(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _decode_text(parse: Callable[[str], Any], value: Any) -> Any:
@@ -273,7 +272,7 @@ def _decode_text(parse: Callable[[str], Any], value: Any) -> Any:
         return parse(value)
     except ValueError as error:
         problem = (
-            str(error) if str(error).isprintable() and len(value) <= _SHOWN else f"{_shown(value)} is not valid here"
+            str(error) if str(error).isprintable() and len(value) <= SHOWN else f"{_shown(value)} is not valid here"
         )
         raise SnapshotError(path="", problem=problem) from error
 
@@ -309,4 +308,4 @@ def _inside(name: str, error: SnapshotError) -> SnapshotError:
 
 def _shown_key(name: str) -> str:
     # Text from a file must not control the terminal.
-    return name if name.isascii() and name.isidentifier() and len(name) <= _SHOWN else ascii(name[:_SHOWN])
+    return name if name.isascii() and name.isidentifier() and len(name) <= SHOWN else ascii(name[:SHOWN])
