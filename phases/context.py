@@ -1,4 +1,9 @@
-"""The context that a running task receives: cancellation, waiting, logging. Nothing here runs tasks."""
+"""The context that a running task receives: cancellation, waiting, logging. Nothing here runs tasks.
+
+What is cancelled, why, and by when, is a `Scope`: a node in a tree, without any knowledge of tasks. Cancelling a scope
+cancels everything below it, and its deadline applies to everything below it. A shielded scope is simply one without a
+parent. A `Run` is what all tasks of a run share; a `Context` is what one task sees of it, in one scope.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +43,6 @@ __all__ = [
     "standing_for",
     "valid_context",
 ]
-
-
-# Cancellation: what is cancelled, why, and by when. Nothing here knows about tasks.
 
 
 @attrs.frozen(eq=False)
@@ -220,16 +222,16 @@ class Scope:
         """Start a thread that cancels at the deadline; return the function that stops that thread."""
         if self.deadline is None or self._cause is not None:
             return _nothing
-        closed = self.clock.event()
+        ended = self.clock.event()
 
         def watch() -> None:
-            while not closed.is_set() and not self.cancelled:
-                closed.wait(self.remaining())
+            while not ended.is_set() and not self.cancelled:
+                ended.wait(self.remaining())
 
         thread = self.clock.start(watch, name="phases-deadline")
 
         def stop() -> None:
-            closed.set()
+            ended.set()
             thread.join()
 
         return stop
@@ -269,22 +271,6 @@ class _Once:
         """Wait for a call that is running, then prevent any further call."""
         with self._lock:
             self._callback = None
-
-
-def valid_context(ctx: Any) -> Context:
-    """The context, or a new one for None. Raises TypeError for anything else, such as a clock."""
-    if ctx is not None and not isinstance(ctx, Context):
-        given = getattr(ctx, "__name__", type(ctx).__name__)
-        raise TypeError(f"{given} was passed as the context; pass a phases.Context(…), or leave it out")
-    return ctx or Context()
-
-
-def listed_observers(observers: Any) -> list[Observer]:
-    """The observers as a list. Raises TypeError for a single observer, and for an object that is not callable."""
-    alone = callable(observers) or isinstance(observers, str)
-    if alone or not all(map(callable, found := list(observers))):
-        raise TypeError(f"observers={observers!r:.80} is not a list of functions of one event; pass observers=[…]")
-    return found
 
 
 class Run:
@@ -545,3 +531,19 @@ def _time_is_up(scope: Scope, seconds: float | None) -> Iterator[None]:
         if seconds is None or cancelled.origin is not scope:
             raise
         raise DeadlineExceeded(seconds) from cancelled
+
+
+def valid_context(ctx: Any) -> Context:
+    """The context, or a new one for None. Raises TypeError for anything else, such as a clock."""
+    if ctx is not None and not isinstance(ctx, Context):
+        given = getattr(ctx, "__name__", type(ctx).__name__)
+        raise TypeError(f"{given} was passed as the context; pass a phases.Context(…), or leave it out")
+    return ctx or Context()
+
+
+def listed_observers(observers: Any) -> list[Observer]:
+    """The observers as a list. Raises TypeError for a single observer, and for an object that is not callable."""
+    alone = callable(observers) or isinstance(observers, str)
+    if alone or not all(map(callable, found := list(observers))):
+        raise TypeError(f"observers={observers!r:.80} is not a list of functions of one event; pass observers=[…]")
+    return found

@@ -1,4 +1,4 @@
-"""The exceptions that a run can raise, and nothing else.
+"""The exceptions that a run can raise, and what Python 3.10 lacks for them.
 
     BaseException
     ├── Cancelled                    the run was cancelled: not a failure, so not an Exception
@@ -10,7 +10,8 @@
             ├── UnknownTask          only= or skip= names a task that does not exist
             └── InvalidTask          an object was used as a task and is not one
 
-`str()` of each is one sentence that an operator can read.
+`str()` of each is one sentence that an operator can read. Groups of exceptions, and notes on them, have the same names
+here on every version: from Python 3.11 on these are the builtin ones, and no package is imported.
 """
 
 from __future__ import annotations
@@ -36,9 +37,6 @@ __all__ = [
     "UnknownTask",
     "add_note",
 ]
-
-
-# Groups of exceptions and notes on exceptions, which Python 3.10 does not have.
 
 if sys.version_info >= (3, 11):
     from builtins import BaseExceptionGroup, ExceptionGroup

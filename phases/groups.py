@@ -1,4 +1,8 @@
-"""Tasks made of tasks: one after another, or all at once."""
+"""Tasks made of tasks: several in order or all at once, and one again, within a time limit, or under a condition.
+
+Here: groups, and wrappers around one task, which have the name of their task. Not here: how one task is run
+(`running`).
+"""
 
 from __future__ import annotations
 
@@ -36,6 +40,9 @@ __all__ = [
     "serial",
     "when",
 ]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 def serial(*tasks: AnyTask, name: str | None = None) -> Serial:
@@ -198,12 +205,6 @@ class _Crew:
         if self.cancellations:
             raise self.cancellations[0]
         return tuple(self.results)
-
-
-# Wrappers around one task: retry, a time limit, a condition. A wrapper has the name of its task.
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 def can_retry(error: Exception) -> bool:

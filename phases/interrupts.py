@@ -5,7 +5,7 @@ bookkeeping, where it would lose a task's last log line or a thread. So the oute
 with its own. That handler checks what was interrupted: inside a function that is marked open (a task's own code, a
 wait) it raises; inside one that is marked closed (the runner) it sets a flag, and the next open function raises.
 Python swallows a KeyboardInterrupt raised in a finaliser (`__del__`, a weakref callback); that sets the flag as well.
-`run` installs different handlers (see signals); then nothing is installed here.
+`run` installs different handlers (see `program`); then nothing is installed here.
 """
 
 from __future__ import annotations

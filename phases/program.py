@@ -1,4 +1,8 @@
-"""A run as a whole program: signals, selection of tasks, observers, and a report at the end."""
+"""A tree of tasks as a whole program: run it, ask it for its plan, or undo it.
+
+Here: what a program needs around its tasks: their selection by name, the observers, the report at the end, and SIGINT
+and SIGTERM, which cancel the run. Not here: how one task is run (`running`), and how several are (`groups`).
+"""
 
 from __future__ import annotations
 
@@ -26,61 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from phases.clock import Clock
-    from phases.events import Observer
     from phases.tasks import AnyTask
 
 __all__ = ["Plan", "Selection", "default_observers", "plan", "run", "stop_on_signals", "undo"]
 
-
-# Which tasks of a tree a run leaves out, from the names in only= and skip=. Nothing here runs anything.
-
-
-@attrs.frozen
-class Selection:
-    """Which tasks to run and which to leave out.
-
-    A name means every task with that name and everything inside it; `network/routes` means the task `routes` directly
-    inside a task `network`. The tasks named by `only` run, and so do the groups around them. `skip` overrides `only`.
-    """
-
-    only: tuple[tuple[str, ...], ...]
-    skip: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def of(cls, root: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()) -> Selection:
-        """The selection for these names; raises UnknownTask for a name that is not in the tree."""
-        paths = [path for path, _ in walk(root)]
-        return cls(_known_names("only", only, paths), _known_names("skip", skip, paths))
-
-    def leaves_out(self, task: AnyTask, above: tuple[str, ...]) -> str:
-        """Why the task below these names is left out; empty if it runs."""
-        path = (*above, task.name)
-        if any(_ends_with(path, name) for name in self.skip):
-            return "left out by skip"
-        if not self.only or any(_ends_with(path[:length], name) for name in self.only for length in _lengths(path)):
-            return ""
-        if any(_ends_with(inner, name) for inner, _ in walk(task, above=above) for name in self.only):
-            return ""
-        return "left out by only"
-
-
-def _lengths(path: Sequence[str]) -> range:
-    return range(1, len(path) + 1)
-
-
-def _ends_with(path: tuple[str, ...], name: tuple[str, ...]) -> bool:
-    return path[-len(name) :] == name
-
-
-def _known_names(
-    option: str, given: Iterable[str] | str, paths: Sequence[tuple[str, ...]]
-) -> tuple[tuple[str, ...], ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
-    for name in names:
-        if not any(_ends_with(path, tuple(name.split("/"))) for path in paths):
-            known = ("/".join(path) for path in paths) if "/" in name else (path[-1] for path in paths)
-            raise UnknownTask(name, option, tuple(dict.fromkeys(known)))
-    return tuple(tuple(name.split("/")) for name in names)
+SCHEMA = "phases/plan/1"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(
@@ -107,8 +62,6 @@ def run(
     builder = ReportBuilder()
     ctx = Context(deadline=deadline, clock=clock, logger=logger, run_id=run_id, observers=[builder, *chosen])
     ctx.run.leaves_out = selection.leaves_out
-
-    from phases.program import stop_on_signals  # noqa: PLC0415  only a whole program needs it
 
     with stop_on_signals(ctx, waiting_for=lambda: _running(builder)) as signals:
         try:
@@ -145,11 +98,6 @@ def _running(builder: ReportBuilder) -> str:
 
 def _busy_inside(node: Report) -> bool:
     return any(child.status is Status.RUNNING for child in node.children)
-
-
-# What the tasks of a tree would do. Nothing here changes anything.
-
-SCHEMA = "phases/plan/1"
 
 
 @attrs.frozen
@@ -252,9 +200,6 @@ def _conditions(task: AnyTask) -> Iterator[str]:
         layer = getattr(layer, "wrapped", None)
 
 
-# Undo what the tasks of a tree did, last one first.
-
-
 def undo(
     task: AnyTask,
     ctx: Context | None = None,
@@ -283,7 +228,7 @@ def undo(
     ctx = valid_context(ctx).telling_also(builder)
     steps = list(_offers(valid_task(task), above=ctx.path, report=after))
     # With a report: by when each task ended. Without: by position. The last comes first.
-    steps.sort(key=lambda step: step.turn, reverse=True)
+    steps.sort(key=lambda offered: offered.turn, reverse=True)
     alone = offer_of(task, "undo") if steps else None
     try:
         with hold_interrupts():
@@ -350,9 +295,52 @@ def _offers(
             yield from _offers(member, above=path, report=child)
 
 
-# SIGINT and SIGTERM cancel the run: the edge between a program's signals and a run's cancellation.
+@attrs.frozen
+class Selection:
+    """The tasks to run and those to leave out.
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    A name means every task with that name and everything inside it; `network/routes` means the task `routes` directly
+    inside a task `network`. The tasks named by `only` run, and so do the groups around them. `skip` overrides `only`.
+    """
+
+    only: tuple[tuple[str, ...], ...]
+    skip: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, root: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()) -> Selection:
+        """The selection for these names; raises UnknownTask for a name that is not in the tree."""
+        paths = [path for path, _ in walk(root)]
+        return cls(_known_names("only", only, paths), _known_names("skip", skip, paths))
+
+    def leaves_out(self, task: AnyTask, above: tuple[str, ...]) -> str:
+        """Why the task below these names is left out; empty if it runs."""
+        path = (*above, task.name)
+        if any(_ends_with(path, name) for name in self.skip):
+            return "left out by skip"
+        if not self.only or any(_ends_with(path[:length], name) for name in self.only for length in _lengths(path)):
+            return ""
+        if any(_ends_with(inner, name) for inner, _ in walk(task, above=above) for name in self.only):
+            return ""
+        return "left out by only"
+
+
+def _lengths(path: Sequence[str]) -> range:
+    return range(1, len(path) + 1)
+
+
+def _ends_with(path: tuple[str, ...], name: tuple[str, ...]) -> bool:
+    return path[-len(name) :] == name
+
+
+def _known_names(
+    option: str, given: Iterable[str] | str, paths: Sequence[tuple[str, ...]]
+) -> tuple[tuple[str, ...], ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if not any(_ends_with(path, tuple(name.split("/"))) for path in paths):
+            known = ("/".join(path) for path in paths) if "/" in name else (path[-1] for path in paths)
+            raise UnknownTask(name, option, tuple(dict.fromkeys(known)))
+    return tuple(tuple(name.split("/")) for name in names)
 
 
 @contextmanager
@@ -467,8 +455,8 @@ class _Watch:
         for number in numbers:
             if number in self._before:
                 self._stop(number)
-                for run in () if self._around else tuple(_elsewhere):
-                    run.stop(number)
+                for elsewhere in () if self._around else tuple(_elsewhere):
+                    elsewhere.stop(number)
 
     def _stop(self, number: int) -> None:
         # Recorded first: a run that begins inside this one now reads this list.

@@ -1,5 +1,8 @@
 """Whether Linux takes a packet that arrives on a device, or drops it before it is forwarded or delivered.
 
+Here: that decision, for one packet, and for one route back. Not here: packet filters and eBPF programs, which also drop
+packets; and which packets are worth a look (`check.pods`).
+
 Linux looks up two routes for such a packet. The first is that of the packet itself: it is for this host, or it leaves
 by a device. The second is the route back, from its destination to its source, as a packet that arrives on the device by
 which the first one leaves (on `lo` if it is for this host). For IPv4, a packet is dropped for the first reason here
@@ -19,9 +22,6 @@ and whether the source can be the address of one host. (Linux: `ip_route_input_s
 `ip6_forward`.)
 
 If a device is a port of a bridge, bond or team, no IP packet arrives on it: they arrive on the bridge.
-
-Here: that decision, for one packet, and for one route back. Not here: packet filters and eBPF programs, which also drop
-packets; and which packets are worth a look (`check.pods`).
 """
 
 from collections.abc import Mapping

@@ -1,13 +1,13 @@
 """Many routes in compact form: the prefix of each, and the number of its shape.
 
+Here: the columns, and a table after some routes were added, changed or deleted. Not here: how a backend fills the
+columns, and which of several routes wins (`hostrouting.fib`).
+
 The shape of a route is everything except its destination: devices, gateways, metric, protocol and so on. A table of
 100,000 routes has about ten different shapes. So a RouteTable has three columns with one item for each route: the
 network and the length of its prefix, and the number of its shape. The shapes are kept separately, each as the first
 route with that shape. Code that reads, indexes, compares or checks many routes uses the columns; a Route is only
 created when a single route is accessed.
-
-Here: the columns, and a table after some routes were added, changed or deleted. Not here: how a backend fills the
-columns, and which of several routes wins (`hostrouting.fib`).
 """
 
 from bisect import insort
