@@ -127,7 +127,7 @@ if sys.version_info < (3, 10):  # noqa: UP036  whatever Python imports this is t
         " 'hostrouting snapshot --script' need no Python here; make them on another host",
     )
 
-from hostrouting import installation as own_phases
+from hostrouting import installation
 from hostrouting.release import __version__
 
 TYPE_CHECKING = False  # loading `typing` would take a third of the time of a command that only prints its usage
@@ -390,7 +390,7 @@ _HOMES = {
 }
 
 if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept any name
-    if own_phases.foreign_phases() is None:
+    if installation.foreign_phases() is None:
         import phases
 
         __getattr__ = phases.lazily(__name__, _HOMES, globals())
@@ -399,7 +399,7 @@ if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept 
         def __getattr__(name):  # noqa: ANN001, ANN202  every Python can read this file: see `too_old_python`
             """Raise an error for each public name; the command line can still import what it needs to report it."""
             if name in __all__:
-                own_phases.require_own_phases()
+                installation.require_own_phases()
             raise AttributeError("module %r has no attribute %r" % (__name__, name))  # noqa: UP031  as above
 
 

@@ -14,6 +14,7 @@ import attrs
 
 from hostrouting.config.json import InvalidValue, Keys, Spot, items, text_of
 from hostrouting.config.values import Word, address_in, device_name, integer, one_of, switch
+from hostrouting.model.constants import LINK_LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +40,6 @@ DEFAULT_TABLE = "hostrouting_slb"
 DEFAULT_PRIORITY = -300
 DEFAULT_IMDS_URL = "http://169.254.169.254/metadata/instance/network?api-version=2021-02-01"
 
-_LINK_LOCAL = IPv6Network("fe80::/10")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # A table with the name of a keyword cannot be written in nft's language; no keyword has an underscore.
 _TABLE_NAME = re.compile("(?=.*_)[a-z][a-z0-9_]{0,63}")
@@ -169,8 +169,8 @@ def _uplink(raw: object, at: Spot) -> str:
 
 def _link_local(raw: object, at: Spot) -> IPv6Address:
     address = _address(raw, at)
-    if address not in _LINK_LOCAL:
-        rule = f"is not a link-local address: it must be in {_LINK_LOCAL}"
+    if address not in LINK_LOCAL:
+        rule = f"is not a link-local address: it must be in {LINK_LOCAL}"
         raise at.faulty(raw, rule, "write the source address of the load balancer's probes")
     return address
 

@@ -3,11 +3,10 @@
 Here: one packet against one question, answered yes, no, or unknown; and assumptions about unknown fields, all of one
 packet. Not here: the rules that the questions come from, and their order (`rules`).
 
-Every selector of a rule becomes an `Ask`: whether a number is in a range, or has certain bits. Ranges and masks have
-two properties that `Supposed` needs: it can be told whether yes to one question implies yes to another, and two
-questions about one field can be joined into one. So it holds one question for each field that is true, and notices when
-a new assumption contradicts it. That something is false cannot be joined in this way: those questions are kept as they
-are.
+Every selector of a rule becomes an `Ask`: whether a number is in a range, or has certain bits. Such questions have two
+properties that `Supposed` needs: whether yes to one implies yes to another is known at once, and two about the same
+field become one. So for each field one true question is enough, and an assumption that contradicts it is noticed.
+Questions with the answer no cannot be joined in this way, and are kept as they are.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,18 +1,18 @@
 """The rules of one family, prepared for one flow, and the walk through them.
 
-Here: what a rule does with a packet that matches it; which rule is next: goto, suppression, throw, verdicts; where a
-plain packet ends, and all other packets; which rules matter for which destinations. Not here: what a rule selects on
-(`packet`), and which route a table has for a packet (`table_ipv4`, `table_ipv6`).
+Here: what a rule does with a packet that matches it; which rule is next (goto, suppression, throw, verdicts); where the
+walk of a plain packet ends, and where the walks of other packets may end; which rules matter for which destinations.
+Not here: what a rule selects on (`packet`), and which route a table has for a packet (`table_ipv4`, `table_ipv6`).
 
 A `Stage` is one rule as the walk sees it; a `Turn` is a stage in a list, with the questions that decide whether a
-packet takes it. `Rules` has the turns of all rules, without the fields that the flow answers. Rules with a `to` cut the
-destinations into regions: a `Region` has only the turns that matter there, none with a destination left to check.
+packet takes it. `Rules` has the turns of all rules, without the questions that the flow answers. Rules with a `to` cut
+the destinations into regions: a `Region` has only the turns that matter there, none with a destination left to check.
 
-A plain packet goes through the region's turns from the first to the last. Packets whose unknown fields matter are the
-`Branches`: at each turn that asks for such a field, the walk splits into packets that take the turn and packets that do
-not, each with what is then assumed of them. This walk depends on a destination only through the routes that the tables
-have for it, so it is done once for each combination of these. There is one end for each possible route, with all the
-cases that lead there, even if several rules do.
+A plain packet goes through the region's turns from the first to the last. For packets whose unknown fields matter there
+are the `Branches`: at each turn that asks for such a field, the walk splits into packets that take the turn and packets
+that do not, each with what is then assumed of them. This walk depends on a destination only through the routes that the
+tables have for it, so it is done once for each combination of these. There is one end for each possible route, with all
+the cases that lead there, even if several rules do.
 """
 
 from bisect import bisect_right

@@ -5,8 +5,8 @@ routes around an address the kernel takes (`table_ipv4`, `table_ipv6`), and rule
 
 A table is a few columns of the snapshot, and a lookup reads a route only when it needs it. There are two indexes, each
 made when it is first needed. `Ordered` has a column in the order of its networks: enough for the routes in a range, and
-for a few prefixes. A dictionary of all prefixes is faster, if there are many lookups. It is asked for each length, the
-longest first.
+for a few prefixes. A dictionary of all prefixes is faster for many lookups, which try each length, the longest
+first.
 """
 
 from abc import ABC, abstractmethod
