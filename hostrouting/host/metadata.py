@@ -135,7 +135,7 @@ def _read(body: bytes) -> Answer | _Unknown:
     interfaces = network.get("interface") if isinstance(network, dict) else None
     if not isinstance(interfaces, list) or not interfaces:
         return _Unknown("answered with JSON that does not list network interfaces")
-    addresses = [_ipv6_addresses(it) for it in interfaces]
+    addresses = [_ipv6_addresses(interface) for interface in interfaces]
     count = sum(bool(those) for those in addresses)
     if count:
         return Answer(has_ipv6=True, reason=f"{count} of {len(interfaces)} interfaces have an IPv6 address")

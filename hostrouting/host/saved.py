@@ -137,8 +137,8 @@ class SavedBackend:
         fib = self._fib = self._fib or Fib(self._snapshot)
         known = flow.assumed()
         return tuple(
-            Answer(it.kind, it.route)
-            for it in (fib.lookup(address, known) for address in asked_addresses(destinations))
+            Answer(decision.kind, decision.route)
+            for decision in (fib.lookup(address, known) for address in asked_addresses(destinations))
         )
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
@@ -310,12 +310,12 @@ def _name(text: str) -> str:
 def _settings(document: Mapping[str, Any], family: int) -> dict[str, Settings]:
     with _reading(f"settings{family}"):
         found = {
-            it["interface"]: Settings(
-                it.get("ignore_routes_with_linkdown") is True,
-                _FILTERS.get(it.get("rp_filter", "off"), _LOOSE),
-                it.get("forwarding"),
+            entry["interface"]: Settings(
+                entry.get("ignore_routes_with_linkdown") is True,
+                _FILTERS.get(entry.get("rp_filter", "off"), _LOOSE),
+                entry.get("forwarding"),
             )
-            for it in document[f"settings{family}"]
+            for entry in document[f"settings{family}"]
         }
     if family == IPV4:
         with _reading("on"):
@@ -332,15 +332,15 @@ def _links(
 ) -> tuple[tuple[Link, ...], dict[int, str]]:
     """The devices, and the name of each by its index."""
     with _reading("links"):
-        names = {it["ifname"] for it in document["links"]}
+        names = {link["ifname"] for link in document["links"]}
         ipv4, ipv6, unset = settings[IPV4], settings[IPV6], Settings()
         every = ipv4.get("all", unset)
         links = tuple(
             attrs.evolve(
-                _link(it, names, ipv4.get(it["ifname"], unset), every),
-                ipv6_ignore_routes_with_linkdown=ipv6.get(it["ifname"], unset).wary,
+                _link(link, names, ipv4.get(link["ifname"], unset), every),
+                ipv6_ignore_routes_with_linkdown=ipv6.get(link["ifname"], unset).wary,
             )
-            for it in document["links"]
+            for link in document["links"]
         )
         return links, {link.index: link.name for link in links}
 
@@ -367,8 +367,8 @@ def _nexthops(document: Mapping[str, Any]) -> dict[int, tuple[NextHop, ...]]:
     """The next hops of each next hop object; those of a group are those of its members."""
     with _reading("nexthops"):
         listed = document["nexthops"]
-        singles = {it["id"]: (_nexthop(it),) for it in listed if "dev" in it}
-        return singles | {it["id"]: tuple(_members(it["group"], singles)) for it in listed if "group" in it}
+        singles = {entry["id"]: (_nexthop(entry),) for entry in listed if "dev" in entry}
+        return singles | {entry["id"]: tuple(_members(entry["group"], singles)) for entry in listed if "group" in entry}
 
 
 def _nexthop(entry: Mapping[str, Any]) -> NextHop:

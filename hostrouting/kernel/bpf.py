@@ -224,11 +224,11 @@ def _filters_at(channel: Channel, entrance: Entrance, where: str) -> Iterator[tu
     except BackendError as error:
         yield f"tc filters{where} ({error})", False
         return
-    for it in filters:
-        if it.kind == "bpf":
-            unnamed = f"tc filter of BPF program{_called(it.program)}" if it.program else "tc filter (bpf)"
-            yield f"tc filter {show(it.name)} (bpf){where}" if it.name else f"{unnamed}{where}", True
-    for kind in dict.fromkeys(it.kind for it in filters if it.kind != "bpf"):
+    for attached in filters:
+        if attached.kind == "bpf":
+            unnamed = f"tc filter of BPF program{_called(attached.program)}" if attached.program else "tc filter (bpf)"
+            yield f"tc filter {show(attached.name)} (bpf){where}" if attached.name else f"{unnamed}{where}", True
+    for kind in dict.fromkeys(attached.kind for attached in filters if attached.kind != "bpf"):
         yield f"what the tc filters of kind {show(kind)}{where} do", False
 
 

@@ -97,7 +97,8 @@ class Hook(NamedTuple):
             return "none"
         if self.type == "route":
             return "own"
-        return "own-later" if any(it.looks_up_again and it.priority >= self.priority for it in others) else "none"
+        is_later = any(other.looks_up_again and other.priority >= self.priority for other in others)
+        return "own-later" if is_later else "none"
 
 
 @attrs.frozen
@@ -160,7 +161,7 @@ class Marking:
         """The effects of a rule, at each place where it runs."""
         found = {hook.effect(self.hooks) for hook in setter.hooks}
         order: tuple[Effect, ...] = ("arriving", "own", "own-later")
-        return tuple(it for it in order if it in found) or ("none",)
+        return tuple(effect for effect in order if effect in found) or ("none",)
 
 
 class MarkingOf(Protocol):
@@ -245,9 +246,12 @@ def nft_rules(text: str, *, family: int) -> MarkingRules:
     import json  # noqa: PLC0415  only loaded if it is needed
 
     try:
-        entries = [(kind, it) for entry in json.loads(text)["nftables"] for kind, it in entry.items()]
-        its = [(kind, it) for kind, it in entries if isinstance(it, dict) and it.get("family") in _OF_FAMILY[family]]
-        return _rules([it for kind, it in its if kind == "chain"], [it for kind, it in its if kind == "rule"])
+        found: dict[str, list[dict[str, Any]]] = {"chain": [], "rule": []}
+        for entry in json.loads(text)["nftables"]:
+            for kind, value in entry.items():
+                if kind in found and isinstance(value, dict) and value.get("family") in _OF_FAMILY[family]:
+                    found[kind].append(value)
+        return _rules(found["chain"], found["rule"])
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"nft printed something unexpected: {error}") from error
 
@@ -255,19 +259,19 @@ def nft_rules(text: str, *, family: int) -> MarkingRules:
 def _rules(chains: list[dict[str, Any]], rules: list[dict[str, Any]]) -> MarkingRules:
     tables: dict[tuple[str, str], list[str]] = {}
     bases = {}
-    for it in chains:
-        tables.setdefault((it["family"], it["table"]), []).append(it["name"])
-        if "hook" in it:
-            bases[it["family"], it["table"], it["name"]] = Hook(
-                it["type"], it["hook"], it["prio"], of_bridge=it["family"] == "bridge"
+    for chain in chains:
+        tables.setdefault((chain["family"], chain["table"]), []).append(chain["name"])
+        if "hook" in chain:
+            bases[chain["family"], chain["table"], chain["name"]] = Hook(
+                chain["type"], chain["hook"], chain["prio"], of_bridge=chain["family"] == "bridge"
             )
     jumps = [
-        ((it["family"], it["table"], it["chain"]), (it["family"], it["table"], target))
-        for it in rules
-        for target in _targets(it.get("expr", []), tables.get((it["family"], it["table"]), []))
+        ((rule["family"], rule["table"], rule["chain"]), (rule["family"], rule["table"], target))
+        for rule in rules
+        for target in _targets(rule.get("expr", []), tables.get((rule["family"], rule["table"]), []))
     ]
     hooks = hooks_of(bases, jumps)
-    with_rules = {(it["family"], it["table"], it["chain"]) for it in rules}
+    with_rules = {(rule["family"], rule["table"], rule["chain"]) for rule in rules}
     return MarkingRules(
         tuple(_setters_nft_rules(rules, hooks)), frozenset(hook for chain, hook in bases.items() if chain in with_rules)
     )
@@ -290,16 +294,16 @@ def _setters_nft_rules(
 def _targets(value: Any, chains: list[str]) -> Iterator[str]:
     """The chains that a rule can jump to, wherever it names them."""
     if isinstance(value, dict):
-        for key, it in value.items():
-            if key in {"jump", "goto"} and isinstance(it, dict) and isinstance(it.get("target"), str):
-                yield it["target"]
-            elif key == "vmap" and isinstance(it, dict) and isinstance(it.get("data"), str):
+        for key, part in value.items():
+            if key in {"jump", "goto"} and isinstance(part, dict) and isinstance(part.get("target"), str):
+                yield part["target"]
+            elif key == "vmap" and isinstance(part, dict) and isinstance(part.get("data"), str):
                 yield from chains
             else:
-                yield from _targets(it, chains)
+                yield from _targets(part, chains)
     elif isinstance(value, list):
-        for it in value:
-            yield from _targets(it, chains)
+        for part in value:
+            yield from _targets(part, chains)
 
 
 class _Bits(NamedTuple):
@@ -345,8 +349,8 @@ def _bits_nft_rules(value: Any) -> _Bits:
 
 def _combined(sign: str, one: _Bits, other: _Bits) -> _Bits:
     """The result of an operation."""
-    ones = [it.value & it.known for it in (one, other)]
-    zeros = [~it.value & it.known for it in (one, other)]
+    ones = [bits.value & bits.known for bits in (one, other)]
+    zeros = [~bits.value & bits.known for bits in (one, other)]
     both_known, both_kept = one.known & other.known, one.kept & other.kept
     if sign == "&":
         known = both_known | zeros[0] | zeros[1]
@@ -373,7 +377,7 @@ def _combined(sign: str, one: _Bits, other: _Bits) -> _Bits:
 
 def ipsec_policies(text: str, *, family: int) -> tuple[IpsecPolicy, ...]:
     """The policies with the direction out of a family. Raises ValueError for text that ip does not print."""
-    return tuple(it for it in _policies(text) if it.destination.family == family)
+    return tuple(policy for policy in _policies(text) if policy.destination.family == family)
 
 
 def _policies(text: str) -> Iterator[IpsecPolicy]:
@@ -382,14 +386,14 @@ def _policies(text: str) -> Iterator[IpsecPolicy]:
         options = [line.split() for line in lines[1:]]
         if words[0::2][:2] != ["src", "dst"] or len(words) < 4:
             raise ValueError(f"ip printed something unexpected: {lines[0]}")
-        if ["dir", "out"] not in [it[:2] for it in options]:
+        if ["dir", "out"] not in [option[:2] for option in options]:
             continue
-        only = [*words[4:], *(word for it in options if it[0] in {"mark", "if_id"} for word in it[:2])]
-        ends = [it[4] for it in options if it[0] == "tmpl" and len(it) > 4]
+        only = [*words[4:], *(word for option in options if option[0] in {"mark", "if_id"} for word in option[:2])]
+        ends = [option[4] for option in options if option[0] == "tmpl" and len(option) > 4]
         source, destination = (Prefix.of(ip_network(text)) for text in (words[1], words[3]))
-        if any("block" in it for it in options if it[0] == "dir"):
+        if any("block" in option for option in options if option[0] == "dir"):
             yield IpsecPolicy(source, destination, "drop", only=" ".join(only))
-        elif any("tunnel" in it for it in options if it[0] == "proto"):
+        elif any("tunnel" in option for option in options if option[0] == "proto"):
             yield IpsecPolicy(source, destination, "tunnel", ends[0] if ends else "", " ".join(only))
         else:
             yield IpsecPolicy(source, destination, "transport" if ends else "pass", only=" ".join(only))
@@ -422,8 +426,8 @@ def marking_of(family: int, *, words: Sequence[str] = (), run: Run = run_program
     looking = _Looking(family, tuple(words), run)
     rules = [looking.nftables(), looking.iptables_nft(), *looking.iptables_legacy()]
     return Marking(
-        tuple(setter for it in rules for setter in it.setters),
-        frozenset(hook for it in rules for hook in it.hooks),
+        tuple(setter for part in rules for setter in part.setters),
+        frozenset(hook for part in rules for hook in part.hooks),
         looking.ipsec(),
         tuple(looking.unseen),
     )

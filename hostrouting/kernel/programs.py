@@ -136,7 +136,7 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
 
 def _is_there(name: str, environment: Mapping[str, str] | None) -> bool:
     """Whether a program that could not be started is there at all; if the name is not a path, PATH is searched."""
-    return "/" in name or any(os.path.isfile(os.path.join(it, name)) for it in os.get_exec_path(environment))
+    return "/" in name or any(os.path.isfile(os.path.join(folder, name)) for folder in os.get_exec_path(environment))
 
 
 # What this process may do on the host: whether it is root, and whether it may change the network.

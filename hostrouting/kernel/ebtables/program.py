@@ -68,7 +68,7 @@ Backend: TypeAlias = Literal["auto", "nft", "legacy"]
 
 BACKENDS: tuple[OneBackend, ...] = ("nft", "legacy")
 
-PROGRAMS: dict[str, OneBackend] = {f"ebtables-{it}": it for it in BACKENDS}
+PROGRAMS: dict[str, OneBackend] = {f"ebtables-{backend}": backend for backend in BACKENDS}
 """The backend of each program, by name. `ebtables` is missing, because it can belong to either."""
 
 
@@ -212,7 +212,7 @@ def timed_out(what: str, seconds: float) -> EbtablesTimeout:
 
 def refused(what: str, words: str) -> EbtablesError:
     """The error for a failed ebtables command, by its text."""
-    if any(it in words for it in _DENIED):
+    if any(phrase in words for phrase in _DENIED):
         return not_permitted(words)
     if _NOT_LOADED in words:
         return not_loaded(words)
@@ -273,7 +273,7 @@ def require_distinct(text: str, lines: Sequence[str]) -> None:
     seen: dict[str, set[str]] = {}
     for rule in (*nat_rules(text), *lines):
         seen.setdefault(_without_masks(rule), set()).add(rule)
-    unclear = [it for it in lines if len(seen[_without_masks(it)]) > 1]
+    unclear = [line for line in lines if len(seen[_without_masks(line)]) > 1]
     if unclear:
         twin, *_ = sorted(seen[_without_masks(unclear[0])] - {unclear[0]})
         raise AmbiguousRule(unclear, twin=twin)
@@ -412,7 +412,7 @@ class EbtablesProgram:
     def _find_one(self, asked: OneBackend) -> _Saved:
         found = self._try(asked)
         if not isinstance(found, _Saved) or not found.count:
-            (other,) = (it for it in BACKENDS if it != asked)
+            (other,) = (backend for backend in BACKENDS if backend != asked)
             try:
                 elsewhere = self._save(other).count
             except EbtablesError:
@@ -425,13 +425,13 @@ class EbtablesProgram:
 
     def _find_any(self) -> _Saved:
         tried = {backend: self._try(backend) for backend in BACKENDS}
-        having = [it for it in tried.values() if isinstance(it, _Saved) and it.count]
+        having = [saved for saved in tried.values() if isinstance(saved, _Saved) and saved.count]
         if len(having) > 1:
-            raise both_backends([(it.backend, it.count) for it in having])
+            raise both_backends([(saved.backend, saved.count) for saved in having])
         if having:
             return having[0]
         plain = self._plain()
-        for found in (tried[it] for it in sorted(BACKENDS, key=lambda it: it != plain)):
+        for found in (tried[backend] for backend in sorted(BACKENDS, key=lambda backend: backend != plain)):
             if isinstance(found, _Saved):
                 return found
             if isinstance(found, EbtablesNotLoaded):

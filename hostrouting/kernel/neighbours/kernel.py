@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable  # noqa: TC003  attrs reads the types of converters
 from functools import cache
 from importlib import import_module
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -160,7 +161,7 @@ class LinkLayerView:
 
     def link(self, name: str) -> EthernetLink | None:
         """The device with this name; None if it does not exist."""
-        return next((it for it in self.links if it.name == name), None)
+        return next((link for link in self.links if link.name == name), None)
 
 
 class LinkLayer(Protocol):
@@ -266,17 +267,18 @@ async def _look(wire: Any) -> LinkLayerView:
     for family in (_AF_INET, _AF_INET6):
         listed += await _settled(lambda family=family: wire.neigh("dump", family=family))  # type: ignore[misc]
     devices = await _settled(lambda: wire.link("dump"))
-    names = {it["index"]: it.get("ifname") for it in devices}
-    links = [await _link(wire, it, devices, names) for it in sorted(devices, key=lambda it: it["index"])]
-    neighbours = [_neighbour(it, names) for it in listed if it["ifindex"] in names]
-    return LinkLayerView(links, sorted(neighbours, key=lambda it: (it.dev, it.ip.version, int(it.ip))))
+    devices.sort(key=itemgetter("index"))
+    names = {device["index"]: device.get("ifname") for device in devices}
+    links = [await _link(wire, device, devices, names) for device in devices]
+    neighbours = [_neighbour(message, names) for message in listed if message["ifindex"] in names]
+    return LinkLayerView(links, sorted(neighbours, key=lambda entry: (entry.dev, entry.ip.version, int(entry.ip))))
 
 
 async def _settled(ask: Callable[[], Awaitable[Any]]) -> list[Any]:
     """A consistent list from the kernel."""
     for _ in range(_READINGS):
-        listed = [it async for it in await ask()]
-        if not any(it["header"]["flags"] & _NLM_F_DUMP_INTR for it in listed):
+        listed = [message async for message in await ask()]
+        if not any(message["header"]["flags"] & _NLM_F_DUMP_INTR for message in listed):
             return listed
     raise unsettled(_READINGS)
 
@@ -299,7 +301,7 @@ async def _peer(wire: Any, message: Any, devices: list[Any]) -> PeerMac | Unknow
     if not index:
         return UnknownPeer("the kernel does not report its index")
     if namespace is None:
-        found = [it for it in devices if it["index"] == index]
+        found = [device for device in devices if device["index"] == index]
     elif namespace < 0:
         return UnknownPeer("its namespace has no id in this namespace")
     else:

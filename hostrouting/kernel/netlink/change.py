@@ -327,8 +327,8 @@ def _is_plain(change: Change) -> bool:
 def _insert(routes: list[Route], change: Change) -> None:
     """Insert a new route among those of its prefix: by tos, highest first, then by metric, lowest first."""
     rank = (-change.route.tos, change.route.metric)
-    ranks = [(-it.tos, it.metric) for it in routes]
-    ahead = [it for it in ranks if it < rank or (it == rank and change.verb != "prepend")]
+    ranks = [(-route.tos, route.metric) for route in routes]
+    ahead = [other for other in ranks if other < rank or (other == rank and change.verb != "prepend")]
     routes.insert(len(ahead), change.route)
 
 

@@ -166,7 +166,7 @@ class _Answers:
         ]
         # If a small route had a longer prefix, the kernel would have answered with that.
         large = (routes[-place] for _, place in sorted(near, reverse=True))
-        route = next((it for it in large if len(it.legs) > _FEW), None)
+        route = next((route for route in large if len(route.legs) > _FEW), None)
         if route is None:
             address = ip_at(family, number)
             raise Unsettled(

@@ -510,7 +510,8 @@ def _neighbours(offsets: Sequence[int], at: int, size: int) -> int:
     It may be too many if different sizes add up: the caller compares the size of each.
     """
     begin, size = offsets[at], size + 3 & ~3
-    return bisect_left(range(min(_MOST, len(offsets) - at)), 1, key=lambda it: offsets[at + it] != begin + size * it)
+    most = min(_MOST, len(offsets) - at)
+    return bisect_left(range(most), 1, key=lambda count: offsets[at + count] != begin + size * count)
 
 
 def _differ_in_destination_only(piece: bytes, size: int, count: int, width: int) -> bool:

@@ -224,7 +224,7 @@ def owned(name: str, owner: str = "") -> TableOwned:
 
 def refused(what: str, words: str) -> NftablesError:
     """The error for a failed nft command, by its text; TableOwned cannot be recognised from it."""
-    if any(it in words for it in _NO_JSON):
+    if any(phrase in words for phrase in _NO_JSON):
         return too_old(words)
     if is_about_permission(words):
         return not_permitted(words)
