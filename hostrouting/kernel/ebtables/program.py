@@ -1,7 +1,15 @@
-"""The contract of an ebtables edge. This module runs no program and makes no decisions.
+"""The rules for Ethernet frames: the contract of an edge that reads and changes them, and the edge that uses ebtables.
 
-It is the only access to the rules for Ethernet frames, real or fake. The contract suite in `hostrouting.testing` checks
-these promises on any implementation.
+Here: rules as lines of ebtables-save, the commands, how their exit codes are handled, and an error for each kind of
+failure, with one sentence that is the same for ebtables and for a fake. Not here: the meaning of a rule, and which ones
+are wanted. The contract suite in `hostrouting.testing` checks the contract on any implementation.
+
+A host may have the programs of two backends, and each sees only the rules of its own backend. With the wrong program
+there seem to be no rules. So if one backend has no rules in table nat, the other one is read too. Legacy ebtables-save
+prints only a header if the kernel module of the table is not loaded, and exits with 0: here that is an error, and never
+"no rules".
+
+The programs get an argument list, rules on standard input, and a timeout, and no shell.
 """
 
 from __future__ import annotations
@@ -129,190 +137,11 @@ class Ebtables(Protocol):
         ...
 
 
-# From the text of ebtables to the error that an operator reads: its class, and the remedy.
-
-_DENIED = ("Operation not permitted", "Permission denied", "must be root")
-_NOT_LOADED = "The kernel doesn't support the ebtables"
-_NO_NF_TABLES = "Failed to initialize nft"
-_BATCH, _USAGE = "--noflush", "Usage: "
-_NOISE = ("Try `", "Perhaps ")
-
-
-def missing(program: str = "ebtables") -> EbtablesMissing:
-    """The program is not installed."""
-    return EbtablesMissing(f"the program {program} is not in PATH; install the package iptables or ebtables")
-
-
-def not_permitted(words: str = "") -> EbtablesNotPermitted:
-    """The process lacks the privilege."""
-    return EbtablesNotPermitted(
-        "this process may not read or change the rules of ebtables; run it as root with the capability CAP_NET_ADMIN",
-        ebtables=words,
-    )
-
-
-def not_loaded(words: str = "") -> EbtablesNotLoaded:
-    """The kernel has no table nat for legacy ebtables."""
-    return EbtablesNotLoaded(
-        "the kernel module ebtable_nat is not loaded, so legacy ebtables cannot list its rules; "
-        "load it (modprobe ebtable_nat), or set azureVnetCleanup.ebtables to nft if the rules are in nf_tables",
-        ebtables=words,
-    )
-
-
-def no_nf_tables(words: str = "") -> EbtablesNotLoaded:
-    """The kernel has no nf_tables for the backend nft."""
-    return EbtablesNotLoaded(
-        "this kernel has no nf_tables, where the nft backend of ebtables keeps its rules; "
-        "set azureVnetCleanup.ebtables to legacy if the rules are there",
-        ebtables=words,
-    )
-
-
-def too_old(program: str, words: str) -> EbtablesTooOld:
-    """The program does not know the option by which other rules stay."""
-    return EbtablesTooOld(
-        f"{program} does not know --noflush, so rules can neither be deleted nor added in one batch, and nothing was "
-        "changed; install ebtables 2.0.11 or iptables 1.8.2, or anything newer",
-        ebtables=words,
-    )
-
-
-def knows_batches(words: str) -> bool:
-    """Whether these are not the words of a program that does not know the option; its usage names it either way.
-
-    The restore of ebtables 2.0.10 is a script that takes the option for the name of a file, and ends well without it.
-    """
-    return not any(_BATCH in line for line in words.splitlines() if not line.startswith(_USAGE))
-
-
-def wrong_backend(asked: str, other: str, count: int) -> EbtablesWrongBackend:
-    """The requested backend has no rules, but the other one has."""
-    return EbtablesWrongBackend(
-        f"the {asked} backend of ebtables has no rules in table nat, but {other} has {count}; "
-        f"set azureVnetCleanup.ebtables to {other} or auto"
-    )
-
-
-def both_backends(counts: Iterable[tuple[str, int]]) -> EbtablesWrongBackend:
-    """Both backends have rules, and the configuration does not say which to use."""
-    found = " and ".join(f"{count} in {backend}" for backend, count in counts)
-    return EbtablesWrongBackend(
-        f"both backends of ebtables have rules in table nat ({found}); "
-        "set azureVnetCleanup.ebtables to nft or legacy, and clean one after the other"
-    )
-
-
-def timed_out(what: str, seconds: float) -> EbtablesTimeout:
-    """No answer came in time."""
-    return EbtablesTimeout(
-        f"ebtables did not {what} within {seconds:g} s; check that `ebtables-save` answers, then try again"
-    )
-
-
-def refused(what: str, words: str) -> EbtablesError:
-    """The error for a failed ebtables command, by its text."""
-    if any(phrase in words for phrase in _DENIED):
-        return not_permitted(words)
-    if _NOT_LOADED in words:
-        return not_loaded(words)
-    if _NO_NF_TABLES in words:
-        return no_nf_tables(words)
-    return EbtablesRefused(f"ebtables could not {what}", ebtables=words or "ebtables printed no message")
-
-
-def tidied(lines: Iterable[str]) -> str:
-    """The text of ebtables as one line, without its advice."""
-    told = (line.strip() for line in lines)
-    return " | ".join(dict.fromkeys(line for line in told if line and not line.startswith(_NOISE)))
-
-
-# The text of ebtables-save, as far as an edge has to read it: which lines are rules of nat.
-
-_TABLE = "*nat"
-_INCOMPATIBLE = "# Table `nat' is incompatible"
-_LINE = re.compile(r"[^\s:#*-][^\s]*(?: [^\s].*)?")
-_ANY_MAC = re.compile(r" -[sd] (?:! )?(?:Unicast|0{1,2}(?::0{1,2}){5})(?:/\S+)?(?= |$)")
-_MASK = re.compile(r"( -[sd] (?:! )?[^ /]+)/\S+")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
-_CHAIN = re.compile(r"Bridge chain: (\S+), entries: \d+, policy: (\S+)")
-
-
-def nat_rules(text: str) -> tuple[str, ...]:
-    """The rules of table nat, in order, without the leading "-A"."""
-    rules, table = [], ""
-    for line in text.splitlines():
-        if line.startswith("*"):
-            table = line.strip()
-        elif table == _TABLE and line.startswith("-A "):
-            rules.append(line.removeprefix("-A ").strip())
-    return tuple(rules)
-
-
-def has_nat(text: str) -> bool:
-    """Whether the text contains table nat, with rules or without."""
-    return any(line.strip() == _TABLE for line in text.splitlines())
-
-
-def is_incomplete(text: str) -> bool:
-    """Whether it reports that nat has chains or rules that were created with nft and that ebtables cannot show."""
-    return any(line.startswith(_INCOMPATIBLE) for line in text.splitlines())
-
-
-def missing_from(text: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """The lines that are not among the rules of nat, each as often as it is missing."""
-    return tuple((Counter(lines) - Counter(nat_rules(text))).elements())
-
-
-def require_distinct(text: str, lines: Sequence[str]) -> None:
-    """AmbiguousRule if nat has other rules that ebtables might delete instead of these.
-
-    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing one
-    as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to it.
-    """
-    seen: dict[str, set[str]] = {}
-    for rule in (*nat_rules(text), *lines):
-        seen.setdefault(_without_masks(rule), set()).add(rule)
-    unclear = [line for line in lines if len(seen[_without_masks(line)]) > 1]
-    if unclear:
-        twin, *_ = sorted(seen[_without_masks(unclear[0])] - {unclear[0]})
-        raise AmbiguousRule(unclear, twin=twin)
-
-
-def _without_masks(line: str) -> str:
-    return _MASK.sub(r"\1", _ANY_MAC.sub("", line))
-
-
-def require_lines(lines: Sequence[str]) -> None:
-    """ValueError for text that ebtables-restore would not read as a single rule."""
-    for line in lines:
-        if not _LINE.fullmatch(line) or _UNPRINTABLE.search(line):
-            raise ValueError(
-                f"{line!a} is not a rule: write one line that begins with a chain, as in 'PREROUTING -p ARP'"
-            )
-
-
-def batch(verb: Literal["-A", "-D"], lines: Iterable[str]) -> str:
-    """The input with which ebtables-restore does this to each of the rules."""
-    return "\n".join([_TABLE, *(f"{verb} {line}" for line in lines), ""])
-
-
-def listed(listing: str) -> str:
-    """The output of `ebtables -t nat -L`, in the format of ebtables-save."""
-    chains, rules, chain = [], [], ""
-    for line in listing.splitlines():
-        if found := _CHAIN.fullmatch(line.strip()):
-            chain = found[1]
-            chains.append(f":{chain} {found[2]}")
-        elif chain and line.strip():
-            rules.append(f"-A {chain} {line.strip()}")
-    return "\n".join([_TABLE, *chains, *rules, ""])
-
-
-# ebtables by its programs: an argument list, rules on standard input, a timeout, and no shell.
-
 _TRIES = 3
 """How often a deletion is tried if it is refused although every rule exists: another process was changing rules."""
+
+_NO_PROGRAM = 127
+"""The exit code of nsenter if the program does not exist; without `words` that is a FileNotFoundError."""
 
 
 @attrs.frozen
@@ -495,9 +324,185 @@ class EbtablesProgram:
         return done
 
 
-_NO_PROGRAM = 127
-"""The exit code of nsenter if the program does not exist; without `words` that is a FileNotFoundError."""
-
-
 def _words(done: Ended) -> str:
     return tidied((done.err or done.out).splitlines())
+
+
+# The text of ebtables-save and ebtables-restore
+
+_TABLE = "*nat"
+_INCOMPATIBLE = "# Table `nat' is incompatible"
+_LINE = re.compile(r"[^\s:#*-][^\s]*(?: [^\s].*)?")
+_ANY_MAC = re.compile(r" -[sd] (?:! )?(?:Unicast|0{1,2}(?::0{1,2}){5})(?:/\S+)?(?= |$)")
+_MASK = re.compile(r"( -[sd] (?:! )?[^ /]+)/\S+")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_CHAIN = re.compile(r"Bridge chain: (\S+), entries: \d+, policy: (\S+)")
+
+
+def nat_rules(text: str) -> tuple[str, ...]:
+    """The rules of table nat, in order, without the leading "-A"."""
+    rules, table = [], ""
+    for line in text.splitlines():
+        if line.startswith("*"):
+            table = line.strip()
+        elif table == _TABLE and line.startswith("-A "):
+            rules.append(line.removeprefix("-A ").strip())
+    return tuple(rules)
+
+
+def has_nat(text: str) -> bool:
+    """Whether the text contains table nat, with rules or without."""
+    return any(line.strip() == _TABLE for line in text.splitlines())
+
+
+def is_incomplete(text: str) -> bool:
+    """Whether it reports that nat has chains or rules that were created with nft and that ebtables cannot show."""
+    return any(line.startswith(_INCOMPATIBLE) for line in text.splitlines())
+
+
+def missing_from(text: str, lines: Iterable[str]) -> tuple[str, ...]:
+    """The lines that are not among the rules of nat, each as often as it is missing."""
+    return tuple((Counter(lines) - Counter(nat_rules(text))).elements())
+
+
+def require_distinct(text: str, lines: Sequence[str]) -> None:
+    """AmbiguousRule if nat has other rules that ebtables might delete instead of these.
+
+    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing one
+    as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to it.
+    """
+    seen: dict[str, set[str]] = {}
+    for rule in (*nat_rules(text), *lines):
+        seen.setdefault(_without_masks(rule), set()).add(rule)
+    unclear = [line for line in lines if len(seen[_without_masks(line)]) > 1]
+    if unclear:
+        twin, *_ = sorted(seen[_without_masks(unclear[0])] - {unclear[0]})
+        raise AmbiguousRule(unclear, twin=twin)
+
+
+def _without_masks(line: str) -> str:
+    return _MASK.sub(r"\1", _ANY_MAC.sub("", line))
+
+
+def require_lines(lines: Sequence[str]) -> None:
+    """ValueError for text that ebtables-restore would not read as a single rule."""
+    for line in lines:
+        if not _LINE.fullmatch(line) or _UNPRINTABLE.search(line):
+            raise ValueError(
+                f"{line!a} is not a rule: write one line that begins with a chain, as in 'PREROUTING -p ARP'"
+            )
+
+
+def batch(verb: Literal["-A", "-D"], lines: Iterable[str]) -> str:
+    """The input with which ebtables-restore does this to each of the rules."""
+    return "\n".join([_TABLE, *(f"{verb} {line}" for line in lines), ""])
+
+
+def listed(listing: str) -> str:
+    """The output of `ebtables -t nat -L`, in the format of ebtables-save."""
+    chains, rules, chain = [], [], ""
+    for line in listing.splitlines():
+        if found := _CHAIN.fullmatch(line.strip()):
+            chain = found[1]
+            chains.append(f":{chain} {found[2]}")
+        elif chain and line.strip():
+            rules.append(f"-A {chain} {line.strip()}")
+    return "\n".join([_TABLE, *chains, *rules, ""])
+
+
+# Failures of ebtables
+
+_DENIED = ("Operation not permitted", "Permission denied", "must be root")
+_NOT_LOADED = "The kernel doesn't support the ebtables"
+_NO_NF_TABLES = "Failed to initialize nft"
+_BATCH, _USAGE = "--noflush", "Usage: "
+_NOISE = ("Try `", "Perhaps ")
+
+
+def missing(program: str = "ebtables") -> EbtablesMissing:
+    """The program is not installed."""
+    return EbtablesMissing(f"the program {program} is not in PATH; install the package iptables or ebtables")
+
+
+def not_permitted(words: str = "") -> EbtablesNotPermitted:
+    """The process lacks the privilege."""
+    return EbtablesNotPermitted(
+        "this process may not read or change the rules of ebtables; run it as root with the capability CAP_NET_ADMIN",
+        ebtables=words,
+    )
+
+
+def not_loaded(words: str = "") -> EbtablesNotLoaded:
+    """The kernel has no table nat for legacy ebtables."""
+    return EbtablesNotLoaded(
+        "the kernel module ebtable_nat is not loaded, so legacy ebtables cannot list its rules; "
+        "load it (modprobe ebtable_nat), or set azureVnetCleanup.ebtables to nft if the rules are in nf_tables",
+        ebtables=words,
+    )
+
+
+def no_nf_tables(words: str = "") -> EbtablesNotLoaded:
+    """The kernel has no nf_tables for the backend nft."""
+    return EbtablesNotLoaded(
+        "this kernel has no nf_tables, where the nft backend of ebtables keeps its rules; "
+        "set azureVnetCleanup.ebtables to legacy if the rules are there",
+        ebtables=words,
+    )
+
+
+def too_old(program: str, words: str) -> EbtablesTooOld:
+    """The program does not know the option by which other rules stay."""
+    return EbtablesTooOld(
+        f"{program} does not know --noflush, so rules can neither be deleted nor added in one batch, and nothing was "
+        "changed; install ebtables 2.0.11 or iptables 1.8.2, or anything newer",
+        ebtables=words,
+    )
+
+
+def knows_batches(words: str) -> bool:
+    """Whether these are not the words of a program that does not know the option; its usage names it either way.
+
+    The restore of ebtables 2.0.10 is a script that takes the option for the name of a file, and ends well without it.
+    """
+    return not any(_BATCH in line for line in words.splitlines() if not line.startswith(_USAGE))
+
+
+def wrong_backend(asked: str, other: str, count: int) -> EbtablesWrongBackend:
+    """The requested backend has no rules, but the other one has."""
+    return EbtablesWrongBackend(
+        f"the {asked} backend of ebtables has no rules in table nat, but {other} has {count}; "
+        f"set azureVnetCleanup.ebtables to {other} or auto"
+    )
+
+
+def both_backends(counts: Iterable[tuple[str, int]]) -> EbtablesWrongBackend:
+    """Both backends have rules, and the configuration does not say which to use."""
+    found = " and ".join(f"{count} in {backend}" for backend, count in counts)
+    return EbtablesWrongBackend(
+        f"both backends of ebtables have rules in table nat ({found}); "
+        "set azureVnetCleanup.ebtables to nft or legacy, and clean one after the other"
+    )
+
+
+def timed_out(what: str, seconds: float) -> EbtablesTimeout:
+    """No answer came in time."""
+    return EbtablesTimeout(
+        f"ebtables did not {what} within {seconds:g} s; check that `ebtables-save` answers, then try again"
+    )
+
+
+def refused(what: str, words: str) -> EbtablesError:
+    """The error for a failed ebtables command, by its text."""
+    if any(phrase in words for phrase in _DENIED):
+        return not_permitted(words)
+    if _NOT_LOADED in words:
+        return not_loaded(words)
+    if _NO_NF_TABLES in words:
+        return no_nf_tables(words)
+    return EbtablesRefused(f"ebtables could not {what}", ebtables=words or "ebtables printed no message")
+
+
+def tidied(lines: Iterable[str]) -> str:
+    """The text of ebtables as one line, without its advice."""
+    told = (line.strip() for line in lines)
+    return " | ".join(dict.fromkeys(line for line in told if line and not line.startswith(_NOISE)))

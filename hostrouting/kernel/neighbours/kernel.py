@@ -1,7 +1,15 @@
-"""The contract of a link-layer edge, and its input and output values. This module does not talk to any kernel.
+"""MAC addresses and neighbours: the contract of an edge that reads and changes them, and the edge to Linux.
 
-It is the only access to MAC addresses and neighbours, real or fake. The contract suite in `hostrouting.testing` checks
-these promises on any implementation.
+Here: devices with the MAC addresses at both ends of veths, neighbours, and an error for each kind of failure, with one
+sentence that is the same for Linux and for a fake. Not here: which neighbours are wanted. The contract suite in
+`hostrouting.testing` checks the contract on any implementation.
+
+The other end of a veth has an index in its own namespace, and the kernel has a number for that namespace in ours. A
+request for a device by index with `if_netnsid` returns the device in that namespace. The exact keyword matters:
+pyroute2 drops unknown keywords, and without it the kernel returns the device of that index in our own namespace.
+
+Each call has its own socket, event loop and thread. So it works in a program with a running loop, and a timeout can end
+it. pyroute2 is loaded on first use: loading takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -198,8 +206,6 @@ class LinkLayer(Protocol):
         ...
 
 
-# The link layer of Linux, by pyroute2, which is loaded on first use: loading takes a tenth of a second.
-
 T = TypeVar("T")
 
 _REQUIREMENT = "pyroute2<0.10,>=0.9.7"
@@ -371,7 +377,7 @@ async def _unless(asked: Awaitable[Any], *numbers: int) -> Any:
         raise
 
 
-# From a failure at the link layer to the error that an operator reads.
+# Failures
 
 
 def refused(what: str, number: int, words: str = "") -> BackendError:

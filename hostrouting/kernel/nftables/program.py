@@ -1,7 +1,12 @@
-"""The contract of an nftables edge. This module runs no program and makes no decisions.
+"""The tables of nftables: the contract of an edge that reads and changes them, and the edge that uses the program nft.
 
-It is the only access to the kernel's packet filter, real or fake: tables of the family ip6, by name. The contract suite
-in `hostrouting.testing` checks these promises on any implementation.
+Here: tables of the family ip6, by name; the commands of nft, how their exit codes are handled, and an error for each
+kind of failure, with one sentence that is the same for nft and for a fake. Not here: what is in a table, and nft's JSON
+(`nftables.table`), and which tables are wanted. The contract suite in `hostrouting.testing` checks the contract on any
+implementation.
+
+nft gets JSON on its standard input, an argument list and a timeout, and no shell. Its errors are recognised by their
+text, so it runs with LC_ALL=C.
 """
 
 from __future__ import annotations
@@ -81,8 +86,6 @@ class Nftables(Protocol):
         """
         ...
 
-
-# nftables by the program nft: JSON on its standard input, an argument list, a timeout, and no shell.
 
 _FLAGS = re.compile(r"^\s*flags ([a-z, ]+)$", re.MULTILINE)
 _OWNER = re.compile(r"^table .*\{ # progname (\S+)$", re.MULTILINE)
@@ -182,7 +185,7 @@ def _words(done: Ended) -> str:
     return tidied((done.err or done.out).splitlines())
 
 
-# From nft's text to the error that an operator reads: its class, and the remedy.
+# Failures of nft
 
 _ABSENT = "No such file or directory"
 _DENIED = "Operation not permitted"

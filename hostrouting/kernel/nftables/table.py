@@ -1,12 +1,14 @@
-"""The parts of an nftables table as we create it: frozen values, and their text in nft's own syntax.
+"""A table of nftables: frozen values for its chains, rules and statements, their text, and nft's JSON for them.
 
 Here: the table, its chains, its rules, and the statements that we use; anything else is an `Unknown`. Two tables are
 equal if they mean the same: sets are sorted, networks that overlap or adjoin are joined as nft joins them, addresses
 are compared by value, and the order of rules and statements is kept. Handles and packet counts are left out. Not here:
-nft's JSON (`listing`).
+running nft (`nftables.program`).
 
-The family is always ip6. A value may describe a table of another program, under any name; which tables we would create
-is checked where they become commands for nft (`listing.replacing`).
+The family is always ip6. A value may describe a table of another program, under any name, because a listing may contain
+anything: unknown parts become an `Unknown`, so that a table changed by another program is never taken for ours.
+Commands for nft contain only what this library creates, and anything else raises ValueError: nft reads "eth*" and
+"@set" as more than names, and would do something different.
 """
 
 from __future__ import annotations
@@ -282,7 +284,7 @@ class Table:
         return f"table ip6 {self.name} {{\n\t{body}\n}}" if body else f"table ip6 {self.name} {{\n}}"
 
 
-# nft's JSON: from values to the commands for nft, and from nft's listings to values. No program is run here.
+# nft's JSON
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
 _COMMENT = re.compile(r"[ !#-\[\]-~]{0,127}")
