@@ -1,6 +1,7 @@
 """What a task has changed: in its result if it succeeded, on the error if it failed.
 
-Here: the value, and how it is attached to an error. Not here: making changes (`apply`, `fileset`), and printing them.
+Here: the value, and how it is attached to an error. Not here: making changes (`routes.apply`, `host.fileset`), and
+printing them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The files of a host, written atomically and only if they differ; and the lock on the host.
 
-Here: how files are read, written and locked. Not here: which files a host needs (`tasks`), and their text (`render`).
-The fake is `hostrouting.testing.FakeFiles`.
+Here: how files are read, written and locked. Not here: which files a host needs (`tasks`), and their text (`boot`). The
+fake is `hostrouting.testing.FakeFiles`.
 """
 
 from __future__ import annotations

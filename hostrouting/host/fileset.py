@@ -1,6 +1,7 @@
 """Sets of files that are installed and removed together: comparing, writing and removing them.
 
-Here: one file and a set of files. Not here: their text (`render`), and when and in what order they change (`gate`).
+Here: one file and a set of files. Not here: their text (`boot.scripts`, `boot.units`), and when and in what order they
+change (`boot.gate`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asks the cloud's instance metadata service whether this host has IPv6.
+"""The cloud's instance metadata service, asked whether this host has IPv6.
 
 Here: the edge that sends one HTTP request, and the meaning of the replies. Not here: what to do if the service gives
 no usable answer; the configuration decides that.
