@@ -193,7 +193,7 @@ class SystemdManager:
             raise ManagerError(f"systemctl cannot be run: {error.strerror}") from error
         if done.signal:
             raise ManagerError(f"systemctl {' '.join(words)} was killed by {done.signal}")
-        return done.code, (done.err or done.out).strip() if done.code else done.out
+        return done.code, done.complaint.strip() if done.code else done.out
 
 
 # What a service tells

@@ -305,16 +305,16 @@ def _read_nft(chains: list[dict[str, Any]], rules: list[dict[str, Any]]) -> Mark
             bases[chain["family"], chain["table"], chain["name"]] = Hook(
                 chain["type"], chain["hook"], chain["prio"], of_bridge=chain["family"] == "bridge"
             )
-    jumps = [
-        ((rule["family"], rule["table"], rule["chain"]), (rule["family"], rule["table"], target))
-        for rule in rules
-        for target in _targets(rule.get("expr", []), tables.get((rule["family"], rule["table"]), []))
-    ]
-    hooks = hooks_of(bases, jumps)
-    with_rules = {(rule["family"], rule["table"], rule["chain"]) for rule in rules}
-    return MarkingRules(
-        tuple(_nft_setters(rules, hooks)), frozenset(hook for chain, hook in bases.items() if chain in with_rules)
-    )
+    jumps, with_rules = [], set()
+    for rule in rules:
+        table = rule["family"], rule["table"]
+        with_rules.add((*table, rule["chain"]))
+        jumps += [
+            ((*table, rule["chain"]), (*table, target))
+            for target in _targets(rule.get("expr", []), tables.get(table, []))
+        ]
+    setters = _nft_setters(rules, hooks_of(bases, jumps))
+    return MarkingRules(tuple(setters), frozenset(hook for chain, hook in bases.items() if chain in with_rules))
 
 
 def _nft_setters(

@@ -51,6 +51,11 @@ class Ended:
     err: str = ""
 
     @property
+    def complaint(self) -> str:
+        """What it printed about its failure: some programs print that on standard output."""
+        return self.err or self.out
+
+    @property
     def signal(self) -> str:
         """The name of the signal that ended the program; empty if it exited."""
         if self.code >= 0:

@@ -220,10 +220,10 @@ class EbtablesProgram:
             program = f"{found.prefix}-restore"
             done = self._run(program, "--noflush", text=batch(verb, lines), what=what)
             if not knows_batches(done.err):
-                raise too_old(program, _words(done))
+                raise too_old(program, tidied(done.complaint))
             if not done.code:
                 return
-            error = refused(what, _words(done))
+            error = refused(what, tidied(done.complaint))
             if verb == "-A" or not isinstance(error, EbtablesRefused):
                 raise error
             # The error for a missing rule has a different text in each version, and in some none.
@@ -303,7 +303,7 @@ class EbtablesProgram:
         what = "list its rules"
         done = self._run(*words, what=what)
         if done.code:
-            raise refused(what, _words(done))
+            raise refused(what, tidied(done.complaint))
         return done.out
 
     def _run(self, *words: str, what: str, text: str = "") -> Ended:
@@ -322,10 +322,6 @@ class EbtablesProgram:
         if done.code == _NO_PROGRAM and self._words:
             raise missing(words[0])
         return done
-
-
-def _words(done: Ended) -> str:
-    return tidied((done.err or done.out).splitlines())
 
 
 # The text of ebtables-save and ebtables-restore
@@ -502,7 +498,7 @@ def refused(what: str, words: str) -> EbtablesError:
     return EbtablesRefused(f"ebtables could not {what}", ebtables=words or "ebtables printed no message")
 
 
-def tidied(lines: Iterable[str]) -> str:
+def tidied(text: str) -> str:
     """The text of ebtables as one line, without its advice."""
-    told = (line.strip() for line in lines)
+    told = (line.strip() for line in text.splitlines())
     return " | ".join(dict.fromkeys(line for line in told if line and not line.startswith(_NOISE)))

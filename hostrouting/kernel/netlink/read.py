@@ -269,7 +269,7 @@ def _list(channel: Channel, what: str, kind: int, family: int, *, table: int = 0
     return Listing(b"", array("I"))
 
 
-# Requests, and what is not a route
+# Requests; devices, addresses, settings and rules
 
 # The fixed part of an answer after its header; attributes follow it.
 _LINK = struct.Struct("=16xBxHiI4x")  # struct ifinfomsg: family, type, number, flags

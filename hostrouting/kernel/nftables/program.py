@@ -118,7 +118,7 @@ class NftProgram:
         # Not as JSON: nft 1.0.6 prints broken JSON as soon as any table has flags.
         done = self._run("list", "tables", what="list the tables")
         if done.code:
-            raise refused("list the tables", _words(done))
+            raise refused("list the tables", tidied(done.complaint))
         tables = (line.split(maxsplit=2) for line in done.out.splitlines())
         return tuple(sorted((words[1], words[2]) for words in tables if len(words) == 3 and words[0] == "table"))
 
@@ -137,7 +137,7 @@ class NftProgram:
         done = self._run("-j", "-f", "-", text=text, what=what)
         if not done.code:
             return
-        said = _words(done)
+        said = tidied(done.complaint)
         if is_about_permission(said):
             # The kernel has one error for both: another process owns the table, or this process lacks the privilege.
             for name in names:
@@ -151,7 +151,7 @@ class NftProgram:
         # On standard input, because nft parses a name on the command line as part of its syntax.
         done = self._run("-j", "-f", "-", text=listing(name), what=what)
         if done.code:
-            said = _words(done)
+            said = tidied(done.complaint)
             if is_absent(said):
                 return None
             raise refused(what, said)
@@ -179,10 +179,6 @@ class NftProgram:
         if done.signal:
             raise refused(what, f"the program was killed by {done.signal}")
         return done
-
-
-def _words(done: Ended) -> str:
-    return tidied((done.err or done.out).splitlines())
 
 
 # Failures of nft
@@ -244,7 +240,7 @@ def is_absent(words: str) -> bool:
     return _ABSENT in words
 
 
-def tidied(lines: Iterable[str]) -> str:
+def tidied(text: str) -> str:
     """Return nft's text as one line, without the location in its input and the markers under it."""
-    told = (line.strip().removeprefix("internal:0:0-0: ") for line in lines)
+    told = (line.strip().removeprefix("internal:0:0-0: ") for line in text.splitlines())
     return " | ".join(dict.fromkeys(line for line in told if line.strip("^~ ")))
