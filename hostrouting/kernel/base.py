@@ -1,8 +1,8 @@
 """The contract of a backend, and its input and output values. This module does not talk to any kernel.
 
-A backend is the only access to a kernel's routing, real or fake. It makes no decisions: which routes are wanted, and
-how to handle a refusal, is decided in the layers above. The contract suite in `hostrouting.testing` checks these
-promises on any backend.
+A backend is the only access to a kernel's routing, real or fake. It makes no decisions: the caller decides which routes
+are wanted, and how to handle a refusal. The contract suite in `hostrouting.testing` checks these promises on any
+backend.
 """
 
 from __future__ import annotations
