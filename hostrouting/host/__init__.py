@@ -1,11 +1,13 @@
-"""The edge to the operating system: files, the lock and the service manager. Tasks decide; this carries it out.
+"""The rest of a host: files, systemd, paths, and what else is asked there. Tasks decide; this carries it out.
 
-files       write files atomically, and only if they differ
-image       the same below a root directory; links of the image are resolved inside it
-programs    find a program of the host, and run it with a timeout
-manager     systemd: reload, start, stop, and why a unit failed
-rights      what this process may do
-service     what a service tells the manager that started it, and its lines in the journal; only the guard imports it
+host       everything of a host in one value; sandbox: a host that is separate from this machine
+files      files, written atomically and only if they differ, and the lock; image: the same below a root directory
+fileset    files that are installed and removed together
+layout     every path and every name
+systemd    the service manager: units, and what a service tells it
+metadata   the cloud's instance metadata service
+saved      a snapshot in a file, and a routing edge made from it
+effects    what a task has changed
 """
 
 from hostrouting.host.files import Files, LocalFiles, Lock

@@ -1,6 +1,7 @@
 """What a task has changed: in its result if it succeeded, on the error if it failed.
 
-Here: the value, and how it is attached to an error. Not here: making changes (`apply`, `fileset`), and printing them.
+Here: the value, and how it is attached to an error. Not here: making changes (`routes.apply`, `host.fileset`), and
+printing them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Effects:
         return {
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),
-            "operations": [attrs.asdict(it) for it in self.operations],
+            "operations": [attrs.asdict(operation) for operation in self.operations],
         }
 
     def __add__(self, other: Effects) -> Effects:
@@ -66,8 +67,8 @@ def effects_of(outcome: object) -> Effects:
     if isinstance(found, Effects):
         return found
     # The result of a third-party task may use `files` and `operations` for something else.
-    done = operations if isinstance(operations, tuple) and all(isinstance(it, Operation) for it in operations) else ()
-    return Effects(files=files if isinstance(files, tuple) else (), operations=done)
+    known = isinstance(operations, tuple) and all(isinstance(operation, Operation) for operation in operations)
+    return Effects(files=files if isinstance(files, tuple) else (), operations=operations if known else ())
 
 
 def tell_effects(

@@ -1,7 +1,7 @@
 """The files of a host, written atomically and only if they differ; and the lock on the host.
 
-Here: how files are read, written and locked. Not here: which files a host needs (`tasks`), and their text (`render`).
-The fake is `hostrouting.testing.FakeFiles`.
+Here: how files are read, written and locked. Not here: which files a host needs (`tasks`), and their text (`boot`). The
+fake is `hostrouting.testing.FakeFiles`.
 """
 
 from __future__ import annotations
@@ -343,9 +343,9 @@ def _holders(found: os.stat_result) -> Iterator[tuple[int, str]]:
 
 def _has_open(pid: str, found: os.stat_result) -> bool:
     with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
-        for it in descriptors:
+        for descriptor in descriptors:
             with suppress(OSError):
-                if os.path.samestat(os.stat(it.path), found):
+                if os.path.samestat(os.stat(descriptor.path), found):
                     return True
     return False
 

@@ -1,6 +1,7 @@
 """Sets of files that are installed and removed together: comparing, writing and removing them.
 
-Here: one file and a set of files. Not here: their text (`render`), and when and in what order they change (`gate`).
+Here: one file and a set of files. Not here: their text (`boot.scripts`, `boot.units`), and when and in what order they
+change (`boot.gate`).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Changes:
 
     def without(self, paths: Collection[str]) -> Changes:
         """These changes without those of the given paths."""
-        writes, removes = (tuple(it for it in them if it not in paths) for them in (self.writes, self.removes))
+        writes, removes = (tuple(path for path in them if path not in paths) for them in (self.writes, self.removes))
         return Changes(writes, removes)
 
     def __bool__(self) -> bool:
@@ -96,28 +97,28 @@ class FileSet:
 
     def foreign(self, files: Files) -> tuple[str, ...]:
         """The paths of existing files that we did not write."""
-        return tuple(it.path for it in self.files if it.is_foreign(files))
+        return tuple(file.path for file in self.files if file.is_foreign(files))
 
     def differences(self, files: Files) -> Changes:
         """What `install` would change; only reads."""
-        stale = [it.path for it in self.files if not files.holds(it.path, it.text, mode=it.mode)]
+        stale = [file.path for file in self.files if not files.holds(file.path, file.text, mode=file.mode)]
         missing = [path for path, target in self.links if not files.leads(path, target)]
         return Changes((*stale, *missing), [path for path in self.obsolete if files.is_there(path)])
 
     def require_installable(self, files: Files) -> None:
         """Raise the FileError that `install` would raise, as far as it can be predicted."""
         self.require_room(files)
-        for it in self.files:
-            it.require_unmasked(files)
+        for file in self.files:
+            file.require_unmasked(files)
 
     def obstacles(self, files: Files) -> tuple[FileError, ...]:
         """A FileError for each path at which `install` would fail, as far as this can be predicted."""
         found: list[FileError] = []
-        for it in self.files:
+        for file in self.files:
             try:
-                it.require_room(files)
-                it.require_unmasked(files)
-                files.holds(it.path, it.text, mode=it.mode)
+                file.require_room(files)
+                file.require_unmasked(files)
+                files.holds(file.path, file.text, mode=file.mode)
             except FileError as error:
                 found.append(error)
         for path, target in self.links:
@@ -129,8 +130,8 @@ class FileSet:
 
     def require_room(self, files: Files) -> None:
         """Raise FileError if a file that we did not write has the path of one of these; masks are accepted."""
-        for it in self.files:
-            it.require_room(files)
+        for file in self.files:
+            file.require_room(files)
 
     def install(self, files: Files) -> tuple[str, ...]:
         """Write the files that differ, in order; returns their paths. Idempotent.
@@ -139,8 +140,8 @@ class FileSet:
         """
         changed: list[str] = []
         try:
-            for it in self.files:
-                changed += [it.path] if it.write(files) else []
+            for file in self.files:
+                changed += [file.path] if file.write(files) else []
             for path, target in self.links:
                 changed += [path] if files.link(path, target) else []
             for path in self.obsolete:
@@ -174,15 +175,15 @@ class FileSet:
     def _paths(self, files: Files, failures: list[FileError] | None = None) -> tuple[str, ...]:
         """The paths of our files. A file that cannot be read counts as another program's, and as a failure."""
         own, all_ours = [], True
-        for it in self.files:
+        for file in self.files:
             try:
-                is_foreign = it.is_foreign(files)
+                is_foreign = file.is_foreign(files)
             except FileError as error:
                 if failures is None:
                     raise
                 failures.append(error)
                 is_foreign = True
-            own += [] if is_foreign else [it.path]
+            own += [] if is_foreign else [file.path]
             all_ours = all_ours and not is_foreign
         # A link that enables a unit belongs to the program that wrote the unit.
         return (*own, *(path for path, _ in self.links), *self.obsolete) if all_ours else tuple(own)

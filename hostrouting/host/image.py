@@ -1,6 +1,6 @@
 """The files of a mounted image: links are resolved as they will be when the image has booted.
 
-Here: which path on this host a path of the image is. Not here: what is done to the file there (`files`).
+Here: which path on this host a path of the image is. Not here: what is done to the file there (`host.files`).
 """
 
 from __future__ import annotations

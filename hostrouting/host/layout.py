@@ -1,6 +1,6 @@
 """Every path and every name that hostrouting uses on a host, in one value.
 
-Here: names. Not here: the contents of the files (`render`), and writing them (`system`).
+Here: names. Not here: the contents of the files (`boot`), and writing them (`host.files`).
 """
 
 import attrs

@@ -1,4 +1,4 @@
-"""Asks the cloud's instance metadata service whether this host has IPv6.
+"""The cloud's instance metadata service, asked whether this host has IPv6.
 
 Here: the edge that sends one HTTP request, and the meaning of the replies. Not here: what to do if the service gives
 no usable answer; the configuration decides that.
@@ -135,7 +135,7 @@ def _read(body: bytes) -> Answer | _Unknown:
     interfaces = network.get("interface") if isinstance(network, dict) else None
     if not isinstance(interfaces, list) or not interfaces:
         return _Unknown("answered with JSON that does not list network interfaces")
-    addresses = [_ipv6_addresses(it) for it in interfaces]
+    addresses = [_ipv6_addresses(interface) for interface in interfaces]
     count = sum(bool(those) for those in addresses)
     if count:
         return Answer(has_ipv6=True, reason=f"{count} of {len(interfaces)} interfaces have an IPv6 address")

@@ -1,6 +1,6 @@
 """A sandbox: the real kernel in a network namespace, and files below a directory. Changes do not leave either.
 
-Here: the isolation from this machine, and the files. Not here: the parts of a host (`host`).
+Here: the isolation from this machine, and the files. Not here: the parts of a host (`host.host`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,24 @@
-"""A saved snapshot: the bytes of a file, a pipe or standard input, and the Snapshot in them.
+"""A saved snapshot: read from a file, a pipe or standard input, and used like a host.
 
-Here: which of the two documents it is, and the errors, which name the file. Not here: the documents themselves
-(`model.snapshot_json`, `backends.ip_document`).
+Here: which of two documents it is, the second of them, and the errors, which name the file; and an edge that answers as
+the kernel of the saved host would have, and cannot be changed. Not here: the first document, which is our own
+(`model.snapshot`), the meaning of the kernel's messages (`kernel.netlink`), and computing the answers (`fib`).
+
+The second document, `hostrouting/ip-snapshot/1`, is printed by a shell script (`boot.scripts`) on a node without this
+library:
+
+    ip                       the version of ip
+    links                    `ip -N -j -d link show`
+    settings4, settings6     `ip -N -j -d netconf show` of each family
+    on                       the IPv4 settings that ip does not show and that are not 0, such as "eth0/accept_local"
+    nexthops                 the same of nexthop: the next hop objects
+    addresses4, addresses6   `ip address save`, in hexadecimal: four bytes for the list, then the kernel's messages
+    rules4, rules6           `ip rule save`
+    routes4, routes6         `ip route save table all`
+
+The kernel's messages are read by the same code as an answer of the kernel itself, so a selector that the node's ip does
+not know is in the snapshot. For devices, settings and next hop objects ip has JSON only. It does not tell whether a
+device that is down has a carrier; such a device is read as one without.
 """
 
 from __future__ import annotations
@@ -97,8 +114,6 @@ def of_file(error: SnapshotError, path: str) -> SnapshotError:
 
 
 def _decoded(data: bytes) -> Snapshot:
-    from hostrouting.host.saved import is_ip_document, read_ip_document  # noqa: PLC0415  it needs json
-
     if not data.strip():
         raise SnapshotError(path="", problem="this is empty: the command that was to write it probably failed")
     if is_ip_document(data):
@@ -110,85 +125,7 @@ def _decoded(data: bytes) -> Snapshot:
         raise SnapshotError(path="", problem=problem) from error
 
 
-# SavedBackend: a host from a saved snapshot. It answers as its kernel would have, and cannot be changed.
-
-
-class SavedBackend:
-    """A saved snapshot as a RouteBackend, so that all code that reads a host can read a saved one."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        """Take the snapshot."""
-        self._snapshot = snapshot
-        self._fib: Fib | None = None
-
-    def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        table: int | None = None,
-        protocol: int | None = None,
-        prefixes: Collection[Prefix | str] | None = None,
-    ) -> Snapshot:
-        """See RouteBackend."""
-        return part_of(self._snapshot, family=family, table=table, protocol=protocol, prefixes=prefixes)
-
-    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
-        """See RouteBackend; unknown fields of the flow are those of a plain packet."""
-        fib = self._fib = self._fib or Fib(self._snapshot)
-        known = flow.assumed()
-        return tuple(
-            Answer(it.kind, it.route)
-            for it in (fib.lookup(address, known) for address in asked_addresses(destinations))
-        )
-
-    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
-        """Raise BackendError: a saved snapshot cannot be changed."""
-        raise BackendError(
-            f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)", can_retry=False
-        )
-
-    def watch(self) -> _Still:
-        """See RouteBackend: no change ever comes."""
-        return _Still()
-
-    def close(self) -> None:
-        """See RouteBackend."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-
-class _Still:
-    """A watch that never waits, because nothing changes."""
-
-    troubles = ()
-
-    def listen(self, *, nftables: bool) -> None:
-        """See Watch."""
-
-    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  waiting would have no effect
-        """See Watch."""
-        return False
-
-    def wake(self) -> None:
-        """See Watch."""
-
-    def close(self) -> None:
-        """See Watch."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-
-# The snapshot in a document `hostrouting/ip-snapshot/1`, which a shell script prints on a node without this library.
+# The document of the script
 
 SCHEMA = "hostrouting/ip-snapshot/1"
 
@@ -206,7 +143,7 @@ _ON = ("accept_local", "route_localnet", "src_valid_mark")
 _FLAGS = ("onlink", "linkdown", "dead", "pervasive")
 _MOST_WEIGHT = 1 << 16
 _SHOWN = 120  # a message shows at most this many characters of what is wrong
-_REMEDY_ip_document = "take it again with the script that `hostrouting snapshot --script` prints"
+_TAKE_AGAIN = "take it again with the script that `hostrouting snapshot --script` prints"
 
 
 def is_ip_document(data: bytes) -> bool:
@@ -261,9 +198,9 @@ def _parsed(data: bytes) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise SnapshotError(path="schema", problem=f"must be {SCHEMA!r}")
     for key in sorted(_KEYS - document.keys()):
-        raise SnapshotError(path=key, problem=f"missing; {_REMEDY_ip_document}")
+        raise SnapshotError(path=key, problem=f"missing; {_TAKE_AGAIN}")
     for key in sorted(document.keys() - _KEYS):
-        raise SnapshotError(path=ascii(key[:_SHOWN]), problem=f"unknown key; {_REMEDY_ip_document}")
+        raise SnapshotError(path=ascii(key[:_SHOWN]), problem=f"unknown key; {_TAKE_AGAIN}")
     return document
 
 
@@ -277,7 +214,7 @@ def _reading(key: str) -> Iterator[None]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
         told = ascii(f"{type(error).__name__}: {error}")[1:-1]
         raise SnapshotError(
-            path=key, problem=f"this is not as ip prints it ({told[:_SHOWN]}); {_REMEDY_ip_document}"
+            path=key, problem=f"this is not as ip prints it ({told[:_SHOWN]}); {_TAKE_AGAIN}"
         ) from error
 
 
@@ -310,12 +247,12 @@ def _name(text: str) -> str:
 def _settings(document: Mapping[str, Any], family: int) -> dict[str, Settings]:
     with _reading(f"settings{family}"):
         found = {
-            it["interface"]: Settings(
-                it.get("ignore_routes_with_linkdown") is True,
-                _FILTERS.get(it.get("rp_filter", "off"), _LOOSE),
-                it.get("forwarding"),
+            entry["interface"]: Settings(
+                entry.get("ignore_routes_with_linkdown") is True,
+                _FILTERS.get(entry.get("rp_filter", "off"), _LOOSE),
+                entry.get("forwarding"),
             )
-            for it in document[f"settings{family}"]
+            for entry in document[f"settings{family}"]
         }
     if family == IPV4:
         with _reading("on"):
@@ -332,15 +269,15 @@ def _links(
 ) -> tuple[tuple[Link, ...], dict[int, str]]:
     """The devices, and the name of each by its index."""
     with _reading("links"):
-        names = {it["ifname"] for it in document["links"]}
+        names = {link["ifname"] for link in document["links"]}
         ipv4, ipv6, unset = settings[IPV4], settings[IPV6], Settings()
         every = ipv4.get("all", unset)
         links = tuple(
             attrs.evolve(
-                _link(it, names, ipv4.get(it["ifname"], unset), every),
-                ipv6_ignore_routes_with_linkdown=ipv6.get(it["ifname"], unset).wary,
+                _link(link, names, ipv4.get(link["ifname"], unset), every),
+                ipv6_ignore_routes_with_linkdown=ipv6.get(link["ifname"], unset).wary,
             )
-            for it in document["links"]
+            for link in document["links"]
         )
         return links, {link.index: link.name for link in links}
 
@@ -367,8 +304,8 @@ def _nexthops(document: Mapping[str, Any]) -> dict[int, tuple[NextHop, ...]]:
     """The next hops of each next hop object; those of a group are those of its members."""
     with _reading("nexthops"):
         listed = document["nexthops"]
-        singles = {it["id"]: (_nexthop(it),) for it in listed if "dev" in it}
-        return singles | {it["id"]: tuple(_members(it["group"], singles)) for it in listed if "group" in it}
+        singles = {entry["id"]: (_nexthop(entry),) for entry in listed if "dev" in entry}
+        return singles | {entry["id"]: tuple(_members(entry["group"], singles)) for entry in listed if "group" in entry}
 
 
 def _nexthop(entry: Mapping[str, Any]) -> NextHop:
@@ -387,3 +324,81 @@ def _members(group: Iterable[Mapping[str, Any]], singles: Mapping[int, tuple[Nex
         if type(weight) is not int or not 0 < weight <= _MOST_WEIGHT:
             raise ValueError(f"{weight!r} is not a weight")
         yield from (attrs.evolve(leg, weight=weight) for leg in singles.get(member["id"], ()))
+
+
+# Used like a host
+
+
+class SavedBackend:
+    """A saved snapshot as a RouteBackend, so that all code that reads a host can read a saved one."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Take the snapshot."""
+        self._snapshot = snapshot
+        self._fib: Fib | None = None
+
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        table: int | None = None,
+        protocol: int | None = None,
+        prefixes: Collection[Prefix | str] | None = None,
+    ) -> Snapshot:
+        """See RouteBackend."""
+        return part_of(self._snapshot, family=family, table=table, protocol=protocol, prefixes=prefixes)
+
+    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
+        """See RouteBackend; unknown fields of the flow are those of a plain packet."""
+        fib = self._fib = self._fib or Fib(self._snapshot)
+        known = flow.assumed()
+        return tuple(
+            Answer(decision.kind, decision.route)
+            for decision in (fib.lookup(address, known) for address in asked_addresses(destinations))
+        )
+
+    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+        """Raise BackendError: a saved snapshot cannot be changed."""
+        raise BackendError(
+            f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)", can_retry=False
+        )
+
+    def watch(self) -> _Still:
+        """See RouteBackend: no change ever comes."""
+        return _Still()
+
+    def close(self) -> None:
+        """See RouteBackend."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class _Still:
+    """A watch that never waits, because nothing changes."""
+
+    troubles = ()
+
+    def listen(self, *, nftables: bool) -> None:
+        """See Watch."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  waiting would have no effect
+        """See Watch."""
+        return False
+
+    def wake(self) -> None:
+        """See Watch."""
+
+    def close(self) -> None:
+        """See Watch."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...

@@ -1,7 +1,11 @@
-"""The service manager of a host: systemd, called through systemctl with an argument list and a timeout.
+"""systemd, the service manager of a host: the units that it runs, and what a service tells it.
 
-Here: the commands, and why a unit failed. Not here: when the commands are run (`tasks`). The fake is
-`hostrouting.testing.FakeManager`.
+Here: the commands of systemctl, with an argument list and a timeout; why a unit failed; and systemd's two datagram
+protocols, sd_notify and the journal's native one. Not here: when the commands are run, and what is said (`tasks`). The
+fake is `hostrouting.testing.FakeManager`.
+
+A service that systemd started learns from its environment where to send whether it is ready and alive, and whether its
+lines belong in the journal. Outside systemd, nothing is notified, and the lines go to the log of the run.
 """
 
 from __future__ import annotations
@@ -189,10 +193,10 @@ class SystemdManager:
             raise ManagerError(f"systemctl cannot be run: {error.strerror}") from error
         if done.signal:
             raise ManagerError(f"systemctl {' '.join(words)} was killed by {done.signal}")
-        return done.code, (done.err or done.out).strip() if done.code else done.out
+        return done.code, done.complaint.strip() if done.code else done.out
 
 
-# The service manager's side of a running service: whether it is ready and alive, and its lines in the journal.
+# What a service tells
 
 _JOURNAL = "/run/systemd/journal/socket"
 

@@ -1,10 +1,13 @@
-"""The edge to the kernel's routing: the contract, the real backend, and the fake one.
+"""The edges by which hostrouting reads and changes the networking of a kernel. No decisions are made here.
 
-base      the contract, and the values for changes and answers
-deletion  which route a delete matches; bounds: routes that fit into no message; refusal: error messages
-netlink   Linux itself
-memory    a kernel in a dictionary
-ip_document  a snapshot from what a node's `ip` prints
+An edge has a contract, which is a Protocol, and an implementation for Linux. The fake ones are in
+`hostrouting.testing`, and so are the contract suites, which run on both.
+
+base        the contract of the routing edge, and its values; netlink: that edge on Linux requests    what is the same
+for every routing edge: which request cannot be sent, what a delete matches, refusals nftables    the packet filter;
+ebtables: rules for Ethernet frames; neighbours: MAC addresses and neighbours marking     what sets the marks of
+packets; bpf: programs that see a packet before nftables programs    running a program of the host, and the rights of
+this process
 """
 
 from hostrouting.kernel.base import Answer, Change, Outcome, RouteBackend, Verb, Watch

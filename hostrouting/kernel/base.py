@@ -1,8 +1,8 @@
 """The contract of a backend, and its input and output values. This module does not talk to any kernel.
 
-A backend is the only access to a kernel's routing, real or fake. It makes no decisions: which routes are wanted, and
-how to handle a refusal, is decided in the layers above. The contract suite in `hostrouting.testing` checks these
-promises on any backend.
+A backend is the only access to a kernel's routing, real or fake. It makes no decisions: the caller decides which routes
+are wanted, and how to handle a refusal. The contract suite in `hostrouting.testing` checks these promises on any
+backend.
 """
 
 from __future__ import annotations
@@ -238,14 +238,19 @@ def cannot_listen(source: Source, error: BackendError) -> str:
 
 def asked_addresses(destinations: Iterable[IP | str]) -> tuple[IP, ...]:
     """The destinations of a lookup, converted from text where needed; TypeError for a single one outside a list."""
-    return tuple(as_ip(it) if isinstance(it, str) else it for it in listed(destinations, "lookup"))
+    return tuple(
+        as_ip(destination) if isinstance(destination, str) else destination
+        for destination in listed(destinations, "lookup")
+    )
 
 
 def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix] | None:
     """The prefixes to include in a snapshot, converted from text where needed; TypeError for one outside a list."""
     if prefixes is None:
         return None
-    return frozenset(as_prefix(it) if isinstance(it, str) else it for it in listed(prefixes, "snapshot: prefixes"))
+    return frozenset(
+        as_prefix(prefix) if isinstance(prefix, str) else prefix for prefix in listed(prefixes, "snapshot: prefixes")
+    )
 
 
 def part_of(
@@ -261,8 +266,8 @@ def part_of(
         return snapshot
     return attrs.evolve(
         snapshot,
-        addresses=tuple(it for it in snapshot.addresses if family in {None, it.ip.version}),
-        rules=tuple(it for it in snapshot.rules if family in {None, it.family}),
+        addresses=tuple(address for address in snapshot.addresses if family in {None, address.ip.version}),
+        rules=tuple(rule for rule in snapshot.rules if family in {None, rule.family}),
         routes=snapshot.routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes)),
         ipv6_forwarding=None if family == IPV4 else snapshot.ipv6_forwarding,
     )

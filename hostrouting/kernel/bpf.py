@@ -5,8 +5,9 @@ packet, or redirect some of them to a pod so that no nftables rule sees them; th
 
 A packet passes three hooks in this order: XDP, tcx, and tc filters. It passes them at each device on its way, so the
 members of a bond, the virtual function below a cloud's network card and the parent of a VLAN are also checked. Netlink
-reports XDP programs and filters; bpf(2) reports tcx programs and the names of programs. Netkit devices are for pods,
-not for uplinks, and are not checked. Anything that cannot be checked is reported, and never counted as "none".
+reports XDP programs and filters by number; bpf(2) reports tcx programs, and the names of programs. Netkit devices are
+for pods, not for uplinks, and are not checked. Anything that cannot be checked is reported, and never counted as
+"none".
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import struct
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from sys import byteorder
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -33,7 +33,7 @@ from hostrouting.kernel.netlink.channel import (
     numbered,
     open_socket,
 )
-from hostrouting.kernel.netlink.read import as_text, ask_list, read_device
+from hostrouting.kernel.netlink.read import as_number, as_text, ask_list, read_device
 from hostrouting.text import show
 
 if TYPE_CHECKING:
@@ -54,7 +54,79 @@ __all__ = [
 ]
 
 
-# Programs attached for incoming packets: XDP programs of a device and of the devices below it, and tc ingress filters.
+_TIMEOUT = 5.0
+
+
+@attrs.frozen
+class Programs:
+    """The programs found at a device, and what could not be checked; each is a phrase for an operator."""
+
+    found: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+ProgramsAt: TypeAlias = Callable[[str], Programs]
+"""Returns the programs at the device with this name; never raises. The real one is `programs_at`; tests pass a fake."""
+
+
+def programs_at(dev: str) -> Programs:
+    """The programs that process a packet arriving on this device, in the namespace of the calling thread."""
+    found: list[str] = []
+    unseen: list[str] = []
+    with closing(Channel(open_socket, _TIMEOUT)) as channel:
+        channel.begin()
+        try:
+            entrances = entrances_of(channel, dev)
+        except BackendError as error:
+            return Programs(unseen=(f"every program at {dev} ({error})",))
+        if not entrances:
+            return Programs(unseen=(f"every program at {dev} (there is no such device)",))
+        for entrance in entrances:
+            where = "" if entrance.name == dev else f" on {entrance.name}"
+            found += [f"XDP program{_called(number)}{where}" for number in entrance.xdp or ()]
+            if entrance.xdp is None:
+                unseen.append(f"XDP programs{where} (the kernel does not report any)")
+            if entrance.is_below_elsewhere:
+                unseen.append(f"programs at the device below {entrance.name} (it is in another network namespace)")
+            for phrase, is_found in (*_tcx_at(entrance, where), *_filters_at(channel, entrance, where)):
+                (found if is_found else unseen).append(phrase)
+    return Programs(tuple(found), tuple(unseen))
+
+
+def _filters_at(channel: Channel, entrance: Entrance, where: str) -> Iterator[tuple[str, bool]]:
+    """A phrase for each tc filter, and whether it is a BPF program; what other kinds do is not known here."""
+    try:
+        filters = filters_at(channel, entrance.index)
+    except BackendError as error:
+        yield f"tc filters{where} ({error})", False
+        return
+    for attached in filters:
+        if attached.kind == "bpf":
+            unnamed = f"tc filter of BPF program{_called(attached.program)}" if attached.program else "tc filter (bpf)"
+            yield f"tc filter {show(attached.name)} (bpf){where}" if attached.name else f"{unnamed}{where}", True
+    for kind in dict.fromkeys(attached.kind for attached in filters if attached.kind != "bpf"):
+        yield f"what the tc filters of kind {show(kind)}{where} do", False
+
+
+def _tcx_at(entrance: Entrance, where: str) -> Iterator[tuple[str, bool]]:
+    try:
+        numbers = _tcx_programs(entrance.index)
+    except OSError as error:
+        # A kernel older than 6.6, or built without tcx, has no such hook; a kernel without BPF has no such call.
+        if error.errno not in {errno.EINVAL, errno.ENOSYS}:
+            yield f"tcx programs{where} ({_why_not(error)})", False
+        return
+    for number in numbers:
+        yield f"tcx program{_called(number)}{where}", True
+
+
+def _why_not(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return "requires root"
+    return error.strerror or str(error)
+
+
+# What netlink tells: XDP programs and tc filters
 
 TCMSG = struct.Struct("=BxxxiIII")
 """struct tcmsg: family, number of the device, handle, parent, info."""
@@ -119,9 +191,9 @@ def filters_at(channel: Channel, index: int) -> tuple[Filter, ...]:
 
 
 def _below(index: int, links: Mapping[int, tuple[str, dict[int, bytes]]]) -> Iterable[int]:
-    yield from (other for other, (_, raw) in links.items() if _number(raw, _MASTER) == index)
+    yield from (other for other, (_, raw) in links.items() if as_number(raw, _MASTER) == index)
     raw = links[index][1]
-    if _is_stacked(raw) and _LINK_NETNSID not in raw and (parent := _number(raw, _LINK)) in links:
+    if _is_stacked(raw) and _LINK_NETNSID not in raw and (parent := as_number(raw, _LINK)) in links:
         yield parent
 
 
@@ -134,8 +206,8 @@ def _entrance(index: int, name: str, raw: Mapping[int, bytes]) -> Entrance:
     if _XDP not in raw:
         return Entrance(name, index, None, elsewhere)
     said = attributes_of(raw[_XDP], 0)
-    numbers = dict.fromkeys(number for kind in _XDP_IDS if (number := _number(said, kind)))
-    return Entrance(name, index, tuple(numbers) or (0,) * bool(_number(said, _XDP_ATTACHED)), elsewhere)
+    numbers = dict.fromkeys(number for kind in _XDP_IDS if (number := as_number(said, kind)))
+    return Entrance(name, index, tuple(numbers) or (0,) * bool(as_number(said, _XDP_ATTACHED)), elsewhere)
 
 
 def _filter(raw: Mapping[int, bytes]) -> Filter:
@@ -143,11 +215,7 @@ def _filter(raw: Mapping[int, bytes]) -> Filter:
     if kind != "bpf":
         return Filter(kind)
     said = attributes_of(raw[_TCA_OPTIONS], 0)
-    return Filter(kind, as_text(said.get(_TCA_BPF_NAME, b"")), _number(said, _TCA_BPF_ID))
-
-
-def _number(raw: Mapping[int, bytes], kind: int) -> int:
-    return int.from_bytes(raw.get(kind, b""), byteorder)
+    return Filter(kind, as_text(said.get(_TCA_BPF_NAME, b"")), as_number(said, _TCA_BPF_ID))
 
 
 def _listed(channel: Channel, asked: bytes, what: str) -> Listing:
@@ -162,9 +230,10 @@ def _listed(channel: Channel, asked: bytes, what: str) -> Listing:
     raise Unsettled(f"the {what} changed faster than they could be read; try again when they have stopped changing")
 
 
-_TIMEOUT = 5.0
+# What bpf(2) tells: tcx programs, and names
+
 # The system call number of bpf(2) by machine; 64 bit only, because of the layout of the structures below.
-_NUMBERS = {
+_SYSTEM_CALLS = {
     "x86_64": 321,
     "aarch64": 280,
     "riscv64": 280,
@@ -179,75 +248,6 @@ _QUERY = struct.Struct("=IIIIQI4x4Q")  # device, hook, 2 flags; address and coun
 _COUNT_AT = 24
 _BY_ID, _INFO = struct.Struct("=III"), struct.Struct("=IIQ")
 _INFO_SIZE, _NAME_AT = 80, 64  # of struct bpf_prog_info, up to the end of the name
-
-
-@attrs.frozen
-class Programs:
-    """The programs found at a device, and what could not be checked; each is a phrase for an operator."""
-
-    found: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
-
-
-ProgramsAt: TypeAlias = Callable[[str], Programs]
-"""Returns the programs at the device with this name; never raises. The real one is `programs_at`; tests pass a fake."""
-
-
-def programs_at(dev: str) -> Programs:
-    """The programs that process a packet arriving on this device, in the namespace of the calling thread."""
-    found: list[str] = []
-    unseen: list[str] = []
-    with closing(Channel(open_socket, _TIMEOUT)) as channel:
-        channel.begin()
-        try:
-            entrances = entrances_of(channel, dev)
-        except BackendError as error:
-            return Programs(unseen=(f"every program at {dev} ({error})",))
-        if not entrances:
-            return Programs(unseen=(f"every program at {dev} (there is no such device)",))
-        for entrance in entrances:
-            where = "" if entrance.name == dev else f" on {entrance.name}"
-            found += [f"XDP program{_called(number)}{where}" for number in entrance.xdp or ()]
-            if entrance.xdp is None:
-                unseen.append(f"XDP programs{where} (the kernel does not report any)")
-            if entrance.is_below_elsewhere:
-                unseen.append(f"programs at the device below {entrance.name} (it is in another network namespace)")
-            for phrase, is_found in (*_tcx_at(entrance, where), *_filters_at(channel, entrance, where)):
-                (found if is_found else unseen).append(phrase)
-    return Programs(tuple(found), tuple(unseen))
-
-
-def _filters_at(channel: Channel, entrance: Entrance, where: str) -> Iterator[tuple[str, bool]]:
-    """A phrase for each tc filter, and whether it is a BPF program; what other kinds do is not known here."""
-    try:
-        filters = filters_at(channel, entrance.index)
-    except BackendError as error:
-        yield f"tc filters{where} ({error})", False
-        return
-    for it in filters:
-        if it.kind == "bpf":
-            unnamed = f"tc filter of BPF program{_called(it.program)}" if it.program else "tc filter (bpf)"
-            yield f"tc filter {show(it.name)} (bpf){where}" if it.name else f"{unnamed}{where}", True
-    for kind in dict.fromkeys(it.kind for it in filters if it.kind != "bpf"):
-        yield f"what the tc filters of kind {show(kind)}{where} do", False
-
-
-def _tcx_at(entrance: Entrance, where: str) -> Iterator[tuple[str, bool]]:
-    try:
-        numbers = _tcx_programs(entrance.index)
-    except OSError as error:
-        # A kernel older than 6.6, or built without tcx, has no such hook; a kernel without BPF has no such call.
-        if error.errno not in {errno.EINVAL, errno.ENOSYS}:
-            yield f"tcx programs{where} ({_why_not(error)})", False
-        return
-    for number in numbers:
-        yield f"tcx program{_called(number)}{where}", True
-
-
-def _why_not(error: OSError) -> str:
-    if isinstance(error, PermissionError):
-        return "requires root"
-    return error.strerror or str(error)
 
 
 def _tcx_programs(index: int) -> tuple[int, ...]:
@@ -285,7 +285,7 @@ def _bpf(command: int, attributes: bytes) -> tuple[int, bytes]:
     import ctypes  # noqa: PLC0415  see above
 
     processor = os.uname().machine
-    number = _NUMBERS.get(processor) if struct.calcsize("P") == 8 else None
+    number = _SYSTEM_CALLS.get(processor) if struct.calcsize("P") == 8 else None
     if number is None:
         raise OSError(errno.ENOTSUP, f"the number of bpf(2) is not known for {processor}")
     call = ctypes.CDLL(None, use_errno=True).syscall

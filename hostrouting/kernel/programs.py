@@ -1,7 +1,9 @@
-"""Programs of the host: finding one, and running it, from an argument list and a timeout to its exit code and output.
+"""What this process can do on its host: find and run programs, and what its rights allow.
 
-Here: how a program is found, started and ended. Not here: which programs are run and what their output means; each
-edge that runs one (such as `kernel.nftables`) knows that. Each takes any `Run`, so a test can pass a function.
+Here: how a program is found, started and ended, with an argument list and a timeout; and asking the kernel for the
+rights of the process. Not here: which programs are run and what their output means, which each edge that runs one knows
+(such as `kernel.nftables`), and what follows from missing rights (`tasks`). An edge takes any `Run`, so a test can pass
+a function, as it can pass one that returns other `Rights`.
 """
 
 from __future__ import annotations
@@ -47,6 +49,11 @@ class Ended:
     """Negative if a signal ended it."""
     out: str = ""
     err: str = ""
+
+    @property
+    def complaint(self) -> str:
+        """What it printed about its failure: some programs print that on standard output."""
+        return self.err or self.out
 
     @property
     def signal(self) -> str:
@@ -136,10 +143,8 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
 
 def _is_there(name: str, environment: Mapping[str, str] | None) -> bool:
     """Whether a program that could not be started is there at all; if the name is not a path, PATH is searched."""
-    return "/" in name or any(os.path.isfile(os.path.join(it, name)) for it in os.get_exec_path(environment))
+    return "/" in name or any(os.path.isfile(os.path.join(folder, name)) for folder in os.get_exec_path(environment))
 
-
-# What this process may do on the host: whether it is root, and whether it may change the network.
 
 _STATUS = "/proc/self/status"
 _CAP_NET_ADMIN = 1 << 12

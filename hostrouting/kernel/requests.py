@@ -1,6 +1,16 @@
-"""Routes that do not fit into a kernel message: numbers that are too large, and fields of the other family.
+"""Requests for routes, as every kernel treats them: which cannot be sent, what a delete matches, what a refusal means.
 
-Here: what cannot be put into a message. Not here: what a kernel refuses.
+Here: functions of the route, and of facts that the caller has read. Not here: when a kernel refuses, and sending
+anything.
+
+A request cannot be sent if a number is too large for the message, or a field does not exist in the route's family.
+
+A delete is for exactly one route. But Linux treats a missing or zero field of the request as "any": a request to delete
+a route with metric 0 can delete one with metric 100, and a request without a gateway can delete a route that has one.
+So the exact route is first searched among the present ones, and the request is built from the route as it was read
+back. If Linux would delete a different route, no request is sent.
+
+A refusal is an errno. Its error has one sentence, which names the cause if the facts show it.
 """
 
 from __future__ import annotations
@@ -20,13 +30,13 @@ from hostrouting.errors import (
     RouteExists,
     RouteRefused,
 )
-from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, PATHLESS, NextHop, Prefix, Route
+from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, PATHLESS, NextHop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hostrouting.kernel.base import Change
-    from hostrouting.model import IP, Address, Route
+    from hostrouting.model import IP, Address, Prefix, Route
 
 __all__ = [
     "Facts",
@@ -42,6 +52,8 @@ __all__ = [
     "same",
     "sources_of",
 ]
+
+# What does not fit into a message
 
 _BYTE, _WORD = 1 << 8, 1 << 32
 _BOUNDS = {
@@ -105,7 +117,7 @@ def _size(leg: NextHop) -> int:
     return _HEAD + (_ATTRIBUTE + len(leg.gateway.packed) if leg.gateway else 0)
 
 
-# The promise of `delete`: exactly this route, or none. The same for every kernel, real or fake.
+# What a delete matches
 
 _PROTOCOL_BOOT = 3
 # In a delete request, this means any scope.
@@ -235,9 +247,9 @@ def _identity(route: Route) -> tuple[object, ...]:
     )
 
 
-# From the kernel's errno for a route to the error that an operator reads: its class, and the cause.
+# What a refusal means
 
-_KINDS: dict[int, type[RouteRefused]] = {
+_ERRORS: dict[int, type[RouteRefused]] = {
     errno.EEXIST: RouteExists,
     errno.ESRCH: NoSuchRoute,
     errno.ENOENT: NoSuchRoute,
@@ -269,7 +281,7 @@ def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, prob
 
     Without a known `problem`, the cause is looked for in the facts.
     """
-    kind = _KINDS.get(number, RouteRefused)
+    kind = _ERRORS.get(number, RouteRefused)
     # If the problem is known, the kernel may not have been asked, so there is no text of its own.
     words = "" if problem else os.strerror(number)
     if not problem:
@@ -294,7 +306,7 @@ def _problem(change: Change, number: int, kind: type[RouteRefused], facts: Facts
     if number == errno.EACCES:
         return _denied(route)
     if kind is RouteExists:
-        return _holder(change, facts)
+        return _in_its_place(change, facts)
     if kind is NoSuchRoute:
         return "this route does not exist"
     if kind is NoSuchDevice:
@@ -302,11 +314,11 @@ def _problem(change: Change, number: int, kind: type[RouteRefused], facts: Facts
     if kind is DeviceDown:
         return f"{devs or 'its device'} is down"
     if kind is GatewayNotOnLink:
-        return _gateway(route, facts)
-    return _misfit(route, facts) if kind is InvalidRoute else ""
+        return _not_on_link(route, facts)
+    return _invalid(route, facts) if kind is InvalidRoute else ""
 
 
-def _holder(change: Change, facts: Facts) -> str:
+def _in_its_place(change: Change, facts: Facts) -> str:
     route = change.route
     place = (route.tos, metric_of(route), sources_of(route))
     standing = facts.routes_of_prefix(route)
@@ -319,7 +331,7 @@ def _holder(change: Change, facts: Facts) -> str:
     return f"{told}: [{alike[0]}]" if alike else told
 
 
-def _gateway(route: Route, facts: Facts) -> str:
+def _not_on_link(route: Route, facts: Facts) -> str:
     hops = [leg for leg in route.legs if leg.gateway is not None]
     if not hops:
         return "the route has no gateway"
@@ -337,7 +349,7 @@ def _denied(route: Route) -> str:
     return f"a rule or a route prohibits packets to gateway {' or '.join(gateways)}; see `ip rule` and `ip route`"
 
 
-def _misfit(route: Route, facts: Facts) -> str:
+def _invalid(route: Route, facts: Facts) -> str:
     """The known causes of an invalid route: an unusable gateway or preferred source."""
     source = route.prefsrc
     if source is not None and all(source != address.ip for address in facts.addresses(source.version)):

@@ -170,7 +170,7 @@ def test_no_such_device(node: Node) -> None:
 
 def test_an_unknown_machine(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine whose bpf(2) number is not known, tcx is reported as unchecked."""
-    monkeypatch.setattr(ingress, "_NUMBERS", {})
+    monkeypatch.setattr(ingress, "_SYSTEM_CALLS", {})
     assert node.see() == Programs(
         unseen=(f"tcx programs (the number of bpf(2) is not known for {os.uname().machine})",)
     )

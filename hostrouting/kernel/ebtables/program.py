@@ -1,7 +1,15 @@
-"""The contract of an ebtables edge. This module runs no program and makes no decisions.
+"""The rules for Ethernet frames: the contract of an edge that reads and changes them, and the edge that uses ebtables.
 
-It is the only access to the rules for Ethernet frames, real or fake. The contract suite in `hostrouting.testing` checks
-these promises on any implementation.
+Here: rules as lines of ebtables-save, the commands, how their exit codes are handled, and an error for each kind of
+failure, with one sentence that is the same for ebtables and for a fake. Not here: the meaning of a rule, and which ones
+are wanted. The contract suite in `hostrouting.testing` checks the contract on any implementation.
+
+A host may have the programs of two backends, and each sees only the rules of its own backend. With the wrong program
+there seem to be no rules. So if one backend has no rules in table nat, the other one is read too. Legacy ebtables-save
+prints only a header if the kernel module of the table is not loaded, and exits with 0: here that is an error, and never
+"no rules".
+
+The programs get an argument list, rules on standard input, and a timeout, and no shell.
 """
 
 from __future__ import annotations
@@ -68,7 +76,7 @@ Backend: TypeAlias = Literal["auto", "nft", "legacy"]
 
 BACKENDS: tuple[OneBackend, ...] = ("nft", "legacy")
 
-PROGRAMS: dict[str, OneBackend] = {f"ebtables-{it}": it for it in BACKENDS}
+PROGRAMS: dict[str, OneBackend] = {f"ebtables-{backend}": backend for backend in BACKENDS}
 """The backend of each program, by name. `ebtables` is missing, because it can belong to either."""
 
 
@@ -129,7 +137,276 @@ class Ebtables(Protocol):
         ...
 
 
-# From the text of ebtables to the error that an operator reads: its class, and the remedy.
+_TRIES = 3
+"""How often a deletion is tried if it is refused although every rule exists: another process was changing rules."""
+
+_NO_PROGRAM = 127
+"""The exit code of nsenter if the program does not exist; without `words` that is a FileNotFoundError."""
+
+
+@attrs.frozen
+class _Saved:
+    """The rules of one backend, and the prefix of its programs' names."""
+
+    backend: OneBackend
+    prefix: str
+    text: str
+
+    @property
+    def count(self) -> int:
+        """The number of rules in table nat."""
+        return len(nat_rules(self.text))
+
+
+class EbtablesProgram:
+    """The ebtables of this machine, or of the namespace entered by `words`: ["nsenter", "--net=/run/netns/a"].
+
+    Nothing is kept between two calls.
+    """
+
+    def __init__(
+        self,
+        backend: Backend = "auto",
+        *,
+        timeout: float = 10.0,
+        words: Sequence[str] = (),
+        run: Run = run_program,
+        alone: bool = False,
+    ) -> None:
+        """Wait up to `timeout` seconds for each answer; for `alone` see `of`."""
+        self._backend = backend
+        self._alone = alone
+        self._timeout = timeout
+        self._words = tuple(words)
+        self._program = run
+
+    def of(self, backend: Backend, *, alone: bool = False) -> EbtablesProgram:
+        """See Ebtables."""
+        return EbtablesProgram(backend, timeout=self._timeout, words=self._words, run=self._program, alone=alone)
+
+    def program(self) -> str:
+        """See Ebtables."""
+        return self._find().prefix
+
+    def save(self) -> str:
+        """See Ebtables."""
+        return self._find().text
+
+    def delete(self, lines: Sequence[str]) -> None:
+        """See Ebtables."""
+        self._change("-D", lines)
+
+    def delete_one(self, line: str) -> bool:
+        """See Ebtables."""
+        try:
+            self._change("-D", [line])
+        except BadRule:
+            return False
+        return True
+
+    def add(self, lines: Sequence[str]) -> None:
+        """See Ebtables."""
+        self._change("-A", lines)
+
+    def _change(self, verb: Literal["-A", "-D"], lines: Sequence[str]) -> None:
+        require_lines(lines)
+        if not lines:
+            return
+        what = f"{'add' if verb == '-A' else 'delete'} {len(lines)} rule{'s' * (len(lines) != 1)}"
+        found = self._find()
+        if verb == "-D":
+            require_distinct(found.text, lines)
+        for tries_left in reversed(range(_TRIES)):
+            program = f"{found.prefix}-restore"
+            done = self._run(program, "--noflush", text=batch(verb, lines), what=what)
+            if not knows_batches(done.err):
+                raise too_old(program, tidied(done.complaint))
+            if not done.code:
+                return
+            error = refused(what, tidied(done.complaint))
+            if verb == "-A" or not isinstance(error, EbtablesRefused):
+                raise error
+            # The error for a missing rule has a different text in each version, and in some none.
+            if gone := missing_from(self._save(found.backend).text, lines):
+                raise BadRule(gone, ebtables=error.ebtables)
+            if not tries_left:
+                raise error
+
+    def _find(self) -> _Saved:
+        """The requested backend, and its rules."""
+        if self._backend == "auto":
+            return self._find_any()
+        return self._save(self._backend) if self._alone else self._find_one(self._backend)
+
+    def _find_one(self, asked: OneBackend) -> _Saved:
+        found = self._try(asked)
+        if not isinstance(found, _Saved) or not found.count:
+            (other,) = (backend for backend in BACKENDS if backend != asked)
+            try:
+                elsewhere = self._save(other).count
+            except EbtablesError:
+                elsewhere = 0  # it was not requested, so its errors are ignored
+            if elsewhere:
+                raise wrong_backend(asked, other, elsewhere)
+        if not isinstance(found, _Saved):
+            raise found
+        return found
+
+    def _find_any(self) -> _Saved:
+        tried = {backend: self._try(backend) for backend in BACKENDS}
+        having = [saved for saved in tried.values() if isinstance(saved, _Saved) and saved.count]
+        if len(having) > 1:
+            raise both_backends([(saved.backend, saved.count) for saved in having])
+        if having:
+            return having[0]
+        plain = self._plain()
+        for found in (tried[backend] for backend in sorted(BACKENDS, key=lambda backend: backend != plain)):
+            if isinstance(found, _Saved):
+                return found
+            if isinstance(found, EbtablesNotLoaded):
+                raise found
+        raise missing()
+
+    def _try(self, backend: OneBackend) -> _Saved | EbtablesMissing | EbtablesNotLoaded:
+        try:
+            return self._save(backend)
+        except (EbtablesMissing, EbtablesNotLoaded) as error:
+            return error
+
+    def _save(self, backend: OneBackend) -> _Saved:
+        """The rules of the backend; its own programs are tried first, because `ebtables` can belong to either."""
+        prefix = f"ebtables-{backend}"
+        try:
+            text = self._ask(f"{prefix}-save")
+        except EbtablesMissing:
+            if self._plain() != backend:
+                raise
+            prefix = "ebtables"
+            text = self._ask(f"{prefix}-save")
+        if is_incomplete(text):
+            raise refused("list the table nat", "it is not compatible with ebtables; see `nft list table bridge nat`")
+        if backend == "legacy":
+            if not has_nat(text):
+                raise not_loaded()
+            # Its ebtables-save is a script that runs /usr/sbin/ebtables, which may be the program of the other backend.
+            text = text.splitlines()[0] + "\n" + listed(self._ask(prefix, "-t", "nat", "-L"))
+        return _Saved(backend, prefix, text)
+
+    def _plain(self) -> OneBackend | None:
+        """The backend of the program `ebtables`."""
+        try:
+            return "nft" if "nf_tables" in self._ask("ebtables", "--version") else "legacy"
+        except EbtablesMissing:
+            return None
+
+    def _ask(self, *words: str) -> str:
+        what = "list its rules"
+        done = self._run(*words, what=what)
+        if done.code:
+            raise refused(what, tidied(done.complaint))
+        return done.out
+
+    def _run(self, *words: str, what: str, text: str = "") -> Ended:
+        # Errors are recognised by their text, and counters would make the lines of equal rules differ.
+        environment = {**os.environ, "LC_ALL": "C", "EBTABLES_SAVE_COUNTER": "no"}
+        try:
+            done = self._program(*self._words, *words, text=text, timeout=self._timeout, environment=environment)
+        except FileNotFoundError as error:
+            raise missing(words[0]) from error
+        except TimeoutError as error:
+            raise timed_out(what, self._timeout) from error
+        except OSError as error:
+            raise refused("be run", error.strerror or str(error)) from error
+        if done.signal:
+            raise refused(what, f"the program was killed by {done.signal}")
+        if done.code == _NO_PROGRAM and self._words:
+            raise missing(words[0])
+        return done
+
+
+# The text of ebtables-save and ebtables-restore
+
+_TABLE = "*nat"
+_INCOMPATIBLE = "# Table `nat' is incompatible"
+_LINE = re.compile(r"[^\s:#*-][^\s]*(?: [^\s].*)?")
+_ANY_MAC = re.compile(r" -[sd] (?:! )?(?:Unicast|0{1,2}(?::0{1,2}){5})(?:/\S+)?(?= |$)")
+_MASK = re.compile(r"( -[sd] (?:! )?[^ /]+)/\S+")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_CHAIN = re.compile(r"Bridge chain: (\S+), entries: \d+, policy: (\S+)")
+
+
+def nat_rules(text: str) -> tuple[str, ...]:
+    """The rules of table nat, in order, without the leading "-A"."""
+    rules, table = [], ""
+    for line in text.splitlines():
+        if line.startswith("*"):
+            table = line.strip()
+        elif table == _TABLE and line.startswith("-A "):
+            rules.append(line.removeprefix("-A ").strip())
+    return tuple(rules)
+
+
+def has_nat(text: str) -> bool:
+    """Whether the text contains table nat, with rules or without."""
+    return any(line.strip() == _TABLE for line in text.splitlines())
+
+
+def is_incomplete(text: str) -> bool:
+    """Whether it reports that nat has chains or rules that were created with nft and that ebtables cannot show."""
+    return any(line.startswith(_INCOMPATIBLE) for line in text.splitlines())
+
+
+def missing_from(text: str, lines: Iterable[str]) -> tuple[str, ...]:
+    """The lines that are not among the rules of nat, each as often as it is missing."""
+    return tuple((Counter(lines) - Counter(nat_rules(text))).elements())
+
+
+def require_distinct(text: str, lines: Sequence[str]) -> None:
+    """AmbiguousRule if nat has other rules that ebtables might delete instead of these.
+
+    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing one
+    as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to it.
+    """
+    seen: dict[str, set[str]] = {}
+    for rule in (*nat_rules(text), *lines):
+        seen.setdefault(_without_masks(rule), set()).add(rule)
+    unclear = [line for line in lines if len(seen[_without_masks(line)]) > 1]
+    if unclear:
+        twin, *_ = sorted(seen[_without_masks(unclear[0])] - {unclear[0]})
+        raise AmbiguousRule(unclear, twin=twin)
+
+
+def _without_masks(line: str) -> str:
+    return _MASK.sub(r"\1", _ANY_MAC.sub("", line))
+
+
+def require_lines(lines: Sequence[str]) -> None:
+    """ValueError for text that ebtables-restore would not read as a single rule."""
+    for line in lines:
+        if not _LINE.fullmatch(line) or _UNPRINTABLE.search(line):
+            raise ValueError(
+                f"{line!a} is not a rule: write one line that begins with a chain, as in 'PREROUTING -p ARP'"
+            )
+
+
+def batch(verb: Literal["-A", "-D"], lines: Iterable[str]) -> str:
+    """The input with which ebtables-restore does this to each of the rules."""
+    return "\n".join([_TABLE, *(f"{verb} {line}" for line in lines), ""])
+
+
+def listed(listing: str) -> str:
+    """The output of `ebtables -t nat -L`, in the format of ebtables-save."""
+    chains, rules, chain = [], [], ""
+    for line in listing.splitlines():
+        if found := _CHAIN.fullmatch(line.strip()):
+            chain = found[1]
+            chains.append(f":{chain} {found[2]}")
+        elif chain and line.strip():
+            rules.append(f"-A {chain} {line.strip()}")
+    return "\n".join([_TABLE, *chains, *rules, ""])
+
+
+# Failures of ebtables
 
 _DENIED = ("Operation not permitted", "Permission denied", "must be root")
 _NOT_LOADED = "The kernel doesn't support the ebtables"
@@ -212,7 +489,7 @@ def timed_out(what: str, seconds: float) -> EbtablesTimeout:
 
 def refused(what: str, words: str) -> EbtablesError:
     """The error for a failed ebtables command, by its text."""
-    if any(it in words for it in _DENIED):
+    if any(phrase in words for phrase in _DENIED):
         return not_permitted(words)
     if _NOT_LOADED in words:
         return not_loaded(words)
@@ -221,283 +498,7 @@ def refused(what: str, words: str) -> EbtablesError:
     return EbtablesRefused(f"ebtables could not {what}", ebtables=words or "ebtables printed no message")
 
 
-def tidied(lines: Iterable[str]) -> str:
+def tidied(text: str) -> str:
     """The text of ebtables as one line, without its advice."""
-    told = (line.strip() for line in lines)
+    told = (line.strip() for line in text.splitlines())
     return " | ".join(dict.fromkeys(line for line in told if line and not line.startswith(_NOISE)))
-
-
-# The text of ebtables-save, as far as an edge has to read it: which lines are rules of nat.
-
-_TABLE = "*nat"
-_INCOMPATIBLE = "# Table `nat' is incompatible"
-_LINE = re.compile(r"[^\s:#*-][^\s]*(?: [^\s].*)?")
-_ANY_MAC = re.compile(r" -[sd] (?:! )?(?:Unicast|0{1,2}(?::0{1,2}){5})(?:/\S+)?(?= |$)")
-_MASK = re.compile(r"( -[sd] (?:! )?[^ /]+)/\S+")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
-_CHAIN = re.compile(r"Bridge chain: (\S+), entries: \d+, policy: (\S+)")
-
-
-def nat_rules(text: str) -> tuple[str, ...]:
-    """The rules of table nat, in order, without the leading "-A"."""
-    rules, table = [], ""
-    for line in text.splitlines():
-        if line.startswith("*"):
-            table = line.strip()
-        elif table == _TABLE and line.startswith("-A "):
-            rules.append(line.removeprefix("-A ").strip())
-    return tuple(rules)
-
-
-def has_nat(text: str) -> bool:
-    """Whether the text contains table nat, with rules or without."""
-    return any(line.strip() == _TABLE for line in text.splitlines())
-
-
-def is_incomplete(text: str) -> bool:
-    """Whether it reports that nat has chains or rules that were created with nft and that ebtables cannot show."""
-    return any(line.startswith(_INCOMPATIBLE) for line in text.splitlines())
-
-
-def missing_from(text: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """The lines that are not among the rules of nat, each as often as it is missing."""
-    return tuple((Counter(lines) - Counter(nat_rules(text))).elements())
-
-
-def require_distinct(text: str, lines: Sequence[str]) -> None:
-    """AmbiguousRule if nat has other rules that ebtables might delete instead of these.
-
-    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing one
-    as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to it.
-    """
-    seen: dict[str, set[str]] = {}
-    for rule in (*nat_rules(text), *lines):
-        seen.setdefault(_without_masks(rule), set()).add(rule)
-    unclear = [it for it in lines if len(seen[_without_masks(it)]) > 1]
-    if unclear:
-        twin, *_ = sorted(seen[_without_masks(unclear[0])] - {unclear[0]})
-        raise AmbiguousRule(unclear, twin=twin)
-
-
-def _without_masks(line: str) -> str:
-    return _MASK.sub(r"\1", _ANY_MAC.sub("", line))
-
-
-def require_lines(lines: Sequence[str]) -> None:
-    """ValueError for text that ebtables-restore would not read as a single rule."""
-    for line in lines:
-        if not _LINE.fullmatch(line) or _UNPRINTABLE.search(line):
-            raise ValueError(
-                f"{line!a} is not a rule: write one line that begins with a chain, as in 'PREROUTING -p ARP'"
-            )
-
-
-def batch(verb: Literal["-A", "-D"], lines: Iterable[str]) -> str:
-    """The input with which ebtables-restore does this to each of the rules."""
-    return "\n".join([_TABLE, *(f"{verb} {line}" for line in lines), ""])
-
-
-def listed(listing: str) -> str:
-    """The output of `ebtables -t nat -L`, in the format of ebtables-save."""
-    chains, rules, chain = [], [], ""
-    for line in listing.splitlines():
-        if found := _CHAIN.fullmatch(line.strip()):
-            chain = found[1]
-            chains.append(f":{chain} {found[2]}")
-        elif chain and line.strip():
-            rules.append(f"-A {chain} {line.strip()}")
-    return "\n".join([_TABLE, *chains, *rules, ""])
-
-
-# ebtables by its programs: an argument list, rules on standard input, a timeout, and no shell.
-
-_TRIES = 3
-"""How often a deletion is tried if it is refused although every rule exists: another process was changing rules."""
-
-
-@attrs.frozen
-class _Saved:
-    """The rules of one backend, and the prefix of its programs' names."""
-
-    backend: OneBackend
-    prefix: str
-    text: str
-
-    @property
-    def count(self) -> int:
-        """The number of rules in table nat."""
-        return len(nat_rules(self.text))
-
-
-class EbtablesProgram:
-    """The ebtables of this machine, or of the namespace entered by `words`: ["nsenter", "--net=/run/netns/a"].
-
-    Nothing is kept between two calls.
-    """
-
-    def __init__(
-        self,
-        backend: Backend = "auto",
-        *,
-        timeout: float = 10.0,
-        words: Sequence[str] = (),
-        run: Run = run_program,
-        alone: bool = False,
-    ) -> None:
-        """Wait up to `timeout` seconds for each answer; for `alone` see `of`."""
-        self._backend = backend
-        self._alone = alone
-        self._timeout = timeout
-        self._words = tuple(words)
-        self._program = run
-
-    def of(self, backend: Backend, *, alone: bool = False) -> EbtablesProgram:
-        """See Ebtables."""
-        return EbtablesProgram(backend, timeout=self._timeout, words=self._words, run=self._program, alone=alone)
-
-    def program(self) -> str:
-        """See Ebtables."""
-        return self._find().prefix
-
-    def save(self) -> str:
-        """See Ebtables."""
-        return self._find().text
-
-    def delete(self, lines: Sequence[str]) -> None:
-        """See Ebtables."""
-        self._change("-D", lines)
-
-    def delete_one(self, line: str) -> bool:
-        """See Ebtables."""
-        try:
-            self._change("-D", [line])
-        except BadRule:
-            return False
-        return True
-
-    def add(self, lines: Sequence[str]) -> None:
-        """See Ebtables."""
-        self._change("-A", lines)
-
-    def _change(self, verb: Literal["-A", "-D"], lines: Sequence[str]) -> None:
-        require_lines(lines)
-        if not lines:
-            return
-        what = f"{'add' if verb == '-A' else 'delete'} {len(lines)} rule{'s' * (len(lines) != 1)}"
-        found = self._find()
-        if verb == "-D":
-            require_distinct(found.text, lines)
-        for tries_left in reversed(range(_TRIES)):
-            program = f"{found.prefix}-restore"
-            done = self._run(program, "--noflush", text=batch(verb, lines), what=what)
-            if not knows_batches(done.err):
-                raise too_old(program, _words(done))
-            if not done.code:
-                return
-            error = refused(what, _words(done))
-            if verb == "-A" or not isinstance(error, EbtablesRefused):
-                raise error
-            # The error for a missing rule has a different text in each version, and in some none.
-            if gone := missing_from(self._save(found.backend).text, lines):
-                raise BadRule(gone, ebtables=error.ebtables)
-            if not tries_left:
-                raise error
-
-    def _find(self) -> _Saved:
-        """The requested backend, and its rules."""
-        if self._backend == "auto":
-            return self._find_any()
-        return self._save(self._backend) if self._alone else self._find_one(self._backend)
-
-    def _find_one(self, asked: OneBackend) -> _Saved:
-        found = self._try(asked)
-        if not isinstance(found, _Saved) or not found.count:
-            (other,) = (it for it in BACKENDS if it != asked)
-            try:
-                elsewhere = self._save(other).count
-            except EbtablesError:
-                elsewhere = 0  # it was not requested, so its errors are ignored
-            if elsewhere:
-                raise wrong_backend(asked, other, elsewhere)
-        if not isinstance(found, _Saved):
-            raise found
-        return found
-
-    def _find_any(self) -> _Saved:
-        tried = {backend: self._try(backend) for backend in BACKENDS}
-        having = [it for it in tried.values() if isinstance(it, _Saved) and it.count]
-        if len(having) > 1:
-            raise both_backends([(it.backend, it.count) for it in having])
-        if having:
-            return having[0]
-        plain = self._plain()
-        for found in (tried[it] for it in sorted(BACKENDS, key=lambda it: it != plain)):
-            if isinstance(found, _Saved):
-                return found
-            if isinstance(found, EbtablesNotLoaded):
-                raise found
-        raise missing()
-
-    def _try(self, backend: OneBackend) -> _Saved | EbtablesMissing | EbtablesNotLoaded:
-        try:
-            return self._save(backend)
-        except (EbtablesMissing, EbtablesNotLoaded) as error:
-            return error
-
-    def _save(self, backend: OneBackend) -> _Saved:
-        """The rules of the backend; its own programs are tried first, because `ebtables` can belong to either."""
-        prefix = f"ebtables-{backend}"
-        try:
-            text = self._ask(f"{prefix}-save")
-        except EbtablesMissing:
-            if self._plain() != backend:
-                raise
-            prefix = "ebtables"
-            text = self._ask(f"{prefix}-save")
-        if is_incomplete(text):
-            raise refused("list the table nat", "it is not compatible with ebtables; see `nft list table bridge nat`")
-        if backend == "legacy":
-            if not has_nat(text):
-                raise not_loaded()
-            # Its ebtables-save is a script that runs /usr/sbin/ebtables, which may be the program of the other backend.
-            text = text.splitlines()[0] + "\n" + listed(self._ask(prefix, "-t", "nat", "-L"))
-        return _Saved(backend, prefix, text)
-
-    def _plain(self) -> OneBackend | None:
-        """The backend of the program `ebtables`."""
-        try:
-            return "nft" if "nf_tables" in self._ask("ebtables", "--version") else "legacy"
-        except EbtablesMissing:
-            return None
-
-    def _ask(self, *words: str) -> str:
-        what = "list its rules"
-        done = self._run(*words, what=what)
-        if done.code:
-            raise refused(what, _words(done))
-        return done.out
-
-    def _run(self, *words: str, what: str, text: str = "") -> Ended:
-        # Errors are recognised by their text, and counters would make the lines of equal rules differ.
-        environment = {**os.environ, "LC_ALL": "C", "EBTABLES_SAVE_COUNTER": "no"}
-        try:
-            done = self._program(*self._words, *words, text=text, timeout=self._timeout, environment=environment)
-        except FileNotFoundError as error:
-            raise missing(words[0]) from error
-        except TimeoutError as error:
-            raise timed_out(what, self._timeout) from error
-        except OSError as error:
-            raise refused("be run", error.strerror or str(error)) from error
-        if done.signal:
-            raise refused(what, f"the program was killed by {done.signal}")
-        if done.code == _NO_PROGRAM and self._words:
-            raise missing(words[0])
-        return done
-
-
-_NO_PROGRAM = 127
-"""The exit code of nsenter if the program does not exist; without `words` that is a FileNotFoundError."""
-
-
-def _words(done: Ended) -> str:
-    return tidied((done.err or done.out).splitlines())

@@ -1,8 +1,6 @@
 """The edge to the link layer: devices, MAC addresses at both ends of veths, and neighbours.
 
-base      the contract, and its input and output values
-kernel    Linux, by pyroute2
-memory    the fake one
+`kernel` has the contract, its values, and the edge to Linux. The fake one is `hostrouting.testing.MemoryLinkLayer`.
 """
 
 from hostrouting.kernel.neighbours.kernel import (

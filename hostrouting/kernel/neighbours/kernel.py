@@ -1,7 +1,15 @@
-"""The contract of a link-layer edge, and its input and output values. This module does not talk to any kernel.
+"""MAC addresses and neighbours: the contract of an edge that reads and changes them, and the edge to Linux.
 
-It is the only access to MAC addresses and neighbours, real or fake. The contract suite in `hostrouting.testing` checks
-these promises on any implementation.
+Here: devices with the MAC addresses at both ends of veths, neighbours, and an error for each kind of failure, with one
+sentence that is the same for Linux and for a fake. Not here: which neighbours are wanted. The contract suite in
+`hostrouting.testing` checks the contract on any implementation.
+
+The other end of a veth has an index in its own namespace, and the kernel has a number for that namespace in ours. A
+request for a device by index with `if_netnsid` returns the device in that namespace. The exact keyword matters:
+pyroute2 drops unknown keywords, and without it the kernel returns the device of that index in our own namespace.
+
+Each call has its own socket, event loop and thread. So it works in a program with a running loop, and a timeout can end
+it. pyroute2 is loaded on first use: loading takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -12,6 +20,7 @@ import re
 from collections.abc import Iterable  # noqa: TC003  attrs reads the types of converters
 from functools import cache
 from importlib import import_module
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -160,7 +169,7 @@ class LinkLayerView:
 
     def link(self, name: str) -> EthernetLink | None:
         """The device with this name; None if it does not exist."""
-        return next((it for it in self.links if it.name == name), None)
+        return next((link for link in self.links if link.name == name), None)
 
 
 class LinkLayer(Protocol):
@@ -196,8 +205,6 @@ class LinkLayer(Protocol):
         """
         ...
 
-
-# The link layer of Linux, by pyroute2, which is loaded on first use: loading takes a tenth of a second.
 
 T = TypeVar("T")
 
@@ -266,17 +273,18 @@ async def _look(wire: Any) -> LinkLayerView:
     for family in (_AF_INET, _AF_INET6):
         listed += await _settled(lambda family=family: wire.neigh("dump", family=family))  # type: ignore[misc]
     devices = await _settled(lambda: wire.link("dump"))
-    names = {it["index"]: it.get("ifname") for it in devices}
-    links = [await _link(wire, it, devices, names) for it in sorted(devices, key=lambda it: it["index"])]
-    neighbours = [_neighbour(it, names) for it in listed if it["ifindex"] in names]
-    return LinkLayerView(links, sorted(neighbours, key=lambda it: (it.dev, it.ip.version, int(it.ip))))
+    devices.sort(key=itemgetter("index"))
+    names = {device["index"]: device.get("ifname") for device in devices}
+    links = [await _link(wire, device, devices, names) for device in devices]
+    neighbours = [_neighbour(message, names) for message in listed if message["ifindex"] in names]
+    return LinkLayerView(links, sorted(neighbours, key=lambda entry: (entry.dev, entry.ip.version, int(entry.ip))))
 
 
 async def _settled(ask: Callable[[], Awaitable[Any]]) -> list[Any]:
     """A consistent list from the kernel."""
     for _ in range(_READINGS):
-        listed = [it async for it in await ask()]
-        if not any(it["header"]["flags"] & _NLM_F_DUMP_INTR for it in listed):
+        listed = [message async for message in await ask()]
+        if not any(message["header"]["flags"] & _NLM_F_DUMP_INTR for message in listed):
             return listed
     raise unsettled(_READINGS)
 
@@ -299,7 +307,7 @@ async def _peer(wire: Any, message: Any, devices: list[Any]) -> PeerMac | Unknow
     if not index:
         return UnknownPeer("the kernel does not report its index")
     if namespace is None:
-        found = [it for it in devices if it["index"] == index]
+        found = [device for device in devices if device["index"] == index]
     elif namespace < 0:
         return UnknownPeer("its namespace has no id in this namespace")
     else:
@@ -369,7 +377,7 @@ async def _unless(asked: Awaitable[Any], *numbers: int) -> Any:
         raise
 
 
-# From a failure at the link layer to the error that an operator reads.
+# Failures
 
 
 def refused(what: str, number: int, words: str = "") -> BackendError:

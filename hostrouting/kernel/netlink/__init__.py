@@ -1,22 +1,15 @@
-"""Linux, by netlink. Here: converting its messages to values and back. Not here: decisions about routes.
+"""Routing on Linux, by netlink. Here: converting its messages to values and back. Not here: decisions about routes.
 
 From the bottom:
 
     numbers         numbers of the kernel's interface, under the kernel's names
-    messages        the common parts of all messages
-    sockets         a socket, in the right namespace
-    channel         requests and replies on one socket
-    route_message   the format of a route message; routes from messages, and messages from routes
-    lists           the request for each list; devices, addresses, settings and rules from messages
-    route_list      many routes at a time
-    nexthops        next hop objects, by pyroute2, which is loaded only here
-    devices         devices by name and number
-    attached        programs and filters attached to devices for incoming packets
-    watching        listening for changes
-    reading         snapshots
-    lookups         what the kernel would do
-    changing        changes, with an outcome for each
-    backend         the NetlinkBackend class
+    channel         messages, the socket that carries them, and the namespace that it is in
+    route_message   a route as a message, and back
+    watch           listening for changes
+    read            what the kernel lists: devices, addresses, rules and routes, one by one or as a snapshot
+    change          changes of routes, with an outcome for each
+    lookup          what the kernel would do with a packet
+    backend         the class NetlinkBackend
 """
 
 from hostrouting.kernel.netlink.backend import NetlinkBackend

@@ -1,4 +1,8 @@
-"""NetlinkBackend: each verb calls the module that implements it."""
+"""NetlinkBackend, the routing edge to Linux.
+
+Here: in which namespace its socket is, and when it is closed. Not here: what a verb does, which is in the module that
+the verb calls.
+"""
 
 from __future__ import annotations
 

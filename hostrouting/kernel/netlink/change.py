@@ -1,111 +1,43 @@
 """Changing routes, many at a time, with an outcome for each.
 
+Here: sending changes, and finding out what became of each. Not here: the format of a message (`route_message`), which
+route a delete matches and what a refusal means (`kernel.requests`).
+
 Messages are sent by the hundred. The kernel processes them during the send call and answers those that it refuses, by
 sequence number. The order of the changes is kept.
 
 A delete must match exactly one route, but Linux deletes the first route that has the given fields. So each delete is
-compared with the tables as they are at that point of the batch (`hostrouting.kernel.requests`), and is sent with all
-fields of the route found there. After a refusal the host is read again, to explain it (`hostrouting.kernel.requests`).
+compared with the tables as they are at that point of the batch, and is sent with all fields of the route found there.
+After a refusal the host is read again, to explain it.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import struct
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import BackendError, NotPermitted, RouteRefused
+from hostrouting.errors import NotPermitted, RouteRefused
 from hostrouting.kernel.base import Outcome
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.channel import KernelError, message, numbered
+from hostrouting.kernel.netlink.channel import message
 from hostrouting.kernel.netlink.numbers import AF_OF
-from hostrouting.kernel.netlink.read import as_text, ask_device, list_addresses, list_names, list_routes, read_device
+from hostrouting.kernel.netlink.read import NoDevice, index_of, list_addresses, list_names, list_routes
 from hostrouting.kernel.netlink.route_message import RTMSG, ChangeEncoder
 from hostrouting.kernel.netlink.watch import Wanted
 from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal, same
 from hostrouting.model import IPV4
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from hostrouting.kernel.base import Change
-    from hostrouting.kernel.netlink.channel import Channel
+    from hostrouting.kernel.netlink.channel import Channel, KernelError
     from hostrouting.model import Address, Prefix, Route, RouteTable
 
-__all__ = ["Names", "NoDevice", "carry_out", "index_of"]
-
-
-# Devices by name and by number, as they are named at this moment.
-
-_SIOCGIFNAME = 0x8910
-_IFREQ = struct.Struct("=16si20x")  # struct ifreq: the name, the number, padding
-
-
-class NoDevice(Exception):  # noqa: N818  reads as what is wrong
-    """No device has this name, or only as an alternative name. Never leaves this package."""
-
-    def __init__(self, name: str, error: KernelError | None = None, *, own: str | None = None) -> None:
-        """Store the name; `own` is the real name of the device that has `name` as an alternative name."""
-        self.problem = f"{name} is an alternative name of {own}: use {own}" if own else f"device {name} does not exist"
-        self.words = error.words if error else ""
-        super().__init__(name)
-
-
-def index_of(channel: Channel, name: str) -> int:
-    """The number of the device with this name at this moment; NoDevice if there is none."""
-    # The kernel would truncate or ignore such a name, so no device has it; the same goes for undecodable text.
-    packed = name.encode(errors="replace")
-    if not 0 < len(packed) < 16 or b"\0" in packed or packed.decode() != name:
-        raise NoDevice(name)
-    asked = ask_device(packed)
-    try:
-        answer = channel.ask(lambda number: numbered(asked, number))
-    except KernelError as error:
-        if error.number == errno.ENODEV:
-            raise NoDevice(name, error) from error
-        raise BackendError(f"the kernel did not answer whether device {name} exists", errno=error.number,
-                           kernel=error.words) from error  # fmt: skip
-    index, own = read_device(answer)
-    if own != name:
-        # The route would be read back with a different device name than requested.
-        raise NoDevice(name, own=own)
-    return index
-
-
-class Names(Mapping[int, str]):
-    """The names of devices by number, each requested when it is first needed: an answer contains few of hundreds.
-
-    They are requested by the socket's ioctl, because netlink returns forty more attributes of a device with its name.
-    """
-
-    def __init__(self, channel: Channel) -> None:
-        """Request nothing yet."""
-        self._channel = channel
-        self._known: dict[int, str] = {}
-
-    def __getitem__(self, index: int) -> str:
-        name = self._known.get(index)
-        if name is None:
-            try:
-                said = fcntl.ioctl(self._channel.open(), _SIOCGIFNAME, _IFREQ.pack(b"", index))
-            except OSError as error:
-                if error.errno == errno.ENODEV:
-                    raise KeyError(index) from error
-                raise BackendError(f"the kernel did not answer which device has the number {index}", errno=error.errno,
-                                   kernel=error.strerror or "") from error  # fmt: skip
-            name = self._known[index] = as_text(_IFREQ.unpack(said)[0])
-        return name
-
-    def __iter__(self) -> Iterator[int]:
-        """The numbers requested so far."""
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
+__all__ = ["carry_out"]
 
 
 # Which routes: family, table and protocol (None for all protocols).
@@ -327,8 +259,8 @@ def _is_plain(change: Change) -> bool:
 def _insert(routes: list[Route], change: Change) -> None:
     """Insert a new route among those of its prefix: by tos, highest first, then by metric, lowest first."""
     rank = (-change.route.tos, change.route.metric)
-    ranks = [(-it.tos, it.metric) for it in routes]
-    ahead = [it for it in ranks if it < rank or (it == rank and change.verb != "prepend")]
+    ranks = [(-route.tos, route.metric) for route in routes]
+    ahead = [other for other in ranks if other < rank or (other == rank and change.verb != "prepend")]
     routes.insert(len(ahead), change.route)
 
 

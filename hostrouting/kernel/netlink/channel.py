@@ -1,9 +1,18 @@
-"""The common format of all netlink messages: a header, attributes, and several messages back to back.
+"""A conversation with the kernel by netlink: messages, the socket that carries them, and requests with their replies.
 
-Here: packing and parsing a message, finding where each begins in a part of a list, and replies without content: an
-error, an end. The caller knows what the numbers mean; nothing is sent or received here. This is hand-written because
-pyroute2 takes 140 µs to read a device, and a tenth of a second to be loaded; a check reads ten devices and sends one or
-two requests.
+Here: packing and parsing any message, opening a socket in any namespace, and sending and receiving within a timeout.
+Not here: what a message is about, which the caller knows: attributes are bytes here.
+
+A message is a header and attributes, and several messages stand back to back. This is hand-written because pyroute2
+takes 140 µs to read a device, and a tenth of a second to be loaded; a check reads ten devices and sends one or two
+requests.
+
+A socket stays in the namespace in which it was created. For another namespace, which is given by its name or path, a
+separate thread enters it, opens the socket there, and ends. So neither the caller's process nor its thread ever leaves
+its namespace. No namespace is ever created here.
+
+A Channel does not use asyncio, so it can be called in any thread and inside any event loop. After a fork the child
+opens a socket of its own, because two processes on one socket would read each other's replies.
 """
 
 from __future__ import annotations
@@ -51,6 +60,8 @@ __all__ = [
     "read_error",
     "why_not_opened",
 ]
+
+# Messages
 
 HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, kind, flags, sequence number, port
 ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: its length including this header, its number
@@ -221,7 +232,7 @@ def read_error(data: bytes, offset: int) -> KernelError:
     return KernelError(-code, words)
 
 
-# Opening a netlink socket: in the namespace of the calling thread, or in another one.
+# Sockets and namespaces
 
 T = TypeVar("T")
 
@@ -358,7 +369,7 @@ def _enter(namespace: FileIO) -> None:
         raise NetlinkUnavailable("the given file is not a network namespace", errno=number, kernel=text)
 
 
-# The socket: requests out, replies in, all within the timeout. Bytes only; the modules above interpret them.
+# Requests and replies
 
 # The kernel sends a list in parts of up to 32 KiB if the reader's buffer has room for them.
 _ROOM = 1 << 16

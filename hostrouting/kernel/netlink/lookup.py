@@ -1,5 +1,8 @@
 """Asking the kernel what it would do, for many destinations at a time.
 
+Here: the requests, and the entry of the table in each reply. Not here: what the entries of a table would decide
+(`hostrouting.fib`).
+
 Requests are sent by the hundred, filled into one template. Destinations decided by the same entry share one answer.
 """
 
@@ -14,10 +17,9 @@ from hostrouting.errors import BackendError, Unsettled
 from hostrouting.fib import ANY
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.change import Names, NoDevice, index_of
 from hostrouting.kernel.netlink.channel import SEQUENCE, Template, message, read_error
 from hostrouting.kernel.netlink.numbers import AF_OF
-from hostrouting.kernel.netlink.read import NextHops, RouteReader, list_routes
+from hostrouting.kernel.netlink.read import Names, NextHops, NoDevice, RouteReader, index_of, list_routes
 from hostrouting.kernel.netlink.route_message import DESTINATION_AT, RTMSG, read_route
 from hostrouting.kernel.netlink.watch import Wanted
 from hostrouting.model import IPV4, IPV6, ip_at, width_of
@@ -166,7 +168,7 @@ class _Answers:
         ]
         # If a small route had a longer prefix, the kernel would have answered with that.
         large = (routes[-place] for _, place in sorted(near, reverse=True))
-        route = next((it for it in large if len(it.legs) > _FEW), None)
+        route = next((route for route in large if len(route.legs) > _FEW), None)
         if route is None:
             address = ip_at(family, number)
             raise Unsettled(

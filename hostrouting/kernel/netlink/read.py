@@ -1,9 +1,23 @@
-"""The kernel's lists: the request for each list, and devices, addresses, settings and rules as values.
+"""What the kernel lists, as values: devices, addresses, settings, rules and routes, one by one or all at one moment.
 
-Listed routes are read by `route_message`, next hop objects by `nexthops`. A rule is read with the entries of
-`SELECTORS`, which decode the values that it selects on. A selector that is new in Linux or unknown here goes into
-`others`, in the notation of `ip rule`, so that the rule is never read as one for all packets. A property test compares
-requests and results with pyroute2's.
+Here: the request for each list, and reading the messages of its reply, except those of a single route
+(`route_message`).
+
+A snapshot has to be of one moment. The kernel lists in parts, and reports for devices, addresses and rules if a change
+came in between; for IPv4 routes it does not. So a second socket listens for changes meanwhile, and after a change that
+matters (`watch`) everything is read again.
+
+A rule is read with the entries of `SELECTORS`, which decode the values that it selects on. A selector that is new in
+Linux or unknown here goes into `others`, in the notation of `ip rule`, so that the rule is never read as one for all
+packets.
+
+Of 100,000 routes, only a few are decoded. The kernel puts the table and the destination first in a message, behind its
+header and struct rtmsg. The bytes of the message without its destination identify its shape: the first such message is
+decoded in full, the others refer to it by number. Neighbours of one size are read together, because the same field of
+all of them is a slice of the bytes. A message with a different layout is decoded in full.
+
+Next hop objects are read with pyroute2. Loading it takes a tenth of a second, and few hosts have such objects, so it is
+loaded only if there are any. A property test compares the other requests and results with pyroute2's.
 """
 
 from __future__ import annotations
@@ -64,15 +78,19 @@ if TYPE_CHECKING:
 __all__ = [
     "EVERY",
     "NEW",
+    "Names",
     "NextHops",
+    "NoDevice",
     "RouteReader",
     "Settings",
+    "as_number",
     "as_text",
     "ask_device",
     "ask_list",
     "decode_selectors",
     "default_link",
     "in_force",
+    "index_of",
     "list_addresses",
     "list_names",
     "list_routes",
@@ -85,6 +103,173 @@ __all__ = [
     "settings_in_files",
     "take_snapshot",
 ]
+
+# The lists, and a snapshot of all of them
+
+# A host on which something changes ten times a second is almost certainly read in time.
+_ATTEMPTS = 8
+_OF_ALL = "/proc/sys/net/ipv4/conf/all"
+# Answers of a kernel that was built without the feature, or is too old for it.
+_LACKING = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
+
+
+def take_snapshot(
+    channel: Channel,
+    listen: Callable[[int | None], socket.socket],
+    files: Callable[[], Mapping[str, bool]],
+    wanted: Wanted = EVERYTHING,
+) -> Snapshot:
+    """Links, addresses, rules and routes.
+
+    `listen` opens a socket that listens for changes of a family, and `files` reads what `settings_in_files` reads.
+    """
+    families = (IPV4, IPV6) if wanted.family is None else (wanted.family,)
+    # A kernel that cannot filter lists everything, so every change matters.
+    matters = wanted if channel.strict else EVERYTHING
+    snapshot: Snapshot | None = None
+    for _ in range(_ATTEMPTS):
+        with listen(wanted.family) as guard:
+            ipv4, ipv6 = _settings(channel, IPV4), _settings(channel, IPV6) if IPV6 in families else {}
+            every = ipv4[EVERY] = ipv4.get(EVERY, Settings())._replace(**files())
+            links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), ipv4, ipv6)
+            names = {link.index: link.name for link in links}
+            addresses = [list_addresses(channel, one, names) for one in families]
+            rules = [_rules(channel, one) for one in families]
+            routes = list_routes(channel, families, names, wanted)
+            snapshot = Snapshot(
+                links=links,
+                addresses=sum(addresses, ()),
+                rules=sum(rules, ()),
+                routes=routes,
+                ipv6_forwarding=ipv6.get(EVERY, Settings()).forwarding,
+                default_link=default_link(ipv4.get(NEW), every),
+            )
+            if not disturbed(guard, matters):
+                return snapshot
+    raise _unsettled(snapshot)
+
+
+def _unsettled(last: Snapshot | None = None) -> Unsettled:
+    return Unsettled(
+        f"the host's routes changed during each of {_ATTEMPTS} attempts to read them; try again when they change less",
+        last=last,
+    )
+
+
+def _settings(channel: Channel, family: int) -> dict[int, Settings]:
+    return read_settings(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
+
+
+def settings_in_files() -> dict[str, bool]:
+    """The settings of "all" for IPv4 that Linux has only in files: those of the calling thread's namespace."""
+    return {name: _is_on_in_file(f"{_OF_ALL}/{name}") for name in ("accept_local", "route_localnet", "src_valid_mark")}
+
+
+def _is_on_in_file(path: str) -> bool:
+    """Whether a setting is not 0; False if the file cannot be read, as without /proc."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(file, 1) not in {b"", b"0"}
+    finally:
+        os.close(file)
+
+
+def list_names(channel: Channel) -> dict[int, str]:
+    """The names of the devices by number."""
+    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), {}, {})
+    return {link.index: link.name for link in links}
+
+
+def list_addresses(channel: Channel, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
+    """The addresses of one family."""
+    found = read_addresses(_list(channel, "address", n.RTM_GETADDR, AF_OF[family]), names)
+    # A kernel without IPv6 answers with its IPv4 addresses.
+    return tuple(address for address in found if address.ip.version == family)
+
+
+def _rules(channel: Channel, family: int) -> tuple[Rule, ...]:
+    found = read_rules(_list(channel, "rule", n.RTM_GETRULE, AF_OF[family]))
+    return tuple(rule for rule in found if rule.family == family)
+
+
+def list_routes(
+    channel: Channel,
+    families: tuple[int, ...],
+    names: Mapping[int, str],
+    wanted: Wanted = EVERYTHING,
+) -> RouteTable:
+    """The wanted routes of these families."""
+    table, protocol = wanted.table or 0, wanted.protocol or 0
+    if not (0 <= table < 1 << 32 and 0 <= protocol < 1 << 8):
+        families = ()  # no route can have such a number, and it does not fit into a request
+    listings = [_routes(channel, family, table, protocol) for family in families]
+    if not any(listing.offsets for listing in listings):
+        return RouteTable.of(())
+    # Routes that need next hop objects are read now, the others when they are first used.
+    reader = RouteReader(
+        partial(read_route, names=names, nexthops={}),
+        read_now=partial(read_route, names=names, nexthops=NextHops(channel, names)),
+    )
+    for listing in listings:
+        reader.take(listing.data, listing.offsets)
+    return reader.table().only(table=wanted.table, protocol=wanted.protocol, prefixes=wanted.prefixes)
+
+
+def _routes(channel: Channel, family: int, table: int, protocol: int) -> Listing:
+    listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table, protocol=protocol)
+    data, places, af = listing.data, listing.offsets, AF_OF[family]
+    # A kernel that does not support filters, or IPv6, lists everything.
+    if places and not (channel.strict and data[places[0] + 16] == af):
+        places[:] = array("I", [place for place in places if data[place + 16] == af])
+    return listing
+
+
+class NextHops(Mapping[int, tuple["NextHop", ...]]):
+    """The next hops of next hop objects by number, listed on first use; they exist since Linux 5.3.
+
+    By default the kernel includes the next hops in a route that uses such an object, and nothing is listed here.
+    """
+
+    def __init__(self, channel: Channel, names: Mapping[int, str]) -> None:
+        """List nothing yet; `names` are the names of devices."""
+        self._channel, self._names = channel, names
+
+    @cached_property
+    def _legs(self) -> dict[int, tuple[NextHop, ...]]:
+        return read_nexthops(_list(self._channel, "nexthop", n.RTM_GETNEXTHOP, 0), self._names)
+
+    def __getitem__(self, number: int) -> tuple[NextHop, ...]:
+        return self._legs[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._legs)
+
+    def __len__(self) -> int:
+        return len(self._legs)
+
+
+def _list(channel: Channel, what: str, kind: int, family: int, *, table: int = 0, protocol: int = 0) -> Listing:
+    asked = ask_list(kind, family, table, protocol)
+    for _ in range(_ATTEMPTS):
+        try:
+            return channel.listing(partial(numbered, asked))
+        except Interrupted:
+            continue
+        except KernelError as error:
+            if (error.number in _LACKING and what != "link") or (error.number == errno.ENOENT and table):
+                break
+            raise BackendError(
+                f"the kernel did not return its {what}s", errno=error.number, kernel=error.words
+            ) from error
+    else:
+        raise _unsettled()
+    return Listing(b"", array("I"))
+
+
+# Requests; devices, addresses, settings and rules
 
 # The fixed part of an answer after its header; attributes follow it.
 _LINK = struct.Struct("=16xBxHiI4x")  # struct ifinfomsg: family, type, number, flags
@@ -172,7 +357,7 @@ def _blank(kind: int, family: int) -> bytes:
     return bytes([family]).ljust(_SIZES[kind], b"\0")
 
 
-def _number(raw: Mapping[int, bytes], kind: int, otherwise: int = 0) -> int:
+def as_number(raw: Mapping[int, bytes], kind: int, otherwise: int = 0) -> int:
     """A number of any width, or the default if the attribute is missing."""
     return int.from_bytes(raw[kind], byteorder) if kind in raw else otherwise
 
@@ -235,9 +420,9 @@ def _link(
         kind=_text(made_by, _INFO_KIND) or "",
         type=looks,
         up=bool(flags & _IFF_UP),
-        carrier=_CARRIER not in raw or bool(_number(raw, _CARRIER)),
-        master=names.get(_number(raw, _MASTER)),
-        group=_number(raw, _GROUP),
+        carrier=_CARRIER not in raw or bool(as_number(raw, _CARRIER)),
+        master=names.get(as_number(raw, _MASTER)),
+        group=as_number(raw, _GROUP),
         peer_namespace=None if peer < 0 else peer,
         ipv6_ignore_routes_with_linkdown=ipv6_settings.wary,
         # Without settings for IPv6, the device does not have it.
@@ -272,9 +457,9 @@ def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
     parsed = (attributes_of(data, _NETCONF_SIZE) for data in messages)
     return {
         _SIGNED.unpack(raw[_NETCONF_IFINDEX])[0]: Settings(
-            bool(_number(raw, _NETCONF_WARY)),
-            _number(raw, _NETCONF_RP_FILTER),
-            bool(_number(raw, _NETCONF_FORWARDING)) if _NETCONF_FORWARDING in raw else None,
+            bool(as_number(raw, _NETCONF_WARY)),
+            as_number(raw, _NETCONF_RP_FILTER),
+            bool(as_number(raw, _NETCONF_FORWARDING)) if _NETCONF_FORWARDING in raw else None,
         )
         for raw in parsed
         if _NETCONF_IFINDEX in raw
@@ -310,8 +495,8 @@ def _addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> Iterator[
             scope=scope,
             peer=None if other == packed else _ip(other),
             broadcast=_ip(raw.get(_IFA_BROADCAST)),
-            metric=_number(raw, _IFA_RT_PRIORITY),
-            prefix_route=not _number(raw, _IFA_FLAGS) & _IFA_F_NOPREFIXROUTE,
+            metric=as_number(raw, _IFA_RT_PRIORITY),
+            prefix_route=not as_number(raw, _IFA_FLAGS) & _IFA_F_NOPREFIXROUTE,
         )
 
 
@@ -326,7 +511,7 @@ def _rule(data: bytes) -> Rule:
     family, action = FAMILY_OF[af], _ACTIONS.get(number, _UNKNOWN)
 
     def limit(kind: int) -> int | None:
-        return None if kind not in raw or (value := _number(raw, kind)) == _UNSET else value
+        return None if kind not in raw or (value := as_number(raw, kind)) == _UNSET else value
 
     said = decode_selectors(raw, {"family": family, "src": src_len, "dst": dst_len, "tos": tos})
     if flags & _FIB_RULE_FIND_SADDR and family == IPV6 and said["src"] is not None:
@@ -336,14 +521,14 @@ def _rule(data: bytes) -> Rule:
 
     return Rule(
         family=family,
-        priority=_number(raw, _PRIORITY),
+        priority=as_number(raw, _PRIORITY),
         action=action,
-        table=(_number(raw, _TABLE) or table) if action == "to_table" else 0,
-        target=_number(raw, _GOTO) if action == "goto" and _GOTO in raw else None,
+        table=(as_number(raw, _TABLE) or table) if action == "to_table" else 0,
+        target=as_number(raw, _GOTO) if action == "goto" and _GOTO in raw else None,
         invert=bool(flags & _FIB_RULE_INVERT),
         suppress_prefixlength=limit(_SUPPRESS_PREFIXLEN),
         suppress_ifgroup=limit(_SUPPRESS_IFGROUP),
-        protocol=_number(raw, _PROTOCOL),
+        protocol=as_number(raw, _PROTOCOL),
         **said,
     )
 
@@ -365,13 +550,13 @@ def _others(raw: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
         label, mask = (int.from_bytes(raw.get(kind, b""), "big") for kind in (_FLOWLABEL, _FLOWLABEL_MASK))
         yield "flowlabel", f"{label:#x}/{mask:#x}"
     for ports in _PORTS:
-        if (mask := _number(raw, ports.mask, _ALL_PORT)) != _ALL_PORT:
+        if (mask := as_number(raw, ports.mask, _ALL_PORT)) != _ALL_PORT:
             yield ports.word, f"{int.from_bytes(raw[ports.attribute][:2], byteorder):#x}/{mask:#x}"
     for kind in sorted(set(raw) - _KNOWN):
         yield f"attribute-{kind}", raw[kind].hex() or "set"
 
 
-# Routes from messages, many at a time: 100,000 routes are read by decoding only a few of them.
+# Routes, many at a time
 
 # The offsets of the family, of the destination's length, and of the other fields before the destination; the first of
 # these is the length of the sources.
@@ -510,7 +695,8 @@ def _neighbours(offsets: Sequence[int], at: int, size: int) -> int:
     It may be too many if different sizes add up: the caller compares the size of each.
     """
     begin, size = offsets[at], size + 3 & ~3
-    return bisect_left(range(min(_MOST, len(offsets) - at)), 1, key=lambda it: offsets[at + it] != begin + size * it)
+    most = min(_MOST, len(offsets) - at)
+    return bisect_left(range(most), 1, key=lambda count: offsets[at + count] != begin + size * count)
 
 
 def _differ_in_destination_only(piece: bytes, size: int, count: int, width: int) -> bool:
@@ -524,7 +710,7 @@ def _differ_in_destination_only(piece: bytes, size: int, count: int, width: int)
     return blank == blank[:size] * count
 
 
-# Next hop objects: the next hops of each, by its number. Read with pyroute2, which is loaded only if there are any.
+# Next hop objects, by pyroute2
 
 _REQUIREMENT = "pyroute2<0.10,>=0.9.7"
 
@@ -575,166 +761,72 @@ def _message_class() -> Any:
     return type("nhmsg", (nlmsg,), known)
 
 
-# Taking a snapshot: everything listed, at one moment.
+# One device, by name or by number
 
-# A host on which something changes ten times a second is almost certainly read in time.
-_ATTEMPTS = 8
-_ALL = "/proc/sys/net/ipv4/conf/all"
-# Answers of a kernel that was built without the feature, or is too old for it.
-_UNKNOWN_reading = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
+_SIOCGIFNAME = 0x8910
+_IFREQ = struct.Struct("=16si20x")  # struct ifreq: the name, the number, padding
 
 
-def take_snapshot(
-    channel: Channel,
-    listen: Callable[[int | None], socket.socket],
-    files: Callable[[], Mapping[str, bool]],
-    wanted: Wanted = EVERYTHING,
-) -> Snapshot:
-    """Links, addresses, rules and routes.
+class NoDevice(Exception):  # noqa: N818  reads as what is wrong
+    """No device has this name, or only as an alternative name. Never leaves this package."""
 
-    `listen` opens a socket that listens for changes of a family, and `files` reads what `settings_in_files` reads.
-    """
-    families = (IPV4, IPV6) if wanted.family is None else (wanted.family,)
-    # A kernel that cannot filter lists everything, so every change matters.
-    matters = wanted if channel.strict else EVERYTHING
-    snapshot: Snapshot | None = None
-    for _ in range(_ATTEMPTS):
-        with listen(wanted.family) as guard:
-            ipv4, ipv6 = _settings(channel, IPV4), _settings(channel, IPV6) if IPV6 in families else {}
-            every = ipv4[EVERY] = ipv4.get(EVERY, Settings())._replace(**files())
-            links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), ipv4, ipv6)
-            names = {link.index: link.name for link in links}
-            addresses = [list_addresses(channel, one, names) for one in families]
-            rules = [_rules(channel, one) for one in families]
-            routes = list_routes(channel, families, names, wanted)
-            snapshot = Snapshot(
-                links=links,
-                addresses=sum(addresses, ()),
-                rules=sum(rules, ()),
-                routes=routes,
-                ipv6_forwarding=ipv6.get(EVERY, Settings()).forwarding,
-                default_link=default_link(ipv4.get(NEW), every),
-            )
-            if not disturbed(guard, matters):
-                return snapshot
-    raise _unsettled(snapshot)
+    def __init__(self, name: str, error: KernelError | None = None, *, own: str | None = None) -> None:
+        """Store the name; `own` is the real name of the device that has `name` as an alternative name."""
+        self.problem = f"{name} is an alternative name of {own}: use {own}" if own else f"device {name} does not exist"
+        self.words = error.words if error else ""
+        super().__init__(name)
 
 
-def _unsettled(last: Snapshot | None = None) -> Unsettled:
-    return Unsettled(
-        f"the host's routes changed during each of {_ATTEMPTS} attempts to read them; try again when they change less",
-        last=last,
-    )
-
-
-def _settings(channel: Channel, family: int) -> dict[int, Settings]:
-    return read_settings(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
-
-
-def settings_in_files() -> dict[str, bool]:
-    """The settings of "all" for IPv4 that Linux has only in files: those of the calling thread's namespace."""
-    return {name: _is_on_reading(f"{_ALL}/{name}") for name in ("accept_local", "route_localnet", "src_valid_mark")}
-
-
-def _is_on_reading(path: str) -> bool:
-    """Whether a setting is not 0; False if the file cannot be read, as without /proc."""
+def index_of(channel: Channel, name: str) -> int:
+    """The number of the device with this name at this moment; NoDevice if there is none."""
+    # The kernel would truncate or ignore such a name, so no device has it; the same goes for undecodable text.
+    packed = name.encode(errors="replace")
+    if not 0 < len(packed) < 16 or b"\0" in packed or packed.decode() != name:
+        raise NoDevice(name)
+    asked = ask_device(packed)
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return os.read(file, 1) not in {b"", b"0"}
-    finally:
-        os.close(file)
+        answer = channel.ask(lambda number: numbered(asked, number))
+    except KernelError as error:
+        if error.number == errno.ENODEV:
+            raise NoDevice(name, error) from error
+        raise BackendError(f"the kernel did not answer whether device {name} exists", errno=error.number,
+                           kernel=error.words) from error  # fmt: skip
+    index, own = read_device(answer)
+    if own != name:
+        # The route would be read back with a different device name than requested.
+        raise NoDevice(name, own=own)
+    return index
 
 
-def list_names(channel: Channel) -> dict[int, str]:
-    """The names of the devices by number."""
-    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), {}, {})
-    return {link.index: link.name for link in links}
+class Names(Mapping[int, str]):
+    """The names of devices by number, each requested when it is first needed: an answer contains few of hundreds.
 
-
-def list_addresses(channel: Channel, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
-    """The addresses of one family."""
-    found = read_addresses(_list(channel, "address", n.RTM_GETADDR, AF_OF[family]), names)
-    # A kernel without IPv6 answers with its IPv4 addresses.
-    return tuple(address for address in found if address.ip.version == family)
-
-
-def _rules(channel: Channel, family: int) -> tuple[Rule, ...]:
-    found = read_rules(_list(channel, "rule", n.RTM_GETRULE, AF_OF[family]))
-    return tuple(rule for rule in found if rule.family == family)
-
-
-def list_routes(
-    channel: Channel,
-    families: tuple[int, ...],
-    names: Mapping[int, str],
-    wanted: Wanted = EVERYTHING,
-) -> RouteTable:
-    """The wanted routes of these families."""
-    table, protocol = wanted.table or 0, wanted.protocol or 0
-    if not (0 <= table < 1 << 32 and 0 <= protocol < 1 << 8):
-        families = ()  # no route can have such a number, and it does not fit into a request
-    listings = [_routes(channel, family, table, protocol) for family in families]
-    if not any(listing.offsets for listing in listings):
-        return RouteTable.of(())
-    # Routes that need next hop objects are read now, the others when they are first used.
-    reader = RouteReader(
-        partial(read_route, names=names, nexthops={}),
-        read_now=partial(read_route, names=names, nexthops=NextHops(channel, names)),
-    )
-    for listing in listings:
-        reader.take(listing.data, listing.offsets)
-    return reader.table().only(table=wanted.table, protocol=wanted.protocol, prefixes=wanted.prefixes)
-
-
-def _routes(channel: Channel, family: int, table: int, protocol: int) -> Listing:
-    listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table, protocol=protocol)
-    data, places, af = listing.data, listing.offsets, AF_OF[family]
-    # A kernel that does not support filters, or IPv6, lists everything.
-    if places and not (channel.strict and data[places[0] + 16] == af):
-        places[:] = array("I", [place for place in places if data[place + 16] == af])
-    return listing
-
-
-class NextHops(Mapping[int, tuple["NextHop", ...]]):
-    """The next hops of next hop objects by number, listed on first use; they exist since Linux 5.3.
-
-    By default the kernel includes the next hops in a route that uses such an object, and nothing is listed here.
+    They are requested by the socket's ioctl, because netlink returns forty more attributes of a device with its name.
     """
 
-    def __init__(self, channel: Channel, names: Mapping[int, str]) -> None:
-        """List nothing yet; `names` are the names of devices."""
-        self._channel, self._names = channel, names
+    def __init__(self, channel: Channel) -> None:
+        """Request nothing yet."""
+        self._channel = channel
+        self._known: dict[int, str] = {}
 
-    @cached_property
-    def _legs(self) -> dict[int, tuple[NextHop, ...]]:
-        return read_nexthops(_list(self._channel, "nexthop", n.RTM_GETNEXTHOP, 0), self._names)
+    def __getitem__(self, index: int) -> str:
+        name = self._known.get(index)
+        if name is None:
+            import fcntl  # noqa: PLC0415  some systems lack it; saved snapshots are read there
 
-    def __getitem__(self, number: int) -> tuple[NextHop, ...]:
-        return self._legs[number]
+            try:
+                said = fcntl.ioctl(self._channel.open(), _SIOCGIFNAME, _IFREQ.pack(b"", index))
+            except OSError as error:
+                if error.errno == errno.ENODEV:
+                    raise KeyError(index) from error
+                raise BackendError(f"the kernel did not answer which device has the number {index}", errno=error.errno,
+                                   kernel=error.strerror or "") from error  # fmt: skip
+            name = self._known[index] = as_text(_IFREQ.unpack(said)[0])
+        return name
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._legs)
+        """The numbers requested so far."""
+        return iter(self._known)
 
     def __len__(self) -> int:
-        return len(self._legs)
-
-
-def _list(channel: Channel, what: str, kind: int, family: int, *, table: int = 0, protocol: int = 0) -> Listing:
-    asked = ask_list(kind, family, table, protocol)
-    for _ in range(_ATTEMPTS):
-        try:
-            return channel.listing(partial(numbered, asked))
-        except Interrupted:
-            continue
-        except KernelError as error:
-            if (error.number in _UNKNOWN_reading and what != "link") or (error.number == errno.ENOENT and table):
-                break
-            raise BackendError(
-                f"the kernel did not return its {what}s", errno=error.number, kernel=error.words
-            ) from error
-    else:
-        raise _unsettled()
-    return Listing(b"", array("I"))
+        return len(self._known)

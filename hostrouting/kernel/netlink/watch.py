@@ -71,7 +71,7 @@ class Wanted:
 
     @cached_property
     def _networks(self) -> frozenset[int]:
-        return frozenset(it.network for it in self.prefixes or () if it.family == IPV4)
+        return frozenset(prefix.network for prefix in self.prefixes or () if prefix.family == IPV4)
 
 
 EVERYTHING = Wanted()
@@ -193,7 +193,7 @@ class NetlinkWatch:
     @property
     def troubles(self) -> tuple[str, ...]:
         """Why it cannot listen to everything now."""
-        errors = ((source, it.error) for source, it in self._listeners.items())
+        errors = ((source, listener.error) for source, listener in self._listeners.items())
         return tuple(cannot_listen(source, error) for source, error in errors if error is not None)
 
     def listen(self, *, nftables: bool) -> None:
@@ -216,7 +216,11 @@ class NetlinkWatch:
             if self._wakened.fileno() in ready:
                 self._drain_wakes()
                 return False
-            heard = [it for it in self._listeners.values() if it.socket is not None and it.socket.fileno() in ready]
+            heard = [
+                listener
+                for listener in self._listeners.values()
+                if listener.socket is not None and listener.socket.fileno() in ready
+            ]
             for listener in heard:
                 listener.drain()
             if heard or self._missed:

@@ -1,10 +1,7 @@
-"""The edge to the kernel's packet filter: the contract, the program nft, and the fake one.
+"""The edge to the kernel's packet filter. The fake one is `hostrouting.testing.MemoryNftables`.
 
-base      the contract: read a table, replace it, remove it
-table     the parts of a table: chains, rules, statements, and their text
-listing   nft's JSON, both ways; refusal: error messages
-program   nft itself
-memory    tables in a dictionary
+table     a table as a value, as text, and as the JSON of nft
+program   the contract, and the program nft
 """
 
 from hostrouting.kernel.nftables.program import Nftables, NftProgram

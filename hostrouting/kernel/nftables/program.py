@@ -1,7 +1,12 @@
-"""The contract of an nftables edge. This module runs no program and makes no decisions.
+"""The tables of nftables: the contract of an edge that reads and changes them, and the edge that uses the program nft.
 
-It is the only access to the kernel's packet filter, real or fake: tables of the family ip6, by name. The contract suite
-in `hostrouting.testing` checks these promises on any implementation.
+Here: tables of the family ip6, by name; the commands of nft, how their exit codes are handled, and an error for each
+kind of failure, with one sentence that is the same for nft and for a fake. Not here: what is in a table, and nft's JSON
+(`nftables.table`), and which tables are wanted. The contract suite in `hostrouting.testing` checks the contract on any
+implementation.
+
+nft gets JSON on its standard input, an argument list and a timeout, and no shell. Its errors are recognised by their
+text, so it runs with LC_ALL=C.
 """
 
 from __future__ import annotations
@@ -82,8 +87,6 @@ class Nftables(Protocol):
         ...
 
 
-# nftables by the program nft: JSON on its standard input, an argument list, a timeout, and no shell.
-
 _FLAGS = re.compile(r"^\s*flags ([a-z, ]+)$", re.MULTILINE)
 _OWNER = re.compile(r"^table .*\{ # progname (\S+)$", re.MULTILINE)
 
@@ -115,7 +118,7 @@ class NftProgram:
         # Not as JSON: nft 1.0.6 prints broken JSON as soon as any table has flags.
         done = self._run("list", "tables", what="list the tables")
         if done.code:
-            raise refused("list the tables", _words(done))
+            raise refused("list the tables", tidied(done.complaint))
         tables = (line.split(maxsplit=2) for line in done.out.splitlines())
         return tuple(sorted((words[1], words[2]) for words in tables if len(words) == 3 and words[0] == "table"))
 
@@ -134,7 +137,7 @@ class NftProgram:
         done = self._run("-j", "-f", "-", text=text, what=what)
         if not done.code:
             return
-        said = _words(done)
+        said = tidied(done.complaint)
         if is_about_permission(said):
             # The kernel has one error for both: another process owns the table, or this process lacks the privilege.
             for name in names:
@@ -148,7 +151,7 @@ class NftProgram:
         # On standard input, because nft parses a name on the command line as part of its syntax.
         done = self._run("-j", "-f", "-", text=listing(name), what=what)
         if done.code:
-            said = _words(done)
+            said = tidied(done.complaint)
             if is_absent(said):
                 return None
             raise refused(what, said)
@@ -178,11 +181,7 @@ class NftProgram:
         return done
 
 
-def _words(done: Ended) -> str:
-    return tidied((done.err or done.out).splitlines())
-
-
-# From nft's text to the error that an operator reads: its class, and the remedy.
+# Failures of nft
 
 _ABSENT = "No such file or directory"
 _DENIED = "Operation not permitted"
@@ -224,7 +223,7 @@ def owned(name: str, owner: str = "") -> TableOwned:
 
 def refused(what: str, words: str) -> NftablesError:
     """The error for a failed nft command, by its text; TableOwned cannot be recognised from it."""
-    if any(it in words for it in _NO_JSON):
+    if any(phrase in words for phrase in _NO_JSON):
         return too_old(words)
     if is_about_permission(words):
         return not_permitted(words)
@@ -241,7 +240,7 @@ def is_absent(words: str) -> bool:
     return _ABSENT in words
 
 
-def tidied(lines: Iterable[str]) -> str:
+def tidied(text: str) -> str:
     """Return nft's text as one line, without the location in its input and the markers under it."""
-    told = (line.strip().removeprefix("internal:0:0-0: ") for line in lines)
+    told = (line.strip().removeprefix("internal:0:0-0: ") for line in text.splitlines())
     return " | ".join(dict.fromkeys(line for line in told if line.strip("^~ ")))

@@ -1,12 +1,14 @@
-"""The parts of an nftables table as we create it: frozen values, and their text in nft's own syntax.
+"""A table of nftables: frozen values for its chains, rules and statements, their text, and nft's JSON for them.
 
 Here: the table, its chains, its rules, and the statements that we use; anything else is an `Unknown`. Two tables are
 equal if they mean the same: sets are sorted, networks that overlap or adjoin are joined as nft joins them, addresses
 are compared by value, and the order of rules and statements is kept. Handles and packet counts are left out. Not here:
-nft's JSON (`listing`).
+running nft (`nftables.program`).
 
-The family is always ip6. A value may describe a table of another program, under any name; which tables we would create
-is checked where they become commands for nft (`listing.replacing`).
+The family is always ip6. A value may describe a table of another program, under any name, because a listing may contain
+anything: unknown parts become an `Unknown`, so that a table changed by another program is never taken for ours.
+Commands for nft contain only what this library creates, and anything else raises ValueError: nft reads "eth*" and
+"@set" as more than names, and would do something different.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def _values(given: Iterable[str | int | IPv6Address | IPv6Network]) -> tuple[Val
             networks.append(IPv6Network(value))
         else:
             read.append(value)
-    return (*sorted(set(read), key=lambda it: (isinstance(it, str), it)), *collapse_addresses(networks))
+    return (*sorted(set(read), key=lambda value: (isinstance(value, str), value)), *collapse_addresses(networks))
 
 
 def _address(given: str | IPv6Address) -> IPv6Address:
@@ -211,10 +213,10 @@ class Rule:
     @property
     def counts(self) -> int:
         """The number of counters in it."""
-        return sum(isinstance(it, Counter) for it in self.statements)
+        return sum(isinstance(statement, Counter) for statement in self.statements)
 
     def __str__(self) -> str:
-        words = [str(it) for it in self.statements]
+        words = [str(statement) for statement in self.statements]
         return " ".join([*words, f'comment "{self.comment}"'] if self.comment else words)
 
 
@@ -277,12 +279,12 @@ class Table:
         flags = [f"flags {','.join(self.flags)}"] if self.flags else []
         unread = [] if self.is_readable else ["# nft cannot tell what is in it"]
         parts = ["\n".join([*flags, *unread])] if flags or unread else []
-        parts += [str(it) for it in (*self.others, *self.chains)]
+        parts += [str(part) for part in (*self.others, *self.chains)]
         body = "\n\n".join(parts).replace("\n", "\n\t").replace("\n\t\n", "\n\n")
         return f"table ip6 {self.name} {{\n\t{body}\n}}" if body else f"table ip6 {self.name} {{\n}}"
 
 
-# nft's JSON: from values to the commands for nft, and from nft's listings to values. No program is run here.
+# nft's JSON
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
 _COMMENT = re.compile(r"[ !#-\[\]-~]{0,127}")
@@ -349,10 +351,10 @@ def replacing(table: Table, *, without: Sequence[str] = ()) -> str:
     for chain in table.chains:
         for rule in chain.rules:
             comment = {"comment": rule.comment} if rule.comment else {}
-            expressions = [_expression(it) for it in rule.statements]
+            expressions = [_expression(statement) for statement in rule.statements]
             made.append({"rule": {**own, "chain": chain.name, "expr": expressions, **comment}})
     gone = _gone([*(name for name in without if name != table.name), table.name])
-    return _commands([*gone, *({"add": it} for it in made)])
+    return _commands([*gone, *({"add": part} for part in made)])
 
 
 def removing(names: Iterable[str]) -> str:
@@ -442,7 +444,7 @@ def _require_hook(chain: Chain, where: str) -> None:
 def _require_rule(rule: Rule, where: str) -> None:
     if not rule.statements:
         raise ValueError(f"{where} has no statements; leave it out")
-    if any(isinstance(it, Verdict) for it in rule.statements[:-1]):
+    if any(isinstance(statement, Verdict) for statement in rule.statements[:-1]):
         raise ValueError(f"{where} has statements after its verdict, and nft refuses that; put the verdict last")
     if not _COMMENT.fullmatch(rule.comment):
         raise ValueError(
@@ -478,7 +480,7 @@ def read_table(text: str, name: str, *, flags: Sequence[str] = ()) -> TableText:
         found = [found] if isinstance(found, str) else list(found)
         if not set(found) <= _FLAGS:
             return unreadable
-        return _read(own, found, [it for it in objects if it[0] not in {"metainfo", "table"}])
+        return _read(own, found, [entry for entry in objects if entry[0] not in {"metainfo", "table"}])
     except (ValueError, LookupError, TypeError, AttributeError, StopIteration):
         return unreadable
 
@@ -494,9 +496,9 @@ def _read(own: dict[str, Any], flags: list[str], objects: list[tuple[str, Any]])
     chains = [_chain(value, rules.pop(value["name"], [])) for kind, value in objects if kind == "chain"]
     for kind, value in objects:
         if kind not in {"rule", "chain"}:
-            others.append(_unknown({kind: {key: it for key, it in value.items() if key != "handle"}}))
+            others.append(_unknown({kind: {key: part for key, part in value.items() if key != "handle"}}))
         elif kind == "chain" and set(value) - _OF_A_CHAIN:
-            others.append(_unknown({"chain": {key: it for key, it in value.items() if key != "handle"}}))
+            others.append(_unknown({"chain": {key: part for key, part in value.items() if key != "handle"}}))
     others += [_unknown({"rules": name}) for name in rules]  # of a chain that is not listed
     return TableText(Table(own["name"], chains, flags, others=others), tuple(counters))
 
@@ -520,23 +522,23 @@ def _chain(value: dict[str, Any], rules: list[Rule]) -> Chain:
 
 
 def _rule(value: dict[str, Any], counters: list[int]) -> Rule:
-    statements = [_statement(it, counters) for it in value.get("expr", [])]
-    statements += [_unknown({key: it}) for key, it in value.items() if key not in _OF_A_RULE]
+    statements = [_statement(expression, counters) for expression in value.get("expr", [])]
+    statements += [_unknown({key: part}) for key, part in value.items() if key not in _OF_A_RULE]
     return Rule(statements, value.get("comment", ""))
 
 
 def _statement(value: dict[str, Any], counters: list[int]) -> Statement:
-    [(kind, it)] = value.items()
+    [(kind, content)] = value.items()
     known: Statement | None = None
-    if kind == "counter" and isinstance(it, dict) and set(it) == {"packets", "bytes"}:
-        counters.append(it["packets"])
+    if kind == "counter" and isinstance(content, dict) and set(content) == {"packets", "bytes"}:
+        counters.append(content["packets"])
         known = Counter()
-    elif kind == "return" and it is None:
+    elif kind == "return" and content is None:
         known = Verdict("return")
     elif kind == "match":
-        known = _match(it)
+        known = _match(content)
     elif kind == "mangle":
-        known = _rewrite(it)
+        known = _rewrite(content)
     return _unknown(value) if known is None else known
 
 
@@ -547,7 +549,7 @@ def _match(value: dict[str, Any]) -> Match | None:
     right = value["right"]
     members = right["set"] if isinstance(right, dict) and set(right) == {"set"} else [right]
     try:
-        return Match(field, [it for member in members for it in _members(field, member)], value["op"] == "!=")
+        return Match(field, [single for member in members for single in _members(field, member)], value["op"] == "!=")
     except ValueError:
         return None
 
@@ -563,7 +565,7 @@ def _rewrite(value: dict[str, Any]) -> Rewrite | None:
 
 
 def _field(left: Any) -> Field | None:
-    return next((field for field, it in _LEFT.items() if it == left), None)
+    return next((field for field, spelling in _LEFT.items() if spelling == left), None)
 
 
 def _members(field: Field, member: Any) -> Iterable[Value]:

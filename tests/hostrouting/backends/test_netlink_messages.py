@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import Flow
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.change import Names
 from hostrouting.kernel.netlink.channel import (
     Channel,
     Listing,
@@ -25,6 +24,7 @@ from hostrouting.kernel.netlink.channel import (
 )
 from hostrouting.kernel.netlink.lookup import encode_lookup
 from hostrouting.kernel.netlink.read import (
+    Names,
     ask_device,
     ask_list,
     decode_selectors,
