@@ -156,10 +156,10 @@ def _protocols() -> tuple[tuple[int, str], ...]:
 def _pod_blocks() -> list[str]:
     """The refusing routes of CNIs: type and protocol as numbers, any or for single addresses, a pattern of a device."""
     return [
-        f"pods {ROUTE_TYPES.index(kind)} {protocol} {'single' if it.single else 'any'} {it.dev}"
-        for it in CNI_ROUTES
-        for kind in sorted(it.types)
-        for protocol in sorted(it.protocols)
+        f"pods {ROUTE_TYPES.index(kind)} {protocol} {'single' if route.single else 'any'} {route.dev}"
+        for route in CNI_ROUTES
+        for kind in sorted(route.types)
+        for protocol in sorted(route.protocols)
     ]
 
 

@@ -117,18 +117,21 @@ class FamilyExamination:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict, on the host's own packets and on those of pods; never "ok" if the tables kept changing."""
-        verdict = _worst([self.report.verdict, *(it.verdict for it in self.pods)])
+        verdict = _worst([self.report.verdict, *(pods.verdict for pods in self.pods)])
         return "undecided" if self.restless and verdict == "ok" else verdict
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The escapes of the host's own packets, and then those of pods that are different."""
-        return (*self.report.findings, *(finding for it in self.pods for finding in it.findings_beyond(self.report)))
+        return (
+            *self.report.findings,
+            *(finding for pods in self.pods for finding in pods.findings_beyond(self.report)),
+        )
 
     @property
     def notes(self) -> tuple[Note, ...]:
         """The exceptions to the verdicts, in the same order."""
-        return (*self.report.notes, *(note for it in self.pods for note in it.notes_beyond(self.report)))
+        return (*self.report.notes, *(note for pods in self.pods for note in pods.notes_beyond(self.report)))
 
 
 @attrs.frozen
@@ -141,42 +144,42 @@ class Examination:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of a family."""
-        return _worst([it.verdict for it in self.families])
+        return _worst([family.verdict for family in self.families])
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The escapes of both families."""
-        return tuple(finding for it in self.families for finding in it.findings)
+        return tuple(finding for family in self.families for finding in family.findings)
 
     @property
     def routes(self) -> tuple[DesiredRoute, ...]:
         """The routes that repair both families, as far as routes can."""
-        return tuple(route for it in self.families for route in it.repair.routes)
+        return tuple(route for family in self.families for route in family.repair.routes)
 
     @property
     def unsafe(self) -> tuple[Unsafe, ...]:
         """What no route can repair, in both families."""
-        return tuple(unsafe for it in self.families for unsafe in it.repair.unsafe)
+        return tuple(unsafe for family in self.families for unsafe in family.repair.unsafe)
 
     @property
     def diverted(self) -> tuple[Diversion, ...]:
         """What the repair takes from other devices, in both families."""
-        return tuple(diversion for it in self.families for diversion in it.repair.diverted)
+        return tuple(diversion for family in self.families for diversion in family.repair.diverted)
 
     @property
     def filtered(self) -> tuple[Filtered, ...]:
         """What devices drop once the repair is in place."""
-        return tuple(it for family in self.families for it in family.repair.filtered)
+        return tuple(filtered for family in self.families for filtered in family.repair.filtered)
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
         """What this host drops when it arrives, in both families."""
-        return tuple(it for family in self.families for it in family.dropped)
+        return tuple(dropped for family in self.families for dropped in family.dropped)
 
     @property
     def surprises(self) -> tuple[str, ...]:
         """The kernel's answers that are not what its tables say, in both families; each a sentence."""
-        return tuple(text for it in self.families for text in it.surprises)
+        return tuple(text for family in self.families for text in family.surprises)
 
     @property
     def fib(self) -> Fib:
@@ -204,7 +207,9 @@ def examine(
     def attempt() -> tuple[Examination | None, str]:
         found = _examine_once(backend, config, gateway)
         last[:] = [found]
-        if missing := [f"an IPv{it.report.family} default route" for it in found.families if _lacks_default(it)]:
+        if missing := [
+            f"an IPv{family.report.family} default route" for family in found.families if _lacks_default(family)
+        ]:
             return None, " and ".join(missing)
         return found, ""
 
@@ -244,7 +249,7 @@ def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
     """The reports for the families that have expected CIDRs; one for IPv4 if there are none."""
     check = config.route_overlap
     cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
-    for family in sorted({it.family for it in cidrs}) or [IPV4]:
+    for family in sorted({cidr.family for cidr in cidrs}) or [IPV4]:
         its = [cidr for cidr in cidrs if cidr.family == family]
         yield check_overlap(fib, its, expected_devs=check.expected_devs, allowed_devs=check.allowed_devs)
 
@@ -291,7 +296,7 @@ def _with_pods(
 
 
 def _worst(verdicts: Collection[Verdict]) -> Verdict:
-    return next(it for it in _WORST_FIRST if it in verdicts)
+    return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
 
 
 class _Asking:
@@ -305,11 +310,11 @@ class _Asking:
         """Ask about a packet of this class, if its device exists: if possible, one that this host does not drop."""
         if not packets.exist or not packets.devs:
             return {}
-        starts = [(it.first, min(it.first + _NEAR, it.last)) for it in packets.sources[:_NEAR]]
+        starts = [(block.first, min(block.first + _NEAR, block.last)) for block in packets.sources[:_NEAR]]
         sources = [ip_at(self._report.family, at) for first, last in starts for at in range(first, last + 1)]
         flows = [attrs.evolve(packets.flow, source=source) for source in sources]
         to = self._report.cidrs[0].ip
-        return self.about(next((it for it in flows if find_drop(self._fib, to, it) is None), packets.flow))
+        return self.about(next((flow for flow in flows if find_drop(self._fib, to, flow) is None), packets.flow))
 
     def about(self, flow: Flow) -> dict[int, Decision]:
         """Ask in each cell; return the answers that differ from the tables, by the first address of the cell."""
@@ -352,7 +357,7 @@ def _agree(decision: Decision, answer: Answer) -> bool:
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing or decision.kind == "local"
     mine = (decision.route, *decision.in_turn)
-    return any((route.prefix, route.devs, route.metric) == (it.prefix, it.devs, it.metric) for it in mine)
+    return any((route.prefix, route.devs, route.metric) == (own.prefix, own.devs, own.metric) for own in mine)
 
 
 def _words(answer: Answer) -> str:
@@ -426,12 +431,12 @@ def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: I
 
 def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan) -> Correction:
     """The same, if the host after the plan of this configuration has been examined already."""
-    added, lost = {it.key for it in after.routes}, {it.route.key for it in plan.conflicts}
+    added, lost = {route.key for route in after.routes}, {step.route.key for step in plan.conflicts}
     wanted = wanted_routes(config)
     return Correction(
         after.routes,
-        tuple(it for it in wanted if it.key in added),
-        tuple(it for it in wanted if it.key in lost and it.key not in added),
+        tuple(wish for wish in wanted if wish.key in added),
+        tuple(wish for wish in wanted if wish.key in lost and wish.key not in added),
     )
 
 
@@ -441,7 +446,7 @@ def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan
 def repair_routes(found: Examination, *, protocol: int) -> tuple[Route, ...]:
     """The routes of the repair, with device and gateway filled in; `protocol` is that of our routes."""
     resolved = [resolve_route(wish, found.fib, protocol=protocol) for wish in found.routes]
-    return tuple(it for it in resolved if isinstance(it, Route))
+    return tuple(route for route in resolved if isinstance(route, Route))
 
 
 def with_repair(found: Examination, *, protocol: int) -> Fib | None:
@@ -451,6 +456,9 @@ def with_repair(found: Examination, *, protocol: int) -> Fib | None:
         return None
     keys = {route.key for route in routes}
     ours = [
-        it for route in routes for it in found.fib.routes(route.prefix) if it.key in keys and it.protocol == protocol
+        standing
+        for route in routes
+        for standing in found.fib.routes(route.prefix)
+        if standing.key in keys and standing.protocol == protocol
     ]
     return found.fib.with_routes(routes, without=ours)

@@ -176,7 +176,7 @@ def check_overlap(
         default = default_route(fib, family=family)
         ends |= {default.expires} if default is not None and default.expires is not None else set()
         unused = fib.suppressed_defaults(family)
-        suppressed = tuple(Suppressed(it, rule) for rule, it in unused if not {*it.devs} <= {*named})
+        suppressed = tuple(Suppressed(route, rule) for rule, route in unused if not {*route.devs} <= {*named})
     patterns = names(allowed_devs, "check_overlap: allowed_devs")
     if not named and expected:
         return OverlapReport("no-default-route", expected, (), patterns)
@@ -215,11 +215,11 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
     judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
     findings: list[Finding] = []
     for cidr in report.cidrs:
-        cells = [attrs.evolve(it, decision=told.get(it.first, it.decision)) for it in fib.cells(cidr, flow)]
-        answers = {id(it.decision) for it in cells if it.first in told}
+        cells = [attrs.evolve(cell, decision=told.get(cell.first, cell.decision)) for cell in fib.cells(cidr, flow)]
+        answers = {id(cell.decision) for cell in cells if cell.first in told}
         findings += [
-            attrs.evolve(it, surprise=True) if id(it.decision) in answers else it
-            for it in _findings(cidr, cells, judge)
+            attrs.evolve(finding, surprise=True) if id(finding.decision) in answers else finding
+            for finding in _findings(cidr, cells, judge)
         ]
     return attrs.evolve(report, verdict=_verdict(findings, report.notes), findings=_owned(findings, fib))
 
@@ -227,10 +227,10 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
 def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
     """Mark the findings whose route has protocol kernel but no address that explains it."""
     found: list[Finding] = []
-    for it in findings:
-        route = it.decision.route
+    for finding in findings:
+        route = finding.decision.route
         odd = route is not None and is_unexplained(route, fib.snapshot)
-        found.append(attrs.evolve(it, unexplained=True) if odd else it)
+        found.append(attrs.evolve(finding, unexplained=True) if odd else finding)
     return tuple(found)
 
 

@@ -67,7 +67,7 @@ def find_pod_packets(
 
 def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:
     """The host once the devices of these packets exist."""
-    missing = {dev for it in packets if not it.exist for dev in it.devs if fib.snapshot.link(dev) is None}
+    missing = {dev for kind in packets if not kind.exist for dev in kind.devs if fib.snapshot.link(dev) is None}
     return fib.with_links(Link(name=dev, index=0) for dev in sorted(missing)) if missing else fib
 
 
@@ -144,13 +144,13 @@ def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
 def _preferred(snapshot: Snapshot, expected: Sequence[Prefix]) -> Iterator[str]:
     """The devices of IPv6 routes for which the device that a packet arrived on can matter."""
     routes, width = snapshot.routes, width_of(IPV6)
-    low, high = min(it.first for it in expected), max(it.last for it in expected)
+    low, high = min(prefix.first for prefix in expected), max(prefix.last for prefix in expected)
     hosts = [(1 << width - length) - 1 for length in range(width + 1)]
     for column in routes.columns:
         if column.family != IPV6:
             continue
         their = zip(column.positions, column.networks, column.lengths, strict=True)
-        near = [it for it in their if it[1] <= high and it[1] | hosts[it[2]] >= low]
+        near = [row for row in their if row[1] <= high and row[1] | hosts[row[2]] >= low]
         counts = Counter((network, length) for _, network, length in near)
         for at, network, length in near:
             shape = routes.shapes[routes.shape_numbers[at]]

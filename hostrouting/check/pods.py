@@ -41,18 +41,20 @@ class PodReport:
     def findings_beyond(self, report: OverlapReport) -> tuple[Finding, ...]:
         """The findings that the check of the host's own packets does not have: other addresses, or another way."""
         known: dict[object, list[Finding]] = {}
-        for it in report.findings:
-            known.setdefault(_way(it), []).append(it)
+        for finding in report.findings:
+            known.setdefault(_way(finding), []).append(finding)
         return tuple(
-            it
-            for it in self.findings
-            if not any(other.first <= it.first and it.last <= other.last for other in known.get(_way(it), ()))
+            finding
+            for finding in self.findings
+            if not any(
+                other.first <= finding.first and finding.last <= other.last for other in known.get(_way(finding), ())
+            )
         )
 
     def notes_beyond(self, report: OverlapReport) -> tuple[Note, ...]:
         """The notes that the check of the host's own packets does not have."""
         known = set(map(_note_key, report.notes))
-        return tuple(it for it in self.notes if _note_key(it) not in known)
+        return tuple(note for note in self.notes if _note_key(note) not in known)
 
 
 def check_pods(
@@ -77,7 +79,7 @@ def check_pods(
         )
         if ask is not None:
             own = follow_kernel(own, fib, ask(its), flow=its.flow)
-        ranges = tuple((_way(it), it.first, it.last) for it in own.findings)
+        ranges = tuple((_way(finding), finding.first, finding.last) for finding in own.findings)
         answer = (own.verdict, ranges, tuple(map(_note_key, own.notes)))
         answers.setdefault(answer, own)
         alike.setdefault(answer, []).append(its)
@@ -88,8 +90,8 @@ def _pod_report(report: OverlapReport, senders: tuple[PodPackets, ...]) -> PodRe
     return PodReport(
         senders,
         report.verdict,
-        tuple(attrs.evolve(it, senders=senders) for it in report.findings),
-        tuple(attrs.evolve(it, senders=senders) for it in report.notes),
+        tuple(attrs.evolve(finding, senders=senders) for finding in report.findings),
+        tuple(attrs.evolve(note, senders=senders) for note in report.notes),
     )
 
 
@@ -186,11 +188,11 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
     alike: dict[object, Dropped] = {}
     for dev, classes in its_of.items():
         link = links.get(dev)
-        every = [it for its in classes for it in backs[its]]
+        every = [back for its in classes for back in backs[its]]
         # A device by which a route back leaves takes that source: with many pods, it is the answer for nearly all.
-        if link is None or any(it.kind == "unicast" and it.route and dev in it.route.devs for it in every):
+        if link is None or any(back.kind == "unicast" and back.route and dev in back.route.devs for back in every):
             continue
-        found = [(drop_reason(fib, link, it), it) for it in dict.fromkeys(every)]
+        found = [(drop_reason(fib, link, back), back) for back in dict.fromkeys(every)]
         filtered = [(reason, back) for reason, back in found if reason in RP_FILTER_REASONS]
         if filtered and None not in [reason for reason, _ in found]:
             reason, back = filtered[0]
@@ -231,7 +233,7 @@ def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPacke
     if report.family != IPV4:
         return
     spans: dict[tuple[str, Flow, DropReason, Decision, bool], list[Prefix]] = {}
-    for link in (it for it in fib.snapshot.links if it.name in report.expected_devs and it.rp_filter):
+    for link in (link for link in fib.snapshot.links if link.name in report.expected_devs and link.rp_filter):
         for sent in _senders(fib, link, packets):
             # A reply has no mark by itself.
             to = _own_address(fib, link) if sent is PLAIN else sent.source
@@ -243,7 +245,7 @@ def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPacke
                         key = (link.name, sent, reason, back, bool(sent.mark) and link.src_valid_mark)
                         spans.setdefault(key, []).extend(prefixes_between(IPV4, first, last))
     for (dev, sent, reason, back, marked), blocks in spans.items():
-        sources = tuple(it for span in spans_of(blocks) for it in prefixes_between(*span))
+        sources = tuple(block for span in spans_of(blocks) for block in prefixes_between(*span))
         yield Dropped("replies", IPV4, (dev,), reason, sources, back, sent, marked)
 
 
@@ -274,7 +276,10 @@ def _senders(fib: Fib, link: Link, packets: Sequence[PodPackets]) -> Iterator[Fl
 
 def _own_address(fib: Fib, link: Link) -> IP | None:
     """The address that a packet of this host gets if it leaves by the device."""
-    return next((it.ip for it in fib.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4), PLAIN.source)
+    return next(
+        (address.ip for address in fib.snapshot.addresses if address.dev == link.name and address.ip.version == IPV4),
+        PLAIN.source,
+    )
 
 
 def _users(rule: Rule) -> Iterable[int]:

@@ -60,7 +60,7 @@ def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
 
 
 def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
-    near = [it for it in _around(fib, gateway) if it.scope >= SCOPE_LINK]
+    near = [route for route in _around(fib, gateway) if route.scope >= SCOPE_LINK]
     neighbours = Fib(_with_carriers(attrs.evolve(fib.snapshot, routes=near)), merged=fib.merged)
     decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=dev, ipproto=0))
     return None if decision.kind in {"unicast", "local"} else decision
@@ -97,7 +97,7 @@ def _with_carriers(snapshot: Snapshot) -> Snapshot:
         for link in snapshot.links
     )
     routes = [
-        attrs.evolve(route, legs=tuple(attrs.evolve(it, dead=it.dead and it.dev not in up) for it in route.legs))
+        attrs.evolve(route, legs=tuple(attrs.evolve(leg, dead=leg.dead and leg.dev not in up) for leg in route.legs))
         for route in snapshot.routes
     ]
     return attrs.evolve(snapshot, links=links, routes=routes)
@@ -210,9 +210,11 @@ def propose_repair(
     repair, routes, replaced = _propose(fib, report, flow, means)
     after = _with(fib, routes, replaced)
     added = list(routes)
-    every = [packets for it in pods for packets in it.packets]
-    flows = [flow, *(it.flow for it in every)]
-    for packets in [packets for it in pods if it.findings_beyond(report) for packets in it.packets]:
+    every = [packets for pod_report in pods for packets in pod_report.packets]
+    flows = [flow, *(packets.flow for packets in every)]
+    for packets in [
+        packets for pod_report in pods if pod_report.findings_beyond(report) for packets in pod_report.packets
+    ]:
         seen = with_devices_of(after, every)
         left = _check(seen, report, packets.flow)
         more, routes, replaced = _propose(seen, left, packets.flow, means)
@@ -220,12 +222,17 @@ def propose_repair(
         if reason is None and routes and _diverts(seen, _with(seen, routes, replaced), report, flows):
             reason = "clash"
         if reason is not None:
-            lost = [Unsafe(report.family, it.first, it.last, reason, it.decision) for it in left.findings]
+            lost = [
+                Unsafe(report.family, finding.first, finding.last, reason, finding.decision)
+                for finding in left.findings
+            ]
             more, routes, replaced = Repair((), tuple(lost), (), left), (), ()
         repair, after = _both(repair, more, packets), _with(after, routes, replaced)
         added += routes
     surprising = [
-        attrs.evolve(lost, senders=it.packets) for it in pods for lost in _surprising(it.findings_beyond(report))
+        attrs.evolve(lost, senders=pod_report.packets)
+        for pod_report in pods
+        for lost in _surprising(pod_report.findings_beyond(report))
     ]
     repair = attrs.evolve(repair, unsafe=(*repair.unsafe, *surprising))
     if pods:
@@ -265,7 +272,11 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
         # Packets from this host's own addresses do not arrive: with them, the ranges are whole.
         lost: set[Prefix] = set()
         own: set[Prefix] = set()
-        for address in [it.ip for it in before.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4]:
+        for address in [
+            address.ip
+            for address in before.snapshot.addresses
+            if address.dev == link.name and address.ip.version == IPV4
+        ]:
             back = reverse_flow(PLAIN, address)
             for block in [route.prefix for route in routes]:
                 for first, last, then, now in paired(before.cells(block, back), after.cells(block, back)):
@@ -286,16 +297,16 @@ def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
 
 def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
     """The routes of both, and what either cannot close or diverts, each once; the other is for these packets."""
-    unsafe = {_place(it): it for it in one.unsafe}
-    for it in other.unsafe:
-        known = unsafe.get(_place(it))
+    unsafe = {_place(lost): lost for lost in one.unsafe}
+    for lost in other.unsafe:
+        known = unsafe.get(_place(lost))
         # What the host itself sends there escapes as well.
         if known is None or known.senders:
-            unsafe[_place(it)] = attrs.evolve(it, senders=(*(known.senders if known else ()), packets))
-    diverted = {it.prefix: it for it in (*other.diverted, *one.diverted)}
+            unsafe[_place(lost)] = attrs.evolve(lost, senders=(*(known.senders if known else ()), packets))
+    diverted = {diversion.prefix: diversion for diversion in (*other.diverted, *one.diverted)}
     return attrs.evolve(
         one,
-        routes=(*one.routes, *(it for it in other.routes if it not in one.routes)),
+        routes=(*one.routes, *(route for route in other.routes if route not in one.routes)),
         unsafe=tuple(unsafe.values()),
         diverted=tuple(diverted.values()),
     )
@@ -337,17 +348,19 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
         against = refused_gateway(fib, leg)
         if against is not None:
             lost = [
-                Unsafe(family, it.first, it.last, "refused", it.decision, str(bare_leg(leg)), against)
-                for it in report.findings
+                Unsafe(family, finding.first, finding.last, "refused", finding.decision, str(bare_leg(leg)), against)
+                for finding in report.findings
             ]
             return Repair((), tuple(lost), (), report), (), ()
     task = _Task(fib, report, way, protocol)
     for block in _open_blocks(report):
-        tries = [task.closing(block, flow, metric=it) for it in _metrics(family, way.metric)]
-        task = min(tries, key=lambda it: (it.lost, len(it.routes)))
+        tries = [task.closing(block, flow, metric=metric) for metric in _metrics(family, way.metric)]
+        task = min(tries, key=lambda tried: (tried.lost, len(tried.routes)))
     routes = task.routes
     if len(routes) > TOO_MANY:
-        lost = [Unsafe(family, it.first, it.last, "too-many", it.decision) for it in report.findings]
+        lost = [
+            Unsafe(family, finding.first, finding.last, "too-many", finding.decision) for finding in report.findings
+        ]
         return Repair((), tuple(lost), (), report), (), ()
     replaced = [
         standing
@@ -357,7 +370,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
     ]
     proof = _check(_with(fib, routes, replaced), report, flow)
     repair = Repair(
-        tuple(attrs.evolve(written, destination=it.prefix, metric=_as_written(it)) for it in routes),
+        tuple(attrs.evolve(written, destination=route.prefix, metric=_as_written(route)) for route in routes),
         (*task.unsafe, *_surprising(report.findings), *_still_open(proof, task.unsafe)),
         tuple(task.diverted.values()),
         proof,
@@ -436,7 +449,7 @@ class _Task:
     @property
     def lost(self) -> int:
         """The number of addresses that no route of ours can close."""
-        return sum(it.last - it.first + 1 for it in self.unsafe)
+        return sum(unsafe.last - unsafe.first + 1 for unsafe in self.unsafe)
 
     def closing(self, block: Prefix, flow: Flow, *, metric: int) -> "_Task":
         """The same repair, which also closes the block's escapes with routes of this metric, as far as possible."""
@@ -449,8 +462,8 @@ class _Task:
     def _route_to(self, prefix: Prefix) -> Route:
         """The route to this prefix: with the usual metric, unless another route of the prefix would win over it."""
         usual = DEFAULT_METRIC[prefix.family]
-        others = (it for it in self._fib.routes(prefix) if it.protocol != self._protocol)
-        is_needed = self._way.metric != METRICS[prefix.family][-1] or any(it.metric <= usual for it in others)
+        others = (route for route in self._fib.routes(prefix) if route.protocol != self._protocol)
+        is_needed = self._way.metric != METRICS[prefix.family][-1] or any(route.metric <= usual for route in others)
         return attrs.evolve(self._way, prefix=prefix, metric=self._way.metric if is_needed else usual)
 
     def _close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
@@ -458,17 +471,24 @@ class _Task:
         dev = self._way.legs[0].dev
         contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=flow)
         pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
-        zones = [Zone(it.first, it.last, *self._means(block.family, it)) for it in pieces]
+        zones = [Zone(piece.first, piece.last, *self._means(block.family, piece)) for piece in pieces]
         chosen = cover(block, _merged(zones), usable=self._is_usable)
         if chosen is not None:
             return chosen
         # Only reserved ranges can make a choice impossible: leave them out for the others.
-        lost = [at for at, it in enumerate(zones) if it.kind == "open" and is_reserved(block.family, it.first, it.last)]
-        spared = [it._replace(kind="free") if at in set(lost) else it for at, it in enumerate(zones)]
+        lost = [
+            at
+            for at, zone in enumerate(zones)
+            if zone.kind == "open" and is_reserved(block.family, zone.first, zone.last)
+        ]
+        spared = [zone._replace(kind="free") if at in set(lost) else zone for at, zone in enumerate(zones)]
         chosen = cover(block, _merged(spared), usable=self._is_usable) or ()
         for at in lost:
             zone = zones[at]
-            if not any(it.length >= zone.length and it.first <= zone.first and zone.last <= it.last for it in chosen):
+            if not any(
+                prefix.length >= zone.length and prefix.first <= zone.first and zone.last <= prefix.last
+                for prefix in chosen
+            ):
                 self._leave(block.family, pieces[at], "reserved")
         return chosen
 
@@ -530,11 +550,11 @@ class _Task:
         if route.type in REFUSING:
             self.diverted[route.prefix] = Diversion(route.prefix, (), connected=False, refused=route)
         if any(leg.gateway is None for leg in route.legs):
-            near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type in _SENDING]
-            devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
+            near = [other for other in self._fib.routes(route.prefix, table=route.table) if other.type in _SENDING]
+            devs = tuple(dict.fromkeys(dev for other in near for dev in other.devs if dev not in self._way.devs))
             # The kernel adds a route for the network of each address.
             connected = any(
-                it.protocol == PROTOCOL_KERNEL and not is_unexplained(it, self._fib.snapshot) for it in near
+                other.protocol == PROTOCOL_KERNEL and not is_unexplained(other, self._fib.snapshot) for other in near
             )
             self.diverted[route.prefix] = Diversion(route.prefix, devs, connected)
 
@@ -566,16 +586,16 @@ def _ways(route: Route) -> set[tuple[str | None, IP | None]]:
 
 
 def _surprising(findings: Iterable[Finding]) -> Iterator[Unsafe]:
-    for it in findings:
-        if it.surprise:
-            yield Unsafe(it.cidr.family, it.first, it.last, "surprise", it.decision)
+    for finding in findings:
+        if finding.surprise:
+            yield Unsafe(finding.cidr.family, finding.first, finding.last, "surprise", finding.decision)
 
 
 def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
     """What the proof found that was not reported as unsafe before; a report has one family."""
-    given_up = sorted(known, key=lambda it: it.first)
-    firsts = [it.first for it in given_up]
-    reaches = list(accumulate((it.last for it in given_up), max))
+    given_up = sorted(known, key=lambda unsafe: unsafe.first)
+    firsts = [unsafe.first for unsafe in given_up]
+    reaches = list(accumulate((unsafe.last for unsafe in given_up), max))
     for finding in proof.findings:
         before = bisect_right(firsts, finding.last)
         if not before or reaches[before - 1] < finding.first:

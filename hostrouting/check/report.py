@@ -127,7 +127,7 @@ def contested_clause(contested: Sequence[DesiredRoute]) -> str:
 
 def entries_name(wishes: Sequence[DesiredRoute]) -> str:
     """A phrase that names entries of a configuration: destination, and metric unless it is 0."""
-    names = [f"{it.destination}{f' metric {it.metric}' if it.metric else ''}" for it in wishes]
+    names = [f"{wish.destination}{f' metric {wish.metric}' if wish.metric else ''}" for wish in wishes]
     return f"{'entry' if len(names) == 1 else 'entries'} for {spoken(names, most=_PASTED)}"
 
 
@@ -230,14 +230,18 @@ def candidates_line(found: FamilyExamination) -> str:
     first: list[str] = []
     last: list[str] = []
     for link in snapshot.links:
-        its = [it for it in snapshot.addresses if it.dev == link.name and it.ip.version == report.family]
-        own = [it for it in its if report.family == IPV4 or it.ip not in LINK_LOCAL]
+        its = [
+            address
+            for address in snapshot.addresses
+            if address.dev == link.name and address.ip.version == report.family
+        ]
+        own = [address for address in its if report.family == IPV4 or address.ip not in LINK_LOCAL]
         lenient = any(fnmatchcase(link.name, pattern) for pattern in report.allowed_devs)
         if not own or not link.up or lenient or link.name == "lo":
             continue
-        inside = any(it.ip in cidr for it in own for cidr in report.cidrs)
+        inside = any(address.ip in cidr for address in own for cidr in report.cidrs)
         facts = [f"{own[0].ip}/{own[0].length}", *(["InfiniBand"] if link.infiniband else [])]
-        facts += [f"in {spoken([str(it) for it in report.cidrs])}"] if inside else []
+        facts += [f"in {spoken([str(cidr) for cidr in report.cidrs])}"] if inside else []
         (last if inside or link.infiniband else first).append(f"{link.name} ({', '.join(facts)})")
     if devs := [*first, *last]:
         return f"the device may be {spoken(devs, most=_CANDIDATES, last='or')}"
@@ -270,8 +274,8 @@ def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
 def senders_phrase(packets: Collection[PodPackets]) -> str:
     """A phrase that names packets of pods: where they come from, and the devices that they arrive on."""
     sources: dict[tuple[tuple[str, ...], bool], dict[Prefix, None]] = {}
-    for it in packets:
-        sources.setdefault((it.devs, it.exist), {}).update(dict.fromkeys(it.sources))
+    for kind in packets:
+        sources.setdefault((kind.devs, kind.exist), {}).update(dict.fromkeys(kind.sources))
     ways: dict[tuple[Prefix, ...], list[tuple[tuple[str, ...], bool]]] = {}
     for way, its in sources.items():
         ways.setdefault(tuple(sorted(its)), []).append(way)
@@ -335,7 +339,7 @@ def stays_line(route: Route) -> str:
 
 def _way_round(foreseen: Foreseen) -> str:
     prefix, instead = foreseen.wanted.prefix, foreseen.instead
-    names = " and ".join(str(it.destination) for it in instead)
+    names = " and ".join(str(wish.destination) for wish in instead)
     if not instead and prefix.length == width_of(prefix.family):
         return "no prefix can be longer and no metric better: remove either the route or the address"
     if not instead:
@@ -367,10 +371,12 @@ def repair_sentence(found: Examination, *, where: str, correction: Correction | 
     """
     if not found.findings or not found.routes:
         return ""
-    it = Correction(found.routes) if correction is None else correction
-    if not it.is_needed:
+    needed = Correction(found.routes) if correction is None else correction
+    if not needed.is_needed:
         return "the configuration has the routes that repair it, but this host does not; apply the configuration"
-    return action_sentence(repair_document(it.add), where=where, replaced=it.replaced, contested=it.contested)
+    return action_sentence(
+        repair_document(needed.add), where=where, replaced=needed.replaced, contested=needed.contested
+    )
 
 
 def note_line(note: Note, *, alone: bool = True) -> str:
@@ -406,9 +412,9 @@ def unsafe_line(unsafe: Unsafe) -> str:
     return f"{where}{_of_pods(unsafe)} {_reason(unsafe, _holder(unsafe.decision))}"
 
 
-def _of_pods(it: Finding | Note | Unsafe) -> str:
+def _of_pods(found: Finding | Note | Unsafe) -> str:
     """A phrase in commas: which packets of pods it is about; empty if it is about those that the host itself sends."""
-    return f", for {senders_phrase(it.senders)}," if it.senders else ""
+    return f", for {senders_phrase(found.senders)}," if found.senders else ""
 
 
 def _reason(unsafe: Unsafe, holder: str) -> str:
@@ -421,10 +427,10 @@ def _reason(unsafe: Unsafe, holder: str) -> str:
 def unsafe_lines(unsafe: Iterable[Unsafe]) -> Iterator[str]:
     """The same for many ranges: one sentence for each combination of reason, rule and table."""
     causes: dict[object, list[Unsafe]] = {}
-    for it in unsafe:
-        rule, route = it.decision.rule, it.decision.route
+    for lost in unsafe:
+        rule, route = lost.decision.rule, lost.decision.route
         which = None if route is None else (route.table, route.type, route.protocol)
-        causes.setdefault((it.reason, it.missing, rule, which, it.senders), []).append(it)
+        causes.setdefault((lost.reason, lost.missing, rule, which, lost.senders), []).append(lost)
     for them in causes.values():
         yield unsafe_line(them[0]) if len(them) == 1 else _cause_line(them)
 
@@ -433,13 +439,13 @@ def _cause_line(them: list[Unsafe]) -> str:
     """A sentence: why several ranges cannot be repaired, for one cause."""
     first = them[0]
     spans: list[Unsafe] = []
-    for it in them:
-        if spans and spans[-1].last + 1 == it.first:
-            spans[-1] = attrs.evolve(spans[-1], last=it.last)
+    for lost in them:
+        if spans and spans[-1].last + 1 == lost.first:
+            spans[-1] = attrs.evolve(spans[-1], last=lost.last)
         else:
-            spans.append(it)
-    names = [range_name(it.family, it.first, it.last) for it in spans]
-    more, holders = len(names) - _RANGES, len({it.decision.route for it in them})
+            spans.append(lost)
+    names = [range_name(span.family, span.first, span.last) for span in spans]
+    more, holders = len(names) - _RANGES, len({lost.decision.route for lost in them})
     where = ", ".join(names[:_RANGES]) + (f" and {more} more {'range' if more == 1 else 'ranges'}" if more > 0 else "")
     holder = _holder(first.decision)
     if holders > 1:
@@ -561,16 +567,16 @@ def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()
 
     The notes include the kernel's contradicting answers, and end with the `remarks`.
     """
-    devs = {f"ipv{it.report.family}": list(it.report.expected_devs) for it in found.families}
-    by_family = any(it.report.family != IPV4 for it in found.families)
-    verdicts = {f"ipv{it.report.family}": it.verdict for it in found.families}
+    devs = {f"ipv{family.report.family}": list(family.report.expected_devs) for family in found.families}
+    by_family = any(family.report.family != IPV4 for family in found.families)
+    verdicts = {f"ipv{family.report.family}": family.verdict for family in found.families}
     return {
         "schema": CHECK_SCHEMA_BY_FAMILY if by_family else CHECK_SCHEMA,
         "verdict": found.verdict,
         **({"verdicts": verdicts} if by_family else {}),
         "mode": mode,
         "expectedDevs": devs if by_family else devs["ipv4"],
-        "findings": [_finding(finding) for it in found.families for finding in it.report.findings],
+        "findings": [_finding(finding) for family in found.families for finding in family.report.findings],
         **_pods_document(found),
         **_dropped_document(found),
         "repair": repair_document(found.routes),
@@ -590,7 +596,7 @@ def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()
 
 def _pods_document(found: Examination) -> dict[str, Any]:
     """The part of the document about what pods send; empty if no pod CIDRs are configured."""
-    reports = [report for it in found.families for report in it.pods]
+    reports = [report for family in found.families for report in family.pods]
     if not reports:
         return {}
     return {
@@ -612,45 +618,45 @@ def _dropped_document(found: Examination) -> dict[str, Any]:
     return {
         "dropped": [
             {
-                "kind": it.kind,
-                "family": it.family,
-                "devs": list(it.devs),
-                "reason": it.reason,
-                "sources": list(map(str, it.sources)),
-                "mark": it.replies_to.mark if it.replies_to else 0,
-                "uid": it.replies_to.uid if it.replies_to else 0,
-                "boundTo": it.replies_to.oif if it.replies_to else "",
-                "ofPods": it.replies_to is None or it.replies_to.iif != "lo",
-                "text": dropped_line(it),
+                "kind": dropped.kind,
+                "family": dropped.family,
+                "devs": list(dropped.devs),
+                "reason": dropped.reason,
+                "sources": list(map(str, dropped.sources)),
+                "mark": dropped.replies_to.mark if dropped.replies_to else 0,
+                "uid": dropped.replies_to.uid if dropped.replies_to else 0,
+                "boundTo": dropped.replies_to.oif if dropped.replies_to else "",
+                "ofPods": dropped.replies_to is None or dropped.replies_to.iif != "lo",
+                "text": dropped_line(dropped),
             }
-            for it in found.dropped
+            for dropped in found.dropped
         ]
     }
 
 
 def _packets(packets: Iterable[PodPackets]) -> list[dict[str, Any]]:
-    return [{"sources": list(map(str, it.sources)), "devs": list(it.devs), "exist": it.exist} for it in packets]
+    return [{"sources": list(map(str, kind.sources)), "devs": list(kind.devs), "exist": kind.exist} for kind in packets]
 
 
 def notes_lines(found: Examination) -> list[str]:
     """The notes on a verdict: what the repair costs, and which packets and what time the verdict holds for."""
-    return list(dict.fromkeys(note for it in found.families for note in _notes_of(it)))
+    return list(dict.fromkeys(note for family in found.families for note in _notes_of(family)))
 
 
 def expiry_lines(found: Examination) -> list[str]:
     """How long the verdicts hold, if they do not hold until something changes: those of the notes that are harmless."""
-    seconds = (it.report.holds_for for it in found.families)
-    return [expiry_line(it) for it in seconds if it is not None]
+    seconds = (family.report.holds_for for family in found.families)
+    return [expiry_line(left) for left in seconds if left is not None]
 
 
 def _notes_of(found: FamilyExamination) -> Iterator[str]:
     report = found.report
     yield from map(diversion_line, found.repair.diverted)
     yield from map(filtered_line, found.repair.filtered)
-    yield from (dropped_line(it) for it in found.dropped if it.devs)
+    yield from (dropped_line(dropped) for dropped in found.dropped if dropped.devs)
     yield from map(suppressed_line, report.suppressed)
     yield from map(kept_line, report.kept)
-    yield from (note_line(it, alone=not found.pods) for it in found.notes)
+    yield from (note_line(note, alone=not found.pods) for note in found.notes)
     if report.holds_for is not None:
         yield expiry_line(report.holds_for)
     yield from found.surprises

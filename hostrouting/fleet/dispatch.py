@@ -207,7 +207,7 @@ class _Run:
 
     def _results(self) -> Iterator[NodeResult]:
         batch: list[_Sent] = []
-        self._to_come = count_repeated(it.path for it in self._sources)
+        self._to_come = count_repeated(source.path for source in self._sources)
         for source in self._sources:
             try:
                 data = snapshot_bytes(source.path)
@@ -225,7 +225,7 @@ class _Run:
             else:
                 self._waiting[digest] = [source]
                 batch.append(_Sent(digest, data))
-            if len(batch) == _SNAPSHOTS or sum(len(it.data) for it in batch) >= _BYTES:
+            if len(batch) == _SNAPSHOTS or sum(len(sent.data) for sent in batch) >= _BYTES:
                 yield from self._send(batch)
                 batch = []
         if batch:
@@ -235,13 +235,13 @@ class _Run:
 
     def _send(self, batch: list[_Sent]) -> Iterator[NodeResult]:
         """Send the batch as soon as there is room, and yield what has come in until then."""
-        while len(self._on_the_way) >= self._workers.at_once or any(it.done() for it in self._on_the_way):
+        while len(self._on_the_way) >= self._workers.at_once or any(future.done() for future in self._on_the_way):
             yield from self._receive()
         self._on_the_way[self._submit(batch)] = batch
 
     def _submit(self, batch: Sequence[_Sent]) -> Results:
         try:
-            return self._workers.submit(self._judge, [it.data for it in batch], self._question)
+            return self._workers.submit(self._judge, [sent.data for sent in batch], self._question)
         except Exception as error:
             raise self._stopped(error) from error
 
@@ -256,7 +256,7 @@ class _Run:
 
     def _arrived(self) -> Iterator[NodeResult]:
         done, _ = wait(self._on_the_way, return_when=FIRST_COMPLETED)
-        for future in [it for it in self._on_the_way if it in done]:  # in the order in which they were sent
+        for future in [future for future in self._on_the_way if future in done]:  # in the order in which they were sent
             batch = self._on_the_way.pop(future)
             found = _outcome(future)
             if isinstance(found, Exception):

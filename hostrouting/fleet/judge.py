@@ -143,8 +143,12 @@ class NodeResult:
 def _correction_document(correction: Correction | None) -> dict[str, Any] | None:
     if correction is None:
         return None
-    deleted = [("replaced", it) for it in correction.replaced] + [("contested", it) for it in correction.contested]
-    entries = [{"destination": str(it.destination), "metric": it.metric, "reason": reason} for reason, it in deleted]
+    deleted = [("replaced", wish) for wish in correction.replaced] + [
+        ("contested", wish) for wish in correction.contested
+    ]
+    entries = [
+        {"destination": str(wish.destination), "metric": wish.metric, "reason": reason} for reason, wish in deleted
+    ]
     return {"delete": entries, "add": repair_document(correction.add)}
 
 
@@ -166,7 +170,7 @@ class Question:
 
 def judge_each(data: Sequence[bytes], question: Question) -> tuple[NodeResult, ...]:
     """The result for each snapshot. Nothing that is wrong with one of them keeps the others from being judged."""
-    return tuple([_judged(it, question) for it in data])
+    return tuple([_judged(snapshot, question) for snapshot in data])
 
 
 def _judged(data: bytes, question: Question) -> NodeResult:
@@ -195,7 +199,9 @@ def judge(data: bytes, question: Question) -> NodeResult:
     return NodeResult(
         verdict=found.verdict,
         escapes=tuple(_escapes(found)),
-        without_default=tuple(it.report.family for it in found.families if it.verdict == "no-default-route"),
+        without_default=tuple(
+            family.report.family for family in found.families if family.verdict == "no-default-route"
+        ),
         open_repair=found.routes,
         correction=_correction(found, question),
         is_repairable=bool(found.findings) and not found.unsafe,
@@ -221,9 +227,9 @@ def _answer(found: Examination, config: HostRoutingConfig) -> str:
 
 def _escapes(found: Examination) -> Iterator[NodeEscape]:
     for family in found.families:
-        for it in family.findings:
-            packets = "what pods send" if it.senders else ""
-            yield NodeEscape(it.cidr, it.first, it.last, it.kind, it.devs, packets)
+        for finding in family.findings:
+            packets = "what pods send" if finding.senders else ""
+            yield NodeEscape(finding.cidr, finding.first, finding.last, finding.kind, finding.devs, packets)
         if family.verdict != "undecided":
             continue
         for note in family.notes:
@@ -255,12 +261,12 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[Source, ...
 
     Raises ConfigError, which lists every path without a snapshot.
     """
-    named = [os.fspath(it) for it in listed(paths, "find_snapshots: paths")]
+    named = [os.fspath(path) for path in listed(paths, "find_snapshots: paths")]
     found: dict[str, str] = {}
     faults: list[Fault] = []
     for path in named:
         try:
-            found |= {os.path.abspath(it): it for it in _files_at(path) if os.path.abspath(it) not in found}
+            found |= {os.path.abspath(file): file for file in _files_at(path) if os.path.abspath(file) not in found}
         except _Unusable as error:
             faults.append(Fault("snapshots", repr(path), error.rule, error.remedy))
     if not named:
@@ -291,7 +297,7 @@ def _files_at(path: str) -> list[str]:
     if not glob.has_magic(path):
         raise _Unusable("does not exist", "check the path")
     matches = sorted(glob.glob(path, recursive=True))
-    if found := [file for it in matches for file in (_files_in(it) if os.path.isdir(it) else [it])]:
+    if found := [file for match in matches for file in (_files_in(match) if os.path.isdir(match) else [match])]:
         return found
     raise _Unusable("matches no file", "check the pattern, and that the shell gets it in quotes")
 
@@ -300,7 +306,9 @@ def _files_in(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return sorted(
-                it.path for it in entries if it.name.endswith(_SUFFIX) and not it.name.startswith(".") and it.is_file()
+                entry.path
+                for entry in entries
+                if entry.name.endswith(_SUFFIX) and not entry.name.startswith(".") and entry.is_file()
             )
     except OSError as error:
         raise _Unusable(f"cannot be read: {error.strerror}", "check the path and the permissions") from error

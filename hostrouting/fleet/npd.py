@@ -162,10 +162,10 @@ _VERDICTS: dict[Any, Callable[[Mapping[str, Any], str], Answer]] = {
 def _first_finding(report: Mapping[str, Any]) -> str:
     """The first finding, of the host's own packets or of those that pods send."""
     for found in (report, *report.get("pods", ())):
-        for it in found.get("findings", ()):
-            dev = it["via"]["dev"]
-            fate = _FATES[it["kind"]].format(dev=dev if dev and _is_plain(dev) else "another device")
-            return f"{it['kind'].upper()}: addresses of {it['cidr']} {fate}"
+        for finding in found.get("findings", ()):
+            dev = finding["via"]["dev"]
+            fate = _FATES[finding["kind"]].format(dev=dev if dev and _is_plain(dev) else "another device")
+            return f"{finding['kind'].upper()}: addresses of {finding['cidr']} {fate}"
     return "OVERLAP: addresses of an expected CIDR do not leave by an expected device"
 
 

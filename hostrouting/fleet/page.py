@@ -72,7 +72,7 @@ def element(name: str, /, *children: str, **attributes: str) -> Markup:
 
 def joined(pieces: Iterable[str], *, between: str = "\n") -> Markup:
     """The pieces one after the other, of which only Markup is markup."""
-    return Markup(between.join(it if isinstance(it, Markup) else _as_text(it) for it in pieces))
+    return Markup(between.join(piece if isinstance(piece, Markup) else _as_text(piece) for piece in pieces))
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -127,7 +127,7 @@ def maps_of(data: bytes, question: Question) -> Iterator[CidrMap]:
     hosts = [("now", found.fib)] + ([("repaired", after)] if after is not None else [])
     for family in found.families:
         report = family.report
-        for cidr in list(dict.fromkeys(it.cidr for it in report.findings))[:_MAPS]:
+        for cidr in list(dict.fromkeys(finding.cidr for finding in report.findings))[:_MAPS]:
             rows = []
             for name, fib in hosts:
                 its = segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
@@ -143,7 +143,7 @@ _NOTES = 20
 
 def read_page(groups: Sequence[NodeGroup], question: Question, *, moment: datetime) -> str:
     """The page about these groups, made at this moment. Reads the snapshot of one node of each group, for its maps."""
-    maps = [read_maps(it.example, question) if it.verdict == "overlap" else () for it in groups[:_PROBLEMS]]
+    maps = [read_maps(group.example, question) if group.verdict == "overlap" else () for group in groups[:_PROBLEMS]]
     return render_page(groups, maps, question, moment=moment)
 
 
@@ -154,15 +154,15 @@ def render_page(
     check = question.config.route_overlap
     counts = tally_verdicts(groups)
     nodes = counted(sum(counts.values()), "node")
-    cidrs = spoken([str(it) for it in check.expected_cidrs], most=20)
+    cidrs = spoken([str(cidr) for cidr in check.expected_cidrs], most=20)
     devs = spoken(check.expected_devs, last="or") or "the device of its default route"
     told = groups[:_PROBLEMS]
-    places = {it: f"problem-{number}" for number, it in enumerate(told, start=1) if it.verdict != "ok"}
+    places = {group: f"problem-{number}" for number, group in enumerate(told, start=1) if group.verdict != "ok"}
     common = common_correction(groups)
     sections = [
-        _section(it, its, places[it], common, is_whole=question.is_whole)
-        for it, its in zip(told, maps, strict=True)
-        if it in places
+        _section(group, its, places[group], common, is_whole=question.is_whole)
+        for group, its in zip(told, maps, strict=True)
+        if group in places
     ]
     return fill(
         _template(),
@@ -170,10 +170,10 @@ def render_page(
             "title": f"The routing of {nodes}",
             "subtitle": f"On each node, every address of {cidrs} is expected to leave by {devs}.",
             "summary": f"{nodes}: {', '.join(f'{count:,} {verdict}' for verdict, count in counts.items())}",
-            "groups": joined(_group_row(it, places.get(it, "")) for it in groups),
+            "groups": joined(_group_row(group, places.get(group, "")) for group in groups),
             "problems": joined(sections),
-            "verdicts": joined(element("option", it) for it in counts),
-            "nodes": joined(row for it in groups for row in _node_rows(it, places.get(it, ""))),
+            "verdicts": joined(element("option", verdict) for verdict in counts),
+            "nodes": joined(row for group in groups for row in _node_rows(group, places.get(group, ""))),
             "version": __version__,
             "moment": element("time", f"{moment:%Y-%m-%d %H:%M} UTC", datetime=moment_as_text(moment)),
             "script-hash": _script_hash(),
@@ -212,7 +212,7 @@ def _section(
     pieces = [
         element("h2", heading, id=place, tabindex="-1"),
         _names(group.nodes),
-        *(_map(it, group.example.name) for it in maps),
+        *(_map(cidr_map, group.example.name) for cidr_map in maps),
         *_repair(group, common, is_whole=is_whole),
         *_notes(group),
     ]
@@ -250,35 +250,40 @@ def _notes(group: NodeGroup) -> Iterator[Markup]:
     if notes := group.example.notes:
         more = [f"and {len(notes) - _NOTES:,} more"] if len(notes) > _NOTES else []
         yield element("h3", f"Notes on {group.example.name}")
-        yield element("ul", *(element("li", it) for it in [*notes[:_NOTES], *more]))
+        yield element("ul", *(element("li", note) for note in [*notes[:_NOTES], *more]))
 
 
-def _map(it: CidrMap, node: str) -> Markup:
-    ends = (element("span", str(ip_at(it.cidr.family, end))) for end in (it.cidr.first, it.cidr.last))
+def _map(cidr_map: CidrMap, node: str) -> Markup:
+    ends = (element("span", str(ip_at(cidr_map.cidr.family, end))) for end in (cidr_map.cidr.first, cidr_map.cidr.last))
     axis = element("div", *ends, class_="axis", aria_hidden="true")
     rows = [
         element(
             "tr",
             element("th", row.name, scope="row"),
-            element("td", *([] if place else [axis]), _bar(row.strip), _ranges(it.cidr, row.segments)),
+            element("td", *([] if place else [axis]), _bar(row.strip), _ranges(cidr_map.cidr, row.segments)),
         )
-        for place, row in enumerate(it.rows)
+        for place, row in enumerate(cidr_map.rows)
     ]
-    return element("table", element("caption", f"{it.cidr} on {node}"), element("tbody", *rows), class_="map")
+    return element("table", element("caption", f"{cidr_map.cidr} on {node}"), element("tbody", *rows), class_="map")
 
 
 def _bar(strip: Strip) -> Markup:
     """The runs to scale: a picture of the ranges, which follow in words."""
     runs = [
-        element("span", it.label if columns > len(it.label) else "", class_=it.judgement, style=f"flex:{columns}")
-        for it, columns in strip.runs
+        element(
+            "span",
+            segment.label if columns > len(segment.label) else "",
+            class_=segment.judgement,
+            style=f"flex:{columns}",
+        )
+        for segment, columns in strip.runs
     ]
     return element("div", *runs, class_="bar", aria_hidden="true")
 
 
 def _ranges(cidr: Prefix, segments: Sequence[Segment]) -> Markup:
     more = len(segments) - _RANGES
-    told = [element("li", *_range(cidr, it)) for it in segments[:_RANGES]]
+    told = [element("li", *_range(cidr, segment)) for segment in segments[:_RANGES]]
     told += [element("li", f"and {counted(more, 'more range')}")] if more > 0 else []
     return element("ul", *told, class_="ranges")
 

@@ -44,8 +44,8 @@ def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection
     """Add our missing routes of one key where they were: before the present routes, or after them."""
     while (wrong := _misplaced(there, then, ours)) is not None:
         yield Change("delete", wrong)
-        there = tuple(it for it in there if it != wrong)
-    missing = [place for place, it in enumerate(then) if it not in there and it.protocol in ours]
+        there = tuple(route for route in there if route != wrong)
+    missing = [place for place, route in enumerate(then) if route not in there and route.protocol in ours]
     ahead = _ahead(there, then, ours)
     for place in reversed([place for place in missing if place < ahead]):
         yield Change("prepend", then[place])
@@ -67,7 +67,7 @@ def as_taken(routes: tuple[Route, ...]) -> object:
 
 def _ahead(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> int:
     """How many former routes were ahead of the present first one; 0 if that is new and not ours."""
-    known = [then.index(it) for it in there if it in then]
+    known = [then.index(route) for route in there if route in then]
     if not there or not (there[0] in then or _is_new(there[0], then, ours)):
         return 0
     return min(known, default=len(then))
@@ -75,8 +75,8 @@ def _ahead(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[i
 
 def _misplaced(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Route | None:
     """Return our route that is first now, if a route that was ahead of it is still there."""
-    first = next((it for it in there if it in then), None)
-    was_first = next((it for it in then if it in there), None)
+    first = next((route for route in there if route in then), None)
+    was_first = next((route for route in then if route in there), None)
     return first if first is not None and first != was_first and first.protocol in ours else None
 
 
@@ -225,10 +225,12 @@ class _Transaction:
         if any(_is_there_already(outcome) for outcome in failed):
             now = self._read()
             failed = [
-                it for it in failed if not (_is_there_already(it) and it.change.route in now.at(it.change.route.key))
+                outcome
+                for outcome in failed
+                if not (_is_there_already(outcome) and outcome.change.route in now.at(outcome.change.route.key))
             ]
         if failed:
-            raise _Refused((it.change.route.key, str(it.error)) for it in failed) from failed[0].error
+            raise _Refused((outcome.change.route.key, str(outcome.error)) for outcome in failed) from failed[0].error
 
     def verify_made(self, made: Iterable[Change]) -> None:
         """Read back the additions: nothing is deleted before all of them exist."""

@@ -57,8 +57,9 @@ def is_unexplained(route: Route, snapshot: Snapshot) -> bool:
     if route.expires is not None and not any(leg.gateway for leg in route.legs):
         return False
     return not any(
-        it.dev in route.devs and route.prefix in {it.network, Prefix.around(it.ip.version, int(it.ip), it.length)}
-        for it in snapshot.addresses
+        address.dev in route.devs
+        and route.prefix in {address.network, Prefix.around(address.ip.version, int(address.ip), address.length)}
+        for address in snapshot.addresses
     ) or any(leg.gateway is not None for leg in route.legs)
 
 
@@ -106,6 +107,6 @@ def foresee(
         if isinstance(wanted, Route):
             others = way_round(wish.destination, is_taken)
             instead = tuple(attrs.evolve(wish, destination=prefix, metric=metric) for prefix, metric in others)
-            lacking = tuple(it for it in instead if all(it.key != other.key for other in desired))
+            lacking = tuple(route for route in instead if all(route.key != other.key for other in desired))
             addresses = tuple(address for address, route in brought.items() if route.key == key)
             yield Foreseen(wanted, addresses, instead, lacking)

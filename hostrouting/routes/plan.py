@@ -295,16 +295,20 @@ def plan_routes(
     uplink = Uplink(fib, protocol=protocol, former=former)
     kept, rest = _as_wanted(wishes, routes, uplink)
     resolved = [uplink.resolve(wish) for wish in _distinct(rest)]
-    pending = tuple(it for it in resolved if isinstance(it, Pending))
+    pending = tuple(route for route in resolved if isinstance(route, Pending))
     # An existing route for a pending wish stays until the wish can be resolved.
-    settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
-    steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
-    ours_there = (routes[place] for place in sorted(set(routes.places(lambda it: it.protocol in ours)) - kept.keys()))
-    unwanted = (it for it in ours_there if it.key not in settled and it.prefix not in spared)
+    settled = {route.desired.key if isinstance(route, Pending) else route.key for route in resolved}
+    steps = [step for route in resolved if isinstance(route, Route) for step in _steps(route, fib, ours)]
+    ours_there = (
+        routes[place] for place in sorted(set(routes.places(lambda shape: shape.protocol in ours)) - kept.keys())
+    )
+    unwanted = (route for route in ours_there if route.key not in settled and route.prefix not in spared)
     steps += _removals(unwanted, fib, ours)
     steps = [_renumbered(step, former) for step in steps] if former else steps
     others = in_order(steps)
-    refused = {step.route.key for step in others if step.action == "conflict"} | {it.desired.key for it in pending}
+    refused = {step.route.key for step in others if step.action == "conflict"} | {
+        unresolved.desired.key for unresolved in pending
+    }
     foreseen = tuple(foresee(wishes, fib, uplink, ours=ours, refused=refused))
     return RoutePlan(Steps(others, routes, tuple(kept), _THERE) if kept else others, pending, foreseen)
 
@@ -319,7 +323,7 @@ def plan_exactly(
     fib, keys = Fib(snapshot), {route.key for route in wanted}
     steps = [step for route in wanted for step in _steps(route, fib, ours)]
     there = (snapshot.routes[place] for place in snapshot.routes.leading_to(set(about)))
-    steps += _removals((it for it in there if it.protocol in ours and it.key not in keys), fib, ours)
+    steps += _removals((route for route in there if route.protocol in ours and route.key not in keys), fib, ours)
     return RoutePlan(in_order(steps))
 
 
@@ -345,7 +349,7 @@ def _as_wanted(
     of device, gateway and metric, so no Route object is created for a kept route.
     """
     alone: dict[int, dict[tuple[int, int], int]] = {IPV4: {}, IPV6: {}}
-    alone |= {it.family: _alone(it) for it in routes.columns if it.table == TABLE_MAIN}
+    alone |= {column.family: _alone(column) for column in routes.columns if column.table == TABLE_MAIN}
     numbers = {shape_of(shape): number for number, shape in enumerate(routes.shapes)}
     there = routes.shape_numbers
     meant: dict[tuple[object, ...], int] = {}
@@ -480,7 +484,7 @@ def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
 
 
 def _way_round(prefix: Prefix, fib: Fib, ours: Collection[int]) -> str:
-    found = way_round(prefix, lambda it, metric: is_held(it, metric, fib, ours))
+    found = way_round(prefix, lambda candidate, metric: is_held(candidate, metric, fib, ours))
     if len(found) == 1:
         [(_, metric)] = found
         return f"instead, configure one with metric {metric}, which takes precedence"
@@ -520,8 +524,8 @@ def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
 def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
     """The same for this section of a configuration."""
     return tuple(
-        DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
-        for it in (static.routes if static.enabled else ())
+        DesiredRoute(Prefix.of(route.destination), gateway=route.gateway, dev=route.dev, metric=route.metric)
+        for route in (static.routes if static.enabled else ())
     )
 
 
