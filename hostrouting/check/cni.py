@@ -1,7 +1,11 @@
-"""The refusing routes that each CNI installs for the pod block of its node, with the place in its source.
+"""The pod blocks of a host: the routes that refuse packets for them, which a CNI installs on purpose.
 
-Here: the table. Not here: which routes of a host match it (`pod_blocks`, and the check at boot), and which devices are
-a CNI's (`config.values`).
+Here: which refusing routes each CNI installs, in one table with the place in its source, and which routes of a host are
+of that kind. Not here: how other refusing routes are judged (`overlap`).
+
+A CNI that gives a node a block of addresses often makes the node drop packets for addresses that no pod has. Without
+that, such packets go to the router, which sends them back. The pods themselves have longer prefixes, by devices of the
+CNI. So these routes are not escapes.
 
 kube-router (protocol 17) and Antrea install unicast routes only. OVN-Kubernetes (protocol 85) has an unreachable
 default route in the table of each VRF: that is not a pod block, so it has no row. BIRD also installs `unreachable`
@@ -61,9 +65,6 @@ CNI_ROUTES = (
         dev="flannel*",
     ),
 )
-
-
-# Routes that refuse packets for this host's own pod blocks; such routes are not escapes.
 
 
 class PodBlocks:

@@ -1,7 +1,16 @@
-"""What the tasks ask of a kernel that may not be ready yet, and the check that it agrees with the engine.
+"""The whole check of a host, by family: verdicts on its own packets and on those of pods, the repair, and what follows.
 
-Here: waiting for missing devices and routes by kernel events; comparing the kernel's answers with the engine's. Not
-here: what is done with the answers (`tasks`).
+Here: the check of a kernel, once it is ready, and of a snapshot; waiting for missing devices and routes by kernel
+events; what to change in a configuration so that it repairs the host; and the host after the repair. Not here: the
+parts of a check (`overlap`, `pods`, `repair`), the sentences (`report`), and what is done with the answers (`tasks`).
+
+The engine computes what the tables say, and the kernel is asked once in each cell. If an answer differs, the tables may
+have changed meanwhile: the whole examination is repeated. If it still differs, the kernel's answer is the verdict on
+the cell, because it is what happens to packets, and the report says so.
+
+A repair closes what escapes on a host as it is. A configuration may have some of its routes already; it may have others
+that cannot be installed, because another program's route has the same destination and metric; and what it does not
+have, `apply` deletes. So what to change in it is found on the host as it will be once the configuration is applied.
 """
 
 from __future__ import annotations
@@ -29,7 +38,6 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.kernel.base import Answer, RouteBackend
     from hostrouting.model import IP
-    from hostrouting.routes.plan import RoutePlan
     from hostrouting.routes.uplink import DesiredRoute
 
 __all__ = [
@@ -55,44 +63,6 @@ _TRIES = 3  # for an examination in which kernel and engine disagree: the tables
 _AT_ONCE = 4096  # destinations in one lookup
 _NEAR = 3  # after the first address of a pod CIDR, which may be a broadcast address, or the host's own
 _RESTLESS = "the route tables kept changing while they were read; the verdict is for the last snapshot"
-
-
-def is_any_route_ours(backend: RouteBackend, protocol: int, *, spared: Collection[Prefix] = ()) -> bool:
-    """Whether any route carries our route protocol, except for those to the destinations `spared`."""
-    return any(route.prefix not in spared for route in backend.snapshot(protocol=protocol).routes)
-
-
-def read(backend: RouteBackend) -> tuple[Snapshot, bool]:
-    """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot."""
-    try:
-        return backend.snapshot(), True
-    except Unsettled as error:
-        if isinstance(error.last, Snapshot):
-            return error.last, False
-        raise
-
-
-def await_plan(
-    ctx: phases.Context,
-    backend: RouteBackend,
-    wanted: Sequence[DesiredRoute],
-    *,
-    protocol: int,
-    former: Collection[int] = (),
-    spared: Collection[Prefix] = (),
-    wait: float,
-) -> tuple[RoutePlan, Snapshot]:
-    """The plan, once everything it needs is there. Raises NotReady, which names what was missing last."""
-
-    def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
-        # A slightly stale read is fine: every change is exact and verified.
-        before, _ = read(backend)
-        plan = plan_routes(wanted, before, protocol=protocol, former=former, spared=spared)
-        if not plan.pending:
-            return (plan, before), ""
-        return None, "; ".join(map(str, plan.pending))
-
-    return await_found(ctx, backend, attempt, wait=wait)
 
 
 @attrs.frozen
@@ -185,6 +155,10 @@ class Examination:
     def fib(self) -> Fib:
         """The tables that were checked."""
         return self.families[0].fib
+
+
+def _worst(verdicts: Collection[Verdict]) -> Verdict:
+    return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
 
 
 def examine(
@@ -295,10 +269,6 @@ def _with_pods(
     return FamilyExamination(report, repair, fib, pods, find_dropped(fib, report, packets))
 
 
-def _worst(verdicts: Collection[Verdict]) -> Verdict:
-    return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
-
-
 class _Asking:
     """Asks the kernel about the cells of a report; `surprises` are its answers that the tables do not explain."""
 
@@ -366,42 +336,7 @@ def _words(answer: Answer) -> str:
     return f"[{answer.route.prefix} proto {protocol_name(answer.route.protocol)} dev {', '.join(answer.route.devs)}]"
 
 
-def await_found(
-    ctx: phases.Context, backend: RouteBackend, attempt: Callable[[], tuple[T | None, str]], *, wait: float
-) -> T:
-    """Attempt, and repeat whenever the kernel reports a change, for up to `wait` seconds."""
-    end = ctx.clock.now() + wait
-    ctx.check()
-    found, missing = attempt()
-    if found is not None:
-        return found  # the usual case: no need to listen
-    if not wait:
-        raise _gave_up(missing, wait)
-    told = False
-    with backend.watch() as watch, ctx.on_cancel(watch.wake):
-        while True:
-            ctx.check()
-            # Repeat once after listening has begun: the change may have come before that.
-            found, missing = attempt()
-            if found is not None:
-                return found
-            left = end - ctx.clock.now()
-            if left <= 0:
-                raise _gave_up(missing, wait)
-            if not told:
-                ctx.log.info("waiting for up to %g s, because this is not there yet: %s", wait, missing)
-                told = True
-            if not watch.wait(left, clock=ctx.clock):
-                # The time is up. With a clock of its own, the run must still advance that clock, or it would loop
-                # forever.
-                ctx.sleep(end - ctx.clock.now())
-
-
-def _gave_up(missing: str, wait: float) -> NotReady:
-    return NotReady(f"gave up after {wait:g} s: {missing}")
-
-
-# What to change in a configuration so that it repairs a host: the static routes to add and the entries to delete.
+# What follows from a check: the change of a configuration, and the host after the repair.
 
 
 @attrs.frozen
@@ -440,9 +375,6 @@ def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan
     )
 
 
-# The host after the repair: the complete routes of a repair, and the tables with these routes.
-
-
 def repair_routes(found: Examination, *, protocol: int) -> tuple[Route, ...]:
     """The routes of the repair, with device and gateway filled in; `protocol` is that of our routes."""
     resolved = [resolve_route(wish, found.fib, protocol=protocol) for wish in found.routes]
@@ -462,3 +394,79 @@ def with_repair(found: Examination, *, protocol: int) -> Fib | None:
         if standing.key in keys and standing.protocol == protocol
     ]
     return found.fib.with_routes(routes, without=ours)
+
+
+# Reading a kernel that may not be ready yet.
+
+
+def is_any_route_ours(backend: RouteBackend, protocol: int, *, spared: Collection[Prefix] = ()) -> bool:
+    """Whether any route carries our route protocol, except for those to the destinations `spared`."""
+    return any(route.prefix not in spared for route in backend.snapshot(protocol=protocol).routes)
+
+
+def read(backend: RouteBackend) -> tuple[Snapshot, bool]:
+    """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot."""
+    try:
+        return backend.snapshot(), True
+    except Unsettled as error:
+        if isinstance(error.last, Snapshot):
+            return error.last, False
+        raise
+
+
+def await_plan(
+    ctx: phases.Context,
+    backend: RouteBackend,
+    wanted: Sequence[DesiredRoute],
+    *,
+    protocol: int,
+    former: Collection[int] = (),
+    spared: Collection[Prefix] = (),
+    wait: float,
+) -> tuple[RoutePlan, Snapshot]:
+    """The plan, once everything it needs is there. Raises NotReady, which names what was missing last."""
+
+    def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
+        # A slightly stale read is fine: every change is exact and verified.
+        before, _ = read(backend)
+        plan = plan_routes(wanted, before, protocol=protocol, former=former, spared=spared)
+        if not plan.pending:
+            return (plan, before), ""
+        return None, "; ".join(map(str, plan.pending))
+
+    return await_found(ctx, backend, attempt, wait=wait)
+
+
+def await_found(
+    ctx: phases.Context, backend: RouteBackend, attempt: Callable[[], tuple[T | None, str]], *, wait: float
+) -> T:
+    """Attempt, and repeat whenever the kernel reports a change, for up to `wait` seconds."""
+    end = ctx.clock.now() + wait
+    ctx.check()
+    found, missing = attempt()
+    if found is not None:
+        return found  # the usual case: no need to listen
+    if not wait:
+        raise _gave_up(missing, wait)
+    told = False
+    with backend.watch() as watch, ctx.on_cancel(watch.wake):
+        while True:
+            ctx.check()
+            # Repeat once after listening has begun: the change may have come before that.
+            found, missing = attempt()
+            if found is not None:
+                return found
+            left = end - ctx.clock.now()
+            if left <= 0:
+                raise _gave_up(missing, wait)
+            if not told:
+                ctx.log.info("waiting for up to %g s, because this is not there yet: %s", wait, missing)
+                told = True
+            if not watch.wait(left, clock=ctx.clock):
+                # The time is up. With a clock of its own, the run must still advance that clock, or it would loop
+                # forever.
+                ctx.sleep(end - ctx.clock.now())
+
+
+def _gave_up(missing: str, wait: float) -> NotReady:
+    return NotReady(f"gave up after {wait:g} s: {missing}")

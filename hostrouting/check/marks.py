@@ -1,7 +1,7 @@
 """Who sets the marks that an answer depends on: looked up on the host, and as JSON.
 
 Here: which marks matter for a check or an explanation, and what was found about them. Not here: the rules that set
-marks (`marking`), BPF programs on a device (`ingress`), and the lines about it (`cli.marks`).
+marks (`kernel.marking`), BPF programs on a device (`kernel.bpf`), and the lines about it (`cli`).
 """
 
 from __future__ import annotations

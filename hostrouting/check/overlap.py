@@ -1,6 +1,12 @@
 """Compare the kernel's decisions with the expected CIDRs: the escapes, and the verdict.
 
-Here: facts, as values. Not here: the messages about them (`wording`), and the routes that close an escape (`repair`).
+Here: facts, as values. Not here: the messages about them (`report`), and the routes that close an escape (`repair`).
+
+A CIDR falls into cells: ranges of addresses with one decision. A decision escapes if it sends packets out by a device
+that is neither expected nor allowed, or sends them nowhere, unless they stay on this host or are for one of its own pod
+blocks. Cells next to each other that escape through the same rule and route are one finding. A decision can have
+variants, for packets that a rule treats differently because of a mark, a user and the like: a variant that escapes
+where the plain packet does not, or the reverse, is a note, and leaves the verdict undecided if it escapes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """The packets that pods send, in classes that no rule and no route tells apart.
 
+Here: the classes. Not here: the check of a class, and whether the host accepts the packets and the answers (`pods`).
+
 A pod's packet arrives on the pod's device with the pod's source address, and is forwarded. Rules that do not match the
 host's own packets can match it: those that select on the device that it arrives on (`iif`), or on its source (`from`).
 Nothing else distinguishes two pods' packets to the same destination, so they fall into a few classes:
@@ -11,8 +13,6 @@ Nothing else distinguishes two pods' packets to the same destination, so they fa
   Two parts are in one class if the rules that match them do the same, and they are inside the same prefixes of routes.
 
 So one packet of each class can be checked for all of them.
-
-Here: the classes. Not here: the check of a class (`pods`), and whether the host accepts the packets and the answers.
 """
 
 from collections import Counter

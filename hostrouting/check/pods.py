@@ -1,7 +1,21 @@
-"""The check of what pods send: the check of the host's own packets, made again for each class of pods' packets.
+"""What pods send: the check of the host's own packets, made again for each class of pods' packets; and what is dropped.
 
-Here: the verdict on each class, and what of it the check of the host's own packets does not say. Not here: the classes
-(`pod_packets`), and the check itself (`overlap`).
+Here: the verdict on each class, and what of it the check of the host's own packets does not say; and the packets that
+this host drops when they arrive. Not here: the classes (`packets`), the check itself (`overlap`), and what Linux asks
+of a packet that arrives (`fib.arrival`).
+
+A check proves by which devices packets leave. They still reach nothing if the host does not forward, or if it drops the
+replies. Other programs may change these settings later, so they do not change a verdict; they are reported beside it.
+Three things are looked for:
+
+- *Forwarding.* What pods send arrives on their devices, replies on the devices by which it left: each must forward.
+- *What pods send.* A pod's device with rp_filter 1 (or 2, if it has no IPv4 address) takes only sources to which the
+  route back leaves by that device. It drops everything if there is no such source in the pod CIDRs. (A pod that uses
+  another pod's address is dropped on purpose.)
+- *Replies.* They arrive on the device by which the packet left. The route back is looked up like the packet, but
+  without its mark, its user and the device that its socket is bound to, with the source address that the packet got
+  when it was routed, and without the turns that Linux takes between default routes. So a reply can only be dropped if
+  one of these led the packet to its device. One packet is followed for each value that a rule distinguishes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +41,9 @@ from hostrouting.model import (
 __all__ = ["Ask", "Dropped", "DroppedKind", "PodReport", "check_pods", "find_dropped"]
 
 Ask: TypeAlias = Callable[[PodPackets], Mapping[int, Decision]]
+
+
+_NOBODY = 0xFFFFFFFF  # no user has this number
 
 
 @attrs.frozen
@@ -292,6 +309,3 @@ def _marks(rule: Rule) -> Iterable[int]:
     selected = rule.fwmark & rule.fwmask
     other = selected ^ (rule.fwmask & -rule.fwmask)
     return (mark for mark in (selected, other) if mark)
-
-
-_NOBODY = 0xFFFFFFFF  # no user has this number

@@ -1,7 +1,7 @@
 """A CIDR as segments: its ranges side by side, each with its outgoing device, and what they are on a scale of columns.
 
 Here: which segments there are, and which of them a column shows. Not here: which devices are expected, and how a
-map is drawn (`cli.cidr_map` in characters, `fleet.page` as HTML).
+map is drawn (`cli.check` in characters, `fleet.page` as HTML).
 """
 
 from collections.abc import Iterator, Sequence

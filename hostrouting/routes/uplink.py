@@ -1,7 +1,8 @@
-"""The default route of a host: its outgoing devices, and the device and gateway for routes that leave them open.
+"""The uplink of a host: its default route, and the device and gateway for routes that leave them open.
 
-Here: the automatic device, gateway and next hops, and what is missing while they are not known yet. Not here: whether
-a route conflicts with others (`plan`), or why it is wanted.
+Here: the outgoing devices; the automatic device, gateway and next hops of a route, and what is missing while they are
+not known yet; and which routes take precedence over a route that must not be touched. Not here: whether a route
+conflicts with others (`plan`), or why it is wanted.
 """
 
 from collections.abc import Callable, Collection, Iterator
