@@ -12,7 +12,8 @@ A change is atomic for a machine that starts: it is checked either by the old st
    that begins later reads the new list, even if it could not take the lock. Only now are the scripts changed.
 4. Last, the list is written again, with the new steps.
 
-Here: the order of these actions. Not here: what a task needs on a host (`tasks`), and the texts (`render`).
+Here: the order of these actions. Not here: what a task needs on a host (`tasks`), the texts (`gate_files`), and whether
+the gate works (`gate_state`).
 """
 
 from __future__ import annotations

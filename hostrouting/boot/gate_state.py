@@ -1,10 +1,9 @@
 """What lets machines start unchecked although the gate's files exist, and what prevents every start.
 
-That a file exists does not prove much: systemd may have loaded an older text of it, another drop-in may remove our
-command, and a setting of our unit may let it succeed without running the script. So this asks systemd what it would
-run.
-
 Here: the checks, and the sentence for each finding. Not here: changing anything (`gate`).
+
+That a file exists does not prove much: systemd may have loaded an older text of it, another drop-in may remove our
+command, and a setting of our unit may let it succeed without running the script. So systemd is asked what it would run.
 """
 
 from __future__ import annotations

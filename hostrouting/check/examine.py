@@ -224,8 +224,8 @@ def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
     check = config.route_overlap
     cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
     for family in sorted({cidr.family for cidr in cidrs}) or [IPV4]:
-        its = [cidr for cidr in cidrs if cidr.family == family]
-        yield check_overlap(fib, its, expected_devs=check.expected_devs, allowed_devs=check.allowed_devs)
+        of_family = [cidr for cidr in cidrs if cidr.family == family]
+        yield check_overlap(fib, of_family, expected_devs=check.expected_devs, allowed_devs=check.allowed_devs)
 
 
 def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None) -> Examination:
@@ -236,12 +236,12 @@ def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP 
         try:
             asking = _Asking(backend, fib, report)
             followed = follow_kernel(report, fib, asking.about(ANY))
-            its = _with_pods(fib, followed, config, gateway, ask=asking.about_pods)
+            examined = _with_pods(fib, followed, config, gateway, ask=asking.about_pods)
         except BackendError as error:
             error.fib = fib
             raise
         told = (*(() if still else (_RESTLESS,)), *asking.surprises)
-        found.append(attrs.evolve(its, surprises=told, restless=not still))
+        found.append(attrs.evolve(examined, surprises=told, restless=not still))
     return Examination(tuple(found))
 
 

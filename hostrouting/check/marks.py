@@ -65,12 +65,12 @@ class Marks:
     @classmethod
     def together(cls, many: Iterable[Marks]) -> Marks:
         """Those of several families."""
-        its = list(many)
+        every = list(many)
         return cls(
-            tuple(sought for marks in its for sought in marks.sought),
-            tuple(dict.fromkeys(program for marks in its for program in marks.programs)),
-            tuple(policy for marks in its for policy in marks.policies),
-            tuple(dict.fromkeys(reason for marks in its for reason in marks.unseen)),
+            tuple(sought for marks in every for sought in marks.sought),
+            tuple(dict.fromkeys(program for marks in every for program in marks.programs)),
+            tuple(policy for marks in every for policy in marks.policies),
+            tuple(dict.fromkeys(reason for marks in every for reason in marks.unseen)),
         )
 
     def document(self) -> dict[str, Any]:
@@ -114,9 +114,9 @@ def marks_of(found: Examination, host: Callable[[], SourcesOfMarks] | None) -> M
 
     A snapshot has no `host` to look at.
     """
-    its = []
+    of_families = []
     for family in found.families:
-        its_rules = [rule for rule in family.fib.snapshot.rules if rule.family == family.report.family]
+        of_family = [rule for rule in family.fib.snapshot.rules if rule.family == family.report.family]
         marks = {
             drop.replies_to.mark for drop in family.dropped if drop.replies_to is not None and drop.replies_to.mark
         }
@@ -124,17 +124,17 @@ def marks_of(found: Examination, host: Callable[[], SourcesOfMarks] | None) -> M
             *rules_in(note.cases for note in family.notes),
             *(
                 rule
-                for rule in its_rules
+                for rule in of_family
                 if rule.fwmask and any(not rule.fwmark or mark & rule.fwmask == rule.fwmark for mark in marks)
             ),
         ]
         devs = dict.fromkeys(
             dev for pods in family.pods for packets in pods.packets if packets.exist for dev in packets.devs
         )
-        its.append(
+        of_families.append(
             look_for_marks(host, rules, family=family.report.family, destinations=family.report.cidrs, devs=devs)
         )
-    return Marks.together(its)
+    return Marks.together(of_families)
 
 
 def look_for_marks(

@@ -56,18 +56,18 @@ def find_pod_packets(
     Pods have addresses in `pod_cidrs`, and devices whose names match the patterns `pod_devs`.
     """
     family = expected[0].family if expected else IPV4
-    its = [cidr for cidr in pod_cidrs if cidr.family == family]
-    if not its or not expected:
+    cidrs = [cidr for cidr in pod_cidrs if cidr.family == family]
+    if not cidrs or not expected:
         return ()
     rules = [rule for rule in snapshot.rules if rule.family == family]
-    sources = _classes_of_sources(snapshot, its, rules)
+    sources = _classes_of_sources(snapshot, cidrs, rules)
     devices = _classes_of_devices(snapshot, pod_devs, expected, rules)
     return tuple(PodPackets(some, devs, exist) for devs, exist in devices for some in sources)
 
 
 def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:
     """The host once the devices of these packets exist."""
-    missing = {dev for kind in packets if not kind.exist for dev in kind.devs if fib.snapshot.link(dev) is None}
+    missing = {dev for sender in packets if not sender.exist for dev in sender.devs if fib.snapshot.link(dev) is None}
     return fib.with_links(Link(name=dev, index=0) for dev in sorted(missing)) if missing else fib
 
 
@@ -149,8 +149,8 @@ def _preferred(snapshot: Snapshot, expected: Sequence[Prefix]) -> Iterator[str]:
     for column in routes.columns:
         if column.family != IPV6:
             continue
-        their = zip(column.positions, column.networks, column.lengths, strict=True)
-        near = [row for row in their if row[1] <= high and row[1] | hosts[row[2]] >= low]
+        prefixes = zip(column.positions, column.networks, column.lengths, strict=True)
+        near = [row for row in prefixes if row[1] <= high and row[1] | hosts[row[2]] >= low]
         counts = Counter((network, length) for _, network, length in near)
         for at, network, length in near:
             shape = routes.shapes[routes.shape_numbers[at]]

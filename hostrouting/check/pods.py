@@ -86,20 +86,20 @@ def check_pods(
     fib = with_devices_of(fib, packets)
     alike: dict[object, list[PodPackets]] = {}
     answers: dict[object, OverlapReport] = {}
-    for its in packets:
+    for sender in packets:
         own = check_overlap(
             fib,
             report.cidrs,
             expected_devs=report.expected_devs,
             allowed_devs=report.allowed_devs,
-            flow=its.flow,
+            flow=sender.flow,
         )
         if ask is not None:
-            own = follow_kernel(own, fib, ask(its), flow=its.flow)
+            own = follow_kernel(own, fib, ask(sender), flow=sender.flow)
         ranges = tuple((_way(finding), finding.first, finding.last) for finding in own.findings)
         answer = (own.verdict, ranges, tuple(map(_note_key, own.notes)))
         answers.setdefault(answer, own)
-        alike.setdefault(answer, []).append(its)
+        alike.setdefault(answer, []).append(sender)
     return tuple(_pod_report(own, tuple(alike[answer])) for answer, own in answers.items())
 
 
@@ -151,7 +151,7 @@ def find_dropped(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets])
     if not report.expected_devs:
         return ()
     fib = with_devices_of(fib, packets)
-    ways = {its: _ways(fib, report, its.flow) for its in packets}
+    ways = {sender: _ways(fib, report, sender.flow) for sender in packets}
     return (
         *_not_forwarded(fib, report, ways),
         *_dropped_by_rp_filter(fib, report, ways),
@@ -178,7 +178,7 @@ def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dro
         return
     family, snapshot = report.family, fib.snapshot
     links = {link.name: link for link in snapshot.links}
-    there = dict.fromkeys(dev for its in ways if its.exist for dev in its.devs)
+    there = dict.fromkeys(dev for sender in ways if sender.exist for dev in sender.devs)
     if not there and is_forwarding_off(snapshot, snapshot.default_link, family):
         yield Dropped("sent", family, (), "forwarding")
         return  # as on every node before its CNI starts
@@ -197,15 +197,15 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
     if report.family != IPV4:
         return
     links = {link.name: link for link in fib.snapshot.links if link.rp_filter}
-    backs = {its: _routes_back(fib, its, outs) for its, outs in ways.items()}
-    its_of: dict[str, list[PodPackets]] = {}
-    for its in ways:
-        for dev in its.devs if its.exist else ():
-            its_of.setdefault(dev, []).append(its)
+    backs = {sender: _routes_back(fib, sender, outs) for sender, outs in ways.items()}
+    senders_by_dev: dict[str, list[PodPackets]] = {}
+    for sender in ways:
+        for dev in sender.devs if sender.exist else ():
+            senders_by_dev.setdefault(dev, []).append(sender)
     alike: dict[object, Dropped] = {}
-    for dev, classes in its_of.items():
+    for dev, senders in senders_by_dev.items():
         link = links.get(dev)
-        every = [back for its in classes for back in backs[its]]
+        every = [back for sender in senders for back in backs[sender]]
         # A device by which a route back leaves takes that source: with many pods, it is the answer for nearly all.
         if link is None or any(back.kind == "unicast" and back.route and dev in back.route.devs for back in every):
             continue
@@ -213,7 +213,7 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
         filtered = [(reason, back) for reason, back in found if reason in RP_FILTER_REASONS]
         if filtered and None not in [reason for reason, _ in found]:
             reason, back = filtered[0]
-            sources = tuple(dict.fromkeys(source for its in classes for source in its.sources))
+            sources = tuple(dict.fromkeys(source for sender in senders for source in sender.sources))
             known = alike.get((reason, back.route, sources))
             devs = (*(known.devs if known else ()), dev)
             alike[reason, back.route, sources] = Dropped("sent", IPV4, devs, reason, sources, back)
@@ -221,13 +221,13 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
     yield from _dropped_on_new_devices(fib, report, backs)
 
 
-def _routes_back(fib: Fib, its: PodPackets, outs: dict[str, Prefix]) -> list[Decision]:
+def _routes_back(fib: Fib, sender: PodPackets, outs: dict[str, Prefix]) -> list[Decision]:
     """What decides the routes back to packets of this class."""
     return [
         cell.decision
         for out, destination in outs.items()
-        for source in its.sources
-        for cell in fib.cells(source, reverse_flow(its.flow, destination.ip, out=out))
+        for source in sender.sources
+        for cell in fib.cells(source, reverse_flow(sender.flow, destination.ip, out=out))
     ]
 
 
@@ -236,12 +236,12 @@ def _dropped_on_new_devices(
 ) -> Iterator[Dropped]:
     """The same for devices that are created later, if no pod has one yet but there is a route to pods."""
     link = fib.snapshot.default_link
-    for its, decisions in backs.items():
-        for back in decisions if link is not None and link.rp_filter and not its.devs else ():
+    for sender, decisions in backs.items():
+        for back in decisions if link is not None and link.rp_filter and not sender.devs else ():
             reason = None if link is None else drop_reason(fib, link, back)
             # The default route leads to addresses for which the CNI adds a route later.
             if reason in RP_FILTER_REASONS and not set(back.devs) & set(report.expected_devs):
-                yield Dropped("sent", IPV4, (), reason, its.sources, back)
+                yield Dropped("sent", IPV4, (), reason, sender.sources, back)
                 break
 
 
@@ -287,8 +287,8 @@ def _senders(fib: Fib, link: Link, packets: Sequence[PodPackets]) -> Iterator[Fl
         yield attrs.evolve(host, uid=uid)
     for mark in dict.fromkeys(mark for rule in rules for mark in _marks(rule)):
         yield attrs.evolve(host, mark=mark)
-        for its in packets:
-            yield attrs.evolve(its.flow, mark=mark)
+        for sender in packets:
+            yield attrs.evolve(sender.flow, mark=mark)
 
 
 def _own_address(fib: Fib, link: Link) -> IP | None:

@@ -1,6 +1,20 @@
-"""From escapes to routes: the ranges to close, to keep and to report as unsafe; and the proof of the result.
+"""The repair: the fewest static routes that close every escape, and the ranges that no route can close safely.
 
-Here: the meaning of the ranges. Not here: the choice of prefixes (`cover`).
+Here: which ranges to close, to keep and to report as unsafe; whether Linux would accept the gateway; and the proof of
+the result. Not here: the choice of prefixes (`cover`), installing the routes (`routes`), and the messages (`report`).
+
+How it works. Each block of CIDRs is cut into ranges with one decision, each with the shortest prefix by which a route
+of ours would win there. A range that escapes has to be closed; one that another route of table main leads the right way
+has to be kept; the rest may become either. `cover` finds the fewest prefixes that do this, and each becomes a route by
+the expected device. The proof is the same check, made on the tables with these routes. What pods send may still escape
+then: the same is done for each class of their packets, on these tables, and routes that would divert other packets are
+not used.
+
+Before Linux adds a route, it looks up the gateway in table main. In IPv4 it does so with the policy rules, like a
+packet of a socket that is bound to the route's device, and only among routes with scope link or narrower. If a rule
+refuses such packets, it refuses the route. In IPv6 it first looks only into table main, then with the policy rules. The
+second lookup ignores suppress_prefixlength and suppress_ifgroup, and `iif lo` never matches. One of the two must find a
+route by the device without a gateway. A link-local gateway is not looked up.
 """
 
 from bisect import bisect_left, bisect_right
@@ -48,72 +62,11 @@ from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, ba
 __all__ = ["TOO_MANY", "Diversion", "Filtered", "Repair", "Unsafe", "UnsafeReason", "propose_repair", "refused_gateway"]
 
 
-# Whether Linux accepts a gateway: the lookup that it does before it adds a route.
-
-
-def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
-    """The decision because of which Linux refuses this gateway; None if it accepts it, or has nothing to look up."""
-    gateway = leg.gateway
-    if gateway is None or leg.onlink or leg.dev is None or gateway in LINK_LOCAL:
-        return None
-    return _refused_ipv4(fib, gateway, leg.dev) if gateway.version == IPV4 else _refused_ipv6(fib, gateway, leg.dev)
-
-
-def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
-    near = [route for route in _around(fib, gateway) if route.scope >= SCOPE_LINK]
-    neighbours = Fib(_with_carriers(attrs.evolve(fib.snapshot, routes=near)), merged=fib.merged)
-    decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=dev, ipproto=0))
-    return None if decision.kind in {"unicast", "local"} else decision
-
-
-def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
-    flow = attrs.evolve(PLAIN, iif="", oif=dev, ipproto=0)
-    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
-    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=_around(fib, gateway, table=TABLE_MAIN))
-    if _is_beside(Fib(_with_carriers(alone)).lookup(gateway, flow), dev):
-        return None
-    rules = tuple(attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in fib.snapshot.rules)
-    unsuppressed = fib if rules == fib.snapshot.rules else Fib(attrs.evolve(fib.snapshot, rules=rules))
-    decision = unsuppressed.lookup(gateway, flow)
-    return None if _is_beside(decision, dev) else decision
-
-
-def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> list[Route]:
-    """The routes that match the gateway, of one table or of all."""
-    family = gateway.version
-    around = [Prefix.around(family, int(gateway), length) for length in range(width_of(family) + 1)]
-    # By the prefixes alone, so that only these routes are created.
-    return [route for route in fib.snapshot.routes.only(prefixes=around) if table in {None, route.table}]
-
-
-def _with_carriers(snapshot: Snapshot) -> Snapshot:
-    """The host as this lookup sees it.
-
-    A lost carrier makes no difference, though Linux may list the next hop as dead.
-    """
-    up = {link.name for link in snapshot.links if link.up}
-    links = tuple(
-        attrs.evolve(link, ignore_routes_with_linkdown=False, ipv6_ignore_routes_with_linkdown=False)
-        for link in snapshot.links
-    )
-    routes = [
-        attrs.evolve(route, legs=tuple(attrs.evolve(leg, dead=leg.dead and leg.dev not in up) for leg in route.legs))
-        for route in snapshot.routes
-    ]
-    return attrs.evolve(snapshot, links=links, routes=routes)
-
-
-def _is_beside(decision: Decision, dev: str) -> bool:
-    """Whether it is a route by this device without a gateway, of any type that does not refuse packets."""
-    legs = () if decision.route is None or decision.route.type in PATHLESS else decision.route.legs
-    return any((leg.dev, leg.gateway) == (dev, None) for leg in legs)
-
-
 # earlier-rule: a rule decides before table main is looked up. longest-prefix: a route to a single address decides, and
 # no prefix is longer. no-way: no gateway is known for the expected device. too-many: closing it would take more than
 # TOO_MANY routes. reserved: a static route to this range is not allowed. surprise: the kernel's answer differs from its
-# tables. refused: Linux would not accept a route by that gateway. clash: routes for packets
-# of pods would take the host, or other pods, from a way that is right. still-open: the proof found it open.
+# tables. refused: Linux would not accept a route by that gateway. clash: routes for packets of pods would take the
+# host, or other pods, from a way that is right. still-open: the proof found it open.
 UnsafeReason: TypeAlias = Literal[
     "earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "surprise", "refused", "clash", "still-open"
 ]
@@ -272,12 +225,10 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
         # Packets from this host's own addresses do not arrive: with them, the ranges are whole.
         lost: set[Prefix] = set()
         own: set[Prefix] = set()
-        for address in [
-            address.ip
-            for address in before.snapshot.addresses
-            if address.dev == link.name and address.ip.version == IPV4
-        ]:
-            back = reverse_flow(PLAIN, address)
+        for address in before.snapshot.addresses:
+            if address.dev != link.name or address.ip.version != IPV4:
+                continue
+            back = reverse_flow(PLAIN, address.ip)
             for block in [route.prefix for route in routes]:
                 for first, last, then, now in paired(before.cells(block, back), after.cells(block, back)):
                     if then.own:
@@ -602,4 +553,62 @@ def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
             yield Unsafe(finding.cidr.family, finding.first, finding.last, "still-open", finding.decision)
 
 
-# The fewest static routes that close every escape, and the ranges that no route can close safely.
+# Whether Linux accepts a gateway.
+
+
+def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
+    """The decision because of which Linux refuses this gateway; None if it accepts it, or has nothing to look up."""
+    gateway = leg.gateway
+    if gateway is None or leg.onlink or leg.dev is None or gateway in LINK_LOCAL:
+        return None
+    return _refused_ipv4(fib, gateway, leg.dev) if gateway.version == IPV4 else _refused_ipv6(fib, gateway, leg.dev)
+
+
+def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
+    near = [route for route in _around(fib, gateway) if route.scope >= SCOPE_LINK]
+    neighbours = Fib(_with_carriers(attrs.evolve(fib.snapshot, routes=near)), merged=fib.merged)
+    decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=dev, ipproto=0))
+    return None if decision.kind in {"unicast", "local"} else decision
+
+
+def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
+    flow = attrs.evolve(PLAIN, iif="", oif=dev, ipproto=0)
+    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
+    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=_around(fib, gateway, table=TABLE_MAIN))
+    if _is_beside(Fib(_with_carriers(alone)).lookup(gateway, flow), dev):
+        return None
+    rules = tuple(attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in fib.snapshot.rules)
+    unsuppressed = fib if rules == fib.snapshot.rules else Fib(attrs.evolve(fib.snapshot, rules=rules))
+    decision = unsuppressed.lookup(gateway, flow)
+    return None if _is_beside(decision, dev) else decision
+
+
+def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> list[Route]:
+    """The routes that match the gateway, of one table or of all."""
+    family = gateway.version
+    around = [Prefix.around(family, int(gateway), length) for length in range(width_of(family) + 1)]
+    # By the prefixes alone, so that only these routes are created.
+    return [route for route in fib.snapshot.routes.only(prefixes=around) if table in {None, route.table}]
+
+
+def _with_carriers(snapshot: Snapshot) -> Snapshot:
+    """The host as this lookup sees it.
+
+    A lost carrier makes no difference, though Linux may list the next hop as dead.
+    """
+    up = {link.name for link in snapshot.links if link.up}
+    links = tuple(
+        attrs.evolve(link, ignore_routes_with_linkdown=False, ipv6_ignore_routes_with_linkdown=False)
+        for link in snapshot.links
+    )
+    routes = [
+        attrs.evolve(route, legs=tuple(attrs.evolve(leg, dead=leg.dead and leg.dev not in up) for leg in route.legs))
+        for route in snapshot.routes
+    ]
+    return attrs.evolve(snapshot, links=links, routes=routes)
+
+
+def _is_beside(decision: Decision, dev: str) -> bool:
+    """Whether it is a route by this device without a gateway, of any type that does not refuse packets."""
+    legs = () if decision.route is None or decision.route.type in PATHLESS else decision.route.legs
+    return any((leg.dev, leg.gateway) == (dev, None) for leg in legs)

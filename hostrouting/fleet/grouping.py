@@ -5,7 +5,7 @@ numbers, and if static routes can repair all of it on both or on neither: one no
 hide the repair of the others. The ranges and the devices themselves may differ: on one node Linux finds ib0's route
 first, on another ib3's.
 
-Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet_view`, `fleet.page`).
+Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet`, `page`).
 """
 
 from __future__ import annotations

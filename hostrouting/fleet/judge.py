@@ -1,7 +1,12 @@
-"""From the bytes of a snapshot to the result for its node: the judgement of `hostrouting check --snapshot`.
+"""From the snapshot of a node to the result for it: the judgement of `hostrouting check --snapshot`.
 
-Here: functions from values to values, which any process can call. Not here: reading files, and who calls this where
-(`dispatch`).
+Here: the result, a small value that another process can make and send; the judgement, which any process can call; and
+which snapshots there are, what the node of each is called, and which files have the same bytes. Not here: who judges
+where (`dispatch`), and which nodes have the same result (`grouping`).
+
+Equal snapshots are judged once. A result has to be kept until the last snapshot with the same bytes has come, and no
+longer: so it has to be known beforehand how many there are. Files of different sizes are different, and only those of
+one size are read for this, one by one.
 """
 
 from __future__ import annotations
@@ -40,7 +45,6 @@ __all__ = [
     "NodeEscape",
     "NodeResult",
     "Question",
-    "Ran",
     "Source",
     "count_repeated",
     "digest_of",
@@ -48,9 +52,6 @@ __all__ = [
     "judge",
     "judge_each",
 ]
-
-
-# The result for one node: a small value that another process can make and send.
 
 
 @attrs.frozen
@@ -239,7 +240,7 @@ def _escapes(found: Examination) -> Iterator[NodeEscape]:
                 yield NodeEscape(note.cidr, note.first, note.last, kind, note.decision.devs, packets)
 
 
-# Which snapshots there are, and what the node of each is called.
+# The files with snapshots.
 
 _SUFFIX = ".json"
 
@@ -323,37 +324,13 @@ def _names(paths: Sequence[str]) -> Iterator[str]:
         alike: dict[str, list[str]] = {}
         for path in left:
             alike.setdefault("/".join(parts[path][-depth:]), []).append(path)
-        names |= {its[0]: name for name, its in alike.items() if len(its) == 1}
+        names |= {same[0]: name for name, same in alike.items() if len(same) == 1}
         # Files with one path but for the suffix keep all of it.
         longest = {path: path for path in left if depth >= len(parts[path])}
         names |= {path: path for path in longest if path not in names}
         left = [path for path in left if path not in names]
         depth += 1
     return map(names.__getitem__, paths)
-
-
-# What a program printed on a node, and its last words in a message. Not here: the meaning of what it printed.
-
-_LINES = 20  # at the end of standard error: a traceback ends with the error
-
-
-@attrs.frozen
-class Ran:
-    """A program that has ended on a node: its exit code (or minus the signal), and the text of both outputs."""
-
-    code: int
-    output: str = ""
-    errors: str = ""
-
-    @property
-    def ending(self) -> str:
-        """How it ended, and the last lines of its standard error."""
-        how = f"was ended by signal {-self.code}" if self.code < 0 else f"ended with exit code {self.code}"
-        lines = self.errors.strip().splitlines()[-_LINES:]
-        return f"{how}; its message: {chr(10).join(lines)}" if lines else f"{how}, without a message"
-
-
-# Which snapshots are there more than once, found out before any of them is judged.
 
 
 def digest_of(data: bytes) -> bytes:

@@ -1,4 +1,7 @@
-"""From what `plan`, `apply` and `remove` print on a node to what a tool for many nodes reports.
+"""From what a program printed on a node to what a tool for many nodes reports: the outcome of a run, and facts.
+
+Here: the meaning of what was printed. Not here: running a program on a node, and any conclusion about routing that the
+documents do not contain, but for the check of a snapshot.
 
 Such a tool asks four questions after each run: was anything changed, did it fail, what is the message, and what is
 different (a text before and a text after). The documents of the commands have the answers:
@@ -11,8 +14,8 @@ different (a text before and a text after). The documents of the commands have t
 A dry run fails if the run is certain to fail: because of a conflict, or because addresses escape in mode STRICT. If
 something is missing that `apply` waits for, that is a warning.
 
-Here: the meaning of the documents to such a tool. Not here: running the commands on the node, and any conclusion about
-routing, because the documents contain those.
+For facts about its routing, a node needs neither hostrouting nor Python: the snapshot script needs a shell and
+iproute2, and the check is made here, as `hostrouting check --snapshot` makes it.
 """
 
 from __future__ import annotations
@@ -32,14 +35,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.fleet.judge import Ran
 
-__all__ = ["WHERE", "Document", "NodeFacts", "Outcome", "outcome_of", "routing_facts", "verdict_sentence"]
+__all__ = ["WHERE", "Document", "NodeFacts", "Outcome", "Ran", "outcome_of", "routing_facts", "verdict_sentence"]
 
 Document: TypeAlias = "Mapping[str, Any]"
 _Pair: TypeAlias = "tuple[str, str]"  # a line before and a line after; an empty one is absent
 
 _NAMED = 3  # the number of findings in a message; the document has all of them
+
+
+_LINES = 20  # at the end of standard error: a traceback ends with the error
+
+
+@attrs.frozen
+class Ran:
+    """A program that has ended on a node: its exit code (or minus the signal), and the text of both outputs."""
+
+    code: int
+    output: str = ""
+    errors: str = ""
+
+    @property
+    def ending(self) -> str:
+        """How it ended, and the last lines of its standard error."""
+        how = f"was ended by signal {-self.code}" if self.code < 0 else f"ended with exit code {self.code}"
+        lines = self.errors.strip().splitlines()[-_LINES:]
+        return f"{how}; its message: {chr(10).join(lines)}" if lines else f"{how}, without a message"
 
 
 @attrs.frozen
@@ -324,7 +345,7 @@ def _texts(lines: Iterable[_Pair]) -> tuple[str, str]:
     return before, after
 
 
-# From what the snapshot script printed on a node to facts about its routing: the snapshot, and a check of it.
+# The facts about a node.
 
 
 @attrs.frozen

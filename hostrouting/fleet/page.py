@@ -1,7 +1,11 @@
 """The check of many nodes as a page to look at: one HTML file that needs nothing else.
 
-The page allows only its own script, by its hash, and no connection at all. Here: what is in the page. Not here: its
-layout and its script (`assets/page.html`), its elements (`markup`), and the groups (`grouping`).
+Here: what is in the page, and the maps of its groups: each CIDR that escapes on one node of a group, before and after
+the repair. Not here: its layout and its script (`assets/page.html`), and the groups (`grouping`).
+
+The page allows only its own script, by its hash, and no connection at all. Whatever is put into an element is text,
+unless it was made here: no value can become markup. A map is not part of a result, because only one node of a group
+needs it. So the snapshot of that node is read and judged once more.
 """
 
 from __future__ import annotations
@@ -53,88 +57,6 @@ __all__ = [
 ]
 
 
-# Elements of HTML. Whatever is put into one is text, unless it was made here: no value can become markup.
-
-_MARK = re.compile(r"\{\{([a-z-]+)\}\}")
-
-
-class Markup(str):
-    """Text that is markup, made by this module."""
-
-    __slots__ = ()
-
-
-def element(name: str, /, *children: str, **attributes: str) -> Markup:
-    """An element with these children, of which only Markup is markup; `class_` and `aria_label` are attributes, too."""
-    told = "".join(f' {key.rstrip("_").replace("_", "-")}="{_as_text(value)}"' for key, value in attributes.items())
-    return Markup(f"<{name}{told}>{joined(children, between='')}</{name}>")
-
-
-def joined(pieces: Iterable[str], *, between: str = "\n") -> Markup:
-    """The pieces one after the other, of which only Markup is markup."""
-    return Markup(between.join(piece if isinstance(piece, Markup) else _as_text(piece) for piece in pieces))
-
-
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """The template with a value in place of each mark, such as {{title}}. A mark in a value stays as it is."""
-    return _MARK.sub(lambda found: joined([values[found[1]]]), template)
-
-
-def _as_text(value: str) -> str:
-    """The value as text, also inside quotes; a character that is not printable is shown as an escape."""
-    return html.escape(escaped(value), quote=True)
-
-
-# The maps of a group: each CIDR that escapes on one of its nodes, before and after the repair.
-
-_COLUMNS = 64  # of a map
-_MAPS = 8  # CIDRs of one node that have a map
-
-
-@attrs.frozen
-class MapRow:
-    """An expected CIDR on one host: to scale, and as a list."""
-
-    name: str
-    strip: Strip
-    segments: tuple[Segment, ...]
-
-
-@attrs.frozen
-class CidrMap:
-    """An expected CIDR: a row for the host as it is and, if there is a repair, one for the host after it."""
-
-    cidr: Prefix
-    rows: tuple[MapRow, ...]
-
-
-def read_maps(result: NodeResult, question: Question) -> tuple[CidrMap, ...]:
-    """The maps of this node; none if nothing escapes, or if its file is no longer what was judged."""
-    if not result.escapes:
-        return ()
-    try:
-        data = snapshot_bytes(result.path)
-        return tuple(maps_of(data, question)) if judge(data, question).answer == result.answer else ()
-    except HostRoutingError:
-        return ()
-
-
-def maps_of(data: bytes, question: Question) -> Iterator[CidrMap]:
-    """The maps of the node with this snapshot: one for each CIDR with a finding, up to a few."""
-    config = question.config
-    found = examine_snapshot(snapshot_in(data), config, gateway=question.gateway)
-    after = with_repair(found, protocol=config.protocol)
-    hosts = [("now", found.fib)] + ([("repaired", after)] if after is not None else [])
-    for family in found.families:
-        report = family.report
-        for cidr in list(dict.fromkeys(finding.cidr for finding in report.findings))[:_MAPS]:
-            rows = []
-            for name, fib in hosts:
-                its = segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
-                rows.append(MapRow(name, strip_of(cidr, its, _COLUMNS), told_segments(its)))
-            yield CidrMap(cidr, tuple(rows))
-
-
 _PROBLEMS = 100  # groups that have a section of their own; the others are in the tables only
 _NAMES = 12  # nodes that a section names at once
 _RANGES = 8  # ranges of a map in words
@@ -160,8 +82,8 @@ def render_page(
     places = {group: f"problem-{number}" for number, group in enumerate(told, start=1) if group.verdict != "ok"}
     common = common_correction(groups)
     sections = [
-        _section(group, its, places[group], common, is_whole=question.is_whole)
-        for group, its in zip(told, maps, strict=True)
+        _section(group, group_maps, places[group], common, is_whole=question.is_whole)
+        for group, group_maps in zip(told, maps, strict=True)
         if group in places
     ]
     return fill(
@@ -307,3 +229,85 @@ def _script_hash() -> str:
     """The hash by which the page allows its own script."""
     script = _template().partition("<script>")[2].partition("</script>")[0]
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+
+
+# The maps of a group.
+
+_COLUMNS = 64  # of a map
+_MAPS = 8  # CIDRs of one node that have a map
+
+
+@attrs.frozen
+class MapRow:
+    """An expected CIDR on one host: to scale, and as a list."""
+
+    name: str
+    strip: Strip
+    segments: tuple[Segment, ...]
+
+
+@attrs.frozen
+class CidrMap:
+    """An expected CIDR: a row for the host as it is and, if there is a repair, one for the host after it."""
+
+    cidr: Prefix
+    rows: tuple[MapRow, ...]
+
+
+def read_maps(result: NodeResult, question: Question) -> tuple[CidrMap, ...]:
+    """The maps of this node; none if nothing escapes, or if its file is no longer what was judged."""
+    if not result.escapes:
+        return ()
+    try:
+        data = snapshot_bytes(result.path)
+        return tuple(maps_of(data, question)) if judge(data, question).answer == result.answer else ()
+    except HostRoutingError:
+        return ()
+
+
+def maps_of(data: bytes, question: Question) -> Iterator[CidrMap]:
+    """The maps of the node with this snapshot: one for each CIDR with a finding, up to a few."""
+    config = question.config
+    found = examine_snapshot(snapshot_in(data), config, gateway=question.gateway)
+    after = with_repair(found, protocol=config.protocol)
+    hosts = [("now", found.fib)] + ([("repaired", after)] if after is not None else [])
+    for family in found.families:
+        report = family.report
+        for cidr in list(dict.fromkeys(finding.cidr for finding in report.findings))[:_MAPS]:
+            rows = []
+            for name, fib in hosts:
+                segments = segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
+                rows.append(MapRow(name, strip_of(cidr, segments, _COLUMNS), told_segments(segments)))
+            yield CidrMap(cidr, tuple(rows))
+
+
+# Elements of HTML.
+
+_MARK = re.compile(r"\{\{([a-z-]+)\}\}")
+
+
+class Markup(str):
+    """Text that is markup, made by this module."""
+
+    __slots__ = ()
+
+
+def element(name: str, /, *children: str, **attributes: str) -> Markup:
+    """An element with these children, of which only Markup is markup; `class_` and `aria_label` are attributes, too."""
+    told = "".join(f' {key.rstrip("_").replace("_", "-")}="{_as_text(value)}"' for key, value in attributes.items())
+    return Markup(f"<{name}{told}>{joined(children, between='')}</{name}>")
+
+
+def joined(pieces: Iterable[str], *, between: str = "\n") -> Markup:
+    """The pieces one after the other, of which only Markup is markup."""
+    return Markup(between.join(piece if isinstance(piece, Markup) else _as_text(piece) for piece in pieces))
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """The template with a value in place of each mark, such as {{title}}. A mark in a value stays as it is."""
+    return _MARK.sub(lambda found: joined([values[found[1]]]), template)
+
+
+def _as_text(value: str) -> str:
+    """The value as text, also inside quotes; a character that is not printable is shown as an escape."""
+    return html.escape(escaped(value), quote=True)

@@ -330,10 +330,10 @@ def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Ite
         holders: dict[object, list[Route]] = {}
         for route in fib.routes(prefix, table=table):
             holders.setdefault(route.key, []).append(route)
-        for key, its in holders.items():
+        for key, routes in holders.items():
             if key in keys:
-                gone = [at for at, route in enumerate(its) if route.protocol in ours]
-                yield from _deletions(its, gone, "ours, and no longer wanted")
+                gone = [at for at, route in enumerate(routes) if route.protocol in ours]
+                yield from _deletions(routes, gone, "ours, and no longer wanted")
 
 
 def _as_wanted(
