@@ -1,5 +1,8 @@
 """The gate, which decides whether a machine starts: how it is installed, changed and removed.
 
+Here: the order of these actions. Not here: what a task needs on a host (`tasks`), the texts (`gate_files`), and whether
+the gate works (`gate_state`).
+
 How it works. A drop-in makes the start of every machine start one unit, host-routing-gate.service, which runs the
 scripts in a list, in order. The drop-in and the unit never change: a daemon-reload while a machine starts could make
 systemd skip their commands. What depends on the configuration is in the list and in the scripts.
@@ -11,9 +14,6 @@ A change is atomic for a machine that starts: it is checked either by the old st
 3. Then the unit is stopped. This ends a run that has read the old list, and the machine starts the unit again. A run
    that begins later reads the new list, even if it could not take the lock. Only now are the scripts changed.
 4. Last, the list is written again, with the new steps.
-
-Here: the order of these actions. Not here: what a task needs on a host (`tasks`), the texts (`gate_files`), and whether
-the gate works (`gate_state`).
 """
 
 from __future__ import annotations

@@ -12,12 +12,14 @@ default route in the table of each VRF: that is not a pod block, so it has no ro
 where it has no route to the block of another node: those pods are lost, so that has no row either.
 """
 
+from collections.abc import Iterable
+
 import attrs
 
 from hostrouting.fib import Fib
 from hostrouting.model import REFUSING, Prefix, Route, RouteType, width_of
 
-__all__ = ["CNI_ROUTES", "CniRoute", "PodBlocks"]
+__all__ = ["CNI_ROUTES", "CniRoute", "PodBlocks", "is_like"]
 
 
 @attrs.frozen
@@ -93,7 +95,7 @@ class PodBlocks:
 
     def _is_block(self, route: Route) -> bool:
         return any(self._is_left(route, trace) for trace in CNI_ROUTES) or any(
-            inner.type == "unicast" and inner.legs and all(map(self._is_allowed, inner.devs))
+            inner.type == "unicast" and inner.legs and all(is_like(dev, self._allowed) for dev in inner.devs)
             for inner in self._fib.within(route.prefix, table=route.table)
         )
 
@@ -102,13 +104,11 @@ class PodBlocks:
             return False
         if trace.single and route.prefix.length < width_of(route.prefix.family):
             return False
-        return trace.dev == "*" or any(_is_like(link.name, trace.dev) for link in self._fib.snapshot.links)
-
-    def _is_allowed(self, dev: str) -> bool:
-        return any(_is_like(dev, pattern) for pattern in self._allowed)
+        return trace.dev == "*" or any(is_like(link.name, (trace.dev,)) for link in self._fib.snapshot.links)
 
 
-def _is_like(dev: str, pattern: str) -> bool:
-    from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first such route is found
+def is_like(dev: str, patterns: Iterable[str]) -> bool:
+    """Whether the name of a device matches one of these patterns."""
+    from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first stray device or route is seen
 
-    return fnmatchcase(dev, pattern)
+    return any(fnmatchcase(dev, pattern) for pattern in patterns)

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.arguments import listed, names, require
-from hostrouting.check.cni import PodBlocks
+from hostrouting.check.cni import PodBlocks, is_like
 from hostrouting.check.packets import PodPackets
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
 from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, as_prefix, extent, prefixes_between, width_of
@@ -217,8 +217,7 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
     """
     if not told:
         return report
-    blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
-    judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+    judge = Judge.of(report, fib)
     findings: list[Finding] = []
     for cidr in report.cidrs:
         cells = [attrs.evolve(cell, decision=told.get(cell.first, cell.decision)) for cell in fib.cells(cidr, flow)]
@@ -254,6 +253,12 @@ class Judge:
         self._welcome = dict.fromkeys(expected_devs, True)
         self._allowed, self._blocks = allowed_devs, blocks
 
+    @classmethod
+    def of(cls, report: OverlapReport, fib: Fib) -> "Judge":
+        """The judge of the check that made this report, for these tables."""
+        blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
+        return cls(report.expected_devs, report.allowed_devs, blocks=blocks)
+
     def escape(self, decision: Decision) -> Judged:
         """How the decision escapes, and by which devices; None if it does not escape."""
         kind = decision.kind
@@ -280,9 +285,7 @@ class Judge:
 
     def _is_welcome(self, dev: str) -> bool:
         if dev not in self._welcome:
-            from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first stray device is seen
-
-            self._welcome[dev] = any(fnmatchcase(dev, pattern) for pattern in self._allowed)
+            self._welcome[dev] = is_like(dev, self._allowed)
         return self._welcome[dev]
 
 

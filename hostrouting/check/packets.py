@@ -17,11 +17,11 @@ So one packet of each class can be checked for all of them.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
 
+from hostrouting.check.cni import is_like
 from hostrouting.fib import Fib, Flow
 from hostrouting.fib.arrival import arrives_on
 from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, spans_of, width_of
@@ -120,13 +120,13 @@ def _classes_of_devices(
     effects = _Effects(rules, "iif")
     preferred = set(_preferred(snapshot, expected)) if expected[0].family == IPV6 else set()
     existing = {link.name for link in snapshot.links}
-    missing = sorted({rule.iif for rule in rules if rule.iif is not None and _is_like(rule.iif, patterns)} - existing)
+    missing = sorted({rule.iif for rule in rules if rule.iif is not None and is_like(rule.iif, patterns)} - existing)
     classes: dict[object, list[str]] = {}
     for dev in dict.fromkeys((*_arriving(snapshot, patterns), *missing)):
         alike = effects.where(dev.__eq__), dev in existing, dev if dev in preferred else ""
         classes.setdefault(alike, []).append(dev)
     found = [(tuple(devs), devs[0] in existing) for devs in classes.values()]
-    if not any(_is_like(dev, patterns) for dev in existing):
+    if not any(is_like(dev, patterns) for dev in existing):
         alike = effects.where(_ANY_DEVICE.__eq__), False, ""
         found += [] if alike in classes else [((), False)]
     return found
@@ -136,7 +136,7 @@ def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
     """The devices that IP packets of pods arrive on: a port's packets arrive on its bridge. VRFs are not covered."""
     links = {link.name: link for link in snapshot.links}
     for link in snapshot.links:
-        dev = arrives_on(links, link.name) if link.name != "lo" and _is_like(link.name, patterns) else None
+        dev = arrives_on(links, link.name) if link.name != "lo" and is_like(link.name, patterns) else None
         if dev is not None:
             yield dev
 
@@ -156,7 +156,3 @@ def _preferred(snapshot: Snapshot, expected: Sequence[Prefix]) -> Iterator[str]:
             shape = routes.shapes[routes.shape_numbers[at]]
             if counts[network, length] > 1 or len(shape.legs) > 1:
                 yield from shape.devs
-
-
-def _is_like(dev: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(dev, pattern) for pattern in patterns)

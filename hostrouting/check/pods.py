@@ -42,7 +42,6 @@ __all__ = ["Ask", "Dropped", "DroppedKind", "PodReport", "check_pods", "find_dro
 
 Ask: TypeAlias = Callable[[PodPackets], Mapping[int, Decision]]
 
-
 _NOBODY = 0xFFFFFFFF  # no user has this number
 
 

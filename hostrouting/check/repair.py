@@ -26,7 +26,6 @@ from typing import Literal, NamedTuple, TypeAlias
 import attrs
 
 from hostrouting.arguments import require
-from hostrouting.check.cni import PodBlocks
 from hostrouting.check.cover import Zone, ZoneKind, cover
 from hostrouting.check.overlap import Finding, Judge, OverlapReport, check_overlap
 from hostrouting.check.packets import PodPackets, with_devices_of
@@ -175,11 +174,7 @@ def propose_repair(
         if reason is None and routes and _diverts(seen, _with(seen, routes, replaced), report, flows):
             reason = "clash"
         if reason is not None:
-            lost = [
-                Unsafe(report.family, finding.first, finding.last, reason, finding.decision)
-                for finding in left.findings
-            ]
-            more, routes, replaced = Repair((), tuple(lost), (), left), (), ()
+            more, routes, replaced = _nothing(left, reason)
         repair, after = _both(repair, more, packets), _with(after, routes, replaced)
         added += routes
     surprising = [
@@ -200,8 +195,7 @@ def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
 
 def _diverts(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flow]) -> bool:
     """Whether packets take another way that stayed here or left by an allowed device before."""
-    blocks = PodBlocks(before, report.cidrs, report.allowed_devs)
-    judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+    judge = Judge.of(report, before)
     return any(
         (then.kind, then.devs) != (now.kind, now.devs)
         and judge.escape(then) is None
@@ -284,35 +278,24 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
     """The repair of what was found for the packets of this flow."""
     if not report.findings:
         return Repair((), (), (), report), (), ()
-    family, protocol = report.findings[0].cidr.family, means.protocol
+    family, protocol = report.family, means.protocol
     uplink = Uplink(fib, protocol=protocol)
     pattern = _pattern(fib, report, family, means.metric, means.gateway)
     way = uplink.resolve(pattern)
     written = pattern if means.gateway else uplink.leave_open(pattern, names_dev=means.names_dev)
     if isinstance(way, Pending):
-        lost = [
-            Unsafe(family, finding.first, finding.last, "no-way", finding.decision, _missing(way, fib))
-            for finding in report.findings
-        ]
-        return Repair((), tuple(lost), (), report), (), ()
+        return _nothing(report, "no-way", _missing(way, fib))
     for leg in way.legs:
         against = refused_gateway(fib, leg)
         if against is not None:
-            lost = [
-                Unsafe(family, finding.first, finding.last, "refused", finding.decision, str(bare_leg(leg)), against)
-                for finding in report.findings
-            ]
-            return Repair((), tuple(lost), (), report), (), ()
+            return _nothing(report, "refused", str(bare_leg(leg)), against)
     task = _Task(fib, report, way, protocol)
     for block in _open_blocks(report):
         tries = [task.closing(block, flow, metric=metric) for metric in _metrics(family, way.metric)]
         task = min(tries, key=lambda tried: (tried.lost, len(tried.routes)))
     routes = task.routes
     if len(routes) > TOO_MANY:
-        lost = [
-            Unsafe(family, finding.first, finding.last, "too-many", finding.decision) for finding in report.findings
-        ]
-        return Repair((), tuple(lost), (), report), (), ()
+        return _nothing(report, "too-many")
     replaced = [
         standing
         for route in routes
@@ -327,6 +310,17 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
         proof,
     )
     return repair, tuple(routes), tuple(replaced)
+
+
+def _nothing(
+    report: OverlapReport, reason: UnsafeReason, missing: str = "", against: Decision | None = None
+) -> _Proposal:
+    """The proposal without a route: nothing that was found can be closed, for this reason."""
+    lost = (
+        Unsafe(report.family, finding.first, finding.last, reason, finding.decision, missing, against)
+        for finding in report.findings
+    )
+    return Repair((), tuple(lost), (), report), (), ()
 
 
 def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
@@ -389,8 +383,7 @@ class _Task:
 
     def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int) -> None:
         self._fib, self._way, self._protocol = fib, way, protocol
-        blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
-        self._judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+        self._judge = Judge.of(report, fib)
         self.routes: list[Route] = []
         self.unsafe: list[Unsafe] = []
         # The last address of the last unsafe range, or of the own addresses directly after it.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from hostrouting.check.cni import is_like
 from hostrouting.check.examine import Correction, Examination, FamilyExamination
 from hostrouting.check.repair import TOO_MANY, Diversion, Filtered, Unsafe, UnsafeReason
 from hostrouting.fib import PLAIN, REACHABLE, Cases, Condition, Decision, Flow
@@ -83,13 +84,10 @@ __all__ = [
     "unsafe_lines",
 ]
 
-
 _PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
-
 
 _ALTERNATIVES = 3  # at most this many kinds of packets in one sentence
 _CONDITIONS = 4  # at most this many conditions for one kind
-
 
 _UNKNOWN = "an unknown device"
 _NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
@@ -109,8 +107,6 @@ def candidates_line(found: FamilyExamination) -> str:
 
     One of them may be the expected device. Devices that carry a part of the CIDRs rarely are, and come last.
     """
-    from fnmatch import fnmatchcase  # noqa: PLC0415  only a host without a default route needs it
-
     report, snapshot = found.report, found.fib.snapshot
     if report.verdict != "no-default-route":
         return ""
@@ -122,7 +118,7 @@ def candidates_line(found: FamilyExamination) -> str:
             for address in snapshot.addresses
             if address.dev == link.name and address.ip.version == report.family and address.ip not in LINK_LOCAL
         ]
-        lenient = any(fnmatchcase(link.name, pattern) for pattern in report.allowed_devs)
+        lenient = is_like(link.name, report.allowed_devs)
         if not own or not link.up or lenient or link.name == "lo":
             continue
         inside = any(address.ip in cidr for address in own for cidr in report.cidrs)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from hostrouting.fleet.judge import Source
 
 __all__ = [
+    "BatchJudge",
     "GivenExecutor",
-    "Judge",
     "OwnProcesses",
     "Results",
     "Workers",
@@ -53,10 +53,8 @@ __all__ = [
     "make_page",
 ]
 
-
-Judge: TypeAlias = "Callable[[Sequence[bytes], Question], tuple[NodeResult, ...]]"
+BatchJudge: TypeAlias = "Callable[[Sequence[bytes], Question], tuple[NodeResult, ...]]"
 Results: TypeAlias = "Future[tuple[NodeResult, ...]]"
-
 
 _REMEDY = "write HostRoutingConfig.load(path)"
 
@@ -103,7 +101,7 @@ _SNAPSHOTS, _BYTES = 16, 1 << 20  # the most in one batch: enough that sending i
 
 
 def judge_snapshots(
-    sources: Sequence[Source], question: Question, *, executor: Executor | None = None, judge: Judge = judge_each
+    sources: Sequence[Source], question: Question, *, executor: Executor | None = None, judge: BatchJudge = judge_each
 ) -> Iterator[NodeResult]:
     """The results, as they come; one for each source. Without an executor, processes of our own judge.
 
@@ -124,7 +122,7 @@ class _Sent:
 class _Run:
     """One run, and what is known in it so far."""
 
-    def __init__(self, sources: Sequence[Source], question: Question, workers: Workers, judge: Judge) -> None:
+    def __init__(self, sources: Sequence[Source], question: Question, workers: Workers, judge: BatchJudge) -> None:
         self._sources, self._question, self._workers, self._judge = sources, question, workers, judge
         self._on_the_way: dict[Results, list[_Sent]] = {}
         self._lost: list[_Sent] = []
@@ -258,7 +256,7 @@ class Workers(Protocol):
     at_once: int
     """The number of batches that keep all of them busy."""
 
-    def submit(self, judge: Judge, data: Sequence[bytes], question: Question) -> Results:
+    def submit(self, judge: BatchJudge, data: Sequence[bytes], question: Question) -> Results:
         """Have `judge` called with these arguments. Any exception of the future means that the batch was lost.
 
         Raises whatever the executor raises if it takes no batch any more.
@@ -286,7 +284,7 @@ class OwnProcesses:
         self.at_once = 2 * self._count
         self._pool: ProcessPoolExecutor | None = None
 
-    def submit(self, judge: Judge, data: Sequence[bytes], question: Question) -> Results:
+    def submit(self, judge: BatchJudge, data: Sequence[bytes], question: Question) -> Results:
         """See Workers."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self._count, mp_context=get_context("spawn"), initializer=_begin)
@@ -321,7 +319,7 @@ class GivenExecutor:
         """Use this executor."""
         self._executor = executor
 
-    def submit(self, judge: Judge, data: Sequence[bytes], question: Question) -> Results:
+    def submit(self, judge: BatchJudge, data: Sequence[bytes], question: Question) -> Results:
         """See Workers."""
         return self._executor.submit(judge, data, question)
 

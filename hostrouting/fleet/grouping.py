@@ -1,11 +1,11 @@
 """Nodes with the same problem: what it is, which nodes have it, and whether one repair helps all of them.
 
+Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet`, `page`).
+
 Two nodes have the same problem if the same CIDRs escape, as a whole or in part, to devices that differ only in their
 numbers, and if static routes can repair all of it on both or on neither: one node that no route can repair does not
 hide the repair of the others. The ranges and the devices themselves may differ: on one node Linux finds ib0's route
 first, on another ib3's.
-
-Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet`, `page`).
 """
 
 from __future__ import annotations

@@ -43,7 +43,6 @@ _Pair: TypeAlias = "tuple[str, str]"  # a line before and a line after; an empty
 
 _NAMED = 3  # the number of findings in a message; the document has all of them
 
-
 _LINES = 20  # at the end of standard error: a traceback ends with the error
 
 

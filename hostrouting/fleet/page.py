@@ -56,7 +56,6 @@ __all__ = [
     "render_page",
 ]
 
-
 _PROBLEMS = 100  # groups that have a section of their own; the others are in the tables only
 _NAMES = 12  # nodes that a section names at once
 _RANGES = 8  # ranges of a map in words

@@ -67,7 +67,6 @@ __all__ = [
     "wanted_routes_of",
 ]
 
-
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
 Place: TypeAlias = Literal["only", "first", "last"]
 
