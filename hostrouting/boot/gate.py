@@ -24,13 +24,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.boot import (
-    GateStep,
-    render_gate_drop_in,
-    render_gate_script,
-    render_gate_steps,
-    render_gate_unit,
-)
+from hostrouting.boot import GateStep, render_gate_drop_in, render_gate_script, render_gate_steps, render_gate_unit
 from hostrouting.errors import FileError, ManagerError
 from hostrouting.host.effects import tell_effects
 from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file

@@ -65,25 +65,10 @@ _UNIT = (
     *((name, "", _HIDDEN) for name in (*_PLACES, *_ROOTS)),
 )
 _SKIPPED = "systemd skips the unit if it does not hold, and counts this as a success"
-_OF_THE_UNIT = (
-    "LoadState",
-    "ExecStart",
-    "DropInPaths",
-    "FragmentPath",
-    "NeedDaemonReload",
-    *(setting[0] for setting in _UNIT),
-)
+_PROPERTIES = ("LoadState", "FragmentPath", "DropInPaths", "NeedDaemonReload")
+_OF_THE_UNIT = (*_PROPERTIES, "ExecStart", *(name for name, _, _ in _UNIT))
 _BARS_OF_THE_UNIT = ("RefuseManualStart", "AssertResult", "AssertTimestampMonotonic")
-_OF_A_MACHINE = (
-    "Id",
-    "LoadState",
-    "FragmentPath",
-    "ExecStartPre",
-    "DropInPaths",
-    "NeedDaemonReload",
-    "SuccessExitStatus",
-)
-_ALL_OF_A_MACHINE = (*_OF_A_MACHINE, *_PLACES, *_ROOTS)
+_OF_A_MACHINE = (*_PROPERTIES, "Id", "ExecStartPre", "SuccessExitStatus", *_PLACES, *_ROOTS)
 
 _RUN = SHELL.replace("'", "")  # as systemd prints it
 
@@ -141,7 +126,7 @@ def find_coming_openings(host: Host) -> tuple[str, ...]:
     gate = Gate(host)
     if gate.manager is None:
         return ()
-    found = gate.manager.show(_ALL_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
+    found = gate.manager.show(_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
     coming = (
         {**machine, "ExecStartPre": _coming_commands(host, machine), "NeedDaemonReload": "no"} for machine in found
     )
@@ -232,7 +217,7 @@ def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequenc
     """The properties of the machines' units, loaded or not, and of the gate's unit, as systemd would use them."""
     if gate.manager is None:
         return (), ()
-    machines = gate.manager.show(_ALL_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
+    machines = gate.manager.show(_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
     return machines, gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), host.layout.gate_unit)
 
 

@@ -27,16 +27,7 @@ from hostrouting.check.overlap import Finding, Note, OverlapReport, Verdict, che
 from hostrouting.check.packets import PodPackets, with_devices_of
 from hostrouting.fib import PLAIN, Decision, Fib, Flow, paired
 from hostrouting.fib.arrival import RP_FILTER_REASONS, DropReason, drop_reason, is_forwarding_off, reverse_flow
-from hostrouting.model import (
-    IP,
-    IPV4,
-    Link,
-    Prefix,
-    Rule,
-    prefixes_between,
-    spans_of,
-    width_of,
-)
+from hostrouting.model import IP, IPV4, Link, Prefix, Rule, prefixes_between, spans_of, width_of
 
 __all__ = ["Ask", "Dropped", "DroppedKind", "PodReport", "check_pods", "find_dropped"]
 

@@ -415,7 +415,7 @@ class _Task:
         dev = self._way.legs[0].dev
         contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=flow)
         pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
-        zones = [Zone(piece.first, piece.last, *self._means(block.family, piece)) for piece in pieces]
+        zones = [Zone(piece.first, piece.last, *self._treatment(block.family, piece)) for piece in pieces]
         chosen = cover(block, _merged(zones), usable=self._is_usable)
         if chosen is not None:
             return chosen
@@ -436,7 +436,7 @@ class _Task:
                 self._leave(block.family, pieces[at], "reserved")
         return chosen
 
-    def _means(self, family: int, contest: Contest) -> tuple[ZoneKind, int]:
+    def _treatment(self, family: int, contest: Contest) -> tuple[ZoneKind, int]:
         """What the repair must do with a range, and from which length on."""
         decision, length = contest.decision, contest.length
         if self._judge.escape(decision) is None:

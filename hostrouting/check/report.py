@@ -85,10 +85,8 @@ __all__ = [
 ]
 
 _PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
-
 _ALTERNATIVES = 3  # at most this many kinds of packets in one sentence
 _CONDITIONS = 4  # at most this many conditions for one kind
-
 _UNKNOWN = "an unknown device"
 _NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
 _CANDIDATES = 20  # the number of devices that are named as perhaps the expected one
