@@ -1,15 +1,15 @@
-"""The text of every file for the boot, rendered and parsed: pure functions of a configuration and a layout.
+"""What every boot needs: the scripts and units that set up the routing again, and the gate that holds machines back.
 
-Here: text. Not here: writing it (`system`), and which files a host needs (`tasks`).
+Here: the text of every file for the boot, as functions of a configuration and a layout; and the gate on a host. Not
+here: which files a host needs (`tasks`), and writing a set of files (`host`).
 
 scripts     the boot scripts of the IPv4 tasks: a static body, and the settings as data in one block
-units       the units that run one script each, and the name of our route protocol
+units       the units that run one script each, that of the guard, and the name of our route protocol
 probe       the boot script that rewrites the source of probes, and its unit
-snapshot    the script that takes a snapshot with `ip`, on a node without this library; no boot needs it
-npd         the plugin for node-problem-detector as a script; no boot needs it
-guard       the unit of the guard
-gate        the drop-in, unit, script and list of steps that keep machines from starting too early
-assets/     the bodies: plain shell and awk, without placeholders
+gate_files  the drop-in, unit, script and list of steps that keep machines from starting too early
+gate        how these are installed, changed and removed
+gate_state  what lets machines start unchecked although they are there
+assets/     the bodies of the scripts: plain shell and awk, without placeholders
 """
 
 from hostrouting.boot.gate_files import (

@@ -1,5 +1,8 @@
 """The gate, which decides whether a machine starts: how it is installed, changed and removed.
 
+Here: the order of these actions. Not here: what a task needs on a host (`tasks`), the texts (`gate_files`), and whether
+the gate works (`gate_state`).
+
 How it works. A drop-in makes the start of every machine start one unit, host-routing-gate.service, which runs the
 scripts in a list, in order. The drop-in and the unit never change: a daemon-reload while a machine starts could make
 systemd skip their commands. What depends on the configuration is in the list and in the scripts.
@@ -11,8 +14,6 @@ A change is atomic for a machine that starts: it is checked either by the old st
 3. Then the unit is stopped. This ends a run that has read the old list, and the machine starts the unit again. A run
    that begins later reads the new list, even if it could not take the lock. Only now are the scripts changed.
 4. Last, the list is written again, with the new steps.
-
-Here: the order of these actions. Not here: what a task needs on a host (`tasks`), and the texts (`render`).
 """
 
 from __future__ import annotations
@@ -23,13 +24,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.boot import (
-    GateStep,
-    render_gate_drop_in,
-    render_gate_script,
-    render_gate_steps,
-    render_gate_unit,
-)
+from hostrouting.boot import GateStep, render_gate_drop_in, render_gate_script, render_gate_steps, render_gate_unit
 from hostrouting.errors import FileError, ManagerError
 from hostrouting.host.effects import tell_effects
 from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
@@ -160,7 +155,9 @@ class Gate:
         if self.manager is None:
             return ()
         found = self.manager.show(("Id", "SubState"), self.layout.machines)
-        return tuple(it.get("Id", "") for it in found if it.get("SubState") in {"condition", "start-pre"})
+        return tuple(
+            machine.get("Id", "") for machine in found if machine.get("SubState") in {"condition", "start-pre"}
+        )
 
     def changes(self, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changes:
         """What `change` would change; only reads."""
@@ -178,18 +175,18 @@ class Gate:
 
     def require_installable(self, up: Sequence[Part]) -> None:
         """Raise the FileError that `change` would raise, as far as it can be predicted."""
-        for it in self._sets(up):
-            it.require_installable(self.files)
+        for file_set in self._sets(up):
+            file_set.require_installable(self.files)
 
     def obstacles(self, up: Sequence[Part]) -> tuple[FileError, ...]:
         """All of these FileErrors, and those about files that cannot be read."""
-        return tuple(error for it in self._sets(up) for error in it.obstacles(self.files))
+        return tuple(error for file_set in self._sets(up) for error in file_set.obstacles(self.files))
 
     def is_unread(self, parts: Iterable[Part] = ()) -> bool:
         """Whether systemd needs a daemon-reload to read the present contents of our files."""
         units = (self.layout.gate_unit, *(part.unit for part in parts), self.layout.machines)
         found = () if self.manager is None else self.manager.show(("NeedDaemonReload",), *units)
-        return any(it.get("NeedDaemonReload") == "yes" for it in found)
+        return any(unit.get("NeedDaemonReload") == "yes" for unit in found)
 
     def change(self, ctx: phases.Context, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changed:
         """Install the parts `up` and remove the parts `down`; return the changed paths. The host has to be locked.
@@ -200,8 +197,8 @@ class Gate:
         parts = (*up, *down)
         if not self.changes(up, down) and not self.is_unread(parts):
             return {}
-        for it in self._sets(up):
-            it.require_room(self.files)
+        for file_set in self._sets(up):
+            file_set.require_room(self.files)
         if self.manager is None and not self._is_image:
             ctx.log.info("systemd is not running here: routes change now, units and the gate at the next boot")
         foreign = {part.name for part in parts if part.files.foreign(self.files)}
@@ -255,7 +252,7 @@ class _Change:
         names = {part.name for part in stale}
         failure: FileError | None = None
         try:
-            self._list([attrs.evolve(it, kind="changing") if it.name in names else it for it in steps])
+            self._list([attrs.evolve(step, kind="changing") if step.name in names else step for step in steps])
             self._stop_gate()
             self._stop(leaving)  # while systemd still knows these units, so that the stop does not count as a failure
             self._note("", self._gate.rest.install(self._files))
@@ -303,15 +300,15 @@ class _Change:
             # Machines that are starting pass now. If a drop-in was removed first, systemd would skip the commands of
             # other drop-ins.
             self._await_starts()
-        for it in (gate.drop_in, gate.former):
-            self._note("", it.remove(self._files, failures))
+        for file_set in (gate.drop_in, gate.former):
+            self._note("", file_set.remove(self._files, failures))
         self._reload(down)
         self._stop(down)  # while systemd still knows these units, so that the stop does not count as a failure
         for part in down:
             self._note(part.name, part.files.remove(self._files, failures))
         if not gate.drop_in.present(self._files):  # otherwise machines still start the gate, and it has to succeed
-            for it in (FileSet(obsolete=(path,)), gate.rest):
-                self._note("", it.remove(self._files, failures))
+            for file_set in (FileSet(obsolete=(path,)), gate.rest):
+                self._note("", file_set.remove(self._files, failures))
         self._reload(down)
         self._forget(down, failures)
         if failures:

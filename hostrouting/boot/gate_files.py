@@ -1,5 +1,8 @@
 """The gate's files: the drop-in, the unit and the script, which are the same for every configuration, and the list.
 
+Here: their texts, and the steps in the list. Not here: the order in which they change (`gate`), and the scripts that
+the steps run (`scripts`, `probe`).
+
 If a drop-in changes while systemd runs one of its commands, systemd skips the remaining commands. So everything that
 depends on the configuration is in the list of steps, which the script reads at every start.
 """

@@ -1,10 +1,9 @@
 """What lets machines start unchecked although the gate's files exist, and what prevents every start.
 
-That a file exists does not prove much: systemd may have loaded an older text of it, another drop-in may remove our
-command, and a setting of our unit may let it succeed without running the script. So this asks systemd what it would
-run.
-
 Here: the checks, and the sentence for each finding. Not here: changing anything (`gate`).
+
+That a file exists does not prove much: systemd may have loaded an older text of it, another drop-in may remove our
+command, and a setting of our unit may let it succeed without running the script. So systemd is asked what it would run.
 """
 
 from __future__ import annotations
@@ -66,18 +65,10 @@ _UNIT = (
     *((name, "", _HIDDEN) for name in (*_PLACES, *_ROOTS)),
 )
 _SKIPPED = "systemd skips the unit if it does not hold, and counts this as a success"
-_OF_THE_UNIT = ("LoadState", "ExecStart", "DropInPaths", "FragmentPath", "NeedDaemonReload", *(it[0] for it in _UNIT))
+_PROPERTIES = ("LoadState", "FragmentPath", "DropInPaths", "NeedDaemonReload")
+_OF_THE_UNIT = (*_PROPERTIES, "ExecStart", *(name for name, _, _ in _UNIT))
 _BARS_OF_THE_UNIT = ("RefuseManualStart", "AssertResult", "AssertTimestampMonotonic")
-_OF_A_MACHINE = (
-    "Id",
-    "LoadState",
-    "FragmentPath",
-    "ExecStartPre",
-    "DropInPaths",
-    "NeedDaemonReload",
-    "SuccessExitStatus",
-)
-_ALL_OF_A_MACHINE = (*_OF_A_MACHINE, *_PLACES, *_ROOTS)
+_OF_A_MACHINE = (*_PROPERTIES, "Id", "ExecStartPre", "SuccessExitStatus", *_PLACES, *_ROOTS)
 
 _RUN = SHELL.replace("'", "")  # as systemd prints it
 
@@ -115,15 +106,15 @@ def find_gate_state(host: Host) -> GateState:
         return nothing
     is_up = files.is_there(layout.gate_drop_in_path)
     machines, units = _asked(host, gate)
-    if machines and all(it["LoadState"] == "masked" for it in machines):
+    if machines and all(machine["LoadState"] == "masked" for machine in machines):
         command = _unmask(host, machines[0]["FragmentPath"])
         told = f"{layout.machine_unit} is masked; allow machines with: {command}"
         return attrs.evolve(nothing, is_up=is_up, bars=(told,))
     openings = [*_missing(host)] or [*_machines(host, machines)]
     if is_up:
-        openings += [text for it in units if it["LoadState"] == "loaded" for text in _unit(host, it)]
+        openings += [text for unit in units if unit["LoadState"] == "loaded" for text in _unit(host, unit)]
     openings += _edited(host, gate.steps)
-    bars = [*_bars(host), *(text for it in units for text in _unstartable(host, it))] if is_up else []
+    bars = [*_bars(host), *(text for unit in units for text in _unstartable(host, unit))] if is_up else []
     return attrs.evolve(nothing, is_up=is_up, openings=tuple(dict.fromkeys(openings)), bars=tuple(bars))
 
 
@@ -135,8 +126,10 @@ def find_coming_openings(host: Host) -> tuple[str, ...]:
     gate = Gate(host)
     if gate.manager is None:
         return ()
-    found = gate.manager.show(_ALL_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
-    coming = ({**it, "ExecStartPre": _coming_commands(host, it), "NeedDaemonReload": "no"} for it in found)
+    found = gate.manager.show(_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
+    coming = (
+        {**machine, "ExecStartPre": _coming_commands(host, machine), "NeedDaemonReload": "no"} for machine in found
+    )
     return tuple(dict.fromkeys(_machines(host, coming)))
 
 
@@ -163,7 +156,7 @@ def drop_in_folders(unit: str) -> tuple[str, ...]:
     name, _, kind = unit.rpartition(".")
     parts = name.split("-")
     prefixes = ("".join(f"{part}-" for part in parts[:count]) for count in range(len(parts) - 1, 0, -1))
-    own = (f"{unit}.d", *(f"{it}.{kind}.d" for it in prefixes))
+    own = (f"{unit}.d", *(f"{prefix}.{kind}.d" for prefix in prefixes))
     return tuple(f"{folder}/{name}" for names in (own, (f"{kind}.d",)) for folder in UNIT_FOLDERS for name in names)
 
 
@@ -224,7 +217,7 @@ def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequenc
     """The properties of the machines' units, loaded or not, and of the gate's unit, as systemd would use them."""
     if gate.manager is None:
         return (), ()
-    machines = gate.manager.show(_ALL_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
+    machines = gate.manager.show(_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
     return machines, gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), host.layout.gate_unit)
 
 
@@ -232,15 +225,17 @@ def _special(host: Host) -> tuple[str, ...]:
     """The machines with a unit or drop-ins of their own; systemd may not have loaded them."""
     before, after = host.layout.machines.split("*")
     found = {name.removesuffix(".d") for folder in UNIT_FOLDERS for name in host.files.names(host.layout.at(folder))}
-    return tuple(sorted(it for it in found if it.startswith(before) and it.endswith(after) and it != before + after))
+    return tuple(
+        sorted(name for name in found if name.startswith(before) and name.endswith(after) and name != before + after)
+    )
 
 
 def _machines(host: Host, found: Iterable[Mapping[str, str]]) -> Iterator[str]:
     """Each cause once: a cause that affects every machine is not repeated for a single one."""
     told: set[str] = set()
-    for it in sorted(found, key=lambda it: it["Id"] != UNSEEN):
-        name = "every machine" if it["Id"] == UNSEEN else it["Id"]
-        causes = dict.fromkeys(_machine(host, it))
+    for machine in sorted(found, key=lambda machine: machine["Id"] != UNSEEN):
+        name = "every machine" if machine["Id"] == UNSEEN else machine["Id"]
+        causes = dict.fromkeys(_machine(host, machine))
         yield from (f"{name} {cause}" for cause in causes if cause not in told)
         told.update(causes)
 
@@ -268,7 +263,7 @@ def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
         yield f"runs another ExecStartPre= before the gate: {lost}; {remedy}; {where}"
     statuses = found["SuccessExitStatus"].split()
     status = f"has SuccessExitStatus={' '.join(statuses)}, so it starts"
-    if any(it.isdigit() and int(it) in _REFUSALS for it in statuses):
+    if any(status.isdigit() and int(status) in _REFUSALS for status in statuses):
         yield f"{status} even if the gate refuses; {where}"
     # After a signal that can be caught, the command exits with 1, but only once its shell has read the trap.
     if not all(map(str.isdigit, statuses)):

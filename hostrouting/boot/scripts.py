@@ -1,9 +1,11 @@
 """The boot scripts for the routes and for their check, and the data block that holds the settings of every script.
 
-The body of a script is an asset, and every asset is read here. The operator's settings are put into its data block.
+Here: the texts of the scripts, and the settings parsed from them. Two scripts that no boot needs have their text here
+too: the plugin for node-problem-detector, whose container has no Python, and the script that takes a snapshot on a node
+without this library. Not here: the script for probes (`probe`), and running any of them.
 
-A setting is one line: a key and its words. It is in single quotes, and may contain only characters that are safe in
-them.
+The body of a script is an asset, and every asset is read here. The operator's settings are put into its data block. A
+setting is one line: a key and its words. It is in single quotes, and may contain only characters that are safe in them.
 """
 
 from __future__ import annotations
@@ -156,10 +158,10 @@ def _protocols() -> tuple[tuple[int, str], ...]:
 def _pod_blocks() -> list[str]:
     """The refusing routes of CNIs: type and protocol as numbers, any or for single addresses, a pattern of a device."""
     return [
-        f"pods {ROUTE_TYPES.index(kind)} {protocol} {'single' if it.single else 'any'} {it.dev}"
-        for it in CNI_ROUTES
-        for kind in sorted(it.types)
-        for protocol in sorted(it.protocols)
+        f"pods {ROUTE_TYPES.index(kind)} {protocol} {'single' if route.single else 'any'} {route.dev}"
+        for route in CNI_ROUTES
+        for kind in sorted(route.types)
+        for protocol in sorted(route.protocols)
     ]
 
 
@@ -244,17 +246,11 @@ def settings_in(text: str) -> list[tuple[str, str]]:
     return found
 
 
-# The custom plugin for node-problem-detector, as a shell script: its container has no Python.
-
-
 def render_npd_script() -> str:
-    """The script, which node-problem-detector runs."""
+    """The custom plugin for node-problem-detector."""
     return "".join(f"{line}\n" for line in asset_lines("npd.sh"))
 
 
-# The script that takes a snapshot with `ip`, for a node that does not have this library.
-
-
 def render_snapshot_script() -> str:
-    """The script, to be piped to `ssh node sh`."""
+    """The script that takes a snapshot with `ip`, to be piped to `ssh node sh`."""
     return "".join(f"{line}\n" for line in asset_lines("snapshot.sh"))

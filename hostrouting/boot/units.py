@@ -1,7 +1,10 @@
-"""The units that run one script each, the preset that keeps one enabled, and the name of our route protocol.
+"""The units that run one boot script each, the unit of the guard, and the name of our route protocol.
 
-These units do not depend on other services, so they cannot touch a running machine. A oneshot does not remain active
-when it is done, so every start runs it again, without a limit on how often.
+Here: their texts, the preset that keeps a unit enabled, and what is parsed from them. Not here: the unit of the gate
+(`gate_files`) and of the probe rewrite (`probe`), what a guard does and whether units are installed (`tasks`).
+
+The units of the scripts do not depend on other services, so they cannot touch a running machine. A oneshot does not
+remain active when it is done, so every start runs it again, without a limit on how often.
 """
 
 from __future__ import annotations
@@ -159,8 +162,6 @@ def parse_protocol_name(text: str) -> int:
         raise ValueError("the text does not name our route protocol")
     return int(found[0])
 
-
-# The unit that runs the guard, and the path of the program in it.
 
 _EXEC = "ExecStart="
 _COMMAND = " guard"

@@ -1,3 +1,18 @@
-"""See docs/architecture.md."""
+"""Whether addresses of an expected CIDR are lost on a host, which static routes would mend this, and the report.
+
+Here: decisions, as functions from values to values, and their sentences. Not here: changing a host (`routes`, `tasks`),
+and printing (`cli`).
+
+examine     the whole check: of a kernel, once it is ready, or of a snapshot
+overlap     the check of one family for one kind of packets: what escapes, and the verdict
+cni         the host's own pod blocks, which do not count as escapes
+packets     the packets that pods send, in classes
+pods        the same check for each class, and what the host drops as it arrives
+repair      the routes that close the escapes, and the proof
+cover       the fewest prefixes for a repair
+marks       who sets the marks that an answer depends on
+segments    a CIDR as ranges, for a map
+report      all of it in sentences and as JSON
+"""
 
 __all__: list[str] = []

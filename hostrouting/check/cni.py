@@ -1,19 +1,25 @@
-"""The refusing routes that each CNI installs for the pod block of its node, with the place in its source.
+"""The pod blocks of a host: the routes that refuse packets for them, which a CNI installs on purpose.
 
-Here: the table. Not here: which routes of a host match it (`pod_blocks`, and the check at boot), and which devices are
-a CNI's (`config.values`).
+Here: which refusing routes each CNI installs, in one table with the place in its source, and which routes of a host are
+of that kind. Not here: how other refusing routes are judged (`overlap`).
+
+A CNI that gives a node a block of addresses often makes the node drop packets for addresses that no pod has. Without
+that, such packets go to the router, which sends them back. The pods themselves have longer prefixes, by devices of the
+CNI. So these routes are not escapes.
 
 kube-router (protocol 17) and Antrea install unicast routes only. OVN-Kubernetes (protocol 85) has an unreachable
 default route in the table of each VRF: that is not a pod block, so it has no row. BIRD also installs `unreachable`
 where it has no route to the block of another node: those pods are lost, so that has no row either.
 """
 
+from collections.abc import Iterable
+
 import attrs
 
 from hostrouting.fib import Fib
 from hostrouting.model import REFUSING, Prefix, Route, RouteType, width_of
 
-__all__ = ["CNI_ROUTES", "CniRoute", "PodBlocks"]
+__all__ = ["CNI_ROUTES", "CniRoute", "PodBlocks", "is_like"]
 
 
 @attrs.frozen
@@ -63,9 +69,6 @@ CNI_ROUTES = (
 )
 
 
-# Routes that refuse packets for this host's own pod blocks; such routes are not escapes.
-
-
 class PodBlocks:
     """The pod blocks of one host, within the checked CIDRs."""
 
@@ -92,7 +95,7 @@ class PodBlocks:
 
     def _is_block(self, route: Route) -> bool:
         return any(self._is_left(route, trace) for trace in CNI_ROUTES) or any(
-            inner.type == "unicast" and inner.legs and all(map(self._is_allowed, inner.devs))
+            inner.type == "unicast" and inner.legs and all(is_like(dev, self._allowed) for dev in inner.devs)
             for inner in self._fib.within(route.prefix, table=route.table)
         )
 
@@ -101,13 +104,11 @@ class PodBlocks:
             return False
         if trace.single and route.prefix.length < width_of(route.prefix.family):
             return False
-        return trace.dev == "*" or any(_is_like(link.name, trace.dev) for link in self._fib.snapshot.links)
-
-    def _is_allowed(self, dev: str) -> bool:
-        return any(_is_like(dev, pattern) for pattern in self._allowed)
+        return trace.dev == "*" or any(is_like(link.name, (trace.dev,)) for link in self._fib.snapshot.links)
 
 
-def _is_like(dev: str, pattern: str) -> bool:
-    from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first such route is found
+def is_like(dev: str, patterns: Iterable[str]) -> bool:
+    """Whether the name of a device matches one of these patterns."""
+    from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first stray device or route is seen
 
-    return fnmatchcase(dev, pattern)
+    return any(fnmatchcase(dev, pattern) for pattern in patterns)

@@ -1,7 +1,16 @@
-"""What the tasks ask of a kernel that may not be ready yet, and the check that it agrees with the engine.
+"""The whole check of a host, by family: verdicts on its own packets and on those of pods, the repair, and what follows.
 
-Here: waiting for missing devices and routes by kernel events; comparing the kernel's answers with the engine's. Not
-here: what is done with the answers (`tasks`).
+Here: the check of a kernel, once it is ready, and of a snapshot; waiting for missing devices and routes by kernel
+events; what to change in a configuration so that it repairs the host; and the host after the repair. Not here: the
+parts of a check (`overlap`, `pods`, `repair`), the sentences (`report`), and what is done with the answers (`tasks`).
+
+The engine computes what the tables say, and the kernel is asked once in each cell. If an answer differs, the tables may
+have changed meanwhile: the whole examination is repeated. If it still differs, the kernel's answer is the verdict on
+the cell, because it is what happens to packets, and the report says so.
+
+A repair closes what escapes on a host as it is. A configuration may have some of its routes already; it may have others
+that cannot be installed, because another program's route has the same destination and metric; and what it does not
+have, `apply` deletes. So what to change in it is found on the host as it will be once the configuration is applied.
 """
 
 from __future__ import annotations
@@ -29,7 +38,6 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.kernel.base import Answer, RouteBackend
     from hostrouting.model import IP
-    from hostrouting.routes.plan import RoutePlan
     from hostrouting.routes.uplink import DesiredRoute
 
 __all__ = [
@@ -57,44 +65,6 @@ _NEAR = 3  # after the first address of a pod CIDR, which may be a broadcast add
 _RESTLESS = "the route tables kept changing while they were read; the verdict is for the last snapshot"
 
 
-def is_any_route_ours(backend: RouteBackend, protocol: int, *, spared: Collection[Prefix] = ()) -> bool:
-    """Whether any route carries our route protocol, except for those to the destinations `spared`."""
-    return any(route.prefix not in spared for route in backend.snapshot(protocol=protocol).routes)
-
-
-def read(backend: RouteBackend) -> tuple[Snapshot, bool]:
-    """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot."""
-    try:
-        return backend.snapshot(), True
-    except Unsettled as error:
-        if isinstance(error.last, Snapshot):
-            return error.last, False
-        raise
-
-
-def await_plan(
-    ctx: phases.Context,
-    backend: RouteBackend,
-    wanted: Sequence[DesiredRoute],
-    *,
-    protocol: int,
-    former: Collection[int] = (),
-    spared: Collection[Prefix] = (),
-    wait: float,
-) -> tuple[RoutePlan, Snapshot]:
-    """The plan, once everything it needs is there. Raises NotReady, which names what was missing last."""
-
-    def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
-        # A slightly stale read is fine: every change is exact and verified.
-        before, _ = read(backend)
-        plan = plan_routes(wanted, before, protocol=protocol, former=former, spared=spared)
-        if not plan.pending:
-            return (plan, before), ""
-        return None, "; ".join(map(str, plan.pending))
-
-    return await_found(ctx, backend, attempt, wait=wait)
-
-
 @attrs.frozen
 class FamilyExamination:
     """The result of a check for one family: the report, its repair, and where the kernel's answers differ."""
@@ -117,18 +87,21 @@ class FamilyExamination:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict, on the host's own packets and on those of pods; never "ok" if the tables kept changing."""
-        verdict = _worst([self.report.verdict, *(it.verdict for it in self.pods)])
+        verdict = _worst([self.report.verdict, *(pods.verdict for pods in self.pods)])
         return "undecided" if self.restless and verdict == "ok" else verdict
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The escapes of the host's own packets, and then those of pods that are different."""
-        return (*self.report.findings, *(finding for it in self.pods for finding in it.findings_beyond(self.report)))
+        return (
+            *self.report.findings,
+            *(finding for pods in self.pods for finding in pods.findings_beyond(self.report)),
+        )
 
     @property
     def notes(self) -> tuple[Note, ...]:
         """The exceptions to the verdicts, in the same order."""
-        return (*self.report.notes, *(note for it in self.pods for note in it.notes_beyond(self.report)))
+        return (*self.report.notes, *(note for pods in self.pods for note in pods.notes_beyond(self.report)))
 
 
 @attrs.frozen
@@ -141,47 +114,51 @@ class Examination:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of a family."""
-        return _worst([it.verdict for it in self.families])
+        return _worst([family.verdict for family in self.families])
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The escapes of both families."""
-        return tuple(finding for it in self.families for finding in it.findings)
+        return tuple(finding for family in self.families for finding in family.findings)
 
     @property
     def routes(self) -> tuple[DesiredRoute, ...]:
         """The routes that repair both families, as far as routes can."""
-        return tuple(route for it in self.families for route in it.repair.routes)
+        return tuple(route for family in self.families for route in family.repair.routes)
 
     @property
     def unsafe(self) -> tuple[Unsafe, ...]:
         """What no route can repair, in both families."""
-        return tuple(unsafe for it in self.families for unsafe in it.repair.unsafe)
+        return tuple(unsafe for family in self.families for unsafe in family.repair.unsafe)
 
     @property
     def diverted(self) -> tuple[Diversion, ...]:
         """What the repair takes from other devices, in both families."""
-        return tuple(diversion for it in self.families for diversion in it.repair.diverted)
+        return tuple(diversion for family in self.families for diversion in family.repair.diverted)
 
     @property
     def filtered(self) -> tuple[Filtered, ...]:
         """What devices drop once the repair is in place."""
-        return tuple(it for family in self.families for it in family.repair.filtered)
+        return tuple(filtered for family in self.families for filtered in family.repair.filtered)
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
         """What this host drops when it arrives, in both families."""
-        return tuple(it for family in self.families for it in family.dropped)
+        return tuple(dropped for family in self.families for dropped in family.dropped)
 
     @property
     def surprises(self) -> tuple[str, ...]:
         """The kernel's answers that are not what its tables say, in both families; each a sentence."""
-        return tuple(text for it in self.families for text in it.surprises)
+        return tuple(text for family in self.families for text in family.surprises)
 
     @property
     def fib(self) -> Fib:
         """The tables that were checked."""
         return self.families[0].fib
+
+
+def _worst(verdicts: Collection[Verdict]) -> Verdict:
+    return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
 
 
 def examine(
@@ -204,7 +181,9 @@ def examine(
     def attempt() -> tuple[Examination | None, str]:
         found = _examine_once(backend, config, gateway)
         last[:] = [found]
-        if missing := [f"an IPv{it.report.family} default route" for it in found.families if _lacks_default(it)]:
+        if missing := [
+            f"an IPv{family.report.family} default route" for family in found.families if _lacks_default(family)
+        ]:
             return None, " and ".join(missing)
         return found, ""
 
@@ -244,9 +223,9 @@ def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
     """The reports for the families that have expected CIDRs; one for IPv4 if there are none."""
     check = config.route_overlap
     cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
-    for family in sorted({it.family for it in cidrs}) or [IPV4]:
-        its = [cidr for cidr in cidrs if cidr.family == family]
-        yield check_overlap(fib, its, expected_devs=check.expected_devs, allowed_devs=check.allowed_devs)
+    for family in sorted({cidr.family for cidr in cidrs}) or [IPV4]:
+        of_family = [cidr for cidr in cidrs if cidr.family == family]
+        yield check_overlap(fib, of_family, expected_devs=check.expected_devs, allowed_devs=check.allowed_devs)
 
 
 def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None) -> Examination:
@@ -257,12 +236,12 @@ def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP 
         try:
             asking = _Asking(backend, fib, report)
             followed = follow_kernel(report, fib, asking.about(ANY))
-            its = _with_pods(fib, followed, config, gateway, ask=asking.about_pods)
+            examined = _with_pods(fib, followed, config, gateway, ask=asking.about_pods)
         except BackendError as error:
             error.fib = fib
             raise
         told = (*(() if still else (_RESTLESS,)), *asking.surprises)
-        found.append(attrs.evolve(its, surprises=told, restless=not still))
+        found.append(attrs.evolve(examined, surprises=told, restless=not still))
     return Examination(tuple(found))
 
 
@@ -290,10 +269,6 @@ def _with_pods(
     return FamilyExamination(report, repair, fib, pods, find_dropped(fib, report, packets))
 
 
-def _worst(verdicts: Collection[Verdict]) -> Verdict:
-    return next(it for it in _WORST_FIRST if it in verdicts)
-
-
 class _Asking:
     """Asks the kernel about the cells of a report; `surprises` are its answers that the tables do not explain."""
 
@@ -305,11 +280,11 @@ class _Asking:
         """Ask about a packet of this class, if its device exists: if possible, one that this host does not drop."""
         if not packets.exist or not packets.devs:
             return {}
-        starts = [(it.first, min(it.first + _NEAR, it.last)) for it in packets.sources[:_NEAR]]
+        starts = [(block.first, min(block.first + _NEAR, block.last)) for block in packets.sources[:_NEAR]]
         sources = [ip_at(self._report.family, at) for first, last in starts for at in range(first, last + 1)]
         flows = [attrs.evolve(packets.flow, source=source) for source in sources]
         to = self._report.cidrs[0].ip
-        return self.about(next((it for it in flows if find_drop(self._fib, to, it) is None), packets.flow))
+        return self.about(next((flow for flow in flows if find_drop(self._fib, to, flow) is None), packets.flow))
 
     def about(self, flow: Flow) -> dict[int, Decision]:
         """Ask in each cell; return the answers that differ from the tables, by the first address of the cell."""
@@ -352,13 +327,114 @@ def _agree(decision: Decision, answer: Answer) -> bool:
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing or decision.kind == "local"
     mine = (decision.route, *decision.in_turn)
-    return any((route.prefix, route.devs, route.metric) == (it.prefix, it.devs, it.metric) for it in mine)
+    return any((route.prefix, route.devs, route.metric) == (own.prefix, own.devs, own.metric) for own in mine)
 
 
 def _words(answer: Answer) -> str:
     if answer.route is None:
         return answer.kind
     return f"[{answer.route.prefix} proto {protocol_name(answer.route.protocol)} dev {', '.join(answer.route.devs)}]"
+
+
+# What follows from a check: the change of a configuration, and the host after the repair.
+
+
+@attrs.frozen
+class Correction:
+    """What to change in `staticRoutes.routes` of a configuration so that it repairs a host, as far as routes can."""
+
+    add: tuple[DesiredRoute, ...] = ()
+    """The routes that it lacks."""
+    replaced: tuple[DesiredRoute, ...] = ()
+    """Its entries with the destination and metric of a route to add, which takes their place."""
+    contested: tuple[DesiredRoute, ...] = ()
+    """Its entries to delete, because another program's route has their destination and metric."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to change."""
+        return bool(self.add or self.contested)
+
+
+def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: IP | None = None) -> Correction:
+    """What this configuration lacks to repair what was found; `gateway` is the router that was given for the repair."""
+    plan = plan_static_routes(config, found.fib.snapshot)
+    if plan.changes:
+        found = examine_snapshot(plan.apply_to(found.fib.snapshot), config, gateway=gateway)
+    return correction_of(found, config, plan)
+
+
+def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan) -> Correction:
+    """The same, if the host after the plan of this configuration has been examined already."""
+    added, lost = {route.key for route in after.routes}, {step.route.key for step in plan.conflicts}
+    wanted = wanted_routes(config)
+    return Correction(
+        after.routes,
+        tuple(wish for wish in wanted if wish.key in added),
+        tuple(wish for wish in wanted if wish.key in lost and wish.key not in added),
+    )
+
+
+def repair_routes(found: Examination, *, protocol: int) -> tuple[Route, ...]:
+    """The routes of the repair, with device and gateway filled in; `protocol` is that of our routes."""
+    resolved = [resolve_route(wish, found.fib, protocol=protocol) for wish in found.routes]
+    return tuple(route for route in resolved if isinstance(route, Route))
+
+
+def with_repair(found: Examination, *, protocol: int) -> Fib | None:
+    """The host with the repair applied; None if there is no repair."""
+    routes = repair_routes(found, protocol=protocol)
+    if not routes:
+        return None
+    keys = {route.key for route in routes}
+    ours = [
+        standing
+        for route in routes
+        for standing in found.fib.routes(route.prefix)
+        if standing.key in keys and standing.protocol == protocol
+    ]
+    return found.fib.with_routes(routes, without=ours)
+
+
+# Reading a kernel that may not be ready yet.
+
+
+def is_any_route_ours(backend: RouteBackend, protocol: int, *, spared: Collection[Prefix] = ()) -> bool:
+    """Whether any route carries our route protocol, except for those to the destinations `spared`."""
+    return any(route.prefix not in spared for route in backend.snapshot(protocol=protocol).routes)
+
+
+def read(backend: RouteBackend) -> tuple[Snapshot, bool]:
+    """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot."""
+    try:
+        return backend.snapshot(), True
+    except Unsettled as error:
+        if isinstance(error.last, Snapshot):
+            return error.last, False
+        raise
+
+
+def await_plan(
+    ctx: phases.Context,
+    backend: RouteBackend,
+    wanted: Sequence[DesiredRoute],
+    *,
+    protocol: int,
+    former: Collection[int] = (),
+    spared: Collection[Prefix] = (),
+    wait: float,
+) -> tuple[RoutePlan, Snapshot]:
+    """The plan, once everything it needs is there. Raises NotReady, which names what was missing last."""
+
+    def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
+        # A slightly stale read is fine: every change is exact and verified.
+        before, _ = read(backend)
+        plan = plan_routes(wanted, before, protocol=protocol, former=former, spared=spared)
+        if not plan.pending:
+            return (plan, before), ""
+        return None, "; ".join(map(str, plan.pending))
+
+    return await_found(ctx, backend, attempt, wait=wait)
 
 
 def await_found(
@@ -394,63 +470,3 @@ def await_found(
 
 def _gave_up(missing: str, wait: float) -> NotReady:
     return NotReady(f"gave up after {wait:g} s: {missing}")
-
-
-# What to change in a configuration so that it repairs a host: the static routes to add and the entries to delete.
-
-
-@attrs.frozen
-class Correction:
-    """What to change in `staticRoutes.routes` of a configuration so that it repairs a host, as far as routes can."""
-
-    add: tuple[DesiredRoute, ...] = ()
-    """The routes that it lacks."""
-    replaced: tuple[DesiredRoute, ...] = ()
-    """Its entries with the destination and metric of a route to add, which takes their place."""
-    contested: tuple[DesiredRoute, ...] = ()
-    """Its entries to delete, because another program's route has their destination and metric."""
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is anything to change."""
-        return bool(self.add or self.contested)
-
-
-def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: IP | None = None) -> Correction:
-    """What this configuration lacks to repair what was found; `gateway` is the router that was given for the repair."""
-    plan = plan_static_routes(config, found.fib.snapshot)
-    if plan.changes:
-        found = examine_snapshot(plan.apply_to(found.fib.snapshot), config, gateway=gateway)
-    return correction_of(found, config, plan)
-
-
-def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan) -> Correction:
-    """The same, if the host after the plan of this configuration has been examined already."""
-    added, lost = {it.key for it in after.routes}, {it.route.key for it in plan.conflicts}
-    wanted = wanted_routes(config)
-    return Correction(
-        after.routes,
-        tuple(it for it in wanted if it.key in added),
-        tuple(it for it in wanted if it.key in lost and it.key not in added),
-    )
-
-
-# The host after the repair: the complete routes of a repair, and the tables with these routes.
-
-
-def repair_routes(found: Examination, *, protocol: int) -> tuple[Route, ...]:
-    """The routes of the repair, with device and gateway filled in; `protocol` is that of our routes."""
-    resolved = [resolve_route(wish, found.fib, protocol=protocol) for wish in found.routes]
-    return tuple(it for it in resolved if isinstance(it, Route))
-
-
-def with_repair(found: Examination, *, protocol: int) -> Fib | None:
-    """The host with the repair applied; None if there is no repair."""
-    routes = repair_routes(found, protocol=protocol)
-    if not routes:
-        return None
-    keys = {route.key for route in routes}
-    ours = [
-        it for route in routes for it in found.fib.routes(route.prefix) if it.key in keys and it.protocol == protocol
-    ]
-    return found.fib.with_routes(routes, without=ours)

@@ -1,7 +1,7 @@
 """Who sets the marks that an answer depends on: looked up on the host, and as JSON.
 
 Here: which marks matter for a check or an explanation, and what was found about them. Not here: the rules that set
-marks (`marking`), BPF programs on a device (`ingress`), and the lines about it (`cli.marks`).
+marks (`kernel.marking`), BPF programs on a device (`kernel.bpf`), and the lines about it (`cli`).
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Marks:
     @classmethod
     def together(cls, many: Iterable[Marks]) -> Marks:
         """Those of several families."""
-        its = list(many)
+        every = list(many)
         return cls(
-            tuple(sought for it in its for sought in it.sought),
-            tuple(dict.fromkeys(program for it in its for program in it.programs)),
-            tuple(policy for it in its for policy in it.policies),
-            tuple(dict.fromkeys(reason for it in its for reason in it.unseen)),
+            tuple(sought for marks in every for sought in marks.sought),
+            tuple(dict.fromkeys(program for marks in every for program in marks.programs)),
+            tuple(policy for marks in every for policy in marks.policies),
+            tuple(dict.fromkeys(reason for marks in every for reason in marks.unseen)),
         )
 
     def document(self) -> dict[str, Any]:
@@ -80,25 +80,25 @@ class Marks:
         return {
             "marks": [
                 {
-                    "mark": it.name,
-                    "rules": list(it.rules),
+                    "mark": mark.name,
+                    "rules": list(mark.rules),
                     "setters": [
                         {"place": setter.place, "text": setter.text, "effects": list(effects)}
-                        for setter, effects in it.setters
+                        for setter, effects in mark.setters
                     ],
                 }
-                for it in self.sought
+                for mark in self.sought
             ],
             "markingPrograms": list(self.programs),
             "ipsec": [
                 {
-                    "source": str(it.source),
-                    "destination": str(it.destination),
-                    "only": it.only,
-                    "action": it.action,
-                    "end": it.end,
+                    "source": str(policy.source),
+                    "destination": str(policy.destination),
+                    "only": policy.only,
+                    "action": policy.action,
+                    "end": policy.end,
                 }
-                for it in self.policies
+                for policy in self.policies
             ],
             "notLookedAt": list(self.unseen),
         }
@@ -106,7 +106,7 @@ class Marks:
 
 def rules_in(cases: Iterable[Cases]) -> Iterator[Rule]:
     """The rules that these conditions are about."""
-    return (condition.rule for it in cases for case in it for condition in case)
+    return (condition.rule for alternatives in cases for case in alternatives for condition in case)
 
 
 def marks_of(found: Examination, host: Callable[[], SourcesOfMarks] | None) -> Marks:
@@ -114,23 +114,27 @@ def marks_of(found: Examination, host: Callable[[], SourcesOfMarks] | None) -> M
 
     A snapshot has no `host` to look at.
     """
-    its = []
-    for it in found.families:
-        its_rules = [rule for rule in it.fib.snapshot.rules if rule.family == it.report.family]
-        marks = {drop.replies_to.mark for drop in it.dropped if drop.replies_to is not None and drop.replies_to.mark}
+    of_families = []
+    for family in found.families:
+        of_family = [rule for rule in family.fib.snapshot.rules if rule.family == family.report.family]
+        marks = {
+            drop.replies_to.mark for drop in family.dropped if drop.replies_to is not None and drop.replies_to.mark
+        }
         rules = [
-            *rules_in(note.cases for note in it.notes),
+            *rules_in(note.cases for note in family.notes),
             *(
                 rule
-                for rule in its_rules
+                for rule in of_family
                 if rule.fwmask and any(not rule.fwmark or mark & rule.fwmask == rule.fwmark for mark in marks)
             ),
         ]
         devs = dict.fromkeys(
-            dev for pods in it.pods for packets in pods.packets if packets.exist for dev in packets.devs
+            dev for pods in family.pods for packets in pods.packets if packets.exist for dev in packets.devs
         )
-        its.append(look_for_marks(host, rules, family=it.report.family, destinations=it.report.cidrs, devs=devs))
-    return Marks.together(its)
+        of_families.append(
+            look_for_marks(host, rules, family=family.report.family, destinations=family.report.cidrs, devs=devs)
+        )
+    return Marks.together(of_families)
 
 
 def look_for_marks(
@@ -156,7 +160,7 @@ def look_for_marks(
     marking = NOT_IN_A_SNAPSHOT if here is None else here.marking_of(family)
     names, near = list(devs), list(destinations)
     looked = [] if here is None else [(dev, here.programs_at(dev)) for dev in names[:_DEVICES]]
-    unseen = [*marking.unseen, *(f"{reason} on {dev}" for dev, it in looked for reason in it.unseen)]
+    unseen = [*marking.unseen, *(f"{reason} on {dev}" for dev, programs in looked for reason in programs.unseen)]
     if here is not None and len(names) > _DEVICES:
         unseen.append(f"BPF programs on {len(names) - _DEVICES} more devices of pods (only a few are looked at)")
     return Marks(
@@ -164,12 +168,12 @@ def look_for_marks(
             SoughtMark(
                 f"{mark:#x}" + (f"/{mask:#x}" if mask != ALL_BITS else ""),
                 tuple(priorities),
-                tuple((it, marking.effects(it)) for it in marking.setters if it.can_set(mark, mask)),
+                tuple((setter, marking.effects(setter)) for setter in marking.setters if setter.can_set(mark, mask)),
             )
             for (mark, mask), priorities in by_mark.items()
         ),
-        tuple(f"{program} on {dev}" for dev, it in looked for program in it.found),
-        tuple(it for it in marking.policies if any(_overlap(it.destination, prefix) for prefix in near)),
+        tuple(f"{program} on {dev}" for dev, programs in looked for program in programs.found),
+        tuple(policy for policy in marking.policies if any(_overlap(policy.destination, prefix) for prefix in near)),
         tuple(dict.fromkeys(unseen)),
     )
 

@@ -1,6 +1,12 @@
 """Compare the kernel's decisions with the expected CIDRs: the escapes, and the verdict.
 
-Here: facts, as values. Not here: the messages about them (`wording`), and the routes that close an escape (`repair`).
+Here: facts, as values. Not here: the messages about them (`report`), and the routes that close an escape (`repair`).
+
+A CIDR falls into cells: ranges of addresses with one decision. A decision escapes if it sends packets out by a device
+that is neither expected nor allowed, or sends them nowhere, unless they stay on this host or are for one of its own pod
+blocks. Cells next to each other that escape through the same rule and route are one finding. A decision can have
+variants, for packets that a rule treats differently because of a mark, a user and the like: a variant that escapes
+where the plain packet does not, or the reverse, is a note, and leaves the verdict undecided if it escapes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +16,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.arguments import listed, names, require
-from hostrouting.check.cni import PodBlocks
+from hostrouting.check.cni import PodBlocks, is_like
 from hostrouting.check.packets import PodPackets
 from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
 from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, as_prefix, extent, prefixes_between, width_of
@@ -176,7 +182,7 @@ def check_overlap(
         default = default_route(fib, family=family)
         ends |= {default.expires} if default is not None and default.expires is not None else set()
         unused = fib.suppressed_defaults(family)
-        suppressed = tuple(Suppressed(it, rule) for rule, it in unused if not {*it.devs} <= {*named})
+        suppressed = tuple(Suppressed(route, rule) for rule, route in unused if not {*route.devs} <= {*named})
     patterns = names(allowed_devs, "check_overlap: allowed_devs")
     if not named and expected:
         return OverlapReport("no-default-route", expected, (), patterns)
@@ -211,15 +217,14 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
     """
     if not told:
         return report
-    blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
-    judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+    judge = Judge.of(report, fib)
     findings: list[Finding] = []
     for cidr in report.cidrs:
-        cells = [attrs.evolve(it, decision=told.get(it.first, it.decision)) for it in fib.cells(cidr, flow)]
-        answers = {id(it.decision) for it in cells if it.first in told}
+        cells = [attrs.evolve(cell, decision=told.get(cell.first, cell.decision)) for cell in fib.cells(cidr, flow)]
+        answers = {id(cell.decision) for cell in cells if cell.first in told}
         findings += [
-            attrs.evolve(it, surprise=True) if id(it.decision) in answers else it
-            for it in _findings(cidr, cells, judge)
+            attrs.evolve(finding, surprise=True) if id(finding.decision) in answers else finding
+            for finding in _findings(cidr, cells, judge)
         ]
     return attrs.evolve(report, verdict=_verdict(findings, report.notes), findings=_owned(findings, fib))
 
@@ -227,10 +232,10 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
 def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
     """Mark the findings whose route has protocol kernel but no address that explains it."""
     found: list[Finding] = []
-    for it in findings:
-        route = it.decision.route
+    for finding in findings:
+        route = finding.decision.route
         odd = route is not None and is_unexplained(route, fib.snapshot)
-        found.append(attrs.evolve(it, unexplained=True) if odd else it)
+        found.append(attrs.evolve(finding, unexplained=True) if odd else finding)
     return tuple(found)
 
 
@@ -247,6 +252,12 @@ class Judge:
         """Take the expected devices by name, the allowed ones by pattern, and this host's pod blocks."""
         self._welcome = dict.fromkeys(expected_devs, True)
         self._allowed, self._blocks = allowed_devs, blocks
+
+    @classmethod
+    def of(cls, report: OverlapReport, fib: Fib) -> "Judge":
+        """The judge of the check that made this report, for these tables."""
+        blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
+        return cls(report.expected_devs, report.allowed_devs, blocks=blocks)
 
     def escape(self, decision: Decision) -> Judged:
         """How the decision escapes, and by which devices; None if it does not escape."""
@@ -274,9 +285,7 @@ class Judge:
 
     def _is_welcome(self, dev: str) -> bool:
         if dev not in self._welcome:
-            from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first stray device is seen
-
-            self._welcome[dev] = any(fnmatchcase(dev, pattern) for pattern in self._allowed)
+            self._welcome[dev] = is_like(dev, self._allowed)
         return self._welcome[dev]
 
 

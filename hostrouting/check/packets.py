@@ -1,5 +1,7 @@
 """The packets that pods send, in classes that no rule and no route tells apart.
 
+Here: the classes. Not here: the check of a class, and whether the host accepts the packets and the answers (`pods`).
+
 A pod's packet arrives on the pod's device with the pod's source address, and is forwarded. Rules that do not match the
 host's own packets can match it: those that select on the device that it arrives on (`iif`), or on its source (`from`).
 Nothing else distinguishes two pods' packets to the same destination, so they fall into a few classes:
@@ -11,17 +13,15 @@ Nothing else distinguishes two pods' packets to the same destination, so they fa
   Two parts are in one class if the rules that match them do the same, and they are inside the same prefixes of routes.
 
 So one packet of each class can be checked for all of them.
-
-Here: the classes. Not here: the check of a class (`pods`), and whether the host accepts the packets and the answers.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
 
+from hostrouting.check.cni import is_like
 from hostrouting.fib import Fib, Flow
 from hostrouting.fib.arrival import arrives_on
 from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, spans_of, width_of
@@ -56,18 +56,18 @@ def find_pod_packets(
     Pods have addresses in `pod_cidrs`, and devices whose names match the patterns `pod_devs`.
     """
     family = expected[0].family if expected else IPV4
-    its = [cidr for cidr in pod_cidrs if cidr.family == family]
-    if not its or not expected:
+    cidrs = [cidr for cidr in pod_cidrs if cidr.family == family]
+    if not cidrs or not expected:
         return ()
     rules = [rule for rule in snapshot.rules if rule.family == family]
-    sources = _classes_of_sources(snapshot, its, rules)
+    sources = _classes_of_sources(snapshot, cidrs, rules)
     devices = _classes_of_devices(snapshot, pod_devs, expected, rules)
     return tuple(PodPackets(some, devs, exist) for devs, exist in devices for some in sources)
 
 
 def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:
     """The host once the devices of these packets exist."""
-    missing = {dev for it in packets if not it.exist for dev in it.devs if fib.snapshot.link(dev) is None}
+    missing = {dev for sender in packets if not sender.exist for dev in sender.devs if fib.snapshot.link(dev) is None}
     return fib.with_links(Link(name=dev, index=0) for dev in sorted(missing)) if missing else fib
 
 
@@ -120,13 +120,13 @@ def _classes_of_devices(
     effects = _Effects(rules, "iif")
     preferred = set(_preferred(snapshot, expected)) if expected[0].family == IPV6 else set()
     existing = {link.name for link in snapshot.links}
-    missing = sorted({rule.iif for rule in rules if rule.iif is not None and _is_like(rule.iif, patterns)} - existing)
+    missing = sorted({rule.iif for rule in rules if rule.iif is not None and is_like(rule.iif, patterns)} - existing)
     classes: dict[object, list[str]] = {}
     for dev in dict.fromkeys((*_arriving(snapshot, patterns), *missing)):
         alike = effects.where(dev.__eq__), dev in existing, dev if dev in preferred else ""
         classes.setdefault(alike, []).append(dev)
     found = [(tuple(devs), devs[0] in existing) for devs in classes.values()]
-    if not any(_is_like(dev, patterns) for dev in existing):
+    if not any(is_like(dev, patterns) for dev in existing):
         alike = effects.where(_ANY_DEVICE.__eq__), False, ""
         found += [] if alike in classes else [((), False)]
     return found
@@ -136,7 +136,7 @@ def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
     """The devices that IP packets of pods arrive on: a port's packets arrive on its bridge. VRFs are not covered."""
     links = {link.name: link for link in snapshot.links}
     for link in snapshot.links:
-        dev = arrives_on(links, link.name) if link.name != "lo" and _is_like(link.name, patterns) else None
+        dev = arrives_on(links, link.name) if link.name != "lo" and is_like(link.name, patterns) else None
         if dev is not None:
             yield dev
 
@@ -144,19 +144,15 @@ def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
 def _preferred(snapshot: Snapshot, expected: Sequence[Prefix]) -> Iterator[str]:
     """The devices of IPv6 routes for which the device that a packet arrived on can matter."""
     routes, width = snapshot.routes, width_of(IPV6)
-    low, high = min(it.first for it in expected), max(it.last for it in expected)
+    low, high = min(prefix.first for prefix in expected), max(prefix.last for prefix in expected)
     hosts = [(1 << width - length) - 1 for length in range(width + 1)]
     for column in routes.columns:
         if column.family != IPV6:
             continue
-        their = zip(column.positions, column.networks, column.lengths, strict=True)
-        near = [it for it in their if it[1] <= high and it[1] | hosts[it[2]] >= low]
+        prefixes = zip(column.positions, column.networks, column.lengths, strict=True)
+        near = [row for row in prefixes if row[1] <= high and row[1] | hosts[row[2]] >= low]
         counts = Counter((network, length) for _, network, length in near)
         for at, network, length in near:
             shape = routes.shapes[routes.shape_numbers[at]]
             if counts[network, length] > 1 or len(shape.legs) > 1:
                 yield from shape.devs
-
-
-def _is_like(dev: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(dev, pattern) for pattern in patterns)

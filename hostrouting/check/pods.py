@@ -1,7 +1,21 @@
-"""The check of what pods send: the check of the host's own packets, made again for each class of pods' packets.
+"""What pods send: the check of the host's own packets, made again for each class of pods' packets; and what is dropped.
 
-Here: the verdict on each class, and what of it the check of the host's own packets does not say. Not here: the classes
-(`pod_packets`), and the check itself (`overlap`).
+Here: the verdict on each class, and what of it the check of the host's own packets does not say; and the packets that
+this host drops when they arrive. Not here: the classes (`packets`), the check itself (`overlap`), and what Linux asks
+of a packet that arrives (`fib.arrival`).
+
+A check proves by which devices packets leave. They still reach nothing if the host does not forward, or if it drops the
+replies. Other programs may change these settings later, so they do not change a verdict; they are reported beside it.
+Three things are looked for:
+
+- *Forwarding.* What pods send arrives on their devices, replies on the devices by which it left: each must forward.
+- *What pods send.* A pod's device with rp_filter 1 (or 2, if it has no IPv4 address) takes only sources to which the
+  route back leaves by that device. It drops everything if there is no such source in the pod CIDRs. (A pod that uses
+  another pod's address is dropped on purpose.)
+- *Replies.* They arrive on the device by which the packet left. The route back is looked up like the packet, but
+  without its mark, its user and the device that its socket is bound to, with the source address that the packet got
+  when it was routed, and without the turns that Linux takes between default routes. So a reply can only be dropped if
+  one of these led the packet to its device. One packet is followed for each value that a rule distinguishes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,20 +27,13 @@ from hostrouting.check.overlap import Finding, Note, OverlapReport, Verdict, che
 from hostrouting.check.packets import PodPackets, with_devices_of
 from hostrouting.fib import PLAIN, Decision, Fib, Flow, paired
 from hostrouting.fib.arrival import RP_FILTER_REASONS, DropReason, drop_reason, is_forwarding_off, reverse_flow
-from hostrouting.model import (
-    IP,
-    IPV4,
-    Link,
-    Prefix,
-    Rule,
-    prefixes_between,
-    spans_of,
-    width_of,
-)
+from hostrouting.model import IP, IPV4, Link, Prefix, Rule, prefixes_between, spans_of, width_of
 
 __all__ = ["Ask", "Dropped", "DroppedKind", "PodReport", "check_pods", "find_dropped"]
 
 Ask: TypeAlias = Callable[[PodPackets], Mapping[int, Decision]]
+
+_NOBODY = 0xFFFFFFFF  # no user has this number
 
 
 @attrs.frozen
@@ -41,18 +48,20 @@ class PodReport:
     def findings_beyond(self, report: OverlapReport) -> tuple[Finding, ...]:
         """The findings that the check of the host's own packets does not have: other addresses, or another way."""
         known: dict[object, list[Finding]] = {}
-        for it in report.findings:
-            known.setdefault(_way(it), []).append(it)
+        for finding in report.findings:
+            known.setdefault(_way(finding), []).append(finding)
         return tuple(
-            it
-            for it in self.findings
-            if not any(other.first <= it.first and it.last <= other.last for other in known.get(_way(it), ()))
+            finding
+            for finding in self.findings
+            if not any(
+                other.first <= finding.first and finding.last <= other.last for other in known.get(_way(finding), ())
+            )
         )
 
     def notes_beyond(self, report: OverlapReport) -> tuple[Note, ...]:
         """The notes that the check of the host's own packets does not have."""
         known = set(map(_note_key, report.notes))
-        return tuple(it for it in self.notes if _note_key(it) not in known)
+        return tuple(note for note in self.notes if _note_key(note) not in known)
 
 
 def check_pods(
@@ -67,20 +76,20 @@ def check_pods(
     fib = with_devices_of(fib, packets)
     alike: dict[object, list[PodPackets]] = {}
     answers: dict[object, OverlapReport] = {}
-    for its in packets:
+    for sender in packets:
         own = check_overlap(
             fib,
             report.cidrs,
             expected_devs=report.expected_devs,
             allowed_devs=report.allowed_devs,
-            flow=its.flow,
+            flow=sender.flow,
         )
         if ask is not None:
-            own = follow_kernel(own, fib, ask(its), flow=its.flow)
-        ranges = tuple((_way(it), it.first, it.last) for it in own.findings)
+            own = follow_kernel(own, fib, ask(sender), flow=sender.flow)
+        ranges = tuple((_way(finding), finding.first, finding.last) for finding in own.findings)
         answer = (own.verdict, ranges, tuple(map(_note_key, own.notes)))
         answers.setdefault(answer, own)
-        alike.setdefault(answer, []).append(its)
+        alike.setdefault(answer, []).append(sender)
     return tuple(_pod_report(own, tuple(alike[answer])) for answer, own in answers.items())
 
 
@@ -88,8 +97,8 @@ def _pod_report(report: OverlapReport, senders: tuple[PodPackets, ...]) -> PodRe
     return PodReport(
         senders,
         report.verdict,
-        tuple(attrs.evolve(it, senders=senders) for it in report.findings),
-        tuple(attrs.evolve(it, senders=senders) for it in report.notes),
+        tuple(attrs.evolve(finding, senders=senders) for finding in report.findings),
+        tuple(attrs.evolve(note, senders=senders) for note in report.notes),
     )
 
 
@@ -132,7 +141,7 @@ def find_dropped(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets])
     if not report.expected_devs:
         return ()
     fib = with_devices_of(fib, packets)
-    ways = {its: _ways(fib, report, its.flow) for its in packets}
+    ways = {sender: _ways(fib, report, sender.flow) for sender in packets}
     return (
         *_not_forwarded(fib, report, ways),
         *_dropped_by_rp_filter(fib, report, ways),
@@ -159,7 +168,7 @@ def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dro
         return
     family, snapshot = report.family, fib.snapshot
     links = {link.name: link for link in snapshot.links}
-    there = dict.fromkeys(dev for its in ways if its.exist for dev in its.devs)
+    there = dict.fromkeys(dev for sender in ways if sender.exist for dev in sender.devs)
     if not there and is_forwarding_off(snapshot, snapshot.default_link, family):
         yield Dropped("sent", family, (), "forwarding")
         return  # as on every node before its CNI starts
@@ -178,23 +187,23 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
     if report.family != IPV4:
         return
     links = {link.name: link for link in fib.snapshot.links if link.rp_filter}
-    backs = {its: _routes_back(fib, its, outs) for its, outs in ways.items()}
-    its_of: dict[str, list[PodPackets]] = {}
-    for its in ways:
-        for dev in its.devs if its.exist else ():
-            its_of.setdefault(dev, []).append(its)
+    backs = {sender: _routes_back(fib, sender, outs) for sender, outs in ways.items()}
+    senders_by_dev: dict[str, list[PodPackets]] = {}
+    for sender in ways:
+        for dev in sender.devs if sender.exist else ():
+            senders_by_dev.setdefault(dev, []).append(sender)
     alike: dict[object, Dropped] = {}
-    for dev, classes in its_of.items():
+    for dev, senders in senders_by_dev.items():
         link = links.get(dev)
-        every = [it for its in classes for it in backs[its]]
+        every = [back for sender in senders for back in backs[sender]]
         # A device by which a route back leaves takes that source: with many pods, it is the answer for nearly all.
-        if link is None or any(it.kind == "unicast" and it.route and dev in it.route.devs for it in every):
+        if link is None or any(back.kind == "unicast" and back.route and dev in back.route.devs for back in every):
             continue
-        found = [(drop_reason(fib, link, it), it) for it in dict.fromkeys(every)]
+        found = [(drop_reason(fib, link, back), back) for back in dict.fromkeys(every)]
         filtered = [(reason, back) for reason, back in found if reason in RP_FILTER_REASONS]
         if filtered and None not in [reason for reason, _ in found]:
             reason, back = filtered[0]
-            sources = tuple(dict.fromkeys(source for its in classes for source in its.sources))
+            sources = tuple(dict.fromkeys(source for sender in senders for source in sender.sources))
             known = alike.get((reason, back.route, sources))
             devs = (*(known.devs if known else ()), dev)
             alike[reason, back.route, sources] = Dropped("sent", IPV4, devs, reason, sources, back)
@@ -202,13 +211,13 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
     yield from _dropped_on_new_devices(fib, report, backs)
 
 
-def _routes_back(fib: Fib, its: PodPackets, outs: dict[str, Prefix]) -> list[Decision]:
+def _routes_back(fib: Fib, sender: PodPackets, outs: dict[str, Prefix]) -> list[Decision]:
     """What decides the routes back to packets of this class."""
     return [
         cell.decision
         for out, destination in outs.items()
-        for source in its.sources
-        for cell in fib.cells(source, reverse_flow(its.flow, destination.ip, out=out))
+        for source in sender.sources
+        for cell in fib.cells(source, reverse_flow(sender.flow, destination.ip, out=out))
     ]
 
 
@@ -217,12 +226,12 @@ def _dropped_on_new_devices(
 ) -> Iterator[Dropped]:
     """The same for devices that are created later, if no pod has one yet but there is a route to pods."""
     link = fib.snapshot.default_link
-    for its, decisions in backs.items():
-        for back in decisions if link is not None and link.rp_filter and not its.devs else ():
+    for sender, decisions in backs.items():
+        for back in decisions if link is not None and link.rp_filter and not sender.devs else ():
             reason = None if link is None else drop_reason(fib, link, back)
             # The default route leads to addresses for which the CNI adds a route later.
             if reason in RP_FILTER_REASONS and not set(back.devs) & set(report.expected_devs):
-                yield Dropped("sent", IPV4, (), reason, its.sources, back)
+                yield Dropped("sent", IPV4, (), reason, sender.sources, back)
                 break
 
 
@@ -231,7 +240,7 @@ def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPacke
     if report.family != IPV4:
         return
     spans: dict[tuple[str, Flow, DropReason, Decision, bool], list[Prefix]] = {}
-    for link in (it for it in fib.snapshot.links if it.name in report.expected_devs and it.rp_filter):
+    for link in (link for link in fib.snapshot.links if link.name in report.expected_devs and link.rp_filter):
         for sent in _senders(fib, link, packets):
             # A reply has no mark by itself.
             to = _own_address(fib, link) if sent is PLAIN else sent.source
@@ -243,7 +252,7 @@ def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPacke
                         key = (link.name, sent, reason, back, bool(sent.mark) and link.src_valid_mark)
                         spans.setdefault(key, []).extend(prefixes_between(IPV4, first, last))
     for (dev, sent, reason, back, marked), blocks in spans.items():
-        sources = tuple(it for span in spans_of(blocks) for it in prefixes_between(*span))
+        sources = tuple(block for span in spans_of(blocks) for block in prefixes_between(*span))
         yield Dropped("replies", IPV4, (dev,), reason, sources, back, sent, marked)
 
 
@@ -268,13 +277,16 @@ def _senders(fib: Fib, link: Link, packets: Sequence[PodPackets]) -> Iterator[Fl
         yield attrs.evolve(host, uid=uid)
     for mark in dict.fromkeys(mark for rule in rules for mark in _marks(rule)):
         yield attrs.evolve(host, mark=mark)
-        for its in packets:
-            yield attrs.evolve(its.flow, mark=mark)
+        for sender in packets:
+            yield attrs.evolve(sender.flow, mark=mark)
 
 
 def _own_address(fib: Fib, link: Link) -> IP | None:
     """The address that a packet of this host gets if it leaves by the device."""
-    return next((it.ip for it in fib.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4), PLAIN.source)
+    return next(
+        (address.ip for address in fib.snapshot.addresses if address.dev == link.name and address.ip.version == IPV4),
+        PLAIN.source,
+    )
 
 
 def _users(rule: Rule) -> Iterable[int]:
@@ -287,6 +299,3 @@ def _marks(rule: Rule) -> Iterable[int]:
     selected = rule.fwmark & rule.fwmask
     other = selected ^ (rule.fwmask & -rule.fwmask)
     return (mark for mark in (selected, other) if mark)
-
-
-_NOBODY = 0xFFFFFFFF  # no user has this number

@@ -1,6 +1,20 @@
-"""From escapes to routes: the ranges to close, to keep and to report as unsafe; and the proof of the result.
+"""The repair: the fewest static routes that close every escape, and the ranges that no route can close safely.
 
-Here: the meaning of the ranges. Not here: the choice of prefixes (`cover`).
+Here: which ranges to close, to keep and to report as unsafe; whether Linux would accept the gateway; and the proof of
+the result. Not here: the choice of prefixes (`cover`), installing the routes (`routes`), and the messages (`report`).
+
+How it works. Each block of CIDRs is cut into ranges with one decision, each with the shortest prefix by which a route
+of ours would win there. A range that escapes has to be closed; one that another route of table main leads the right way
+has to be kept; the rest may become either. `cover` finds the fewest prefixes that do this, and each becomes a route by
+the expected device. The proof is the same check, made on the tables with these routes. What pods send may still escape
+then: the same is done for each class of their packets, on these tables, and routes that would divert other packets are
+not used.
+
+Before Linux adds a route, it looks up the gateway in table main. In IPv4 it does so with the policy rules, like a
+packet of a socket that is bound to the route's device, and only among routes with scope link or narrower. If a rule
+refuses such packets, it refuses the route. In IPv6 it first looks only into table main, then with the policy rules. The
+second lookup ignores suppress_prefixlength and suppress_ifgroup, and `iif lo` never matches. One of the two must find a
+route by the device without a gateway. A link-local gateway is not looked up.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,7 +26,6 @@ from typing import Literal, NamedTuple, TypeAlias
 import attrs
 
 from hostrouting.arguments import require
-from hostrouting.check.cni import PodBlocks
 from hostrouting.check.cover import Zone, ZoneKind, cover
 from hostrouting.check.overlap import Finding, Judge, OverlapReport, check_overlap
 from hostrouting.check.packets import PodPackets, with_devices_of
@@ -48,72 +61,11 @@ from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, ba
 __all__ = ["TOO_MANY", "Diversion", "Filtered", "Repair", "Unsafe", "UnsafeReason", "propose_repair", "refused_gateway"]
 
 
-# Whether Linux accepts a gateway: the lookup that it does before it adds a route.
-
-
-def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
-    """The decision because of which Linux refuses this gateway; None if it accepts it, or has nothing to look up."""
-    gateway = leg.gateway
-    if gateway is None or leg.onlink or leg.dev is None or gateway in LINK_LOCAL:
-        return None
-    return _refused_ipv4(fib, gateway, leg.dev) if gateway.version == IPV4 else _refused_ipv6(fib, gateway, leg.dev)
-
-
-def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
-    near = [it for it in _around(fib, gateway) if it.scope >= SCOPE_LINK]
-    neighbours = Fib(_with_carriers(attrs.evolve(fib.snapshot, routes=near)), merged=fib.merged)
-    decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=dev, ipproto=0))
-    return None if decision.kind in {"unicast", "local"} else decision
-
-
-def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
-    flow = attrs.evolve(PLAIN, iif="", oif=dev, ipproto=0)
-    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
-    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=_around(fib, gateway, table=TABLE_MAIN))
-    if _is_beside(Fib(_with_carriers(alone)).lookup(gateway, flow), dev):
-        return None
-    rules = tuple(attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in fib.snapshot.rules)
-    unsuppressed = fib if rules == fib.snapshot.rules else Fib(attrs.evolve(fib.snapshot, rules=rules))
-    decision = unsuppressed.lookup(gateway, flow)
-    return None if _is_beside(decision, dev) else decision
-
-
-def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> list[Route]:
-    """The routes that match the gateway, of one table or of all."""
-    family = gateway.version
-    around = [Prefix.around(family, int(gateway), length) for length in range(width_of(family) + 1)]
-    # By the prefixes alone, so that only these routes are created.
-    return [route for route in fib.snapshot.routes.only(prefixes=around) if table in {None, route.table}]
-
-
-def _with_carriers(snapshot: Snapshot) -> Snapshot:
-    """The host as this lookup sees it.
-
-    A lost carrier makes no difference, though Linux may list the next hop as dead.
-    """
-    up = {link.name for link in snapshot.links if link.up}
-    links = tuple(
-        attrs.evolve(link, ignore_routes_with_linkdown=False, ipv6_ignore_routes_with_linkdown=False)
-        for link in snapshot.links
-    )
-    routes = [
-        attrs.evolve(route, legs=tuple(attrs.evolve(it, dead=it.dead and it.dev not in up) for it in route.legs))
-        for route in snapshot.routes
-    ]
-    return attrs.evolve(snapshot, links=links, routes=routes)
-
-
-def _is_beside(decision: Decision, dev: str) -> bool:
-    """Whether it is a route by this device without a gateway, of any type that does not refuse packets."""
-    legs = () if decision.route is None or decision.route.type in PATHLESS else decision.route.legs
-    return any((leg.dev, leg.gateway) == (dev, None) for leg in legs)
-
-
 # earlier-rule: a rule decides before table main is looked up. longest-prefix: a route to a single address decides, and
 # no prefix is longer. no-way: no gateway is known for the expected device. too-many: closing it would take more than
 # TOO_MANY routes. reserved: a static route to this range is not allowed. surprise: the kernel's answer differs from its
-# tables. refused: Linux would not accept a route by that gateway. clash: routes for packets
-# of pods would take the host, or other pods, from a way that is right. still-open: the proof found it open.
+# tables. refused: Linux would not accept a route by that gateway. clash: routes for packets of pods would take the
+# host, or other pods, from a way that is right. still-open: the proof found it open.
 UnsafeReason: TypeAlias = Literal[
     "earlier-rule", "longest-prefix", "no-way", "too-many", "reserved", "surprise", "refused", "clash", "still-open"
 ]
@@ -210,9 +162,11 @@ def propose_repair(
     repair, routes, replaced = _propose(fib, report, flow, means)
     after = _with(fib, routes, replaced)
     added = list(routes)
-    every = [packets for it in pods for packets in it.packets]
-    flows = [flow, *(it.flow for it in every)]
-    for packets in [packets for it in pods if it.findings_beyond(report) for packets in it.packets]:
+    every = [packets for pod_report in pods for packets in pod_report.packets]
+    flows = [flow, *(packets.flow for packets in every)]
+    for packets in [
+        packets for pod_report in pods if pod_report.findings_beyond(report) for packets in pod_report.packets
+    ]:
         seen = with_devices_of(after, every)
         left = _check(seen, report, packets.flow)
         more, routes, replaced = _propose(seen, left, packets.flow, means)
@@ -220,12 +174,13 @@ def propose_repair(
         if reason is None and routes and _diverts(seen, _with(seen, routes, replaced), report, flows):
             reason = "clash"
         if reason is not None:
-            lost = [Unsafe(report.family, it.first, it.last, reason, it.decision) for it in left.findings]
-            more, routes, replaced = Repair((), tuple(lost), (), left), (), ()
+            more, routes, replaced = _nothing(left, reason)
         repair, after = _both(repair, more, packets), _with(after, routes, replaced)
         added += routes
     surprising = [
-        attrs.evolve(lost, senders=it.packets) for it in pods for lost in _surprising(it.findings_beyond(report))
+        attrs.evolve(lost, senders=pod_report.packets)
+        for pod_report in pods
+        for lost in _surprising(pod_report.findings_beyond(report))
     ]
     repair = attrs.evolve(repair, unsafe=(*repair.unsafe, *surprising))
     if pods:
@@ -240,8 +195,7 @@ def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
 
 def _diverts(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flow]) -> bool:
     """Whether packets take another way that stayed here or left by an allowed device before."""
-    blocks = PodBlocks(before, report.cidrs, report.allowed_devs)
-    judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+    judge = Judge.of(report, before)
     return any(
         (then.kind, then.devs) != (now.kind, now.devs)
         and judge.escape(then) is None
@@ -265,8 +219,10 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
         # Packets from this host's own addresses do not arrive: with them, the ranges are whole.
         lost: set[Prefix] = set()
         own: set[Prefix] = set()
-        for address in [it.ip for it in before.snapshot.addresses if it.dev == link.name and it.ip.version == IPV4]:
-            back = reverse_flow(PLAIN, address)
+        for address in before.snapshot.addresses:
+            if address.dev != link.name or address.ip.version != IPV4:
+                continue
+            back = reverse_flow(PLAIN, address.ip)
             for block in [route.prefix for route in routes]:
                 for first, last, then, now in paired(before.cells(block, back), after.cells(block, back)):
                     if then.own:
@@ -286,16 +242,16 @@ def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
 
 def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
     """The routes of both, and what either cannot close or diverts, each once; the other is for these packets."""
-    unsafe = {_place(it): it for it in one.unsafe}
-    for it in other.unsafe:
-        known = unsafe.get(_place(it))
+    unsafe = {_place(lost): lost for lost in one.unsafe}
+    for lost in other.unsafe:
+        known = unsafe.get(_place(lost))
         # What the host itself sends there escapes as well.
         if known is None or known.senders:
-            unsafe[_place(it)] = attrs.evolve(it, senders=(*(known.senders if known else ()), packets))
-    diverted = {it.prefix: it for it in (*other.diverted, *one.diverted)}
+            unsafe[_place(lost)] = attrs.evolve(lost, senders=(*(known.senders if known else ()), packets))
+    diverted = {diversion.prefix: diversion for diversion in (*other.diverted, *one.diverted)}
     return attrs.evolve(
         one,
-        routes=(*one.routes, *(it for it in other.routes if it not in one.routes)),
+        routes=(*one.routes, *(route for route in other.routes if route not in one.routes)),
         unsafe=tuple(unsafe.values()),
         diverted=tuple(diverted.values()),
     )
@@ -322,33 +278,24 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
     """The repair of what was found for the packets of this flow."""
     if not report.findings:
         return Repair((), (), (), report), (), ()
-    family, protocol = report.findings[0].cidr.family, means.protocol
+    family, protocol = report.family, means.protocol
     uplink = Uplink(fib, protocol=protocol)
     pattern = _pattern(fib, report, family, means.metric, means.gateway)
     way = uplink.resolve(pattern)
     written = pattern if means.gateway else uplink.leave_open(pattern, names_dev=means.names_dev)
     if isinstance(way, Pending):
-        lost = [
-            Unsafe(family, finding.first, finding.last, "no-way", finding.decision, _missing(way, fib))
-            for finding in report.findings
-        ]
-        return Repair((), tuple(lost), (), report), (), ()
+        return _nothing(report, "no-way", _missing(way, fib))
     for leg in way.legs:
         against = refused_gateway(fib, leg)
         if against is not None:
-            lost = [
-                Unsafe(family, it.first, it.last, "refused", it.decision, str(bare_leg(leg)), against)
-                for it in report.findings
-            ]
-            return Repair((), tuple(lost), (), report), (), ()
+            return _nothing(report, "refused", str(bare_leg(leg)), against)
     task = _Task(fib, report, way, protocol)
     for block in _open_blocks(report):
-        tries = [task.closing(block, flow, metric=it) for it in _metrics(family, way.metric)]
-        task = min(tries, key=lambda it: (it.lost, len(it.routes)))
+        tries = [task.closing(block, flow, metric=metric) for metric in _metrics(family, way.metric)]
+        task = min(tries, key=lambda tried: (tried.lost, len(tried.routes)))
     routes = task.routes
     if len(routes) > TOO_MANY:
-        lost = [Unsafe(family, it.first, it.last, "too-many", it.decision) for it in report.findings]
-        return Repair((), tuple(lost), (), report), (), ()
+        return _nothing(report, "too-many")
     replaced = [
         standing
         for route in routes
@@ -357,12 +304,23 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
     ]
     proof = _check(_with(fib, routes, replaced), report, flow)
     repair = Repair(
-        tuple(attrs.evolve(written, destination=it.prefix, metric=_as_written(it)) for it in routes),
+        tuple(attrs.evolve(written, destination=route.prefix, metric=_as_written(route)) for route in routes),
         (*task.unsafe, *_surprising(report.findings), *_still_open(proof, task.unsafe)),
         tuple(task.diverted.values()),
         proof,
     )
     return repair, tuple(routes), tuple(replaced)
+
+
+def _nothing(
+    report: OverlapReport, reason: UnsafeReason, missing: str = "", against: Decision | None = None
+) -> _Proposal:
+    """The proposal without a route: nothing that was found can be closed, for this reason."""
+    lost = (
+        Unsafe(report.family, finding.first, finding.last, reason, finding.decision, missing, against)
+        for finding in report.findings
+    )
+    return Repair((), tuple(lost), (), report), (), ()
 
 
 def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
@@ -425,8 +383,7 @@ class _Task:
 
     def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int) -> None:
         self._fib, self._way, self._protocol = fib, way, protocol
-        blocks = PodBlocks(fib, report.cidrs, report.allowed_devs)
-        self._judge = Judge(report.expected_devs, report.allowed_devs, blocks=blocks)
+        self._judge = Judge.of(report, fib)
         self.routes: list[Route] = []
         self.unsafe: list[Unsafe] = []
         # The last address of the last unsafe range, or of the own addresses directly after it.
@@ -436,7 +393,7 @@ class _Task:
     @property
     def lost(self) -> int:
         """The number of addresses that no route of ours can close."""
-        return sum(it.last - it.first + 1 for it in self.unsafe)
+        return sum(unsafe.last - unsafe.first + 1 for unsafe in self.unsafe)
 
     def closing(self, block: Prefix, flow: Flow, *, metric: int) -> "_Task":
         """The same repair, which also closes the block's escapes with routes of this metric, as far as possible."""
@@ -449,8 +406,8 @@ class _Task:
     def _route_to(self, prefix: Prefix) -> Route:
         """The route to this prefix: with the usual metric, unless another route of the prefix would win over it."""
         usual = DEFAULT_METRIC[prefix.family]
-        others = (it for it in self._fib.routes(prefix) if it.protocol != self._protocol)
-        is_needed = self._way.metric != METRICS[prefix.family][-1] or any(it.metric <= usual for it in others)
+        others = (route for route in self._fib.routes(prefix) if route.protocol != self._protocol)
+        is_needed = self._way.metric != METRICS[prefix.family][-1] or any(route.metric <= usual for route in others)
         return attrs.evolve(self._way, prefix=prefix, metric=self._way.metric if is_needed else usual)
 
     def _close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
@@ -458,21 +415,28 @@ class _Task:
         dev = self._way.legs[0].dev
         contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=flow)
         pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
-        zones = [Zone(it.first, it.last, *self._means(block.family, it)) for it in pieces]
+        zones = [Zone(piece.first, piece.last, *self._treatment(block.family, piece)) for piece in pieces]
         chosen = cover(block, _merged(zones), usable=self._is_usable)
         if chosen is not None:
             return chosen
         # Only reserved ranges can make a choice impossible: leave them out for the others.
-        lost = [at for at, it in enumerate(zones) if it.kind == "open" and is_reserved(block.family, it.first, it.last)]
-        spared = [it._replace(kind="free") if at in set(lost) else it for at, it in enumerate(zones)]
+        lost = [
+            at
+            for at, zone in enumerate(zones)
+            if zone.kind == "open" and is_reserved(block.family, zone.first, zone.last)
+        ]
+        spared = [zone._replace(kind="free") if at in set(lost) else zone for at, zone in enumerate(zones)]
         chosen = cover(block, _merged(spared), usable=self._is_usable) or ()
         for at in lost:
             zone = zones[at]
-            if not any(it.length >= zone.length and it.first <= zone.first and zone.last <= it.last for it in chosen):
+            if not any(
+                prefix.length >= zone.length and prefix.first <= zone.first and zone.last <= prefix.last
+                for prefix in chosen
+            ):
                 self._leave(block.family, pieces[at], "reserved")
         return chosen
 
-    def _means(self, family: int, contest: Contest) -> tuple[ZoneKind, int]:
+    def _treatment(self, family: int, contest: Contest) -> tuple[ZoneKind, int]:
         """What the repair must do with a range, and from which length on."""
         decision, length = contest.decision, contest.length
         if self._judge.escape(decision) is None:
@@ -530,11 +494,11 @@ class _Task:
         if route.type in REFUSING:
             self.diverted[route.prefix] = Diversion(route.prefix, (), connected=False, refused=route)
         if any(leg.gateway is None for leg in route.legs):
-            near = [it for it in self._fib.routes(route.prefix, table=route.table) if it.type in _SENDING]
-            devs = tuple(dict.fromkeys(dev for it in near for dev in it.devs if dev not in self._way.devs))
+            near = [other for other in self._fib.routes(route.prefix, table=route.table) if other.type in _SENDING]
+            devs = tuple(dict.fromkeys(dev for other in near for dev in other.devs if dev not in self._way.devs))
             # The kernel adds a route for the network of each address.
             connected = any(
-                it.protocol == PROTOCOL_KERNEL and not is_unexplained(it, self._fib.snapshot) for it in near
+                other.protocol == PROTOCOL_KERNEL and not is_unexplained(other, self._fib.snapshot) for other in near
             )
             self.diverted[route.prefix] = Diversion(route.prefix, devs, connected)
 
@@ -566,20 +530,78 @@ def _ways(route: Route) -> set[tuple[str | None, IP | None]]:
 
 
 def _surprising(findings: Iterable[Finding]) -> Iterator[Unsafe]:
-    for it in findings:
-        if it.surprise:
-            yield Unsafe(it.cidr.family, it.first, it.last, "surprise", it.decision)
+    for finding in findings:
+        if finding.surprise:
+            yield Unsafe(finding.cidr.family, finding.first, finding.last, "surprise", finding.decision)
 
 
 def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
     """What the proof found that was not reported as unsafe before; a report has one family."""
-    given_up = sorted(known, key=lambda it: it.first)
-    firsts = [it.first for it in given_up]
-    reaches = list(accumulate((it.last for it in given_up), max))
+    given_up = sorted(known, key=lambda unsafe: unsafe.first)
+    firsts = [unsafe.first for unsafe in given_up]
+    reaches = list(accumulate((unsafe.last for unsafe in given_up), max))
     for finding in proof.findings:
         before = bisect_right(firsts, finding.last)
         if not before or reaches[before - 1] < finding.first:
             yield Unsafe(finding.cidr.family, finding.first, finding.last, "still-open", finding.decision)
 
 
-# The fewest static routes that close every escape, and the ranges that no route can close safely.
+# Whether Linux accepts a gateway.
+
+
+def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
+    """The decision because of which Linux refuses this gateway; None if it accepts it, or has nothing to look up."""
+    gateway = leg.gateway
+    if gateway is None or leg.onlink or leg.dev is None or gateway in LINK_LOCAL:
+        return None
+    return _refused_ipv4(fib, gateway, leg.dev) if gateway.version == IPV4 else _refused_ipv6(fib, gateway, leg.dev)
+
+
+def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
+    near = [route for route in _around(fib, gateway) if route.scope >= SCOPE_LINK]
+    neighbours = Fib(_with_carriers(attrs.evolve(fib.snapshot, routes=near)), merged=fib.merged)
+    decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=dev, ipproto=0))
+    return None if decision.kind in {"unicast", "local"} else decision
+
+
+def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
+    flow = attrs.evolve(PLAIN, iif="", oif=dev, ipproto=0)
+    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
+    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=_around(fib, gateway, table=TABLE_MAIN))
+    if _is_beside(Fib(_with_carriers(alone)).lookup(gateway, flow), dev):
+        return None
+    rules = tuple(attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in fib.snapshot.rules)
+    unsuppressed = fib if rules == fib.snapshot.rules else Fib(attrs.evolve(fib.snapshot, rules=rules))
+    decision = unsuppressed.lookup(gateway, flow)
+    return None if _is_beside(decision, dev) else decision
+
+
+def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> list[Route]:
+    """The routes that match the gateway, of one table or of all."""
+    family = gateway.version
+    around = [Prefix.around(family, int(gateway), length) for length in range(width_of(family) + 1)]
+    # By the prefixes alone, so that only these routes are created.
+    return [route for route in fib.snapshot.routes.only(prefixes=around) if table in {None, route.table}]
+
+
+def _with_carriers(snapshot: Snapshot) -> Snapshot:
+    """The host as this lookup sees it.
+
+    A lost carrier makes no difference, though Linux may list the next hop as dead.
+    """
+    up = {link.name for link in snapshot.links if link.up}
+    links = tuple(
+        attrs.evolve(link, ignore_routes_with_linkdown=False, ipv6_ignore_routes_with_linkdown=False)
+        for link in snapshot.links
+    )
+    routes = [
+        attrs.evolve(route, legs=tuple(attrs.evolve(leg, dead=leg.dead and leg.dev not in up) for leg in route.legs))
+        for route in snapshot.routes
+    ]
+    return attrs.evolve(snapshot, links=links, routes=routes)
+
+
+def _is_beside(decision: Decision, dev: str) -> bool:
+    """Whether it is a route by this device without a gateway, of any type that does not refuse packets."""
+    legs = () if decision.route is None or decision.route.type in PATHLESS else decision.route.legs
+    return any((leg.dev, leg.gateway) == (dev, None) for leg in legs)

@@ -1,16 +1,21 @@
 """The results of a check as sentences for operators and as JSON.
 
-Here: sentences and documents about findings, notes and repairs. Not here: any decision.
+Here: sentences and documents about findings, notes, drops, repairs and corrections; and the names of the documents that
+a check and a guard write, with their reader. Not here: any decision, writing a document (`tasks`), and what a guard
+puts into its own.
+
+Every message about a repair uses the same words, so that all of them ask for the same. A name ends with what is made:
+a line or sentence stands alone, a clause, phrase or name is a part of one, and a document is JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from hostrouting.check.cni import is_like
 from hostrouting.check.examine import Correction, Examination, FamilyExamination
 from hostrouting.check.repair import TOO_MANY, Diversion, Filtered, Unsafe, UnsafeReason
 from hostrouting.fib import PLAIN, REACHABLE, Cases, Condition, Decision, Flow
@@ -28,12 +33,10 @@ from hostrouting.model import (
 )
 from hostrouting.model.constants import LINK_LOCAL, LOOPBACK
 from hostrouting.routes.plan import deletion_command
-from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
-    from typing import Any
 
     from hostrouting.check.overlap import Finding, Kept, Note, Suppressed
     from hostrouting.check.packets import PodPackets
@@ -81,10 +84,312 @@ __all__ = [
     "unsafe_lines",
 ]
 
-
-# What to change in a configuration, as sentences: the routes to add, the entries to delete, and why.
-
 _PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
+_ALTERNATIVES = 3  # at most this many kinds of packets in one sentence
+_CONDITIONS = 4  # at most this many conditions for one kind
+_UNKNOWN = "an unknown device"
+_NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
+_CANDIDATES = 20  # the number of devices that are named as perhaps the expected one
+_RANGES = 3  # the number of ranges that are named for one cause; the others are counted
+
+
+def no_default_line(instead: str, *, wait: float, family: int = IPV4) -> str:
+    """The line for a missing default route: how long the check waited for it, and what there was instead."""
+    lack = f"none appeared within {wait:g} s" if wait else "there is none"
+    expected = f"the expected devices are those of the IPv{family} default route"
+    return f"NO-DEFAULT-ROUTE: {expected}, and {lack}; last seen: {instead}"
+
+
+def candidates_line(found: FamilyExamination) -> str:
+    """A clause: if there is no default route, the devices that are up and have an address; empty if there is one.
+
+    One of them may be the expected device. Devices that carry a part of the CIDRs rarely are, and come last.
+    """
+    report, snapshot = found.report, found.fib.snapshot
+    if report.verdict != "no-default-route":
+        return ""
+    first: list[str] = []
+    last: list[str] = []
+    for link in snapshot.links:
+        own = [
+            address
+            for address in snapshot.addresses
+            if address.dev == link.name and address.ip.version == report.family and address.ip not in LINK_LOCAL
+        ]
+        lenient = is_like(link.name, report.allowed_devs)
+        if not own or not link.up or lenient or link.name == "lo":
+            continue
+        inside = any(address.ip in cidr for address in own for cidr in report.cidrs)
+        facts = [f"{own[0].ip}/{own[0].length}", *(["InfiniBand"] if link.infiniband else [])]
+        facts += [f"in {spoken([str(cidr) for cidr in report.cidrs])}"] if inside else []
+        (last if inside or link.infiniband else first).append(f"{link.name} ({', '.join(facts)})")
+    if devs := [*first, *last]:
+        return f"the device may be {spoken(devs, most=_CANDIDATES, last='or')}"
+    return f"no device is up and has an IPv{report.family} address"
+
+
+def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
+    """The line for one finding, as written to logs and to the marker file."""
+    return f"{finding.kind.upper()}: {finding_sentence(finding, expected_devs)}"
+
+
+def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
+    """A sentence: where the packets for a range go, and where they should go."""
+    what = f"expected CIDR {finding.cidr} ({range_name(finding.cidr.family, finding.first, finding.last)})"
+    what += _of_pods(finding)
+    expected, holder = ", ".join(expected_devs), _holder(finding.decision)
+    if finding.surprise and finding.decision.route is None:
+        holder = "the kernel's own answer"
+    if finding.kind == "overlap":
+        via = ", ".join(finding.devs) or _UNKNOWN
+        owner = f"; owner: {owner_name(finding)}" if finding.unexplained else ""
+        return f"{what} routes via {via} [{holder}], expected {expected}{owner}"
+    if finding.kind == "no-route":
+        return f"{what} has no IPv{finding.cidr.family} route; expected via {expected}"
+    how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
+    how = "is dropped by a blackhole" if finding.kind == "blackhole" else how
+    return f"{what} {how} [{holder}]; expected via {expected}"
+
+
+def owner_name(finding: Finding) -> str:
+    """The route protocol of a finding's route, with a remark if it is implausible; empty if there is no route."""
+    route = finding.decision.route
+    if route is None:
+        return ""
+    name = protocol_name(route.protocol)
+    return unexplained_owner(name, route.devs) if finding.unexplained else name
+
+
+def unexplained_owner(name: str, devs: Iterable[str]) -> str:
+    """A route protocol that says that the kernel added a route, which it would not have done."""
+    return f"{name} (there is no address on {', '.join(devs)} for which the kernel would add this route)"
+
+
+def senders_phrase(packets: Collection[PodPackets]) -> str:
+    """A phrase that names packets of pods: where they come from, and the devices that they arrive on."""
+    sources: dict[tuple[tuple[str, ...], bool], dict[Prefix, None]] = {}
+    for sender in packets:
+        sources.setdefault((sender.devs, sender.exist), {}).update(dict.fromkeys(sender.sources))
+    ways: dict[tuple[Prefix, ...], list[tuple[tuple[str, ...], bool]]] = {}
+    for way, ranges in sources.items():
+        ways.setdefault(tuple(sorted(ranges)), []).append(way)
+    told = [f"from {_some(map(str, ranges), 'range')} that arrive on {_devices(some)}" for ranges, some in ways.items()]
+    more = len(told) - _NAMED
+    kinds = f", or of {more} more {'kind' if more == 1 else 'kinds'}" if more > 0 else ""
+    return f"packets of pods {', or '.join(told[:_NAMED])}{kinds}"
+
+
+def _devices(ways: Iterable[tuple[tuple[str, ...], bool]]) -> str:
+    names = [dev if exist else f"{dev} (which does not exist)" for devs, exist in ways for dev in devs]
+    return _some([*names, *("a device that no rule names" for devs, _ in ways if not devs)], "device")
+
+
+def _some(names: Iterable[str], what: str) -> str:
+    """The first few names, and the number of the others."""
+    every = list(names)
+    rest = len(every) - _NAMED
+    if rest > 0:
+        return f"{', '.join(every[:_NAMED])} and {rest:,} more {what}{'' if rest == 1 else 's'}"
+    return ", ".join(every[:-1]) + (" or " if len(every) > 1 else "") + every[-1]
+
+
+def _of_pods(found: Finding | Note | Unsafe) -> str:
+    """A phrase in commas: which packets of pods it is about; empty if it is about those that the host itself sends."""
+    return f", for {senders_phrase(found.senders)}," if found.senders else ""
+
+
+# Notes: what the verdict does not hold for, and what explains it.
+
+
+def note_line(note: Note, *, alone: bool = True) -> str:
+    """A sentence: which packets the verdict does not hold for, and where they go.
+
+    It is not `alone` if findings about pods may be about these packets, too.
+    """
+    where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)})"
+    where += _of_pods(note).removesuffix(",")
+    told = f"{where}: {packets_line(note.cases)} {_fate(note)}"
+    return f"{told}; these packets are not among the findings" if alone else told
+
+
+def _fate(note: Note) -> str:
+    """Where the packets of a note go."""
+    decision, holder = note.decision, _holder(note.decision)
+    if note.more_routes:
+        holder += f" and {note.more_routes} more {'route' if note.more_routes == 1 else 'routes'}"
+    if decision.goes_out:
+        devs = ", ".join(decision.devs) or _UNKNOWN
+        return f"{'leave by' if note.escapes else 'leave as expected, by'} {devs} [{holder}]"
+    fate = {"no-route": "find no route", "blackhole": "vanish in a blackhole"}.get(decision.kind, "are refused")
+    return f"{fate if note.escapes else 'stay on this host'} [{holder}]"
+
+
+def packets_line(cases: Cases) -> str:
+    """A phrase to put before a verb: the first few kinds of packets, and how many more kinds there are."""
+    said = [_case(case) for case in cases[:_ALTERNATIVES]]
+    more = len(cases) - len(said)
+    kinds = ", or ".join(said)
+    return f"packets {kinds}, or of {more} more {'kind' if more == 1 else 'kinds'}," if more else f"packets {kinds}"
+
+
+def _case(case: tuple[Condition, ...]) -> str:
+    said = [_condition(condition) for condition in case[:_CONDITIONS]]
+    more = len(case) - len(said)
+    conditions = " and ".join(said)
+    return f"{conditions} and {more} more {'condition' if more == 1 else 'conditions'}" if more else conditions
+
+
+def _condition(condition: Condition) -> str:
+    name, value = condition.selectors[0]
+    if name == REACHABLE:  # the state of the host, and not a selector of a rule
+        return f"sent while {value} is {'' if condition.holds else 'not '}reachable"
+    told = [selector_of(name).packets(value) for name, value in condition.selectors]
+    if condition.holds:
+        words = ", ".join(phrase for phrase, _ in told)
+    elif len(told) > 1:
+        words = f"unless {' and '.join(phrase for phrase, _ in told)}"
+    else:
+        [(_, words)] = told
+    return f"{words} (rule {condition.rule.priority})"
+
+
+def kept_line(kept: Kept) -> str:
+    """A sentence: packets to this range never leave the host."""
+    where = f"expected CIDR {kept.cidr} ({range_name(kept.cidr.family, kept.first, kept.last)})"
+    return f"{where} is this host's own [{_holder(kept.decision)}]: packets for it never leave"
+
+
+def suppressed_line(suppressed: Suppressed) -> str:
+    """A sentence: a rule suppresses this default route, so its devices are not the expected ones."""
+    route, rule = suppressed.route, suppressed.rule
+    devs = ", ".join(route.devs) or _UNKNOWN
+    return (
+        f"the default route by {devs} in table {table_name(route.table)} is not used by plain packets:"
+        f" rule {rule.priority} suppresses it"
+    )
+
+
+def expiry_line(seconds: int) -> str:
+    """A sentence: how long the verdict holds, because one of the routes that decide expires then."""
+    return f"the verdict holds for {seconds:,} s: then an IPv6 route that it depends on expires, unless it is renewed"
+
+
+# Packets that a host drops as they arrive.
+
+
+def drop_clause(drop: Drop) -> str:
+    """A clause: why a packet is dropped as it arrives on a device."""
+    dev, source = drop.dev, drop.source
+    match drop.reason:
+        case "bad-source":
+            return f"{source} is not the address of one host, so no packet may come from it"
+        case "loopback" if source.version == IPV4:
+            return f"addresses in {LOOPBACK} stay inside a host (net.ipv4.conf.{dev}.route_localnet is 0)"
+        case "loopback":
+            return "::1 stays inside a host"
+        case "forwarding":
+            return _forwarding_clause(source.version, (dev,))
+        case "own-source":
+            return f"{source} is an address of this host (net.ipv4.conf.{dev}.accept_local is 0)"
+        case _:
+            return _filter_clause(drop.reason, f"the route back to {source}", drop.back)
+
+
+def dropped_line(dropped: Dropped) -> str:
+    """A sentence: which packets this host drops when they arrive, and why."""
+    where = f"when they arrive on {_some(dropped.devs, 'device')}" if dropped.devs else "on every new device of a pod"
+    sources = f" from {_some(map(str, dropped.sources), 'range')}" if dropped.sources else ""
+    is_sent = dropped.kind == "sent"
+    what = f"packets of pods{sources}" if is_sent else f"replies{sources} to {_replied(dropped.replies_to)}"
+    if dropped.reason == "forwarding":
+        return f"{what} are dropped {where}: {_forwarding_clause(dropped.family, dropped.devs)}"
+    back = "the route back to these pods" if is_sent else "the route back"
+    unless = "; a packet filter that marks the replies prevents this" if dropped.unless_marked else ""
+    whose = ("their" if len(dropped.devs) > 1 else "its") if dropped.devs else "the"
+    return f"{what} are dropped {where}: {_filter_clause(dropped.reason, back, dropped.back, whose=whose)}{unless}"
+
+
+def _replied(flow: Flow | None) -> str:
+    """A phrase: which packets the dropped replies are for."""
+    if flow is None:
+        return "packets of pods"
+    whose = "packets" if flow.iif == "lo" else "packets of pods"
+    if flow.mark:
+        return f"{whose} with mark {flow.mark:#x}"
+    if flow.uid:
+        return f"{whose} of user {flow.uid}"
+    if flow.oif:
+        return f"{whose} of sockets that are bound to {flow.oif}"
+    if flow.source == PLAIN.source:
+        return f"{whose} of sockets that are bound to no address"
+    return f"{whose} that Linux sends by two default routes in turn"
+
+
+def _forwarding_clause(family: int, devs: Sequence[str]) -> str:
+    """A clause: which setting of this host forbids to forward packets; no devices are those that are created later."""
+    if family != IPV4:
+        return "this host does not forward IPv6 packets (net.ipv6.conf.all.forwarding is 0)"
+    if not devs:
+        return "this host does not forward packets yet (net.ipv4.conf.default.forwarding is 0)"
+    if len(devs) > 1:
+        return "these devices do not forward packets (net.ipv4.conf.DEVICE.forwarding is 0)"
+    return f"{devs[0]} does not forward packets (net.ipv4.conf.{devs[0]}.forwarding is 0)"
+
+
+def _filter_clause(reason: DropReason, back: str, decision: Decision | None, *, whose: str = "its") -> str:
+    """A clause about the reverse path filter: its setting, and the route back."""
+    filters = f"{whose} rp_filter is {1 if reason == 'strict' else 2}"
+    filters += ", it has no IPv4 address" if reason == "no-address" else ""
+    route = None if decision is None else decision.route
+    if route is None:
+        return f"{filters}, and {back} does not exist"
+    if route.type in REFUSING:
+        return f"{filters}, and {back} is [{_route_name(route)}], which sends nothing"
+    return f"{filters}, and {back} leaves by {', '.join(route.devs)}"
+
+
+# The repair: what to change in a configuration, what no route can repair, and what a repair costs.
+
+_REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
+    "earlier-rule": "is decided by {holder} before table main is looked up; no route in table main can change that",
+    "no-rule": "is not looked up in table main by any policy rule, so a route there cannot help: see 'ip rule'",
+    "longest-prefix": "is matched by {holder}; no prefix can be longer, and that route is not ours, so it is not"
+    " replaced",
+    "no-way": "cannot be repaired: this needs {missing}",
+    "too-many": f"would need more than {TOO_MANY} routes, because of {{holder}}",
+    "reserved": "is reserved, and matched by {holder}: no static route there is allowed",
+    "surprise": "is routed by {holder} according to the kernel, but not according to its tables; no route is known that"
+    " would change that",
+    "refused": "cannot be repaired: Linux refuses a route {missing}, because the policy rules lead packets for the"
+    " gateway to {against}",
+    "clash": "is matched by {holder}; routes that repair this would divert other packets, which go the right way now",
+    "still-open": "would still escape after the repair, because of {holder}; this is a bug, please report it",
+}
+
+
+def repair_line(found: Examination, correction: Correction | None = None) -> str:
+    """The line that says what to do about the findings: JSON to paste, or where to find it if it is long.
+
+    The `correction` is that of the configuration, if it is known. Empty if no route can help.
+    """
+    where = "the repair in route-overlap.json, printed by: hostrouting repair"
+    told = repair_sentence(found, where=where, correction=correction)
+    return f"ACTION: {told}" if told else ""
+
+
+def repair_sentence(found: Examination, *, where: str, correction: Correction | None = None) -> str:
+    """A sentence: what to change in the configuration; `where` says where the routes are if they are too many to print.
+
+    The `correction` is that of the configuration, if it is known. Empty if no route can help.
+    """
+    if not found.findings or not found.routes:
+        return ""
+    needed = Correction(found.routes) if correction is None else correction
+    if not needed.is_needed:
+        return "the configuration has the routes that repair it, but this host does not; apply the configuration"
+    return action_sentence(
+        repair_document(needed.add), where=where, replaced=needed.replaced, contested=needed.contested
+    )
 
 
 def action_sentence(
@@ -127,277 +432,8 @@ def contested_clause(contested: Sequence[DesiredRoute]) -> str:
 
 def entries_name(wishes: Sequence[DesiredRoute]) -> str:
     """A phrase that names entries of a configuration: destination, and metric unless it is 0."""
-    names = [f"{it.destination}{f' metric {it.metric}' if it.metric else ''}" for it in wishes]
+    names = [f"{wish.destination}{f' metric {wish.metric}' if wish.metric else ''}" for wish in wishes]
     return f"{'entry' if len(names) == 1 else 'entries'} for {spoken(names, most=_PASTED)}"
-
-
-# The packets that a set of rules matches, in words for operators.
-
-_ALTERNATIVES = 3  # at most this many kinds of packets in one sentence
-_CONDITIONS = 4  # at most this many conditions for one kind
-
-
-def packets_line(cases: Cases) -> str:
-    """A phrase to put before a verb: the first few kinds of packets, and how many more kinds there are."""
-    said = [_case(case) for case in cases[:_ALTERNATIVES]]
-    more = len(cases) - len(said)
-    kinds = ", or ".join(said)
-    return f"packets {kinds}, or of {more} more {'kind' if more == 1 else 'kinds'}," if more else f"packets {kinds}"
-
-
-def _case(case: tuple[Condition, ...]) -> str:
-    said = [_condition(condition) for condition in case[:_CONDITIONS]]
-    more = len(case) - len(said)
-    conditions = " and ".join(said)
-    return f"{conditions} and {more} more {'condition' if more == 1 else 'conditions'}" if more else conditions
-
-
-def _condition(condition: Condition) -> str:
-    name, value = condition.selectors[0]
-    if name == REACHABLE:  # the state of the host, and not a selector of a rule
-        return f"sent while {value} is {'' if condition.holds else 'not '}reachable"
-    told = [selector_of(name).packets(value) for name, value in condition.selectors]
-    if condition.holds:
-        words = ", ".join(phrase for phrase, _ in told)
-    elif len(told) > 1:
-        words = f"unless {' and '.join(phrase for phrase, _ in told)}"
-    else:
-        [(_, words)] = told
-    return f"{words} (rule {condition.rule.priority})"
-
-
-# What a check and a running guard have written on a host, read again: the names of their documents, and a reader.
-
-CHECK_SCHEMA = "hostrouting/check/1"
-"""The result of a check whose expected CIDRs are all IPv4."""
-CHECK_SCHEMA_BY_FAMILY = "hostrouting/check/2"
-"""The result of a check with IPv6 CIDRs: the devices and the verdict of each family have a key of their own."""
-GUARD_SCHEMA = "hostrouting/guard/1"
-"""What a guard knows after a look."""
-
-
-def document_in(text: str | None, *schemas: str) -> dict[str, Any]:
-    """The JSON document in this text; empty if there is none, or if it has none of these schemas."""
-    import json  # noqa: PLC0415  most commands read none of them
-
-    with suppress(ValueError, RecursionError):
-        found = json.loads(text or "{}")
-        if isinstance(found, dict) and found.get("schema") in schemas:
-            return found
-    return {}
-
-
-_REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
-    "earlier-rule": "is decided by {holder} before table main is looked up; no route in table main can change that",
-    "no-rule": "is not looked up in table main by any policy rule, so a route there cannot help: see 'ip rule'",
-    "longest-prefix": "is matched by {holder}; no prefix can be longer, and that route is not ours, so it is not"
-    " replaced",
-    "no-way": "cannot be repaired: this needs {missing}",
-    "too-many": f"would need more than {TOO_MANY} routes, because of {{holder}}",
-    "reserved": "is reserved, and matched by {holder}: no static route there is allowed",
-    "surprise": "is routed by {holder} according to the kernel, but not according to its tables; no route is known that"
-    " would change that",
-    "refused": "cannot be repaired: Linux refuses a route {missing}, because the policy rules lead packets for the"
-    " gateway to {against}",
-    "clash": "is matched by {holder}; routes that repair this would divert other packets, which go the right way now",
-    "still-open": "would still escape after the repair, because of {holder}; this is a bug, please report it",
-}
-
-
-_UNKNOWN = "an unknown device"
-_NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
-_CANDIDATES = 20  # the number of devices that are named as perhaps the expected one
-_RANGES = 3  # the number of ranges that are named for one cause; the others are counted
-
-
-def no_default_line(instead: str, *, wait: float, family: int = IPV4) -> str:
-    """The line for a missing default route: how long the check waited for it, and what there was instead."""
-    lack = f"none appeared within {wait:g} s" if wait else "there is none"
-    expected = f"the expected devices are those of the IPv{family} default route"
-    return f"NO-DEFAULT-ROUTE: {expected}, and {lack}; last seen: {instead}"
-
-
-def candidates_line(found: FamilyExamination) -> str:
-    """A clause: if there is no default route, the devices that are up and have an address; empty if there is one.
-
-    One of them may be the expected device. Devices that carry a part of the CIDRs rarely are, and come last.
-    """
-    from fnmatch import fnmatchcase  # noqa: PLC0415  only a host without a default route needs it
-
-    report, snapshot = found.report, found.fib.snapshot
-    if report.verdict != "no-default-route":
-        return ""
-    first: list[str] = []
-    last: list[str] = []
-    for link in snapshot.links:
-        its = [it for it in snapshot.addresses if it.dev == link.name and it.ip.version == report.family]
-        own = [it for it in its if report.family == IPV4 or it.ip not in LINK_LOCAL]
-        lenient = any(fnmatchcase(link.name, pattern) for pattern in report.allowed_devs)
-        if not own or not link.up or lenient or link.name == "lo":
-            continue
-        inside = any(it.ip in cidr for it in own for cidr in report.cidrs)
-        facts = [f"{own[0].ip}/{own[0].length}", *(["InfiniBand"] if link.infiniband else [])]
-        facts += [f"in {spoken([str(it) for it in report.cidrs])}"] if inside else []
-        (last if inside or link.infiniband else first).append(f"{link.name} ({', '.join(facts)})")
-    if devs := [*first, *last]:
-        return f"the device may be {spoken(devs, most=_CANDIDATES, last='or')}"
-    return f"no device is up and has an IPv{report.family} address"
-
-
-def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
-    """The line for one finding, as written to logs and to the marker file."""
-    return f"{finding.kind.upper()}: {finding_sentence(finding, expected_devs)}"
-
-
-def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
-    """A sentence: where the packets for a range go, and where they should go."""
-    what = f"expected CIDR {finding.cidr} ({range_name(finding.cidr.family, finding.first, finding.last)})"
-    what += _of_pods(finding)
-    expected, holder = ", ".join(expected_devs), _holder(finding.decision)
-    if finding.surprise and finding.decision.route is None:
-        holder = "the kernel's own answer"
-    if finding.kind == "overlap":
-        via = ", ".join(finding.devs) or _UNKNOWN
-        owner = f"; owner: {owner_name(finding)}" if finding.unexplained else ""
-        return f"{what} routes via {via} [{holder}], expected {expected}{owner}"
-    if finding.kind == "no-route":
-        return f"{what} has no IPv{finding.cidr.family} route; expected via {expected}"
-    how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
-    how = "is dropped by a blackhole" if finding.kind == "blackhole" else how
-    return f"{what} {how} [{holder}]; expected via {expected}"
-
-
-def senders_phrase(packets: Collection[PodPackets]) -> str:
-    """A phrase that names packets of pods: where they come from, and the devices that they arrive on."""
-    sources: dict[tuple[tuple[str, ...], bool], dict[Prefix, None]] = {}
-    for it in packets:
-        sources.setdefault((it.devs, it.exist), {}).update(dict.fromkeys(it.sources))
-    ways: dict[tuple[Prefix, ...], list[tuple[tuple[str, ...], bool]]] = {}
-    for way, its in sources.items():
-        ways.setdefault(tuple(sorted(its)), []).append(way)
-    told = [f"from {_some(map(str, its), 'range')} that arrive on {_devices(some)}" for its, some in ways.items()]
-    more = len(told) - _NAMED
-    kinds = f", or of {more} more {'kind' if more == 1 else 'kinds'}" if more > 0 else ""
-    return f"packets of pods {', or '.join(told[:_NAMED])}{kinds}"
-
-
-def _devices(ways: Iterable[tuple[tuple[str, ...], bool]]) -> str:
-    names = [dev if exist else f"{dev} (which does not exist)" for devs, exist in ways for dev in devs]
-    return _some([*names, *("a device that no rule names" for devs, _ in ways if not devs)], "device")
-
-
-def _some(names: Iterable[str], what: str) -> str:
-    """The first few names, and the number of the others."""
-    every = list(names)
-    rest = len(every) - _NAMED
-    if rest > 0:
-        return f"{', '.join(every[:_NAMED])} and {rest:,} more {what}{'' if rest == 1 else 's'}"
-    return ", ".join(every[:-1]) + (" or " if len(every) > 1 else "") + every[-1]
-
-
-def owner_name(finding: Finding) -> str:
-    """The route protocol of a finding's route, with a remark if it is implausible; empty if there is no route."""
-    route = finding.decision.route
-    if route is None:
-        return ""
-    name = protocol_name(route.protocol)
-    return unexplained_owner(name, route.devs) if finding.unexplained else name
-
-
-def unexplained_owner(name: str, devs: Iterable[str]) -> str:
-    """A route protocol that says that the kernel added a route, which it would not have done."""
-    return f"{name} (there is no address on {', '.join(devs)} for which the kernel would add this route)"
-
-
-def foreseen_line(foreseen: Foreseen) -> str:
-    """A sentence: why a route will not last, and what to write in its place."""
-    wanted, first = foreseen.wanted, foreseen.addresses[0]
-    route = " ".join([str(wanted.prefix), *(wanted.ways if len(wanted.legs) == 1 else ())])
-    more = len(foreseen.addresses) - 1
-    others = "1 more device is" if more == 1 else f"{more:,} more devices are"
-    remedy = _way_round(foreseen)
-    return (
-        f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
-        f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to"
-        f" {wanted.prefix}; if the kernel adds it first, as it can at the next boot, our route cannot be added, and no"
-        f" machine starts; {remedy}"
-    )
-
-
-def stays_line(route: Route) -> str:
-    """A sentence: a route stays when our routes are deleted, and how to delete it."""
-    command = deletion_command(route)
-    return (
-        f"[{route}] stays: the configuration asked for this route, but hostrouting did not install it;"
-        f" if nothing else needs it, delete it with: {command}"
-    )
-
-
-def _way_round(foreseen: Foreseen) -> str:
-    prefix, instead = foreseen.wanted.prefix, foreseen.instead
-    names = " and ".join(str(it.destination) for it in instead)
-    if not instead and prefix.length == width_of(prefix.family):
-        return "no prefix can be longer and no metric better: remove either the route or the address"
-    if not instead:
-        left, right = prefix.halves()
-        return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
-    one = len(instead) == 1
-    take = "takes" if one else "take"
-    if instead[0].destination == prefix:
-        names = f"one with metric {instead[0].metric}"
-    if not foreseen.lacking:
-        return f"remove it: {names} {'is' if one else 'are'} configured too, and {take} precedence"
-    return f"instead, configure {names}, which {take} precedence"
-
-
-def repair_line(found: Examination, correction: Correction | None = None) -> str:
-    """The line that says what to do about the findings: JSON to paste, or where to find it if it is long.
-
-    The `correction` is that of the configuration, if it is known. Empty if no route can help.
-    """
-    where = "the repair in route-overlap.json, printed by: hostrouting repair"
-    told = repair_sentence(found, where=where, correction=correction)
-    return f"ACTION: {told}" if told else ""
-
-
-def repair_sentence(found: Examination, *, where: str, correction: Correction | None = None) -> str:
-    """A sentence: what to change in the configuration; `where` says where the routes are if they are too many to print.
-
-    The `correction` is that of the configuration, if it is known. Empty if no route can help.
-    """
-    if not found.findings or not found.routes:
-        return ""
-    it = Correction(found.routes) if correction is None else correction
-    if not it.is_needed:
-        return "the configuration has the routes that repair it, but this host does not; apply the configuration"
-    return action_sentence(repair_document(it.add), where=where, replaced=it.replaced, contested=it.contested)
-
-
-def note_line(note: Note, *, alone: bool = True) -> str:
-    """A sentence: which packets the verdict does not hold for, and where they go.
-
-    It is not `alone` if findings about pods may be about these packets, too.
-    """
-    where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)})"
-    where += _of_pods(note).removesuffix(",")
-    told = f"{where}: {packets_line(note.cases)} {_fate(note)}"
-    return f"{told}; these packets are not among the findings" if alone else told
-
-
-def kept_line(kept: Kept) -> str:
-    """A sentence: packets to this range never leave the host."""
-    where = f"expected CIDR {kept.cidr} ({range_name(kept.cidr.family, kept.first, kept.last)})"
-    return f"{where} is this host's own [{_holder(kept.decision)}]: packets for it never leave"
-
-
-def suppressed_line(suppressed: Suppressed) -> str:
-    """A sentence: a rule suppresses this default route, so its devices are not the expected ones."""
-    route, rule = suppressed.route, suppressed.rule
-    devs = ", ".join(route.devs) or _UNKNOWN
-    return (
-        f"the default route by {devs} in table {table_name(route.table)} is not used by plain packets:"
-        f" rule {rule.priority} suppresses it"
-    )
 
 
 def unsafe_line(unsafe: Unsafe) -> str:
@@ -406,9 +442,15 @@ def unsafe_line(unsafe: Unsafe) -> str:
     return f"{where}{_of_pods(unsafe)} {_reason(unsafe, _holder(unsafe.decision))}"
 
 
-def _of_pods(it: Finding | Note | Unsafe) -> str:
-    """A phrase in commas: which packets of pods it is about; empty if it is about those that the host itself sends."""
-    return f", for {senders_phrase(it.senders)}," if it.senders else ""
+def unsafe_lines(unsafe: Iterable[Unsafe]) -> Iterator[str]:
+    """The same for many ranges: one sentence for each combination of reason, rule and table."""
+    causes: dict[object, list[Unsafe]] = {}
+    for lost in unsafe:
+        rule, route = lost.decision.rule, lost.decision.route
+        which = None if route is None else (route.table, route.type, route.protocol)
+        causes.setdefault((lost.reason, lost.missing, rule, which, lost.senders), []).append(lost)
+    for alike in causes.values():
+        yield unsafe_line(alike[0]) if len(alike) == 1 else _cause_line(alike)
 
 
 def _reason(unsafe: Unsafe, holder: str) -> str:
@@ -418,28 +460,17 @@ def _reason(unsafe: Unsafe, holder: str) -> str:
     )
 
 
-def unsafe_lines(unsafe: Iterable[Unsafe]) -> Iterator[str]:
-    """The same for many ranges: one sentence for each combination of reason, rule and table."""
-    causes: dict[object, list[Unsafe]] = {}
-    for it in unsafe:
-        rule, route = it.decision.rule, it.decision.route
-        which = None if route is None else (route.table, route.type, route.protocol)
-        causes.setdefault((it.reason, it.missing, rule, which, it.senders), []).append(it)
-    for them in causes.values():
-        yield unsafe_line(them[0]) if len(them) == 1 else _cause_line(them)
-
-
-def _cause_line(them: list[Unsafe]) -> str:
+def _cause_line(alike: list[Unsafe]) -> str:
     """A sentence: why several ranges cannot be repaired, for one cause."""
-    first = them[0]
+    first = alike[0]
     spans: list[Unsafe] = []
-    for it in them:
-        if spans and spans[-1].last + 1 == it.first:
-            spans[-1] = attrs.evolve(spans[-1], last=it.last)
+    for lost in alike:
+        if spans and spans[-1].last + 1 == lost.first:
+            spans[-1] = attrs.evolve(spans[-1], last=lost.last)
         else:
-            spans.append(it)
-    names = [range_name(it.family, it.first, it.last) for it in spans]
-    more, holders = len(names) - _RANGES, len({it.decision.route for it in them})
+            spans.append(lost)
+    names = [range_name(span.family, span.first, span.last) for span in spans]
+    more, holders = len(names) - _RANGES, len({lost.decision.route for lost in alike})
     where = ", ".join(names[:_RANGES]) + (f" and {more} more {'range' if more == 1 else 'ranges'}" if more > 0 else "")
     holder = _holder(first.decision)
     if holders > 1:
@@ -472,88 +503,69 @@ def filtered_line(filtered: Filtered) -> str:
     )
 
 
-def drop_clause(drop: Drop) -> str:
-    """A clause: why a packet is dropped as it arrives on a device."""
-    dev, source = drop.dev, drop.source
-    match drop.reason:
-        case "bad-source":
-            return f"{source} is not the address of one host, so no packet may come from it"
-        case "loopback" if source.version == IPV4:
-            return f"addresses in {LOOPBACK} stay inside a host (net.ipv4.conf.{dev}.route_localnet is 0)"
-        case "loopback":
-            return "::1 stays inside a host"
-        case "forwarding":
-            return _forwarding_clause(source.version, (dev,))
-        case "own-source":
-            return f"{source} is an address of this host (net.ipv4.conf.{dev}.accept_local is 0)"
-        case _:
-            return _filter_clause(drop.reason, f"the route back to {source}", drop.back)
+# Routes of ours that will not last, or that stay when ours are deleted.
 
 
-def dropped_line(dropped: Dropped) -> str:
-    """A sentence: which packets this host drops when they arrive, and why."""
-    where = f"when they arrive on {_some(dropped.devs, 'device')}" if dropped.devs else "on every new device of a pod"
-    sources = f" from {_some(map(str, dropped.sources), 'range')}" if dropped.sources else ""
-    is_sent = dropped.kind == "sent"
-    what = f"packets of pods{sources}" if is_sent else f"replies{sources} to {_replied(dropped.replies_to)}"
-    if dropped.reason == "forwarding":
-        return f"{what} are dropped {where}: {_forwarding_clause(dropped.family, dropped.devs)}"
-    back = "the route back to these pods" if is_sent else "the route back"
-    unless = "; a packet filter that marks the replies prevents this" if dropped.unless_marked else ""
-    its = ("their" if len(dropped.devs) > 1 else "its") if dropped.devs else "the"
-    return f"{what} are dropped {where}: {_filter_clause(dropped.reason, back, dropped.back, whose=its)}{unless}"
+def foreseen_line(foreseen: Foreseen) -> str:
+    """A sentence: why a route will not last, and what to write in its place."""
+    wanted, first = foreseen.wanted, foreseen.addresses[0]
+    route = " ".join([str(wanted.prefix), *(wanted.ways if len(wanted.legs) == 1 else ())])
+    more = len(foreseen.addresses) - 1
+    others = "1 more device is" if more == 1 else f"{more:,} more devices are"
+    remedy = _way_round(foreseen)
+    return (
+        f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
+        f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to"
+        f" {wanted.prefix}; if the kernel adds it first, as it can at the next boot, our route cannot be added, and no"
+        f" machine starts; {remedy}"
+    )
 
 
-def _replied(flow: Flow | None) -> str:
-    """A phrase: which packets the dropped replies are for."""
-    if flow is None:
-        return "packets of pods"
-    whose = "packets" if flow.iif == "lo" else "packets of pods"
-    if flow.mark:
-        return f"{whose} with mark {flow.mark:#x}"
-    if flow.uid:
-        return f"{whose} of user {flow.uid}"
-    if flow.oif:
-        return f"{whose} of sockets that are bound to {flow.oif}"
-    if flow.source == PLAIN.source:
-        return f"{whose} of sockets that are bound to no address"
-    return f"{whose} that Linux sends by two default routes in turn"
+def _way_round(foreseen: Foreseen) -> str:
+    prefix, instead = foreseen.wanted.prefix, foreseen.instead
+    names = " and ".join(str(wish.destination) for wish in instead)
+    if not instead and prefix.length == width_of(prefix.family):
+        return "no prefix can be longer and no metric better: remove either the route or the address"
+    if not instead:
+        left, right = prefix.halves()
+        return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
+    one = len(instead) == 1
+    take = "takes" if one else "take"
+    if instead[0].destination == prefix:
+        names = f"one with metric {instead[0].metric}"
+    if not foreseen.lacking:
+        return f"remove it: {names} {'is' if one else 'are'} configured too, and {take} precedence"
+    return f"instead, configure {names}, which {take} precedence"
 
 
-def _forwarding_clause(family: int, devs: Sequence[str]) -> str:
-    """A clause: which setting of this host forbids to forward packets; no devices are those that are created later."""
-    if family != IPV4:
-        return "this host does not forward IPv6 packets (net.ipv6.conf.all.forwarding is 0)"
-    if not devs:
-        return "this host does not forward packets yet (net.ipv4.conf.default.forwarding is 0)"
-    if len(devs) > 1:
-        return "these devices do not forward packets (net.ipv4.conf.DEVICE.forwarding is 0)"
-    return f"{devs[0]} does not forward packets (net.ipv4.conf.{devs[0]}.forwarding is 0)"
+def stays_line(route: Route) -> str:
+    """A sentence: a route stays when our routes are deleted, and how to delete it."""
+    command = deletion_command(route)
+    return (
+        f"[{route}] stays: the configuration asked for this route, but hostrouting did not install it;"
+        f" if nothing else needs it, delete it with: {command}"
+    )
 
 
-def _filter_clause(reason: DropReason, back: str, decision: Decision | None, *, whose: str = "its") -> str:
-    """A clause about the reverse path filter: its setting, and the route back."""
-    filters = f"{whose} rp_filter is {1 if reason == 'strict' else 2}"
-    filters += ", it has no IPv4 address" if reason == "no-address" else ""
-    route = None if decision is None else decision.route
-    if route is None:
-        return f"{filters}, and {back} does not exist"
-    if route.type in REFUSING:
-        return f"{filters}, and {back} is [{_route_name(route)}], which sends nothing"
-    return f"{filters}, and {back} leaves by {', '.join(route.devs)}"
+# Documents, written and read again.
+
+CHECK_SCHEMA = "hostrouting/check/1"
+"""The result of a check whose expected CIDRs are all IPv4."""
+CHECK_SCHEMA_BY_FAMILY = "hostrouting/check/2"
+"""The result of a check with IPv6 CIDRs: the devices and the verdict of each family have a key of their own."""
+GUARD_SCHEMA = "hostrouting/guard/1"
+"""What a guard knows after a look."""
 
 
-def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
-    """The routes as written under staticRoutes.routes in the configuration."""
-    return [
-        {
-            "destination": str(route.destination),
-            "gateway": str(route.gateway) if route.gateway else "",
-            "dev": route.dev or "",
-            "metric": route.metric,
-        }
-        for route in routes
-    ]
+def document_in(text: str | None, *schemas: str) -> dict[str, Any]:
+    """The JSON document in this text; empty if there is none, or if it has none of these schemas."""
+    import json  # noqa: PLC0415  most commands read none of them
+
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text or "{}")
+        if isinstance(found, dict) and found.get("schema") in schemas:
+            return found
+    return {}
 
 
 def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()) -> dict[str, Any]:
@@ -561,16 +573,16 @@ def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()
 
     The notes include the kernel's contradicting answers, and end with the `remarks`.
     """
-    devs = {f"ipv{it.report.family}": list(it.report.expected_devs) for it in found.families}
-    by_family = any(it.report.family != IPV4 for it in found.families)
-    verdicts = {f"ipv{it.report.family}": it.verdict for it in found.families}
+    devs = {f"ipv{family.report.family}": list(family.report.expected_devs) for family in found.families}
+    by_family = any(family.report.family != IPV4 for family in found.families)
+    verdicts = {f"ipv{family.report.family}": family.verdict for family in found.families}
     return {
         "schema": CHECK_SCHEMA_BY_FAMILY if by_family else CHECK_SCHEMA,
         "verdict": found.verdict,
         **({"verdicts": verdicts} if by_family else {}),
         "mode": mode,
         "expectedDevs": devs if by_family else devs["ipv4"],
-        "findings": [_finding(finding) for it in found.families for finding in it.report.findings],
+        "findings": [_finding(finding) for family in found.families for finding in family.report.findings],
         **_pods_document(found),
         **_dropped_document(found),
         "repair": repair_document(found.routes),
@@ -586,79 +598,6 @@ def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()
         ],
         "notes": [*notes_lines(found), *remarks],
     }
-
-
-def _pods_document(found: Examination) -> dict[str, Any]:
-    """The part of the document about what pods send; empty if no pod CIDRs are configured."""
-    reports = [report for it in found.families for report in it.pods]
-    if not reports:
-        return {}
-    return {
-        "pods": [
-            {
-                "verdict": report.verdict,
-                "packets": _packets(report.packets),
-                "findings": [_finding(finding) for finding in report.findings],
-            }
-            for report in reports
-        ]
-    }
-
-
-def _dropped_document(found: Examination) -> dict[str, Any]:
-    """The part of the document about what this host drops; empty if it drops nothing."""
-    if not found.dropped:
-        return {}
-    return {
-        "dropped": [
-            {
-                "kind": it.kind,
-                "family": it.family,
-                "devs": list(it.devs),
-                "reason": it.reason,
-                "sources": list(map(str, it.sources)),
-                "mark": it.replies_to.mark if it.replies_to else 0,
-                "uid": it.replies_to.uid if it.replies_to else 0,
-                "boundTo": it.replies_to.oif if it.replies_to else "",
-                "ofPods": it.replies_to is None or it.replies_to.iif != "lo",
-                "text": dropped_line(it),
-            }
-            for it in found.dropped
-        ]
-    }
-
-
-def _packets(packets: Iterable[PodPackets]) -> list[dict[str, Any]]:
-    return [{"sources": list(map(str, it.sources)), "devs": list(it.devs), "exist": it.exist} for it in packets]
-
-
-def notes_lines(found: Examination) -> list[str]:
-    """The notes on a verdict: what the repair costs, and which packets and what time the verdict holds for."""
-    return list(dict.fromkeys(note for it in found.families for note in _notes_of(it)))
-
-
-def expiry_lines(found: Examination) -> list[str]:
-    """How long the verdicts hold, if they do not hold until something changes: those of the notes that are harmless."""
-    seconds = (it.report.holds_for for it in found.families)
-    return [expiry_line(it) for it in seconds if it is not None]
-
-
-def _notes_of(found: FamilyExamination) -> Iterator[str]:
-    report = found.report
-    yield from map(diversion_line, found.repair.diverted)
-    yield from map(filtered_line, found.repair.filtered)
-    yield from (dropped_line(it) for it in found.dropped if it.devs)
-    yield from map(suppressed_line, report.suppressed)
-    yield from map(kept_line, report.kept)
-    yield from (note_line(it, alone=not found.pods) for it in found.notes)
-    if report.holds_for is not None:
-        yield expiry_line(report.holds_for)
-    yield from found.surprises
-
-
-def expiry_line(seconds: int) -> str:
-    """A sentence: how long the verdict holds, because one of the routes that decide expires then."""
-    return f"the verdict holds for {seconds:,} s: then an IPv6 route that it depends on expires, unless it is renewed"
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -680,6 +619,93 @@ def _finding(finding: Finding) -> dict[str, Any]:
             "rule": None if decision.rule is None else decision.rule.priority,
         },
     }
+
+
+def _pods_document(found: Examination) -> dict[str, Any]:
+    """The part of the document about what pods send; empty if no pod CIDRs are configured."""
+    reports = [report for family in found.families for report in family.pods]
+    if not reports:
+        return {}
+    return {
+        "pods": [
+            {
+                "verdict": report.verdict,
+                "packets": _packets(report.packets),
+                "findings": [_finding(finding) for finding in report.findings],
+            }
+            for report in reports
+        ]
+    }
+
+
+def _packets(packets: Iterable[PodPackets]) -> list[dict[str, Any]]:
+    return [
+        {"sources": list(map(str, sender.sources)), "devs": list(sender.devs), "exist": sender.exist}
+        for sender in packets
+    ]
+
+
+def _dropped_document(found: Examination) -> dict[str, Any]:
+    """The part of the document about what this host drops; empty if it drops nothing."""
+    if not found.dropped:
+        return {}
+    return {
+        "dropped": [
+            {
+                "kind": dropped.kind,
+                "family": dropped.family,
+                "devs": list(dropped.devs),
+                "reason": dropped.reason,
+                "sources": list(map(str, dropped.sources)),
+                "mark": dropped.replies_to.mark if dropped.replies_to else 0,
+                "uid": dropped.replies_to.uid if dropped.replies_to else 0,
+                "boundTo": dropped.replies_to.oif if dropped.replies_to else "",
+                "ofPods": dropped.replies_to is None or dropped.replies_to.iif != "lo",
+                "text": dropped_line(dropped),
+            }
+            for dropped in found.dropped
+        ]
+    }
+
+
+def notes_lines(found: Examination) -> list[str]:
+    """The notes on a verdict: what the repair costs, and which packets and what time the verdict holds for."""
+    return list(dict.fromkeys(note for family in found.families for note in _notes_of(family)))
+
+
+def _notes_of(found: FamilyExamination) -> Iterator[str]:
+    report = found.report
+    yield from map(diversion_line, found.repair.diverted)
+    yield from map(filtered_line, found.repair.filtered)
+    yield from (dropped_line(dropped) for dropped in found.dropped if dropped.devs)
+    yield from map(suppressed_line, report.suppressed)
+    yield from map(kept_line, report.kept)
+    yield from (note_line(note, alone=not found.pods) for note in found.notes)
+    if report.holds_for is not None:
+        yield expiry_line(report.holds_for)
+    yield from found.surprises
+
+
+def expiry_lines(found: Examination) -> list[str]:
+    """How long the verdicts hold, if they do not hold until something changes: those of the notes that are harmless."""
+    seconds = (family.report.holds_for for family in found.families)
+    return [expiry_line(left) for left in seconds if left is not None]
+
+
+def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
+    """The routes as written under staticRoutes.routes in the configuration."""
+    return [
+        {
+            "destination": str(route.destination),
+            "gateway": str(route.gateway) if route.gateway else "",
+            "dev": route.dev or "",
+            "metric": route.metric,
+        }
+        for route in routes
+    ]
+
+
+# Names of ranges, routes and rules.
 
 
 def range_name(family: int, first: int, last: int) -> str:
@@ -709,15 +735,3 @@ def _route_name(route: Route) -> str:
 def prefix_name(prefix: Prefix) -> str:
     """A route's prefix as `ip route` prints it."""
     return "default" if prefix.length == 0 else str(prefix)
-
-
-def _fate(note: Note) -> str:
-    """Where the packets of a note go."""
-    decision, holder = note.decision, _holder(note.decision)
-    if note.more_routes:
-        holder += f" and {note.more_routes} more {'route' if note.more_routes == 1 else 'routes'}"
-    if decision.goes_out:
-        devs = ", ".join(decision.devs) or _UNKNOWN
-        return f"{'leave by' if note.escapes else 'leave as expected, by'} {devs} [{holder}]"
-    fate = {"no-route": "find no route", "blackhole": "vanish in a blackhole"}.get(decision.kind, "are refused")
-    return f"{fate if note.escapes else 'stay on this host'} [{holder}]"

@@ -1,7 +1,7 @@
 """A CIDR as segments: its ranges side by side, each with its outgoing device, and what they are on a scale of columns.
 
 Here: which segments there are, and which of them a column shows. Not here: which devices are expected, and how a
-map is drawn (`cli.cidr_map` in characters, `fleet.page` as HTML).
+map is drawn (`cli.check` in characters, `fleet.page` as HTML).
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,16 +73,16 @@ def told_segments(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """The segments for a list in words: a single address of the host itself counts in the range before or after it."""
     found: list[Segment] = []
     begin: int | None = None
-    for it in segments:
-        if it.judgement == "own" and it.first == it.last:
+    for segment in segments:
+        if segment.judgement == "own" and segment.first == segment.last:
             if found:
-                found[-1] = attrs.evolve(found[-1], last=it.last)
+                found[-1] = attrs.evolve(found[-1], last=segment.last)
             elif begin is None:
-                begin = it.first
-        elif found and found[-1].look == it.look:
-            found[-1] = attrs.evolve(found[-1], last=it.last)
+                begin = segment.first
+        elif found and found[-1].look == segment.look:
+            found[-1] = attrs.evolve(found[-1], last=segment.last)
         else:
-            found.append(it if begin is None else attrs.evolve(it, first=begin))
+            found.append(segment if begin is None else attrs.evolve(segment, first=begin))
             begin = None
     return tuple(found or segments)
 
@@ -90,11 +90,11 @@ def told_segments(segments: Sequence[Segment]) -> tuple[Segment, ...]:
 def strip_of(cidr: Prefix, segments: Sequence[Segment], columns: int) -> Strip:
     """The segments of the CIDR on a scale of so many columns; no escape is too small for a column."""
     slots = _columns(cidr, segments, columns)
-    shown = {it.look for it in slots}
+    shown = {segment.look for segment in slots}
     hidden: dict[object, Segment] = {}
-    for it in segments:
-        if it.judgement != "own" and it.look not in shown:
-            hidden.setdefault(it.look, it)
+    for segment in segments:
+        if segment.judgement != "own" and segment.look not in shown:
+            hidden.setdefault(segment.look, segment)
     return Strip(tuple(_runs(slots)), tuple(hidden.values()))
 
 

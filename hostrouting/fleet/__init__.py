@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from hostrouting.check.examine import Correction
     from hostrouting.fleet.dispatch import check_snapshots, make_page
     from hostrouting.fleet.grouping import NodeGroup, common_correction, group_nodes
-    from hostrouting.fleet.judge import NodeEscape, NodeResult, Ran, Source, find_snapshots
-    from hostrouting.fleet.outcome import NodeFacts, Outcome, outcome_of, routing_facts
+    from hostrouting.fleet.judge import NodeEscape, NodeResult, Source, find_snapshots
+    from hostrouting.fleet.outcome import NodeFacts, Outcome, Ran, outcome_of, routing_facts
 
 __all__ = [
     "check_snapshots",
@@ -57,8 +57,8 @@ __all__ = [
 _HOMES = {
     "dispatch": ("check_snapshots", "make_page"),
     "grouping": ("NodeGroup", "common_correction", "group_nodes"),
-    "judge": ("Correction", "NodeEscape", "NodeResult", "Ran", "Source", "find_snapshots"),
-    "outcome": ("NodeFacts", "routing_facts", "Outcome", "outcome_of"),
+    "judge": ("Correction", "NodeEscape", "NodeResult", "Source", "find_snapshots"),
+    "outcome": ("NodeFacts", "routing_facts", "Outcome", "Ran", "outcome_of"),
 }
 
 if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept any name

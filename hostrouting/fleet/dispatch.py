@@ -1,5 +1,8 @@
 """Many snapshots, judged by others: read here, sent in batches, and the results as they come.
 
+Here: the check of many snapshots and their page, each as one call; the order of events; and starting, replacing and
+ending processes. Not here: the judgement (`judge`), and what is on the page (`page`).
+
 How it works. The calling process reads the files, so workers on another computer need none of them. It sends a batch
 when the one before has left, and keeps only so many on the way that every worker is busy; so the memory does not grow
 with the snapshots. A snapshot with the bytes of another one, judged or on its way, is not sent: the result of the first
@@ -7,11 +10,9 @@ is kept until the last one has come.
 
 A batch is lost if its worker ends. Which of the snapshots on their way ended it is not known. So all others are waited
 for, and then each lost snapshot is judged again, alone, with nothing else on the way: if the worker ends again, it was
-because of this one, and that is its result. An executor that takes no batch any more is the end of the run: the
-error says how many snapshots were judged. So is one whose workers cannot judge at all, which an empty batch shows:
+because of this one, and that is its result. An executor that takes no batch any more is the end of the run: the error
+says how many snapshots were judged. So is one whose workers cannot judge at all, which an empty batch shows:
 hostrouting may not be installed where they are.
-
-Here: the order of events. Not here: processes (`workers`), and the judgement (`judging`).
 """
 
 from __future__ import annotations
@@ -37,14 +38,13 @@ from phases.text import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Executor
 
     from hostrouting.fleet.grouping import NodeGroup
     from hostrouting.fleet.judge import Source
 
 __all__ = [
+    "BatchJudge",
     "GivenExecutor",
-    "Judge",
     "OwnProcesses",
     "Results",
     "Workers",
@@ -53,117 +53,55 @@ __all__ = [
     "make_page",
 ]
 
-
-# Who judges: processes of our own, or an executor that was given. A batch goes in, and a future comes out.
-
-Judge: TypeAlias = "Callable[[Sequence[bytes], Question], tuple[NodeResult, ...]]"
+BatchJudge: TypeAlias = "Callable[[Sequence[bytes], Question], tuple[NodeResult, ...]]"
 Results: TypeAlias = "Future[tuple[NodeResult, ...]]"
 
-
-class Workers(Protocol):
-    """Whoever judges batches of snapshots, several at a time."""
-
-    at_once: int
-    """The number of batches that keep all of them busy."""
-
-    def submit(self, judge: Judge, data: Sequence[bytes], question: Question) -> Results:
-        """Have `judge` called with these arguments. Any exception of the future means that the batch was lost.
-
-        Raises whatever the executor raises if it takes no batch any more.
-        """
-        ...
-
-    def renew(self) -> None:
-        """Replace, after a loss, whatever takes no batch any more."""
-        ...
-
-    def close(self) -> None:
-        """End what was started here. What has not begun is never judged. Idempotent."""
-        ...
+_REMEDY = "write HostRoutingConfig.load(path)"
 
 
-class OwnProcesses:
-    """Processes on this computer, one for each processor that this process may use.
+def check_snapshots(
+    paths: Iterable[str | os.PathLike[str]],
+    config: HostRoutingConfig,
+    *,
+    executor: Executor | None = None,
+) -> Iterator[NodeResult]:
+    """Judge each snapshot at these paths by the configuration: one result for each, in the order in which they come.
 
-    Each is a new interpreter and not a fork: a fork of a process with threads can hang.
+    The configuration must be complete: `apply` deletes every route of hostrouting that is not in it. So if a node has
+    such a route now and needs it, its `correction` adds it. A node that is ok now may not be ok after `apply`: to find
+    out, make a plan (`Configure.preview`).
+
+    A path is a file, a directory or a pattern (see `find_snapshots`). A file without a valid snapshot has a result,
+    too, which says why. Equal snapshots are judged once.
+
+    Without an `executor`, processes of our own judge, one for each processor; they end with the iteration. Any
+    `concurrent.futures.Executor` will do, such as `Client.get_executor()` of Dask for a cluster, whose workers need
+    hostrouting, but none of the files. What a lost worker had is judged again.
+
+    Raises ConfigError at once if a path has no snapshot, or the configuration expects no CIDR; during the iteration
+    FleetIncomplete if the executor cannot go on.
     """
-
-    def __init__(self) -> None:
-        """Start no process yet."""
-        self._count = _processors()
-        self.at_once = 2 * self._count
-        self._pool: ProcessPoolExecutor | None = None
-
-    def submit(self, judge: Judge, data: Sequence[bytes], question: Question) -> Results:
-        """See Workers."""
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(self._count, mp_context=get_context("spawn"), initializer=_begin)
-        # A process that starts now inherits this. Ctrl-C is for the program that waits for the results.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            return self._pool.submit(judge, data, question)
-        except BrokenExecutor as error:  # a process has ended, and this batch is lost like those before it
-            lost: Results = Future()
-            lost.set_exception(error)
-            return lost
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-    def renew(self) -> None:
-        """See Workers."""
-        self.close()
-
-    def close(self) -> None:
-        """See Workers."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._pool = None
+    require(config, HostRoutingConfig, "check_snapshots", _REMEDY)
+    if not config.route_overlap.expected_cidrs:
+        rule = "no expected CIDR is given, so there is nothing to check"
+        raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, "name one, such as 172.16.0.0/16")])
+    return judge_snapshots(find_snapshots(paths), Question(config, is_whole=True), executor=executor)
 
 
-class GivenExecutor:
-    """An executor of the caller's, who also ends it."""
+def make_page(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, moment: datetime | None = None) -> str:
+    """The groups as an HTML page that needs no other file: what `--html` writes.
 
-    at_once = 64
-
-    def __init__(self, executor: Executor) -> None:
-        """Use this executor."""
-        self._executor = executor
-
-    def submit(self, judge: Judge, data: Sequence[bytes], question: Question) -> Results:
-        """See Workers."""
-        return self._executor.submit(judge, data, question)
-
-    def renew(self) -> None:
-        """See Workers: only the caller can replace it."""
-
-    def close(self) -> None:
-        """See Workers: nothing was started here."""
-
-
-def _processors() -> int:
-    """The number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _begin() -> None:
-    """The first call in a new process, which ends with the process that started it."""
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    connection.wait([parent])
-    os._exit(1)
+    For the maps, the snapshot of one node of each group is read again. The page names the `moment`, by default now.
+    """
+    require(config, HostRoutingConfig, "make_page", _REMEDY)
+    return read_page(groups, Question(config, is_whole=True), moment=moment or datetime.now(timezone.utc))
 
 
 _SNAPSHOTS, _BYTES = 16, 1 << 20  # the most in one batch: enough that sending it costs little beside judging it
 
 
 def judge_snapshots(
-    sources: Sequence[Source], question: Question, *, executor: Executor | None = None, judge: Judge = judge_each
+    sources: Sequence[Source], question: Question, *, executor: Executor | None = None, judge: BatchJudge = judge_each
 ) -> Iterator[NodeResult]:
     """The results, as they come; one for each source. Without an executor, processes of our own judge.
 
@@ -184,7 +122,7 @@ class _Sent:
 class _Run:
     """One run, and what is known in it so far."""
 
-    def __init__(self, sources: Sequence[Source], question: Question, workers: Workers, judge: Judge) -> None:
+    def __init__(self, sources: Sequence[Source], question: Question, workers: Workers, judge: BatchJudge) -> None:
         self._sources, self._question, self._workers, self._judge = sources, question, workers, judge
         self._on_the_way: dict[Results, list[_Sent]] = {}
         self._lost: list[_Sent] = []
@@ -207,7 +145,7 @@ class _Run:
 
     def _results(self) -> Iterator[NodeResult]:
         batch: list[_Sent] = []
-        self._to_come = count_repeated(it.path for it in self._sources)
+        self._to_come = count_repeated(source.path for source in self._sources)
         for source in self._sources:
             try:
                 data = snapshot_bytes(source.path)
@@ -225,7 +163,7 @@ class _Run:
             else:
                 self._waiting[digest] = [source]
                 batch.append(_Sent(digest, data))
-            if len(batch) == _SNAPSHOTS or sum(len(it.data) for it in batch) >= _BYTES:
+            if len(batch) == _SNAPSHOTS or sum(len(sent.data) for sent in batch) >= _BYTES:
                 yield from self._send(batch)
                 batch = []
         if batch:
@@ -235,13 +173,13 @@ class _Run:
 
     def _send(self, batch: list[_Sent]) -> Iterator[NodeResult]:
         """Send the batch as soon as there is room, and yield what has come in until then."""
-        while len(self._on_the_way) >= self._workers.at_once or any(it.done() for it in self._on_the_way):
+        while len(self._on_the_way) >= self._workers.at_once or any(future.done() for future in self._on_the_way):
             yield from self._receive()
         self._on_the_way[self._submit(batch)] = batch
 
     def _submit(self, batch: Sequence[_Sent]) -> Results:
         try:
-            return self._workers.submit(self._judge, [it.data for it in batch], self._question)
+            return self._workers.submit(self._judge, [sent.data for sent in batch], self._question)
         except Exception as error:
             raise self._stopped(error) from error
 
@@ -256,7 +194,7 @@ class _Run:
 
     def _arrived(self) -> Iterator[NodeResult]:
         done, _ = wait(self._on_the_way, return_when=FIRST_COMPLETED)
-        for future in [it for it in self._on_the_way if it in done]:  # in the order in which they were sent
+        for future in [future for future in self._on_the_way if future in done]:  # in the order in which they were sent
             batch = self._on_the_way.pop(future)
             found = _outcome(future)
             if isinstance(found, Exception):
@@ -309,44 +247,103 @@ def _named(result: NodeResult, source: Source) -> NodeResult:
     return attrs.evolve(result, name=source.name, path=source.path)
 
 
-# The check of many snapshots for a program: what `hostrouting check --snapshots` does, each as one call.
-
-_REMEDY = "write HostRoutingConfig.load(path)"
+# Who judges: processes of our own, or an executor that was given. A batch goes in, and a future comes out.
 
 
-def check_snapshots(
-    paths: Iterable[str | os.PathLike[str]],
-    config: HostRoutingConfig,
-    *,
-    executor: Executor | None = None,
-) -> Iterator[NodeResult]:
-    """Judge each snapshot at these paths by the configuration: one result for each, in the order in which they come.
+class Workers(Protocol):
+    """Whoever judges batches of snapshots, several at a time."""
 
-    The configuration must be complete: `apply` deletes every route of hostrouting that is not in it. So if a node has
-    such a route now and needs it, its `correction` adds it. A node that is ok now may not be ok after `apply`: to find
-    out, make a plan (`Configure.preview`).
+    at_once: int
+    """The number of batches that keep all of them busy."""
 
-    A path is a file, a directory or a pattern (see `find_snapshots`). A file without a valid snapshot has a result,
-    too, which says why. Equal snapshots are judged once.
+    def submit(self, judge: BatchJudge, data: Sequence[bytes], question: Question) -> Results:
+        """Have `judge` called with these arguments. Any exception of the future means that the batch was lost.
 
-    Without an `executor`, processes of our own judge, one for each processor; they end with the iteration. Any
-    `concurrent.futures.Executor` will do, such as `Client.get_executor()` of Dask for a cluster, whose workers need
-    hostrouting, but none of the files. What a lost worker had is judged again.
+        Raises whatever the executor raises if it takes no batch any more.
+        """
+        ...
 
-    Raises ConfigError at once if a path has no snapshot, or the configuration expects no CIDR; during the iteration
-    FleetIncomplete if the executor cannot go on.
+    def renew(self) -> None:
+        """Replace, after a loss, whatever takes no batch any more."""
+        ...
+
+    def close(self) -> None:
+        """End what was started here. What has not begun is never judged. Idempotent."""
+        ...
+
+
+class OwnProcesses:
+    """Processes on this computer, one for each processor that this process may use.
+
+    Each is a new interpreter and not a fork: a fork of a process with threads can hang.
     """
-    require(config, HostRoutingConfig, "check_snapshots", _REMEDY)
-    if not config.route_overlap.expected_cidrs:
-        rule = "no expected CIDR is given, so there is nothing to check"
-        raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, "name one, such as 172.16.0.0/16")])
-    return judge_snapshots(find_snapshots(paths), Question(config, is_whole=True), executor=executor)
+
+    def __init__(self) -> None:
+        """Start no process yet."""
+        self._count = _processors()
+        self.at_once = 2 * self._count
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, judge: BatchJudge, data: Sequence[bytes], question: Question) -> Results:
+        """See Workers."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self._count, mp_context=get_context("spawn"), initializer=_begin)
+        # A process that starts now inherits this. Ctrl-C is for the program that waits for the results.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return self._pool.submit(judge, data, question)
+        except BrokenExecutor as error:  # a process has ended, and this batch is lost like those before it
+            lost: Results = Future()
+            lost.set_exception(error)
+            return lost
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def renew(self) -> None:
+        """See Workers."""
+        self.close()
+
+    def close(self) -> None:
+        """See Workers."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
 
 
-def make_page(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, moment: datetime | None = None) -> str:
-    """The groups as an HTML page that needs no other file: what `--html` writes.
+class GivenExecutor:
+    """An executor of the caller's, who also ends it."""
 
-    For the maps, the snapshot of one node of each group is read again. The page names the `moment`, by default now.
-    """
-    require(config, HostRoutingConfig, "make_page", _REMEDY)
-    return read_page(groups, Question(config, is_whole=True), moment=moment or datetime.now(timezone.utc))
+    at_once = 64
+
+    def __init__(self, executor: Executor) -> None:
+        """Use this executor."""
+        self._executor = executor
+
+    def submit(self, judge: BatchJudge, data: Sequence[bytes], question: Question) -> Results:
+        """See Workers."""
+        return self._executor.submit(judge, data, question)
+
+    def renew(self) -> None:
+        """See Workers: only the caller can replace it."""
+
+    def close(self) -> None:
+        """See Workers: nothing was started here."""
+
+
+def _processors() -> int:
+    """The number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _begin() -> None:
+    """The first call in a new process, which ends with the process that started it."""
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    connection.wait([parent])
+    os._exit(1)

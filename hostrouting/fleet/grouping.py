@@ -1,11 +1,11 @@
 """Nodes with the same problem: what it is, which nodes have it, and whether one repair helps all of them.
 
+Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet`, `page`).
+
 Two nodes have the same problem if the same CIDRs escape, as a whole or in part, to devices that differ only in their
 numbers, and if static routes can repair all of it on both or on neither: one node that no route can repair does not
 hide the repair of the others. The ranges and the devices themselves may differ: on one node Linux finds ib0's route
 first, on another ib3's.
-
-Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet_view`, `fleet.page`).
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ class NodeGroup:
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
     """The results in groups: the worst first, and of those the one with most nodes."""
     grouping = Grouping()
-    for it in results:
-        grouping.add(it)
+    for result in results:
+        grouping.add(result)
     return grouping.groups()
 
 
 def tally_verdicts(groups: Iterable[NodeGroup]) -> dict[str, int]:
     """The number of nodes with each verdict, in the order of the groups."""
     found: dict[str, int] = {}
-    for it in groups:
-        found[it.verdict_words] = found.get(it.verdict_words, 0) + len(it.nodes)
+    for group in groups:
+        found[group.verdict_words] = found.get(group.verdict_words, 0) + len(group.nodes)
     return found
 
 
@@ -95,13 +95,17 @@ def common_correction(groups: Iterable[NodeGroup]) -> Correction | None:
     If groups need different changes, that is the change for most nodes: both in one configuration could contradict each
     other. An entry that is wrong on some nodes only is neither deleted nor replaced: the others send packets by it.
     """
-    judged = [it for it in groups if it.verdict is not None]
-    every = sum(len(it.nodes) for it in judged)
+    judged = [group for group in groups if group.verdict is not None]
+    every = sum(len(group.nodes) for group in judged)
     counts: dict[Correction, int] = {}
-    for it in judged:
-        if it.correction is not None and it.correction.is_needed:
-            counts[it.correction] = counts.get(it.correction, 0) + len(it.nodes)
-    fit = [it for it, count in counts.items() if count == every or not (it.contested or it.replaced)]
+    for group in judged:
+        if group.correction is not None and group.correction.is_needed:
+            counts[group.correction] = counts.get(group.correction, 0) + len(group.nodes)
+    fit = [
+        correction
+        for correction, count in counts.items()
+        if count == every or not (correction.contested or correction.replaced)
+    ]
     return max(fit, key=counts.__getitem__, default=None)
 
 
@@ -129,7 +133,7 @@ class Grouping:
 
     def groups(self) -> tuple[NodeGroup, ...]:
         """The groups: the worst first, and of those the one with most nodes."""
-        found = [it.made() for it in self._found.values()]
+        found = [group.made() for group in self._found.values()]
         return tuple(sorted(found, key=_order))
 
 
@@ -145,12 +149,15 @@ class _Group:
 
     def add(self, result: NodeResult) -> None:
         self._names.append(result.name)
-        for it in result.escapes:
-            self._devs.setdefault(_place(it), {}).update(dict.fromkeys(it.devs))
+        for escape in result.escapes:
+            self._devs.setdefault(_place(escape), {}).update(dict.fromkeys(escape.devs))
         self._corrections[result.correction] = None
 
     def made(self) -> NodeGroup:
-        corrections, is_repairable = [it for it in self._corrections if it], self._first.is_repairable
+        corrections, is_repairable = (
+            [correction for correction in self._corrections if correction],
+            self._first.is_repairable,
+        )
         return NodeGroup(
             self._first.verdict,
             self._problem(),
@@ -168,9 +175,9 @@ class _Group:
         # CIDRs with the same fate are named together.
         fates: dict[tuple[str, bool, str], dict[str, None]] = {}
         for parts in _with_one_fate(first.escapes):
-            it, devs = parts[0], dict.fromkeys(dev for part in parts for dev in self._devs[_place(part)])
-            fate = it.packets, _are_whole(parts), _way(it, tuple(devs))
-            fates.setdefault(fate, {})[str(it.cidr)] = None
+            leading, devs = parts[0], dict.fromkeys(dev for part in parts for dev in self._devs[_place(part)])
+            fate = leading.packets, _are_whole(parts), _way(leading, tuple(devs))
+            fates.setdefault(fate, {})[str(leading.cidr)] = None
         phrases = [
             f"{f'{packets}: ' if packets else ''}{'' if is_whole else 'a part of '}{spoken(tuple(cidrs))} {way}"
             for (packets, is_whole, way), cidrs in fates.items()
@@ -203,8 +210,8 @@ def _place(escape: NodeEscape) -> Hashable:
 def _with_one_fate(escapes: Iterable[NodeEscape]) -> Iterable[Sequence[NodeEscape]]:
     """The ranges of a CIDR that have the same fate, together."""
     found: dict[Hashable, list[NodeEscape]] = {}
-    for it in escapes:
-        found.setdefault((it.cidr, it.kind, _stems(it.devs), it.packets), []).append(it)
+    for escape in escapes:
+        found.setdefault((escape.cidr, escape.kind, _stems(escape.devs), escape.packets), []).append(escape)
     return found.values()
 
 
@@ -212,10 +219,10 @@ def _are_whole(parts: Sequence[NodeEscape]) -> bool:
     """Whether these ranges of one CIDR are, together, all of it."""
     cidr = parts[0].cidr
     reached = cidr.first
-    for it in sorted(parts, key=lambda part: part.first):
-        if it.first > reached:
+    for part in sorted(parts, key=lambda part: part.first):
+        if part.first > reached:
             return False
-        reached = max(reached, it.last + 1)
+        reached = max(reached, part.last + 1)
     return reached > cidr.last
 
 
@@ -243,7 +250,7 @@ def _devices(devs: Sequence[str]) -> str:
             runs[-1].append(dev)
         else:
             runs.append([dev])
-    return spoken([it for run in runs for it in ([f"{run[0]}…{run[-1]}"] if len(run) >= _RUN else run)])
+    return spoken([name for run in runs for name in ([f"{run[0]}…{run[-1]}"] if len(run) >= _RUN else run)])
 
 
 def _natural(dev: str) -> tuple[str, int]:

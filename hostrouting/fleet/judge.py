@@ -1,7 +1,12 @@
-"""From the bytes of a snapshot to the result for its node: the judgement of `hostrouting check --snapshot`.
+"""From the snapshot of a node to the result for it: the judgement of `hostrouting check --snapshot`.
 
-Here: functions from values to values, which any process can call. Not here: reading files, and who calls this where
-(`dispatch`).
+Here: the result, a small value that another process can make and send; the judgement, which any process can call; and
+which snapshots there are, what the node of each is called, and which files have the same bytes. Not here: who judges
+where (`dispatch`), and which nodes have the same result (`grouping`).
+
+Equal snapshots are judged once. A result has to be kept until the last snapshot with the same bytes has come, and no
+longer: so it has to be known beforehand how many there are. Files of different sizes are different, and only those of
+one size are read for this, one by one.
 """
 
 from __future__ import annotations
@@ -40,7 +45,6 @@ __all__ = [
     "NodeEscape",
     "NodeResult",
     "Question",
-    "Ran",
     "Source",
     "count_repeated",
     "digest_of",
@@ -48,9 +52,6 @@ __all__ = [
     "judge",
     "judge_each",
 ]
-
-
-# The result for one node: a small value that another process can make and send.
 
 
 @attrs.frozen
@@ -143,8 +144,12 @@ class NodeResult:
 def _correction_document(correction: Correction | None) -> dict[str, Any] | None:
     if correction is None:
         return None
-    deleted = [("replaced", it) for it in correction.replaced] + [("contested", it) for it in correction.contested]
-    entries = [{"destination": str(it.destination), "metric": it.metric, "reason": reason} for reason, it in deleted]
+    deleted = [("replaced", wish) for wish in correction.replaced] + [
+        ("contested", wish) for wish in correction.contested
+    ]
+    entries = [
+        {"destination": str(wish.destination), "metric": wish.metric, "reason": reason} for reason, wish in deleted
+    ]
     return {"delete": entries, "add": repair_document(correction.add)}
 
 
@@ -166,7 +171,7 @@ class Question:
 
 def judge_each(data: Sequence[bytes], question: Question) -> tuple[NodeResult, ...]:
     """The result for each snapshot. Nothing that is wrong with one of them keeps the others from being judged."""
-    return tuple([_judged(it, question) for it in data])
+    return tuple([_judged(snapshot, question) for snapshot in data])
 
 
 def _judged(data: bytes, question: Question) -> NodeResult:
@@ -195,7 +200,9 @@ def judge(data: bytes, question: Question) -> NodeResult:
     return NodeResult(
         verdict=found.verdict,
         escapes=tuple(_escapes(found)),
-        without_default=tuple(it.report.family for it in found.families if it.verdict == "no-default-route"),
+        without_default=tuple(
+            family.report.family for family in found.families if family.verdict == "no-default-route"
+        ),
         open_repair=found.routes,
         correction=_correction(found, question),
         is_repairable=bool(found.findings) and not found.unsafe,
@@ -221,9 +228,9 @@ def _answer(found: Examination, config: HostRoutingConfig) -> str:
 
 def _escapes(found: Examination) -> Iterator[NodeEscape]:
     for family in found.families:
-        for it in family.findings:
-            packets = "what pods send" if it.senders else ""
-            yield NodeEscape(it.cidr, it.first, it.last, it.kind, it.devs, packets)
+        for finding in family.findings:
+            packets = "what pods send" if finding.senders else ""
+            yield NodeEscape(finding.cidr, finding.first, finding.last, finding.kind, finding.devs, packets)
         if family.verdict != "undecided":
             continue
         for note in family.notes:
@@ -233,7 +240,7 @@ def _escapes(found: Examination) -> Iterator[NodeEscape]:
                 yield NodeEscape(note.cidr, note.first, note.last, kind, note.decision.devs, packets)
 
 
-# Which snapshots there are, and what the node of each is called.
+# The files with snapshots.
 
 _SUFFIX = ".json"
 
@@ -255,12 +262,12 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[Source, ...
 
     Raises ConfigError, which lists every path without a snapshot.
     """
-    named = [os.fspath(it) for it in listed(paths, "find_snapshots: paths")]
+    named = [os.fspath(path) for path in listed(paths, "find_snapshots: paths")]
     found: dict[str, str] = {}
     faults: list[Fault] = []
     for path in named:
         try:
-            found |= {os.path.abspath(it): it for it in _files_at(path) if os.path.abspath(it) not in found}
+            found |= {os.path.abspath(file): file for file in _files_at(path) if os.path.abspath(file) not in found}
         except _Unusable as error:
             faults.append(Fault("snapshots", repr(path), error.rule, error.remedy))
     if not named:
@@ -291,7 +298,7 @@ def _files_at(path: str) -> list[str]:
     if not glob.has_magic(path):
         raise _Unusable("does not exist", "check the path")
     matches = sorted(glob.glob(path, recursive=True))
-    if found := [file for it in matches for file in (_files_in(it) if os.path.isdir(it) else [it])]:
+    if found := [file for match in matches for file in (_files_in(match) if os.path.isdir(match) else [match])]:
         return found
     raise _Unusable("matches no file", "check the pattern, and that the shell gets it in quotes")
 
@@ -300,7 +307,9 @@ def _files_in(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return sorted(
-                it.path for it in entries if it.name.endswith(_SUFFIX) and not it.name.startswith(".") and it.is_file()
+                entry.path
+                for entry in entries
+                if entry.name.endswith(_SUFFIX) and not entry.name.startswith(".") and entry.is_file()
             )
     except OSError as error:
         raise _Unusable(f"cannot be read: {error.strerror}", "check the path and the permissions") from error
@@ -315,37 +324,13 @@ def _names(paths: Sequence[str]) -> Iterator[str]:
         alike: dict[str, list[str]] = {}
         for path in left:
             alike.setdefault("/".join(parts[path][-depth:]), []).append(path)
-        names |= {its[0]: name for name, its in alike.items() if len(its) == 1}
+        names |= {same[0]: name for name, same in alike.items() if len(same) == 1}
         # Files with one path but for the suffix keep all of it.
         longest = {path: path for path in left if depth >= len(parts[path])}
         names |= {path: path for path in longest if path not in names}
         left = [path for path in left if path not in names]
         depth += 1
     return map(names.__getitem__, paths)
-
-
-# What a program printed on a node, and its last words in a message. Not here: the meaning of what it printed.
-
-_LINES = 20  # at the end of standard error: a traceback ends with the error
-
-
-@attrs.frozen
-class Ran:
-    """A program that has ended on a node: its exit code (or minus the signal), and the text of both outputs."""
-
-    code: int
-    output: str = ""
-    errors: str = ""
-
-    @property
-    def ending(self) -> str:
-        """How it ended, and the last lines of its standard error."""
-        how = f"was ended by signal {-self.code}" if self.code < 0 else f"ended with exit code {self.code}"
-        lines = self.errors.strip().splitlines()[-_LINES:]
-        return f"{how}; its message: {chr(10).join(lines)}" if lines else f"{how}, without a message"
-
-
-# Which snapshots are there more than once, found out before any of them is judged.
 
 
 def digest_of(data: bytes) -> bytes:

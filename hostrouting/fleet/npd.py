@@ -1,7 +1,7 @@
 """What node-problem-detector is told: an exit code and one line, from what the guard and the last check have written.
 
 Here: the decision, for each of the questions that a rule of node-problem-detector can ask. Not here: reading the files
-(`cli.commands.npd`), and the same decision in a shell (`render/assets/npd.sh`); a property test compares the two.
+(`cli.commands.npd`), and the same decision in a shell (`boot/assets/npd.sh`); a property test compares the two.
 
 node-problem-detector (NPD) takes exit code 0 as fine, 1 as a problem and any other as unknown. Of the line it keeps 80
 bytes by default, and cuts in the middle of a character. So a line is ASCII and begins with what it means; a remedy
@@ -28,7 +28,7 @@ from hostrouting.check.report import CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY, GUARD
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["FRESH", "MAX_AGE", "QUESTIONS", "Answer", "Written", "decide"]
+__all__ = ["FRESH", "MAX_AGE", "QUESTIONS", "PluginResult", "Written", "decide"]
 
 FRESH = 180
 """The seconds for which a look of the guard is new: it looks three times in them."""
@@ -65,7 +65,7 @@ class Written:
 
 
 @attrs.frozen
-class Answer:
+class PluginResult:
     """An exit code and a line."""
 
     code: int
@@ -77,7 +77,7 @@ class Answer:
         return _STATUS[self.code]
 
 
-def decide(question: str, written: Written, *, now: int, max_age: int = MAX_AGE) -> Answer:
+def decide(question: str, written: Written, *, now: int, max_age: int = MAX_AGE) -> PluginResult:
     """The answer to one of QUESTIONS. `now` is in seconds since 1970; `max_age` is for a check without a guard."""
     if not written.is_there:
         told = f"there is no directory {written.directory}"
@@ -99,7 +99,7 @@ def decide(question: str, written: Written, *, now: int, max_age: int = MAX_AGE)
     return by_guard(guard, written, looked)
 
 
-def _verdict_of_guard(guard: Mapping[str, Any], written: Written, looked: str) -> Answer:
+def _verdict_of_guard(guard: Mapping[str, Any], written: Written, looked: str) -> PluginResult:
     if any(f"; {name}: " in f"; {guard.get('failure') or ''}" for name in ("guard", "check-route-overlap")):
         return _unknown("the guard cannot check the routing; on the host, run: journalctl -u hostrouting-guard")
     verdict = guard.get("verdict")
@@ -116,7 +116,7 @@ def _verdict_of_guard(guard: Mapping[str, Any], written: Written, looked: str) -
     return _VERDICTS[verdict](report if report.get("verdict") == verdict else {}, when)
 
 
-def _verdict_of_check(written: Written, now: int, max_age: int) -> Answer:
+def _verdict_of_check(written: Written, now: int, max_age: int) -> PluginResult:
     if written.report is None:
         told = "there is no result of a check since this host booted"
         return _unknown(f"{told}; on the host, run: hostrouting status")
@@ -134,24 +134,24 @@ def _verdict_of_check(written: Written, now: int, max_age: int) -> Answer:
     return _VERDICTS[verdict](report, f"checked at {checked}")
 
 
-def _ok(_report: Mapping[str, Any], when: str) -> Answer:
-    return Answer(_FINE, f"OK: every expected CIDR leaves by an expected device; {when}")
+def _ok(_report: Mapping[str, Any], when: str) -> PluginResult:
+    return PluginResult(_FINE, f"OK: every expected CIDR leaves by an expected device; {when}")
 
 
-def _overlap(report: Mapping[str, Any], when: str) -> Answer:
-    return Answer(_PROBLEM, f"{_first_finding(report)}; {when}; on the host, run: hostrouting repair")
+def _overlap(report: Mapping[str, Any], when: str) -> PluginResult:
+    return PluginResult(_PROBLEM, f"{_first_finding(report)}; {when}; on the host, run: hostrouting repair")
 
 
-def _no_default_route(_report: Mapping[str, Any], when: str) -> Answer:
+def _no_default_route(_report: Mapping[str, Any], when: str) -> PluginResult:
     told = "NO-DEFAULT-ROUTE: there is no default route"
-    return Answer(_PROBLEM, f"{told}; {when}; on the host, run: hostrouting check")
+    return PluginResult(_PROBLEM, f"{told}; {when}; on the host, run: hostrouting check")
 
 
-def _undecided(_report: Mapping[str, Any], when: str) -> Answer:
+def _undecided(_report: Mapping[str, Any], when: str) -> PluginResult:
     return _unknown(f"the verdict is undecided; {when}; on the host, run: hostrouting check")
 
 
-_VERDICTS: dict[Any, Callable[[Mapping[str, Any], str], Answer]] = {
+_VERDICTS: dict[Any, Callable[[Mapping[str, Any], str], PluginResult]] = {
     "ok": _ok,
     "overlap": _overlap,
     "no-default-route": _no_default_route,
@@ -162,31 +162,31 @@ _VERDICTS: dict[Any, Callable[[Mapping[str, Any], str], Answer]] = {
 def _first_finding(report: Mapping[str, Any]) -> str:
     """The first finding, of the host's own packets or of those that pods send."""
     for found in (report, *report.get("pods", ())):
-        for it in found.get("findings", ()):
-            dev = it["via"]["dev"]
-            fate = _FATES[it["kind"]].format(dev=dev if dev and _is_plain(dev) else "another device")
-            return f"{it['kind'].upper()}: addresses of {it['cidr']} {fate}"
+        for finding in found.get("findings", ()):
+            dev = finding["via"]["dev"]
+            fate = _FATES[finding["kind"]].format(dev=dev if dev and _is_plain(dev) else "another device")
+            return f"{finding['kind'].upper()}: addresses of {finding['cidr']} {fate}"
     return "OVERLAP: addresses of an expected CIDR do not leave by an expected device"
 
 
-def _repairs_of_guard(guard: Mapping[str, Any], _written: Written, looked: str) -> Answer:
+def _repairs_of_guard(guard: Mapping[str, Any], _written: Written, looked: str) -> PluginResult:
     failure, fights = guard.get("failure"), guard.get("fights", ())
     if failure:
         told = failure if _is_plain(failure) else "the guard cannot look or repair"
-        return Answer(_PROBLEM, f"FAILED: {told}; on the host, run: journalctl -u hostrouting-guard")
+        return PluginResult(_PROBLEM, f"FAILED: {told}; on the host, run: journalctl -u hostrouting-guard")
     if fights:
         key = fights[0]["key"] if _is_plain(fights[0]["key"]) else "something"
-        return Answer(_PROBLEM, f"UNDONE: {key} does not stay repaired; on the host, run: hostrouting status")
+        return PluginResult(_PROBLEM, f"UNDONE: {key} does not stay repaired; on the host, run: hostrouting status")
     for text in guard.get("problems", ()):
         if not _is_about_the_verdict(text):
             told = text if _is_plain(text) else "the guard cannot repair something"
-            return Answer(_PROBLEM, f"NOT REPAIRED: {told}; on the host, run: journalctl -u hostrouting-guard")
-    return Answer(_FINE, f"OK: nothing is left to repair; last look: {looked}")
+            return PluginResult(_PROBLEM, f"NOT REPAIRED: {told}; on the host, run: journalctl -u hostrouting-guard")
+    return PluginResult(_FINE, f"OK: nothing is left to repair; last look: {looked}")
 
 
-def _repairs_without_guard(_written: Written, _now: int, _max_age: int) -> Answer:
+def _repairs_without_guard(_written: Written, _now: int, _max_age: int) -> PluginResult:
     # A rule for an event reports whatever is not 0, again and again.
-    return Answer(_FINE, "OK: no guard runs on this host, so nothing is repaired")
+    return PluginResult(_FINE, "OK: no guard runs on this host, so nothing is repaired")
 
 
 def _is_about_the_verdict(problem: str) -> bool:
@@ -200,8 +200,8 @@ def _is_plain(text: str) -> bool:
     return all(" " <= char <= "~" and char not in '"\\' for char in text)
 
 
-def _unknown(told: str) -> Answer:
-    return Answer(_UNKNOWN, f"UNKNOWN: {told}")
+def _unknown(told: str) -> PluginResult:
+    return PluginResult(_UNKNOWN, f"UNKNOWN: {told}")
 
 
 def _seconds(moment: str) -> int | None:
@@ -225,7 +225,7 @@ def _moment(seconds: int) -> str:
 
 
 QUESTIONS: dict[
-    str, tuple[Callable[[Mapping[str, Any], Written, str], Answer], Callable[[Written, int, int], Answer]]
+    str, tuple[Callable[[Mapping[str, Any], Written, str], PluginResult], Callable[[Written, int, int], PluginResult]]
 ] = {
     "verdict": (_verdict_of_guard, _verdict_of_check),
     "repairs": (_repairs_of_guard, _repairs_without_guard),

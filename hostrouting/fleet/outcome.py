@@ -1,4 +1,7 @@
-"""From what `plan`, `apply` and `remove` print on a node to what a tool for many nodes reports.
+"""From what a program printed on a node to what a tool for many nodes reports: the outcome of a run, and facts.
+
+Here: the meaning of what was printed. Not here: running a program on a node, and any conclusion about routing that the
+documents do not contain, but for the check of a snapshot.
 
 Such a tool asks four questions after each run: was anything changed, did it fail, what is the message, and what is
 different (a text before and a text after). The documents of the commands have the answers:
@@ -11,8 +14,8 @@ different (a text before and a text after). The documents of the commands have t
 A dry run fails if the run is certain to fail: because of a conflict, or because addresses escape in mode STRICT. If
 something is missing that `apply` waits for, that is a warning.
 
-Here: the meaning of the documents to such a tool. Not here: running the commands on the node, and any conclusion about
-routing, because the documents contain those.
+For facts about its routing, a node needs neither hostrouting nor Python: the snapshot script needs a shell and
+iproute2, and the check is made here, as `hostrouting check --snapshot` makes it.
 """
 
 from __future__ import annotations
@@ -32,14 +35,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.fleet.judge import Ran
 
-__all__ = ["WHERE", "Document", "NodeFacts", "Outcome", "outcome_of", "routing_facts", "verdict_sentence"]
+__all__ = ["WHERE", "Document", "NodeFacts", "Outcome", "Ran", "outcome_of", "routing_facts", "verdict_sentence"]
 
 Document: TypeAlias = "Mapping[str, Any]"
 _Pair: TypeAlias = "tuple[str, str]"  # a line before and a line after; an empty one is absent
 
 _NAMED = 3  # the number of findings in a message; the document has all of them
+
+_LINES = 20  # at the end of standard error: a traceback ends with the error
+
+
+@attrs.frozen
+class Ran:
+    """A program that has ended on a node: its exit code (or minus the signal), and the text of both outputs."""
+
+    code: int
+    output: str = ""
+    errors: str = ""
+
+    @property
+    def ending(self) -> str:
+        """How it ended, and the last lines of its standard error."""
+        how = f"was ended by signal {-self.code}" if self.code < 0 else f"ended with exit code {self.code}"
+        lines = self.errors.strip().splitlines()[-_LINES:]
+        return f"{how}; its message: {chr(10).join(lines)}" if lines else f"{how}, without a message"
 
 
 @attrs.frozen
@@ -112,7 +132,7 @@ def _dry_run(plan: Document) -> Outcome:
     """What `apply` would do."""
     found = _checked(plan.get("check"), plan["steps"])
     files = _lasting(plan["files"]["write"], plan["files"]["remove"])
-    conflicts = [f"{it['route']}: {it['reason']}" for it in plan["steps"] if it["action"] == "conflict"]
+    conflicts = [f"{step['route']}: {step['reason']}" for step in plan["steps"] if step["action"] == "conflict"]
     conflicts += plan["conflicts"]
     strict = found.verdict == "overlap" and plan["check"]["mode"] == "STRICT"
     before, after = _texts(_lines(plan["steps"], plan["operations"], files, plan["files"].get("rewrite", ())))
@@ -155,7 +175,7 @@ def _run(apply: Document, plan: Document | None) -> Outcome:
     files = _lasting(apply["files"]["wrote"], apply["files"]["removed"])
     counts = _counts(apply["steps"], apply["operations"], files)
     if not apply["ok"]:
-        told = "\n".join(it["message"] for it in apply["failures"]) or "the run was stopped"
+        told = "\n".join(failure["message"] for failure in apply["failures"]) or "the run was stopped"
         told += f"\nwhat it has changed before it failed: {counts}" if apply["changed"] else ""
     else:
         told = f"DONE: {counts}" if apply["changed"] else _SETTLED
@@ -178,11 +198,11 @@ def _run(apply: Document, plan: Document | None) -> Outcome:
 
 def _removal(remove: Document) -> Outcome:
     """What `remove` did, or would do."""
-    steps = tuple({"action": "delete", "route": it, "reason": "ours"} for it in remove["routes"])
+    steps = tuple({"action": "delete", "route": route, "reason": "ours"} for route in remove["routes"])
     files = _lasting((), remove["files"])
     counts = _counts(steps, remove["operations"], files)
     if remove["failures"]:
-        told = "\n".join(it["message"] for it in remove["failures"])
+        told = "\n".join(failure["message"] for failure in remove["failures"])
         return Outcome(f"{told}\nto see what is left on the node: hostrouting status", failed=True)
     changed = bool(remove["dryRun"] or steps or remove["operations"] or remove["files"])
     if not changed:
@@ -191,7 +211,7 @@ def _removal(remove: Document) -> Outcome:
         told = f"TO DO: {counts}" if remove["dryRun"] else f"DONE: {counts}"
     stays = tuple(
         f"{route} stays, because another program has added it; to delete it: {command}"
-        for route, command in ((it["route"], it["command"]) for it in remove["stays"])
+        for route, command in ((kept["route"], kept["command"]) for kept in remove["stays"])
     )
     before, after = _texts(_lines(steps, remove["operations"], files, ()))
     return Outcome(told, changed=changed, steps=steps, warnings=stays, before=before, after=after)
@@ -228,15 +248,15 @@ def verdict_sentence(check: Document, steps: Sequence[Document] = (), *, action:
         return f"NO-DEFAULT-ROUTE: there is no default route, so no device is expected; {remedy}"
     if verdict == "undecided":
         return f"UNDECIDED: {'; '.join(check['notes']) or 'see the notes of the check'}"
-    told = [_escape(it, check["expectedDevs"]) for it in findings[:_NAMED]]
+    told = [_escape(finding, check["expectedDevs"]) for finding in findings[:_NAMED]]
     told += [f"and {len(findings) - _NAMED} more findings"] if len(findings) > _NAMED else []
-    told += [f"UNSAFE: {it['text']}" for it in check["unsafe"][:_NAMED]]
+    told += [f"UNSAFE: {unsafe['text']}" for unsafe in check["unsafe"][:_NAMED]]
     if action:
         told.append(f"ACTION: {action}")
     elif routes := check["repair"]:
-        keys = {DesiredRoute(it["destination"], metric=it["metric"]).key for it in routes}
+        keys = {DesiredRoute(route["destination"], metric=route["metric"]).key for route in routes}
         replaced = [
-            it for it in (_wish(step["route"]) for step in steps if step["action"] != "delete") if it.key in keys
+            wish for wish in (_wish(step["route"]) for step in steps if step["action"] != "delete") if wish.key in keys
         ]
         told.append(f"ACTION: {action_sentence(routes, where=WHERE, replaced=replaced)}")
     return f"OVERLAP: {'; '.join(told)}"
@@ -251,8 +271,8 @@ def _wish(route: str) -> DesiredRoute:
 
 def _findings(check: Document) -> tuple[Document, ...]:
     """What escapes, of the packets of the host and then of those of pods, without duplicates."""
-    found = [*check["findings"], *(it for pods in check.get("pods", ()) for it in pods["findings"])]
-    return tuple({json.dumps(it): it for it in found}.values())
+    found = [*check["findings"], *(finding for pods in check.get("pods", ()) for finding in pods["findings"])]
+    return tuple({json.dumps(finding): finding for finding in found}.values())
 
 
 def _escape(finding: Document, expected: Any) -> str:
@@ -271,7 +291,7 @@ def _escape(finding: Document, expected: Any) -> str:
 
 def _warnings(document: Document) -> Iterator[str]:
     """What an operator has to know about the future: the next boot, and the next start of a machine."""
-    yield from (it["text"] for it in document["foreseen"])
+    yield from (foreseen["text"] for foreseen in document["foreseen"])
     gate = document["gate"] or {}
     yield from (*gate.get("openings", ()), *gate.get("bars", ()))
 
@@ -285,8 +305,8 @@ def _lasting(written: Iterable[str], removed: Iterable[str]) -> Document:
 def _counts(steps: Iterable[Document], operations: Iterable[Document], files: Document) -> str:
     """How many routes and files there are of each kind: `routes: add 2, keep 1; files: write 11`."""
     named = {
-        "routes": [it["action"] for it in steps],
-        "others": [it["verb"] for it in operations],
+        "routes": [step["action"] for step in steps],
+        "others": [operation["verb"] for operation in operations],
         "files": [verb for verb in ("write", "remove") for _ in files[verb]],
     }
     told = {name: {verb: verbs.count(verb) for verb in verbs} for name, verbs in named.items() if verbs}
@@ -304,13 +324,13 @@ def _lines(
             yield (f"route {step['existing']}" if step.get("existing") else "", route)
         elif action != "conflict":
             yield ("" if action == "add" else route, "" if action == "delete" else route)
-    for it in operations:
-        there = it["object"]
+    for operation in operations:
+        there = operation["object"]
         yield {
             "delete": (there, ""),
             "replace": (f"{there} (different)", there),
             "start": (f"{there} (not started)", there),
-        }.get(it["verb"], ("", there))
+        }.get(operation["verb"], ("", there))
     different = set(rewritten)
     for path in sorted(files["write"]):
         yield (f"file {path} (different)" if path in different else "", f"file {path}")
@@ -324,7 +344,7 @@ def _texts(lines: Iterable[_Pair]) -> tuple[str, str]:
     return before, after
 
 
-# From what the snapshot script printed on a node to facts about its routing: the snapshot, and a check of it.
+# The facts about a node.
 
 
 @attrs.frozen

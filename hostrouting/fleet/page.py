@@ -1,7 +1,11 @@
 """The check of many nodes as a page to look at: one HTML file that needs nothing else.
 
-The page allows only its own script, by its hash, and no connection at all. Here: what is in the page. Not here: its
-layout and its script (`assets/page.html`), its elements (`markup`), and the groups (`grouping`).
+Here: what is in the page, and the maps of its groups: each CIDR that escapes on one node of a group, before and after
+the repair. Not here: its layout and its script (`assets/page.html`), and the groups (`grouping`).
+
+The page allows only its own script, by its hash, and no connection at all. Whatever is put into an element is text,
+unless it was made here: no value can become markup. A map is not part of a result, because only one node of a group
+needs it. So the snapshot of that node is read and judged once more.
 """
 
 from __future__ import annotations
@@ -52,40 +56,181 @@ __all__ = [
     "render_page",
 ]
 
-
-# Elements of HTML. Whatever is put into one is text, unless it was made here: no value can become markup.
-
-_MARK = re.compile(r"\{\{([a-z-]+)\}\}")
-
-
-class Markup(str):
-    """Text that is markup, made by this module."""
-
-    __slots__ = ()
+_PROBLEMS = 100  # groups that have a section of their own; the others are in the tables only
+_NAMES = 12  # nodes that a section names at once
+_RANGES = 8  # ranges of a map in words
+_NOTES = 20
 
 
-def element(name: str, /, *children: str, **attributes: str) -> Markup:
-    """An element with these children, of which only Markup is markup; `class_` and `aria_label` are attributes, too."""
-    told = "".join(f' {key.rstrip("_").replace("_", "-")}="{_as_text(value)}"' for key, value in attributes.items())
-    return Markup(f"<{name}{told}>{joined(children, between='')}</{name}>")
+def read_page(groups: Sequence[NodeGroup], question: Question, *, moment: datetime) -> str:
+    """The page about these groups, made at this moment. Reads the snapshot of one node of each group, for its maps."""
+    maps = [read_maps(group.example, question) if group.verdict == "overlap" else () for group in groups[:_PROBLEMS]]
+    return render_page(groups, maps, question, moment=moment)
 
 
-def joined(pieces: Iterable[str], *, between: str = "\n") -> Markup:
-    """The pieces one after the other, of which only Markup is markup."""
-    return Markup(between.join(it if isinstance(it, Markup) else _as_text(it) for it in pieces))
+def render_page(
+    groups: Sequence[NodeGroup], maps: Sequence[Sequence[CidrMap]], question: Question, *, moment: datetime
+) -> str:
+    """The text of the page; `maps` are those of the first groups."""
+    check = question.config.route_overlap
+    counts = tally_verdicts(groups)
+    nodes = counted(sum(counts.values()), "node")
+    cidrs = spoken([str(cidr) for cidr in check.expected_cidrs], most=20)
+    devs = spoken(check.expected_devs, last="or") or "the device of its default route"
+    told = groups[:_PROBLEMS]
+    places = {group: f"problem-{number}" for number, group in enumerate(told, start=1) if group.verdict != "ok"}
+    common = common_correction(groups)
+    sections = [
+        _section(group, group_maps, places[group], common, is_whole=question.is_whole)
+        for group, group_maps in zip(told, maps, strict=True)
+        if group in places
+    ]
+    return fill(
+        _template(),
+        {
+            "title": f"The routing of {nodes}",
+            "subtitle": f"On each node, every address of {cidrs} is expected to leave by {devs}.",
+            "summary": f"{nodes}: {', '.join(f'{count:,} {verdict}' for verdict, count in counts.items())}",
+            "groups": joined(_group_row(group, places.get(group, "")) for group in groups),
+            "problems": joined(sections),
+            "verdicts": joined(element("option", verdict) for verdict in counts),
+            "nodes": joined(row for group in groups for row in _node_rows(group, places.get(group, ""))),
+            "version": __version__,
+            "moment": element("time", f"{moment:%Y-%m-%d %H:%M} UTC", datetime=moment_as_text(moment)),
+            "script-hash": _script_hash(),
+        },
+    )
 
 
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """The template with a value in place of each mark, such as {{title}}. A mark in a value stays as it is."""
-    return _MARK.sub(lambda found: joined([values[found[1]]]), template)
+def _verdict_cell(group: NodeGroup) -> Markup:
+    return element("td", group.verdict_words, class_=f"verdict {group.verdict or ''}")
 
 
-def _as_text(value: str) -> str:
-    """The value as text, also inside quotes; a character that is not printable is shown as an escape."""
-    return html.escape(escaped(value), quote=True)
+def _linked(words: str, place: str) -> str:
+    return element("a", words, href=f"#{place}") if place else words
 
 
-# The maps of a group: each CIDR that escapes on one of its nodes, before and after the repair.
+def _group_row(group: NodeGroup, place: str) -> Markup:
+    return element(
+        "tr",
+        element("td", f"{len(group.nodes):,}", class_="number"),
+        _verdict_cell(group),
+        element("td", _linked(group.problem, place), class_="problem"),
+        element("td", group.repair_words, class_="repair"),
+    )
+
+
+def _node_rows(group: NodeGroup, place: str) -> Iterator[Markup]:
+    verdict, problem = _verdict_cell(group), element("td", _linked(group.problem, place), class_="problem")
+    return (element("tr", element("th", name, scope="row"), verdict, problem) for name in group.nodes)
+
+
+def _section(
+    group: NodeGroup, maps: Sequence[CidrMap], place: str, common: Correction | None, *, is_whole: bool
+) -> Markup:
+    """What is known of one problem."""
+    heading = f"{counted(len(group.nodes), 'node')}: {group.problem}"
+    pieces = [
+        element("h2", heading, id=place, tabindex="-1"),
+        _names(group.nodes),
+        *(_map(cidr_map, group.example.name) for cidr_map in maps),
+        *_repair(group, common, is_whole=is_whole),
+        *_notes(group),
+    ]
+    return element("section", joined(pieces), aria_labelledby=place)
+
+
+def _names(nodes: Sequence[str]) -> Markup:
+    every = element("p", spoken(nodes, most=len(nodes)), class_="names")
+    if len(nodes) <= _NAMES:
+        return every
+    return element("details", element("summary", spoken(nodes, most=3)), every)
+
+
+def _repair(group: NodeGroup, common: Correction | None, *, is_whole: bool) -> Iterator[Markup]:
+    if words := group.repair_words:
+        yield element("h3", f"{words[0].upper()}{words[1:]}")
+    correction = group.correction
+    if correction is None:
+        return
+    if not correction.is_needed:
+        yield element("p", "The configuration has its routes: apply it on each node.")
+    elif is_whole and correction != common:
+        many = len(group.nodes) > 1
+        who = "These nodes need a configuration of their own" if many else "This node needs a configuration of its own"
+        yield element("p", f"{who}: {own_file_reason(correction, many=many)}.")
+    if correction.add:
+        yield element("p", "Add this to ", element("code", "staticRoutes.routes"), " of the configuration:")
+        routes = joined(map(json.dumps, repair_document(correction.add)), between=",\n")
+        yield element("pre", routes, tabindex="0")
+    for text in deletion_lines(correction.replaced, correction.contested, "the configuration"):
+        yield element("p", text)
+
+
+def _notes(group: NodeGroup) -> Iterator[Markup]:
+    if notes := group.example.notes:
+        more = [f"and {len(notes) - _NOTES:,} more"] if len(notes) > _NOTES else []
+        yield element("h3", f"Notes on {group.example.name}")
+        yield element("ul", *(element("li", note) for note in [*notes[:_NOTES], *more]))
+
+
+def _map(cidr_map: CidrMap, node: str) -> Markup:
+    ends = (element("span", str(ip_at(cidr_map.cidr.family, end))) for end in (cidr_map.cidr.first, cidr_map.cidr.last))
+    axis = element("div", *ends, class_="axis", aria_hidden="true")
+    rows = [
+        element(
+            "tr",
+            element("th", row.name, scope="row"),
+            element("td", *([] if place else [axis]), _bar(row.strip), _ranges(cidr_map.cidr, row.segments)),
+        )
+        for place, row in enumerate(cidr_map.rows)
+    ]
+    return element("table", element("caption", f"{cidr_map.cidr} on {node}"), element("tbody", *rows), class_="map")
+
+
+def _bar(strip: Strip) -> Markup:
+    """The runs to scale: a picture of the ranges, which follow in words."""
+    runs = [
+        element(
+            "span",
+            segment.label if columns > len(segment.label) else "",
+            class_=segment.judgement,
+            style=f"flex:{columns}",
+        )
+        for segment, columns in strip.runs
+    ]
+    return element("div", *runs, class_="bar", aria_hidden="true")
+
+
+def _ranges(cidr: Prefix, segments: Sequence[Segment]) -> Markup:
+    more = len(segments) - _RANGES
+    told = [element("li", *_range(cidr, segment)) for segment in segments[:_RANGES]]
+    told += [element("li", f"and {counted(more, 'more range')}")] if more > 0 else []
+    return element("ul", *told, class_="ranges")
+
+
+def _range(cidr: Prefix, segment: Segment) -> Iterator[str]:
+    yield f"{range_name(cidr.family, segment.first, segment.last)}: "
+    if segment.judgement != "own":
+        yield f"{segment.label}, "
+    says = JUDGEMENTS[segment.judgement]
+    yield element("b", says) if segment.judgement == "escape" else says
+
+
+@cache
+def _template() -> str:
+    loader: Any = __spec__.loader  # which reads from a folder or, for hostrouting.pyz, from an archive
+    text: str = loader.get_data(str(Path(__file__).parent / "assets" / "page.html")).decode()
+    return text
+
+
+def _script_hash() -> str:
+    """The hash by which the page allows its own script."""
+    script = _template().partition("<script>")[2].partition("</script>")[0]
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+
+
+# The maps of a group.
 
 _COLUMNS = 64  # of a map
 _MAPS = 8  # CIDRs of one node that have a map
@@ -127,178 +272,41 @@ def maps_of(data: bytes, question: Question) -> Iterator[CidrMap]:
     hosts = [("now", found.fib)] + ([("repaired", after)] if after is not None else [])
     for family in found.families:
         report = family.report
-        for cidr in list(dict.fromkeys(it.cidr for it in report.findings))[:_MAPS]:
+        for cidr in list(dict.fromkeys(finding.cidr for finding in report.findings))[:_MAPS]:
             rows = []
             for name, fib in hosts:
-                its = segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
-                rows.append(MapRow(name, strip_of(cidr, its, _COLUMNS), told_segments(its)))
+                segments = segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
+                rows.append(MapRow(name, strip_of(cidr, segments, _COLUMNS), told_segments(segments)))
             yield CidrMap(cidr, tuple(rows))
 
 
-_PROBLEMS = 100  # groups that have a section of their own; the others are in the tables only
-_NAMES = 12  # nodes that a section names at once
-_RANGES = 8  # ranges of a map in words
-_NOTES = 20
+# Elements of HTML.
+
+_MARK = re.compile(r"\{\{([a-z-]+)\}\}")
 
 
-def read_page(groups: Sequence[NodeGroup], question: Question, *, moment: datetime) -> str:
-    """The page about these groups, made at this moment. Reads the snapshot of one node of each group, for its maps."""
-    maps = [read_maps(it.example, question) if it.verdict == "overlap" else () for it in groups[:_PROBLEMS]]
-    return render_page(groups, maps, question, moment=moment)
+class Markup(str):
+    """Text that is markup, made by this module."""
+
+    __slots__ = ()
 
 
-def render_page(
-    groups: Sequence[NodeGroup], maps: Sequence[Sequence[CidrMap]], question: Question, *, moment: datetime
-) -> str:
-    """The text of the page; `maps` are those of the first groups."""
-    check = question.config.route_overlap
-    counts = tally_verdicts(groups)
-    nodes = counted(sum(counts.values()), "node")
-    cidrs = spoken([str(it) for it in check.expected_cidrs], most=20)
-    devs = spoken(check.expected_devs, last="or") or "the device of its default route"
-    told = groups[:_PROBLEMS]
-    places = {it: f"problem-{number}" for number, it in enumerate(told, start=1) if it.verdict != "ok"}
-    common = common_correction(groups)
-    sections = [
-        _section(it, its, places[it], common, is_whole=question.is_whole)
-        for it, its in zip(told, maps, strict=True)
-        if it in places
-    ]
-    return fill(
-        _template(),
-        {
-            "title": f"The routing of {nodes}",
-            "subtitle": f"On each node, every address of {cidrs} is expected to leave by {devs}.",
-            "summary": f"{nodes}: {', '.join(f'{count:,} {verdict}' for verdict, count in counts.items())}",
-            "groups": joined(_group_row(it, places.get(it, "")) for it in groups),
-            "problems": joined(sections),
-            "verdicts": joined(element("option", it) for it in counts),
-            "nodes": joined(row for it in groups for row in _node_rows(it, places.get(it, ""))),
-            "version": __version__,
-            "moment": element("time", f"{moment:%Y-%m-%d %H:%M} UTC", datetime=moment_as_text(moment)),
-            "script-hash": _script_hash(),
-        },
-    )
+def element(name: str, /, *children: str, **attributes: str) -> Markup:
+    """An element with these children, of which only Markup is markup; `class_` and `aria_label` are attributes, too."""
+    told = "".join(f' {key.rstrip("_").replace("_", "-")}="{_as_text(value)}"' for key, value in attributes.items())
+    return Markup(f"<{name}{told}>{joined(children, between='')}</{name}>")
 
 
-def _verdict_cell(group: NodeGroup) -> Markup:
-    return element("td", group.verdict_words, class_=f"verdict {group.verdict or ''}")
+def joined(pieces: Iterable[str], *, between: str = "\n") -> Markup:
+    """The pieces one after the other, of which only Markup is markup."""
+    return Markup(between.join(piece if isinstance(piece, Markup) else _as_text(piece) for piece in pieces))
 
 
-def _linked(words: str, place: str) -> str:
-    return element("a", words, href=f"#{place}") if place else words
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """The template with a value in place of each mark, such as {{title}}. A mark in a value stays as it is."""
+    return _MARK.sub(lambda found: joined([values[found[1]]]), template)
 
 
-def _group_row(group: NodeGroup, place: str) -> Markup:
-    return element(
-        "tr",
-        element("td", f"{len(group.nodes):,}", class_="number"),
-        _verdict_cell(group),
-        element("td", _linked(group.problem, place), class_="problem"),
-        element("td", group.repair_words, class_="repair"),
-    )
-
-
-def _node_rows(group: NodeGroup, place: str) -> Iterator[Markup]:
-    verdict, problem = _verdict_cell(group), element("td", _linked(group.problem, place), class_="problem")
-    return (element("tr", element("th", name, scope="row"), verdict, problem) for name in group.nodes)
-
-
-def _section(
-    group: NodeGroup, maps: Sequence[CidrMap], place: str, common: Correction | None, *, is_whole: bool
-) -> Markup:
-    """What is known of one problem."""
-    heading = f"{counted(len(group.nodes), 'node')}: {group.problem}"
-    pieces = [
-        element("h2", heading, id=place, tabindex="-1"),
-        _names(group.nodes),
-        *(_map(it, group.example.name) for it in maps),
-        *_repair(group, common, is_whole=is_whole),
-        *_notes(group),
-    ]
-    return element("section", joined(pieces), aria_labelledby=place)
-
-
-def _names(nodes: Sequence[str]) -> Markup:
-    every = element("p", spoken(nodes, most=len(nodes)), class_="names")
-    if len(nodes) <= _NAMES:
-        return every
-    return element("details", element("summary", spoken(nodes, most=3)), every)
-
-
-def _repair(group: NodeGroup, common: Correction | None, *, is_whole: bool) -> Iterator[Markup]:
-    if words := group.repair_words:
-        yield element("h3", f"{words[0].upper()}{words[1:]}")
-    correction = group.correction
-    if correction is None:
-        return
-    if not correction.is_needed:
-        yield element("p", "The configuration has its routes: apply it on each node.")
-    elif is_whole and correction != common:
-        many = len(group.nodes) > 1
-        who = "These nodes need a configuration of their own" if many else "This node needs a configuration of its own"
-        yield element("p", f"{who}: {own_file_reason(correction, many=many)}.")
-    if correction.add:
-        yield element("p", "Add this to ", element("code", "staticRoutes.routes"), " of the configuration:")
-        routes = joined(map(json.dumps, repair_document(correction.add)), between=",\n")
-        yield element("pre", routes, tabindex="0")
-    for text in deletion_lines(correction.replaced, correction.contested, "the configuration"):
-        yield element("p", text)
-
-
-def _notes(group: NodeGroup) -> Iterator[Markup]:
-    if notes := group.example.notes:
-        more = [f"and {len(notes) - _NOTES:,} more"] if len(notes) > _NOTES else []
-        yield element("h3", f"Notes on {group.example.name}")
-        yield element("ul", *(element("li", it) for it in [*notes[:_NOTES], *more]))
-
-
-def _map(it: CidrMap, node: str) -> Markup:
-    ends = (element("span", str(ip_at(it.cidr.family, end))) for end in (it.cidr.first, it.cidr.last))
-    axis = element("div", *ends, class_="axis", aria_hidden="true")
-    rows = [
-        element(
-            "tr",
-            element("th", row.name, scope="row"),
-            element("td", *([] if place else [axis]), _bar(row.strip), _ranges(it.cidr, row.segments)),
-        )
-        for place, row in enumerate(it.rows)
-    ]
-    return element("table", element("caption", f"{it.cidr} on {node}"), element("tbody", *rows), class_="map")
-
-
-def _bar(strip: Strip) -> Markup:
-    """The runs to scale: a picture of the ranges, which follow in words."""
-    runs = [
-        element("span", it.label if columns > len(it.label) else "", class_=it.judgement, style=f"flex:{columns}")
-        for it, columns in strip.runs
-    ]
-    return element("div", *runs, class_="bar", aria_hidden="true")
-
-
-def _ranges(cidr: Prefix, segments: Sequence[Segment]) -> Markup:
-    more = len(segments) - _RANGES
-    told = [element("li", *_range(cidr, it)) for it in segments[:_RANGES]]
-    told += [element("li", f"and {counted(more, 'more range')}")] if more > 0 else []
-    return element("ul", *told, class_="ranges")
-
-
-def _range(cidr: Prefix, segment: Segment) -> Iterator[str]:
-    yield f"{range_name(cidr.family, segment.first, segment.last)}: "
-    if segment.judgement != "own":
-        yield f"{segment.label}, "
-    says = JUDGEMENTS[segment.judgement]
-    yield element("b", says) if segment.judgement == "escape" else says
-
-
-@cache
-def _template() -> str:
-    loader: Any = __spec__.loader  # which reads from a folder or, for hostrouting.pyz, from an archive
-    text: str = loader.get_data(str(Path(__file__).parent / "assets" / "page.html")).decode()
-    return text
-
-
-def _script_hash() -> str:
-    """The hash by which the page allows its own script."""
-    script = _template().partition("<script>")[2].partition("</script>")[0]
-    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+def _as_text(value: str) -> str:
+    """The value as text, also inside quotes; a character that is not printable is shown as an escape."""
+    return html.escape(escaped(value), quote=True)

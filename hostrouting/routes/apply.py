@@ -31,58 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from hostrouting.kernel.base import Verb
-    from hostrouting.model import Route
     from hostrouting.routes.plan import Place, RoutePlan
 
 __all__ = ["Applied", "apply_plan", "as_taken", "put_back", "take_away"]
-
-
-# The changes that restore the former order of the routes with one key, as far as our routes are concerned.
-
-
-def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
-    """Add our missing routes of one key where they were: before the present routes, or after them."""
-    while (wrong := _misplaced(there, then, ours)) is not None:
-        yield Change("delete", wrong)
-        there = tuple(it for it in there if it != wrong)
-    missing = [place for place, it in enumerate(then) if it not in there and it.protocol in ours]
-    ahead = _ahead(there, then, ours)
-    for place in reversed([place for place in missing if place < ahead]):
-        yield Change("prepend", then[place])
-    for number, place in enumerate(place for place in missing if place >= ahead):
-        yield Change("append" if there or number else "add", then[place])
-
-
-def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
-    """Delete our routes that were not there before."""
-    for route in there:
-        if _is_new(route, then, ours):
-            yield Change("delete", route)
-
-
-def as_taken(routes: tuple[Route, ...]) -> object:
-    """The routes of a key as far as their order can be restored: the one that the kernel uses, and those behind it."""
-    return routes[:1], sorted(map(str, routes[1:]))
-
-
-def _ahead(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> int:
-    """How many former routes were ahead of the present first one; 0 if that is new and not ours."""
-    known = [then.index(it) for it in there if it in then]
-    if not there or not (there[0] in then or _is_new(there[0], then, ours)):
-        return 0
-    return min(known, default=len(then))
-
-
-def _misplaced(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Route | None:
-    """Return our route that is first now, if a route that was ahead of it is still there."""
-    first = next((it for it in there if it in then), None)
-    was_first = next((it for it in then if it in there), None)
-    return first if first is not None and first != was_first and first.protocol in ours else None
-
-
-def _is_new(route: Route, then: tuple[Route, ...], ours: Collection[int]) -> bool:
-    return route.protocol in ours and route not in then
-
 
 _ELSE = "another program changes these routes at the same time"
 _AT_ONCE = 5_000  # changes between two calls of `check`
@@ -225,10 +176,12 @@ class _Transaction:
         if any(_is_there_already(outcome) for outcome in failed):
             now = self._read()
             failed = [
-                it for it in failed if not (_is_there_already(it) and it.change.route in now.at(it.change.route.key))
+                outcome
+                for outcome in failed
+                if not (_is_there_already(outcome) and outcome.change.route in now.at(outcome.change.route.key))
             ]
         if failed:
-            raise _Refused((it.change.route.key, str(it.error)) for it in failed) from failed[0].error
+            raise _Refused((outcome.change.route.key, str(outcome.error)) for outcome in failed) from failed[0].error
 
     def verify_made(self, made: Iterable[Change]) -> None:
         """Read back the additions: nothing is deleted before all of them exist."""
@@ -332,6 +285,53 @@ class _Table:
     def at(self, key: RouteKey) -> tuple[Route, ...]:
         """The routes that hold the key; the kernel uses the first."""
         return self._found.get(key, ())
+
+
+# From the present routes of a key and the former ones: the changes that restore ours in their order.
+
+
+def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
+    """Add our missing routes of one key where they were: before the present routes, or after them."""
+    while (wrong := _misplaced(there, then, ours)) is not None:
+        yield Change("delete", wrong)
+        there = tuple(route for route in there if route != wrong)
+    missing = [place for place, route in enumerate(then) if route not in there and route.protocol in ours]
+    ahead = _ahead(there, then, ours)
+    for place in reversed([place for place in missing if place < ahead]):
+        yield Change("prepend", then[place])
+    for number, place in enumerate(place for place in missing if place >= ahead):
+        yield Change("append" if there or number else "add", then[place])
+
+
+def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
+    """Delete our routes that were not there before."""
+    for route in there:
+        if _is_new(route, then, ours):
+            yield Change("delete", route)
+
+
+def as_taken(routes: tuple[Route, ...]) -> object:
+    """The routes of a key as far as their order can be restored: the one that the kernel uses, and those behind it."""
+    return routes[:1], sorted(map(str, routes[1:]))
+
+
+def _ahead(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> int:
+    """How many former routes were ahead of the present first one; 0 if that is new and not ours."""
+    known = [then.index(route) for route in there if route in then]
+    if not there or not (there[0] in then or _is_new(there[0], then, ours)):
+        return 0
+    return min(known, default=len(then))
+
+
+def _misplaced(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Route | None:
+    """Return our route that is first now, if a route that was ahead of it is still there."""
+    first = next((route for route in there if route in then), None)
+    was_first = next((route for route in then if route in there), None)
+    return first if first is not None and first != was_first and first.protocol in ours else None
+
+
+def _is_new(route: Route, then: tuple[Route, ...], ours: Collection[int]) -> bool:
+    return route.protocol in ours and route not in then
 
 
 def _bare(route: Route) -> Route:

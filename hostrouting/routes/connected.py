@@ -1,13 +1,19 @@
 """The connected routes: the routes that the kernel adds for the host's own addresses, whether present or not.
 
-Here: which route the kernel adds for which address, and whether a route with proto kernel has such an address. Not
-here: which route has its key at present, and the consequences (`foresight`).
+Here: which route the kernel adds for which address, whether a route with proto kernel has such an address, and which
+wanted routes will not last because the kernel will add its own. Not here: conflicts that exist already (`plan`), and
+the messages.
 
 The kernel adds a route to the network of an IPv4 address when the address is added to a device that is up, and again
 each time the device is set up. It adds it after existing routes with the same destination and metric: so after `ip
 route replace`, or a delete, the route is missing until then. The kernel adds no route for an address with
 `noprefixroute`, for a second address of the same network on a device, on lo, and for an address whose network is the
 address alone. In a VRF, the route is in the table of the VRF.
+
+So a static route that holds the key of a connected route stays in use, even after the device was set down and up. But a
+boot, or setting down the static route's own device, deletes it, and then the kernel's route holds the key first. A
+route that is not ours is never replaced: from then on our route cannot be added, and no machine starts. Which route an
+address adds is known beforehand, so this can be reported beforehand.
 """
 
 from collections.abc import Collection, Iterator
@@ -57,8 +63,9 @@ def is_unexplained(route: Route, snapshot: Snapshot) -> bool:
     if route.expires is not None and not any(leg.gateway for leg in route.legs):
         return False
     return not any(
-        it.dev in route.devs and route.prefix in {it.network, Prefix.around(it.ip.version, int(it.ip), it.length)}
-        for it in snapshot.addresses
+        address.dev in route.devs
+        and route.prefix in {address.network, Prefix.around(address.ip.version, int(address.ip), address.length)}
+        for address in snapshot.addresses
     ) or any(leg.gateway is not None for leg in route.legs)
 
 
@@ -69,9 +76,6 @@ def _is_network(network: Prefix, address: Address) -> bool:
 def _leads_to_main(link: Link, links: dict[str, Link]) -> bool:
     master = links.get(link.master or "")
     return link.up and link.type != _LOOPBACK and _VRF not in {link.kind, master.kind if master else ""}
-
-
-# Wanted routes that occupy the key of one of the kernel's own routes: they work now, but not after a boot.
 
 
 @attrs.frozen
@@ -106,6 +110,6 @@ def foresee(
         if isinstance(wanted, Route):
             others = way_round(wish.destination, is_taken)
             instead = tuple(attrs.evolve(wish, destination=prefix, metric=metric) for prefix, metric in others)
-            lacking = tuple(it for it in instead if all(it.key != other.key for other in desired))
+            lacking = tuple(route for route in instead if all(route.key != other.key for other in desired))
             addresses = tuple(address for address, route in brought.items() if route.key == key)
             yield Foreseen(wanted, addresses, instead, lacking)

@@ -1,7 +1,13 @@
-"""Make a plan from desired routes and a snapshot: the ordered steps from the present routes to the desired ones.
+"""The plan: the ordered steps from the present routes of a host to the wanted ones, each with its reason.
 
-Here: keep, add, replace, delete, conflict, and why. Not here: carrying out the steps. No step changes a route that is
-not ours. A printed plan is the dry run.
+Here: keep, add, replace, delete, conflict, and why; the plan for the static routes of a configuration; and the command
+that deletes a route that a script has left behind. All are functions from values to values: a printed plan is the dry
+run. Not here: carrying out the steps (`apply`), and completing a wanted route (`uplink`).
+
+No step changes a route that is not ours. If such a route holds the key of a wanted one, the step is a conflict, and its
+reason names routes that take precedence without touching it. If it looks as if an earlier script had added it, the step
+also has the command that deletes it: with every attribute that the kernel compares, so that it cannot delete another
+route. An administrator who knows where the route came from has to run it.
 """
 
 from __future__ import annotations
@@ -37,13 +43,11 @@ from hostrouting.routes.connected import Foreseen, connected_routes, foresee
 from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, bare_leg, hides, is_held, way_round
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from ipaddress import IPv6Address
 
     from typing_extensions import Self
 
     from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
-    from hostrouting.model import Snapshot
 
 __all__ = [
     "Action",
@@ -62,9 +66,6 @@ __all__ = [
     "wanted_routes",
     "wanted_routes_of",
 ]
-
-
-# The steps of a plan: what to do with one route, and why; and the sequence of all steps.
 
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
 Place: TypeAlias = Literal["only", "first", "last"]
@@ -158,54 +159,6 @@ def _place(step: Step) -> tuple[object, ...]:
     return (_ORDER[step.action], late, prefix.family, prefix.network, prefix.length, route.table, route.metric)
 
 
-# Routes left behind by a script: how to recognise one, and the command that deletes it.
-
-_BY_HAND = frozenset({3, 4})  # boot, which is the default of `ip route`, and static
-_SCOPES = {SCOPE_UNIVERSE: "global", SCOPE_LINK: "link"}
-
-
-def is_left_behind(standing: Route, wanted: Route) -> bool:
-    """Whether a route looks as if an earlier script, such as the Go original's, had added it for the wanted route.
-
-    True if it was added with `ip route` (proto boot or static), and has a gateway and only devices of the wanted route.
-    """
-    return (
-        standing.protocol in _BY_HAND
-        and standing.type == "unicast"
-        and any(leg.gateway is not None for leg in standing.legs)
-        and set(standing.devs) <= set(wanted.devs)
-    )
-
-
-def deletion_command(route: Route) -> str:
-    """The shell command that deletes this IPv4 route, the first with its destination and metric, and no other.
-
-    It gives every attribute, because the kernel does not compare those that a request leaves out.
-    """
-    legs = tuple(map(bare_leg, route.legs))
-    words = ["ip route del", *([] if route.type == "unicast" else [route.type])]
-    words.append("default" if route.prefix.length == 0 else str(route.prefix))
-    words += [str(legs[0])] if len(legs) == 1 and route.nexthop_id is None else []
-    words += [f"tos {route.tos:#04x}"] if route.tos else []
-    words.append(f"table {table_name(route.table)}")
-    # Every iproute2 knows the names of these two protocols.
-    words.append(f"proto {protocol_name(route.protocol) if route.protocol in _BY_HAND else route.protocol}")
-    words.append(f"scope {_SCOPES.get(route.scope, route.scope)}")
-    words += [f"src {route.prefsrc}"] if route.prefsrc is not None else []
-    words.append(f"metric {route.metric}")
-    words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(route, name)) is not None]
-    if route.nexthop_id is not None:
-        words.append(f"nhid {route.nexthop_id}")
-    elif len(legs) > 1:
-        words += [f"nexthop {leg} weight {leg.weight}" for leg in legs]
-    return " ".join(words)
-
-
-_THERE = "it already exists"
-_TWIN = "ours, but not needed: another program's route with the same destination and metric is already as wanted"
-_BEHIND = "ours, but not used: the wanted route has the same destination and metric and comes before it in the table"
-
-
 @attrs.frozen
 class RoutePlan:
     """The steps, in the order in which they must be carried out, and the routes that cannot be planned yet."""
@@ -273,6 +226,48 @@ class RoutePlan:
         return "\n".join(lines) or "no routes are wanted, and none of our routes exist"
 
 
+def _undo(step: Step) -> Step:
+    if step.action == "replace" and step.held is not None:
+        return Step("replace", step.held, "as it was before", step.route, step.place)
+    return Step("delete" if step.action == "add" else "add", step.route, "as it was before", place=step.place)
+
+
+# The static routes of a configuration.
+
+
+def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
+    """The static routes of a configuration, as `plan_routes` takes them."""
+    return wanted_routes_of(config.static_routes)
+
+
+def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
+    """The same for this section of a configuration."""
+    return tuple(
+        DesiredRoute(Prefix.of(route.destination), gateway=route.gateway, dev=route.dev, metric=route.metric)
+        for route in (static.routes if static.enabled else ())
+    )
+
+
+def reply_destinations(config: HostRoutingConfig, *, former: Iterable[IPv6Address] = ()) -> frozenset[Prefix]:
+    """The destinations of the routes that the probe rewrite adds: they carry our protocol, but are not static routes.
+
+    `former` are the addresses of earlier configurations.
+    """
+    return frozenset(map(Prefix.of, (config.probe_rewrite.global_address, *former)))
+
+
+def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
+    """The plan that leads from this snapshot to the static routes of a configuration."""
+    return plan_routes(wanted_routes(config), snapshot, protocol=config.protocol, spared=reply_destinations(config))
+
+
+# Planning.
+
+_THERE = "it already exists"
+_TWIN = "ours, but not needed: another program's route with the same destination and metric is already as wanted"
+_BEHIND = "ours, but not used: the wanted route has the same destination and metric and comes before it in the table"
+
+
 def plan_routes(
     desired: Iterable[DesiredRoute],
     snapshot: Snapshot,
@@ -295,16 +290,20 @@ def plan_routes(
     uplink = Uplink(fib, protocol=protocol, former=former)
     kept, rest = _as_wanted(wishes, routes, uplink)
     resolved = [uplink.resolve(wish) for wish in _distinct(rest)]
-    pending = tuple(it for it in resolved if isinstance(it, Pending))
+    pending = tuple(route for route in resolved if isinstance(route, Pending))
     # An existing route for a pending wish stays until the wish can be resolved.
-    settled = {it.desired.key if isinstance(it, Pending) else it.key for it in resolved}
-    steps = [step for it in resolved if isinstance(it, Route) for step in _steps(it, fib, ours)]
-    ours_there = (routes[place] for place in sorted(set(routes.places(lambda it: it.protocol in ours)) - kept.keys()))
-    unwanted = (it for it in ours_there if it.key not in settled and it.prefix not in spared)
+    settled = {route.desired.key if isinstance(route, Pending) else route.key for route in resolved}
+    steps = [step for route in resolved if isinstance(route, Route) for step in _steps(route, fib, ours)]
+    ours_there = (
+        routes[place] for place in sorted(set(routes.places(lambda shape: shape.protocol in ours)) - kept.keys())
+    )
+    unwanted = (route for route in ours_there if route.key not in settled and route.prefix not in spared)
     steps += _removals(unwanted, fib, ours)
     steps = [_renumbered(step, former) for step in steps] if former else steps
     others = in_order(steps)
-    refused = {step.route.key for step in others if step.action == "conflict"} | {it.desired.key for it in pending}
+    refused = {step.route.key for step in others if step.action == "conflict"} | {
+        unresolved.desired.key for unresolved in pending
+    }
     foreseen = tuple(foresee(wishes, fib, uplink, ours=ours, refused=refused))
     return RoutePlan(Steps(others, routes, tuple(kept), _THERE) if kept else others, pending, foreseen)
 
@@ -319,7 +318,7 @@ def plan_exactly(
     fib, keys = Fib(snapshot), {route.key for route in wanted}
     steps = [step for route in wanted for step in _steps(route, fib, ours)]
     there = (snapshot.routes[place] for place in snapshot.routes.leading_to(set(about)))
-    steps += _removals((it for it in there if it.protocol in ours and it.key not in keys), fib, ours)
+    steps += _removals((route for route in there if route.protocol in ours and route.key not in keys), fib, ours)
     return RoutePlan(in_order(steps))
 
 
@@ -330,10 +329,10 @@ def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Ite
         holders: dict[object, list[Route]] = {}
         for route in fib.routes(prefix, table=table):
             holders.setdefault(route.key, []).append(route)
-        for key, its in holders.items():
+        for key, routes in holders.items():
             if key in keys:
-                gone = [at for at, route in enumerate(its) if route.protocol in ours]
-                yield from _deletions(its, gone, "ours, and no longer wanted")
+                gone = [at for at, route in enumerate(routes) if route.protocol in ours]
+                yield from _deletions(routes, gone, "ours, and no longer wanted")
 
 
 def _as_wanted(
@@ -345,7 +344,7 @@ def _as_wanted(
     of device, gateway and metric, so no Route object is created for a kept route.
     """
     alone: dict[int, dict[tuple[int, int], int]] = {IPV4: {}, IPV6: {}}
-    alone |= {it.family: _alone(it) for it in routes.columns if it.table == TABLE_MAIN}
+    alone |= {column.family: _alone(column) for column in routes.columns if column.table == TABLE_MAIN}
     numbers = {shape_of(shape): number for number, shape in enumerate(routes.shapes)}
     there = routes.shape_numbers
     meant: dict[tuple[object, ...], int] = {}
@@ -480,7 +479,7 @@ def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
 
 
 def _way_round(prefix: Prefix, fib: Fib, ours: Collection[int]) -> str:
-    found = way_round(prefix, lambda it, metric: is_held(it, metric, fib, ours))
+    found = way_round(prefix, lambda candidate, metric: is_held(candidate, metric, fib, ours))
     if len(found) == 1:
         [(_, metric)] = found
         return f"instead, configure one with metric {metric}, which takes precedence"
@@ -503,36 +502,44 @@ def _remedy(holder: Route, snapshot: Snapshot) -> str:
     return f"{told}; but then the kernel can add its own route to {holder.prefix}, {why}"
 
 
-def _undo(step: Step) -> Step:
-    if step.action == "replace" and step.held is not None:
-        return Step("replace", step.held, "as it was before", step.route, step.place)
-    return Step("delete" if step.action == "add" else "add", step.route, "as it was before", place=step.place)
+# Routes that a script has left behind.
+
+_BY_HAND = frozenset({3, 4})  # boot, which is the default of `ip route`, and static
+_SCOPES = {SCOPE_UNIVERSE: "global", SCOPE_LINK: "link"}
 
 
-# The static routes of a configuration: as `plan_routes` takes them, and the plan that leads to them from a snapshot.
+def is_left_behind(standing: Route, wanted: Route) -> bool:
+    """Whether a route looks as if an earlier script, such as the Go original's, had added it for the wanted route.
 
-
-def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
-    """The static routes of a configuration, as `plan_routes` takes them."""
-    return wanted_routes_of(config.static_routes)
-
-
-def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
-    """The same for this section of a configuration."""
-    return tuple(
-        DesiredRoute(Prefix.of(it.destination), gateway=it.gateway, dev=it.dev, metric=it.metric)
-        for it in (static.routes if static.enabled else ())
+    True if it was added with `ip route` (proto boot or static), and has a gateway and only devices of the wanted route.
+    """
+    return (
+        standing.protocol in _BY_HAND
+        and standing.type == "unicast"
+        and any(leg.gateway is not None for leg in standing.legs)
+        and set(standing.devs) <= set(wanted.devs)
     )
 
 
-def reply_destinations(config: HostRoutingConfig, *, former: Iterable[IPv6Address] = ()) -> frozenset[Prefix]:
-    """The destinations of the routes that the probe rewrite adds: they carry our protocol, but are not static routes.
+def deletion_command(route: Route) -> str:
+    """The shell command that deletes this IPv4 route, the first with its destination and metric, and no other.
 
-    `former` are the addresses of earlier configurations.
+    It gives every attribute, because the kernel does not compare those that a request leaves out.
     """
-    return frozenset(map(Prefix.of, (config.probe_rewrite.global_address, *former)))
-
-
-def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
-    """The plan that leads from this snapshot to the static routes of a configuration."""
-    return plan_routes(wanted_routes(config), snapshot, protocol=config.protocol, spared=reply_destinations(config))
+    legs = tuple(map(bare_leg, route.legs))
+    words = ["ip route del", *([] if route.type == "unicast" else [route.type])]
+    words.append("default" if route.prefix.length == 0 else str(route.prefix))
+    words += [str(legs[0])] if len(legs) == 1 and route.nexthop_id is None else []
+    words += [f"tos {route.tos:#04x}"] if route.tos else []
+    words.append(f"table {table_name(route.table)}")
+    # Every iproute2 knows the names of these two protocols.
+    words.append(f"proto {protocol_name(route.protocol) if route.protocol in _BY_HAND else route.protocol}")
+    words.append(f"scope {_SCOPES.get(route.scope, route.scope)}")
+    words += [f"src {route.prefsrc}"] if route.prefsrc is not None else []
+    words.append(f"metric {route.metric}")
+    words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(route, name)) is not None]
+    if route.nexthop_id is not None:
+        words.append(f"nhid {route.nexthop_id}")
+    elif len(legs) > 1:
+        words += [f"nexthop {leg} weight {leg.weight}" for leg in legs]
+    return " ".join(words)

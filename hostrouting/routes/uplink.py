@@ -1,7 +1,8 @@
-"""The default route of a host: its outgoing devices, and the device and gateway for routes that leave them open.
+"""The uplink of a host: its default route, and the device and gateway for routes that leave them open.
 
-Here: the automatic device, gateway and next hops, and what is missing while they are not known yet. Not here: whether
-a route conflicts with others (`plan`), or why it is wanted.
+Here: the outgoing devices; the automatic device, gateway and next hops of a route, and what is missing while they are
+not known yet; and which routes take precedence over a route that must not be touched. Not here: whether a route
+conflicts with others (`plan`), or why it is wanted.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -128,9 +129,9 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
         return ()
     entries = tuple(fib.defaults(family))
     # Of such a route, IPv4 uses the first next hop.
-    in_turn = [leg for it in entries if it.route is route for other in it.in_turn for leg in other.legs[:1]]
+    in_turn = [leg for entry in entries if entry.route is route for other in entry.in_turn for leg in other.legs[:1]]
     if family == IPV6 and fib.snapshot.ipv6_forwarding is not True and all(leg.gateway for leg in route.legs):
-        in_turn = [leg for it in entries if _rank(it.route) == _rank(route) for leg in it.route.legs]
+        in_turn = [leg for entry in entries if _rank(entry.route) == _rank(route) for leg in entry.route.legs]
     return tuple(dict.fromkeys([*route.devs, *(leg.dev for leg in in_turn if leg.dev is not None)]))
 
 
@@ -202,7 +203,7 @@ class Uplink:
         complete = self.resolve(desired)
         bare = DesiredRoute(desired.destination, metric=desired.metric)
         by_dev = attrs.evolve(bare, dev=desired.dev)
-        tries = (it for it in ((by_dev,) if names_dev else (bare, by_dev)) if self.resolve(it) == complete)
+        tries = (wish for wish in ((by_dev,) if names_dev else (bare, by_dev)) if self.resolve(wish) == complete)
         return desired if isinstance(complete, Pending) else next(tries, desired)
 
     def _find_out(self, family: int, gateway: IP | None, dev: str | None) -> _Way | str:
@@ -234,7 +235,7 @@ class Uplink:
         if not ways:
             return f"an IPv{family} default route"
         devs = [leg.dev for leg in ways if leg.dev is not None]
-        reaching = (it for it in devs if self._reaches(it, gateway))
+        reaching = (name for name in devs if self._reaches(name, gateway))
         return (NextHop(next(reaching, next(iter(devs), None)), gateway=gateway),)
 
     def _missing(self, family: int, legs: tuple[NextHop, ...]) -> Iterator[str]:
@@ -252,9 +253,9 @@ class Uplink:
 
     def _taken(self, gateway: IP, dev: str | None) -> str | None:
         """The kind of address if it cannot be a router on this device; otherwise None."""
-        near = (it for it in self._fib.around(gateway, table=TABLE_LOCAL) if it.protocol not in self._ours)
+        near = (route for route in self._fib.around(gateway, table=TABLE_LOCAL) if route.protocol not in self._ours)
         # A link-local address of another device is another address.
-        kinds = [it.type for it in near if gateway not in LINK_LOCAL or dev in it.devs]
+        kinds = [route.type for route in near if gateway not in LINK_LOCAL or dev in route.devs]
         return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)
 
     def _reaches(self, dev: str | None, gateway: IP) -> bool:

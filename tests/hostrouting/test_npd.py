@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from hostrouting.fleet.npd import FRESH, MAX_AGE, QUESTIONS, Answer, Written, decide
+from hostrouting.fleet.npd import FRESH, MAX_AGE, QUESTIONS, PluginResult, Written, decide
 from hostrouting.tasks import Configure
 from hostrouting.tasks.guard import Look, Problem, Repair, State
 from hostrouting.tasks.guard.pace import Bucket, Fight
@@ -42,7 +42,7 @@ def written(**facts: Any) -> Written:
     return Written(directory=LAYOUT.state_directory, reported=AT, **facts)
 
 
-def said(question: str, files: Written, *, after: int = 10, max_age: int = MAX_AGE) -> Answer:
+def said(question: str, files: Written, *, after: int = 10, max_age: int = MAX_AGE) -> PluginResult:
     """The answer so many seconds after the look or the check."""
     return decide(question, files, now=AT + after, max_age=max_age)
 
@@ -189,4 +189,4 @@ def test_a_problem_keeps_its_line() -> None:
 @pytest.mark.parametrize(("code", "status"), [(0, "ok"), (1, "problem"), (3, "unknown")])
 def test_status(code: int, status: str) -> None:
     """A code has a name."""
-    assert Answer(code, "").status == status
+    assert PluginResult(code, "").status == status

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.boot import render_npd_script
-from hostrouting.fleet.npd import FRESH, QUESTIONS, Answer, Written, decide
+from hostrouting.fleet.npd import FRESH, QUESTIONS, PluginResult, Written, decide
 from hostrouting.tasks import Configure
 from hostrouting.tasks.guard import Look, Problem, Repair, State
 from hostrouting.tasks.guard.pace import Bucket, Fight
@@ -108,7 +108,7 @@ def put(directory: Path, name: str, text: str | None) -> None:
         path.write_text(text)
 
 
-def answer_of(shell: list[str], directory: Path, *words: str) -> Answer:
+def answer_of(shell: list[str], directory: Path, *words: str) -> PluginResult:
     """What the script says about this directory; it says nothing else."""
     done = subprocess.run(
         [*shell, "-s", "--", "--directory", str(directory), *words],
@@ -121,7 +121,7 @@ def answer_of(shell: list[str], directory: Path, *words: str) -> Answer:
     line = done.stdout.decode("ascii")
     assert line.endswith("\n")
     assert line.count("\n") == 1
-    return Answer(done.returncode, line[:-1])
+    return PluginResult(done.returncode, line[:-1])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -11,7 +11,7 @@ import phases
 from hostrouting import Remove
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendTimeout, ConfigError
-from hostrouting.fleet.npd import FRESH, Answer, Written, decide
+from hostrouting.fleet.npd import FRESH, PluginResult, Written, decide
 from hostrouting.kernel.base import Change
 from hostrouting.model import Route
 from hostrouting.tasks.guard.loop import _LOCK_BY, Orders
@@ -155,7 +155,7 @@ def test_another_run_holds_the_host_for_long(play: Play) -> None:
 def test_what_npd_is_told_while_another_run_holds_the_host(play: Play) -> None:
     """The reason is written before the last look is too old for node-problem-detector, which then says that there is none."""
     files, begun = play.host.files, play.clock.utc()
-    answers: list[Answer] = []
+    answers: list[PluginResult] = []
 
     def ask() -> None:
         now = int(begun.timestamp() + play.clock.now())
