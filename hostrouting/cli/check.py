@@ -76,7 +76,7 @@ def draw_map(
     """The lines of a map: the CIDR once for each row (a name and its segments), to one scale; `mark` is an address."""
     size = cidr.last - cidr.first + 1
     margin = max(len(name) for name, _ in rows) + 5
-    columns = next((it for it in _COLUMNS if it + margin + 1 <= style.width), _COLUMNS[-1])
+    columns = next((column for column in _COLUMNS if column + margin + 1 <= style.width), _COLUMNS[-1])
     yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
     yield line(" " * margin, Painted(_axis(cidr, columns), "soft"))
     edge = "│" if style.unicode else "|"
@@ -90,12 +90,12 @@ def draw_map(
             if not told:
                 unnamed[segment.look] = None
         # Segments that are too narrow for a column are named in the legend.
-        unnamed |= {it.look: None for it in strip.hidden}
+        unnamed |= {run.look: None for run in strip.hidden}
         yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
     if mark is not None:
         at = margin + (mark - cidr.first) * columns // size
         yield line(" " * at, Painted("▲" if style.unicode else "^", "strong"), f" {ip_at(cidr.family, mark)}")
-    shown = {it.judgement for strip in strips for it, _ in strip.runs} | {judgement for _, judgement in unnamed}
+    shown = {run.judgement for strip in strips for run, _ in strip.runs} | {judgement for _, judgement in unnamed}
     yield line(" " * margin, *_legend(shown, unnamed, style))
 
 
@@ -132,7 +132,7 @@ def _legend(
     judgements: Collection[Judgement], unnamed: Collection[tuple[str, Judgement]], style: Style
 ) -> Iterator[Painted]:
     """The meaning of each fill, and the devices whose segments were too narrow for their names."""
-    for at, judgement in enumerate(it for it in JUDGEMENTS if it in judgements):
+    for at, judgement in enumerate(judgement for judgement in JUDGEMENTS if judgement in judgements):
         labels = [label for label, its in unnamed if its == judgement]
         more = [f"{len(labels) - _NAMES:,} more"] if len(labels) > _NAMES else []
         names = ", ".join([*labels[:_NAMES], *more])
@@ -160,12 +160,12 @@ class FamilyView:
         """The allowed devices that carry a part of the expected CIDRs."""
         report = self.found.report
         names = (
-            it.label
+            segment.label
             for cidr in report.cidrs
-            for it in segments_of(
+            for segment in segments_of(
                 self.found.fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs
             )
-            if it.judgement == "allowed"
+            if segment.judgement == "allowed"
         )
         return tuple(dict.fromkeys(names))
 
@@ -192,10 +192,10 @@ class FamilyView:
         if self.found.report.findings:
             yield line()
             yield from self._findings_table(self.found.report.findings)
-        for it in self.found.pods:
-            if findings := it.findings_beyond(self.found.report):
+        for pod in self.found.pods:
+            if findings := pod.findings_beyond(self.found.report):
                 yield line()
-                yield line(f"For {senders_phrase(it.packets)}:")
+                yield line(f"For {senders_phrase(pod.packets)}:")
                 yield from self._findings_table(findings)
         yield from _maps(self, style, now)
 
@@ -216,11 +216,11 @@ class FamilyView:
             yield line(advice)
             return
         report = self.found.report
-        notes = [note_line(it, alone=not self.found.pods) for it in self.found.notes]
+        notes = [note_line(note, alone=not self.found.pods) for note in self.found.notes]
         surprises = self.found.surprises
         yield line()
-        for it in report.suppressed:
-            text = suppressed_line(it)
+        for suppressed in report.suppressed:
+            text = suppressed_line(suppressed)
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
         if surprises:
             yield line(
@@ -228,7 +228,7 @@ class FamilyView:
                 if not self.found.restless
                 else "This verdict is uncertain:"
             )
-            yield from capped((line("  ", Painted(it, "warn")) for it in surprises[:SHOWN]), len(surprises))
+            yield from capped((line("  ", Painted(surprise, "warn")) for surprise in surprises[:SHOWN]), len(surprises))
         if not notes:
             told = f"Holds for all IPv{report.family} packets: no rule treats some of them differently."
             yield line(Painted(told, "soft"))
@@ -244,7 +244,7 @@ class FamilyView:
         if self.found.dropped:
             yield line("This host drops on arrival:")
             yield from capped(
-                (line("  ", Painted(dropped_line(it), "warn")) for it in self.found.dropped[:SHOWN]),
+                (line("  ", Painted(dropped_line(drop), "warn")) for drop in self.found.dropped[:SHOWN]),
                 len(self.found.dropped),
             )
         if report.holds_for is not None:
@@ -252,9 +252,9 @@ class FamilyView:
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))
 
 
-def _others(it: FamilyView) -> str:
+def _others(view: FamilyView) -> str:
     """A clause about the packets that are treated differently: the first kind, and the number of other ranges."""
-    notes = it.found.notes
+    notes = view.found.notes
     if not notes:
         return "but the route tables kept changing while they were read"
     note, decision = notes[0], notes[0].decision
@@ -264,16 +264,16 @@ def _others(it: FamilyView) -> str:
     return f"{packets_line(note.cases)} {fate}{more}"
 
 
-def _who_goes_where(it: FamilyView) -> str:
-    findings = it.found.report.findings or it.found.findings
-    ways = list(dict.fromkeys(f"by {_devs(it)}" for it in findings if it.kind == "overlap"))
-    nowhere = list(dict.fromkeys(it.kind.replace("-", " ") for it in findings if it.kind != "overlap"))
+def _who_goes_where(view: FamilyView) -> str:
+    findings = view.found.report.findings or view.found.findings
+    ways = list(dict.fromkeys(f"by {_devs(finding)}" for finding in findings if finding.kind == "overlap"))
+    nowhere = list(dict.fromkeys(finding.kind.replace("-", " ") for finding in findings if finding.kind != "overlap"))
     ways += [f"by no device ({spoken(nowhere)})"] if nowhere else []
     cidrs = list(dict.fromkeys(finding.cidr for finding in findings))
     whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
     part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
     verb = "leave" if len(cidrs) > 1 or len(findings) > 1 else "leaves"
-    whose = "" if it.found.report.findings else "what pods send to "
+    whose = "" if view.found.report.findings else "what pods send to "
     return f"{whose}{part}{spoken([str(cidr) for cidr in cidrs])} {verb if not whose else 'leaves'} {spoken(ways)}"
 
 
@@ -300,12 +300,12 @@ def _range(finding: Finding) -> str:
     return range_name(finding.cidr.family, finding.first, finding.last)
 
 
-def _maps(it: FamilyView, style: Style, now: str) -> Iterator[Line]:
-    report = it.found.report
+def _maps(view: FamilyView, style: Style, now: str) -> Iterator[Line]:
+    report = view.found.report
     chosen = list(dict.fromkeys(finding.cidr for finding in report.findings)) or list(report.cidrs)
     if not report.expected_devs:
         return
-    hosts = [(now, it.found.fib)] + ([("repaired", after)] if (after := it.repaired) else [])
+    hosts = [(now, view.found.fib)] + ([("repaired", after)] if (after := view.repaired) else [])
     for cidr in chosen[:_MAPS]:
         yield line()
         rows = [
@@ -364,30 +364,30 @@ class Check:
 
     def answer_lines(self) -> Iterator[Line]:
         """The verdict on each family, in one sentence."""
-        return (it.answer_line() for it in self._views)
+        return (view.answer_line() for view in self._views)
 
     @property
     def is_open(self) -> bool:
         """Whether the verdict on a family could become worse: there is no default route, or it is undecided."""
-        return any(it.verdict in _OPEN for it in self.found.families)
+        return any(family.verdict in _OPEN for family in self.found.families)
 
     def open_lines(self) -> Iterator[Line]:
         """The verdicts that could become worse, each in one sentence."""
-        return (it.answer_line() for it in self._views if it.found.verdict in _OPEN)
+        return (view.answer_line() for view in self._views if view.found.verdict in _OPEN)
 
     def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
         """The findings as tables, and the CIDRs as maps."""
-        for it in self._views:
-            yield from it.evidence_lines(style, now=now)
+        for view in self._views:
+            yield from view.evidence_lines(style, now=now)
 
     def limit_lines(self, *, advice: str) -> Iterator[Line]:
         """The lines that say which packets the verdict holds for; without a default route also `advice`."""
-        for it in self._views:
-            yield from it.limit_lines(advice=advice)
-        verdicts = {it.verdict for it in self.found.families}
+        for view in self._views:
+            yield from view.limit_lines(advice=advice)
+        verdicts = {family.verdict for family in self.found.families}
         if "no-default-route" in verdicts and len(verdicts) > 1:
             yield line("A named device is expected in both families, so also name the device of the other family.")
-        if any(it.verdict != "no-default-route" for it in self.found.families):
+        if any(family.verdict != "no-default-route" for family in self.found.families):
             yield line(Painted(LIMITS, "soft"))
 
     def marks(self, host: Callable[[], Host] | None) -> Marks:
@@ -396,7 +396,7 @@ class Check:
 
     @cached_property
     def _views(self) -> tuple[FamilyView, ...]:
-        return tuple(FamilyView(it, self.repaired) for it in self.found.families)
+        return tuple(FamilyView(family, self.repaired) for family in self.found.families)
 
 
 def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:
@@ -437,20 +437,24 @@ _DOES = {"drop": "drops them", "pass": "leaves them as they are", "transport": "
 
 def mark_lines(marks: Marks) -> Iterator[Line]:
     """What was found, for an operator."""
-    for it in marks.sought:
-        rules = f"rule{'s' if len(it.rules) > 1 else ''} {spoken(list(map(str, it.rules)))}"
-        if it.setters:
-            yield line(f"Mark {it.name} ({rules}) can be set by:")
-            rows = [_setter(setter, effects) for setter, effects in it.setters[:SHOWN]]
-            yield from capped(rows, len(it.setters))
+    for sought in marks.sought:
+        rules = f"rule{'s' if len(sought.rules) > 1 else ''} {spoken(list(map(str, sought.rules)))}"
+        if sought.setters:
+            yield line(f"Mark {sought.name} ({rules}) can be set by:")
+            rows = [_setter(setter, effects) for setter, effects in sought.setters[:SHOWN]]
+            yield from capped(rows, len(sought.setters))
         else:
             who = "Nothing that was looked at" if marks.unseen else "No rule of a packet filter"
-            told = f"{who} sets mark {it.name} ({rules}). A program may set it on its own sockets."
+            told = f"{who} sets mark {sought.name} ({rules}). A program may set it on its own sockets."
             yield line(Painted(told, "soft"))
     if marks.programs:
         yield line("BPF programs that can mark packets as they arrive:")
-        yield from capped((line("  ", Painted(it, "warn")) for it in marks.programs[:SHOWN]), len(marks.programs))
-    yield from capped((line(Painted(_policy(it), "warn")) for it in marks.policies[:SHOWN]), len(marks.policies))
+        yield from capped(
+            (line("  ", Painted(program, "warn")) for program in marks.programs[:SHOWN]), len(marks.programs)
+        )
+    yield from capped(
+        (line(Painted(_policy(policy), "warn")) for policy in marks.policies[:SHOWN]), len(marks.policies)
+    )
     if marks.unseen:
         yield line(Painted(f"Not looked at: {'; '.join(marks.unseen)}.", "soft"))
 
@@ -460,7 +464,11 @@ def _setter(setter: MarkSetter, effects: Sequence[Effect]) -> Line:
     return line("  ", Painted(f"{setter.place}: {setter.text} ({effect})", "warn"))
 
 
-def _policy(it: IpsecPolicy) -> str:
-    only = f" ({it.only})" if it.only else ""
-    does = f"encapsulates them: they leave by the route to {it.end}" if it.action == "tunnel" else _DOES[it.action]
-    return f"An IPsec policy for packets from {it.source} to {it.destination}{only} {does}."
+def _policy(policy: IpsecPolicy) -> str:
+    only = f" ({policy.only})" if policy.only else ""
+    does = (
+        f"encapsulates them: they leave by the route to {policy.end}"
+        if policy.action == "tunnel"
+        else _DOES[policy.action]
+    )
+    return f"An IPsec policy for packets from {policy.source} to {policy.destination}{only} {does}."

@@ -171,7 +171,7 @@ def _meant(word: str, known: Sequence[str], dashes: str = "") -> str:
 
 def _listed(title: str, *, changes: bool) -> Iterator[str]:
     yield title
-    yield from (f"  {it.name:<12}{it.summary}" for it in COMMANDS if it.changes is changes)
+    yield from (f"  {command.name:<12}{command.summary}" for command in COMMANDS if command.changes is changes)
     yield ""
 
 
@@ -341,10 +341,10 @@ def _words_of(error: BaseException) -> Iterator[str]:
     else:
         yield str(error) or type(error).__name__
     if is_denied(error):
-        names = [it.name for it in COMMANDS if it.about_host and not it.changes]
+        names = [command.name for command in COMMANDS if command.about_host and not command.changes]
         yield f"{spoken(names, most=len(names))} work without root"
     if isinstance(error, NetlinkUnavailable):
-        names = [it.name for it in COMMANDS if it.takes_snapshot]
+        names = [command.name for command in COMMANDS if command.takes_snapshot]
         yield f"{spoken(names)} work on a saved snapshot, with --snapshot FILE"
 
 

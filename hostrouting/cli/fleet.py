@@ -57,17 +57,17 @@ def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name:
     """
     counts = tally_verdicts(groups)
     told = [Painted(f"{count:,} {verdict}", _TONES.get(verdict, "warn")) for verdict, count in counts.items()]
-    pieces = [piece for it in told for piece in (", ", it)]
+    pieces = [piece for text in told for piece in (", ", text)]
     yield line(Painted(counted(sum(counts.values()), "node"), "strong"), ": ", *pieces[1:])
-    if any(it.verdict != "ok" for it in groups):
+    if any(group.verdict != "ok" for group in groups):
         yield line()
-        rows = [_row(it) for it in groups[:SHOWN]]
+        rows = [_row(group) for group in groups[:SHOWN]]
         yield from capped(table(("  nodes", "verdict", "problem", "repair"), rows, indent=""), len(groups))
     common = common_correction(groups)
-    for it in groups[:SHOWN]:
-        if it.verdict != "ok":
+    for group in groups[:SHOWN]:
+        if group.verdict != "ok":
             yield line()
-            yield from _group_lines(it, common, config, name=name, question=question)
+            yield from _group_lines(group, common, config, name=name, question=question)
     yield line()
     yield line(Painted(LIMITS, "soft"))
     yield lasting_line("each node")
@@ -103,7 +103,9 @@ def _group_lines(
     else:
         yield line(f"  {which}: add this to staticRoutes.routes of {name or 'the configuration of each node'}:")
         yield from route_lines(correction.add)
-        yield from (line("  ", *it) for it in (correction_lines(correction, config, name) if name else ()))
+        yield from (
+            line("  ", *line_pieces) for line_pieces in (correction_lines(correction, config, name) if name else ())
+        )
     words = f"hostrouting {again} --snapshot {shlex.quote(example.path)} {question}".rstrip()
     yield line(f"  For {example.name}: {words}{into}")
 
@@ -162,10 +164,10 @@ class _Run:
     def results(self) -> Iterator[NodeResult]:
         """Judge all of them; at the end, write the page."""
         found = judge_snapshots(self._sources, self._question)
-        for it in Progress(len(self._sources), "snapshots").along(found) if self._shows_progress else found:
-            self.grouping.add(it)
-            self._codes.add(_code_of(it))
-            yield it
+        for result in Progress(len(self._sources), "snapshots").along(found) if self._shows_progress else found:
+            self.grouping.add(result)
+            self._codes.add(_code_of(result))
+            yield result
         if self._page is not None:
             self._write_page(self._page)
 
@@ -204,8 +206,8 @@ def _require_sense(arguments: argparse.Namespace) -> None:
 
 def _sort_out(arguments: argparse.Namespace) -> None:
     """Make CIDRs of the words after --snapshots that are networks and not files: operators write CIDRs last."""
-    cidrs = [it for it in arguments.snapshots if _is_network(it) and not os.path.lexists(it)]
-    arguments.snapshots = [it for it in arguments.snapshots if it not in cidrs]
+    cidrs = [snapshot for snapshot in arguments.snapshots if _is_network(snapshot) and not os.path.lexists(snapshot)]
+    arguments.snapshots = [snapshot for snapshot in arguments.snapshots if snapshot not in cidrs]
     arguments.cidrs = [*arguments.cidrs, *cidrs]
 
 

@@ -65,25 +65,26 @@ def line(*pieces: Piece) -> Line:
     from phases.text import escaped  # noqa: PLC0415  see the module
 
     return tuple(
-        Painted(escaped(it), "") if isinstance(it, str) else Painted(escaped(it.text), it.tone) for it in pieces
+        Painted(escaped(piece), "") if isinstance(piece, str) else Painted(escaped(piece.text), piece.tone)
+        for piece in pieces
     )
 
 
 def plain(shown: Line) -> str:
     """The text of the line, without tones."""
-    return "".join(it.text for it in shown)
+    return "".join(piece.text for piece in shown)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Piece]], *, indent: str = "  ") -> Iterator[Line]:
     """The rows under their headings, in aligned columns."""
-    cells = [[Painted(head.upper(), "soft") for head in heads], *([_painted(it) for it in row] for row in rows)]
+    cells = [[Painted(head.upper(), "soft") for head in heads], *([_painted(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column].text) for row in cells) for column in range(len(heads))]
     for row in cells:
-        last = max((at for at, it in enumerate(row) if it.text), default=0)
+        last = max((at for at, cell in enumerate(row) if cell.text), default=0)
         padded = [
             piece
-            for at, it in enumerate(row[: last + 1])
-            for piece in (it, Painted("" if at == last else " " * (widths[at] - len(it.text) + 2), ""))
+            for at, cell in enumerate(row[: last + 1])
+            for piece in (cell, Painted("" if at == last else " " * (widths[at] - len(cell.text) + 2), ""))
         ]
         yield (Painted(indent, ""), *padded)
 

@@ -46,7 +46,7 @@ class Terminal:
 
     def show(self, lines: Iterable[Line]) -> None:
         """Write the lines, in colour if the terminal has it."""
-        self._write("".join(f"{self._line(it)}\n" for it in lines))
+        self._write("".join(f"{self._line(line)}\n" for line in lines))
 
     def write_json(self, text: str) -> None:
         """Write a JSON document: always UTF-8, whatever the locale."""
@@ -59,8 +59,10 @@ class Terminal:
 
     def _line(self, pieces: Line) -> str:
         if not self.colour:
-            return "".join(it.text for it in pieces).rstrip()
-        return "".join(f"\x1b[{_CODES[it.tone]}m{it.text}\x1b[0m" if it.tone else it.text for it in pieces)
+            return "".join(piece.text for piece in pieces).rstrip()
+        return "".join(
+            f"\x1b[{_CODES[piece.tone]}m{piece.text}\x1b[0m" if piece.tone else piece.text for piece in pieces
+        )
 
     def _write(self, text: str, *, encoding: str | None = None) -> None:
         if self._stream is None:

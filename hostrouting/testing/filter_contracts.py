@@ -322,7 +322,7 @@ class LinkLayerContract:
 
 def _permanent(link_layer: LinkLayer) -> tuple[Neighbour, ...]:
     """The permanent entries; the kernel itself adds others, for multicast."""
-    return tuple(it for it in link_layer.look().neighbours if it.state == "permanent")
+    return tuple(neighbour for neighbour in link_layer.look().neighbours if neighbour.state == "permanent")
 
 
 # The contract suite of Nftables, for any implementation: the real one, the fake, or your own.

@@ -365,13 +365,13 @@ class FakeManager:
         found, there = [], self._units()
         read_all = there == self.read
         for unit in units:
-            for it in fnmatch.filter(self.properties, unit) if "*" in unit else (unit,):
-                unread = not read_all and texts_of(it, there) != texts_of(it, self.read)
+            for matching in fnmatch.filter(self.properties, unit) if "*" in unit else (unit,):
+                unread = not read_all and texts_of(matching, there) != texts_of(matching, self.read)
                 known = {
-                    "Id": it,
+                    "Id": matching,
                     "NeedDaemonReload": "yes" if unread else "no",
-                    **shown(it, self.read),
-                    **self.properties.get(it, {}),
+                    **shown(matching, self.read),
+                    **self.properties.get(matching, {}),
                 }
                 found.append({name: known.get(name, "") for name in names})
         return tuple(found)

@@ -171,17 +171,17 @@ class Fights:
     def made(self, repairs: Iterable[Repair], now: float) -> Fights:
         """After these repairs were made, even if they were undone at once. One that was refused does not count."""
         known = dict(self._known)
-        for it in repairs:
+        for repair in repairs:
             full = Bucket(ROUNDS, 1 / PAUSE, at=now)
-            fight = known.get(it.key) or Fight(it, 0, full, (), now)
-            bucket = fight.bucket if fight.last.ours == it.ours else full
+            fight = known.get(repair.key) or Fight(repair, 0, full, (), now)
+            bucket = fight.bucket if fight.last.ours == repair.ours else full
             times = (*fight.times, now)[-NAMED - 1 :]
-            known[it.key] = Fight(it, fight.rounds + 1, bucket.take(1, now), times, now)
+            known[repair.key] = Fight(repair, fight.rounds + 1, bucket.take(1, now), times, now)
         return Fights(known)
 
     def later(self, now: float) -> Fights:
         """Without the keys that no longer matter."""
-        return Fights({key: it for key, it in self._known.items() if now - it.needed < WITHIN})
+        return Fights({key: fight for key, fight in self._known.items() if now - fight.needed < WITHIN})
 
     def _ours(self, key: str) -> str | None:
         fight = self._known.get(key)
@@ -194,5 +194,5 @@ class Fights:
 
     def named(self, now: float) -> tuple[Fight, ...]:
         """The fights at this moment, by their keys."""
-        found = (it for it in self._known.values() if it.is_named and now - it.needed < OVER)
-        return tuple(sorted(found, key=lambda it: it.last.key))
+        found = (fight for fight in self._known.values() if fight.is_named and now - fight.needed < OVER)
+        return tuple(sorted(found, key=lambda fight: fight.last.key))

@@ -244,7 +244,7 @@ def plan_rewrite(
     )
     operations += [Operation("delete", _table(name), "it is no longer wanted") for name in delete]
     wished = () if route is None else (route,)
-    routes = plan_exactly(wished, snapshot, ours=ours, about={*former, *(it.prefix for it in wished)})
+    routes = plan_exactly(wished, snapshot, ours=ours, about={*former, *(route.prefix for route in wished)})
     on_route = [Operation(step.action, f"route {step.route}", step.why) for step in routes.changes]
     return RewritePlan(
         load=load,
@@ -354,7 +354,7 @@ def own_addresses(snapshot: Snapshot, listed: str) -> tuple[OwnAddress, ...]:
     for line in listed.splitlines():
         address, _, _, _, number, dev = line.split()
         flags[IPv6Address(bytes.fromhex(address)), dev] = int(number, 16)
-    mine = [(it.ip, it.dev) for it in snapshot.addresses if isinstance(it.ip, IPv6Address)]
+    mine = [(address.ip, address.dev) for address in snapshot.addresses if isinstance(address.ip, IPv6Address)]
     return tuple(OwnAddress(ip, dev, _state(flags.get((ip, dev), 0))) for ip, dev in mine)
 
 
@@ -366,8 +366,8 @@ def _state(flags: int) -> Literal["usable", "tentative", "duplicate"]:
 
 def has_address(interfaces: Collection[str], addresses: Iterable[OwnAddress]) -> bool | None:
     """Whether a device has a global or unique local address; None while duplicate address detection is running."""
-    near = {it for it in addresses if it.dev in interfaces}
-    states = {it.state for it in near if not (it.ip.is_link_local or it.ip.is_site_local)}
+    near = {address for address in addresses if address.dev in interfaces}
+    states = {address.state for address in near if not (address.ip.is_link_local or address.ip.is_site_local)}
     return True if "usable" in states else None if "tentative" in states else False
 
 

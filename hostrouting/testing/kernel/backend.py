@@ -305,10 +305,12 @@ class Namespace:
     def snapshot(self) -> Snapshot:
         """The whole state."""
         by_index = sorted(self.devices, key=lambda device: device.link.index)
-        held = [it for device in by_index for it in device.ipv4] + [it for device in by_index for it in device.ipv6]
+        held = [holding for device in by_index for holding in device.ipv4] + [
+            holding for device in by_index for holding in device.ipv6
+        ]
         return Snapshot(
             links=tuple(device.shown() for device in by_index),
-            addresses=tuple(it.address for it in held),
+            addresses=tuple(holding.address for holding in held),
             rules=(*self.rules[IPV4], *self.rules[IPV6]),
             routes=tuple(self._shown(route) for routes in self._routes.values() for route in routes.listed()),
             ipv6_forwarding=self.ipv6_forwarding,
@@ -378,7 +380,7 @@ class MemoryBackend:
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """The FIB entry that decides for each destination."""
         addresses = asked_addresses(destinations)
-        if len({it.version for it in addresses}) > 1:
+        if len({address.version for address in addresses}) > 1:
             raise ValueError("IPv4 and IPv6 destinations in one lookup")
         self._meet("lookup")
         snapshot = self._now()
@@ -386,7 +388,7 @@ class MemoryBackend:
             self._fib = Fib(self._namespace.for_lookups(snapshot), merged=not self._namespace.rules[IPV4].custom)
         if not flow.ipproto:
             # Without a given protocol, Linux assumes UDP; in IPv6 no protocol.
-            flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in addresses) else 0)
+            flow = attrs.evolve(flow, ipproto=_UDP if any(address.version == IPV4 for address in addresses) else 0)
         flow = flow.assumed()
         return tuple(self._answer(destination, flow, self._fib) for destination in addresses)
 
@@ -606,7 +608,7 @@ class _Facts:
 
     def addresses(self, family: int) -> Sequence[Address]:
         """The addresses of the family."""
-        return [it for it in self.namespace.snapshot().addresses if it.ip.version == family]
+        return [address for address in self.namespace.snapshot().addresses if address.ip.version == family]
 
 
 def _address(dev: str, interface: str | Address, scope: int, broadcast: IP | None) -> Address:

@@ -118,7 +118,9 @@ class Checks:
             reached = [self._leg(leg, route) for leg in route.legs or (NextHop(),)]
         if route.prefsrc is not None and not self._may_prefer(route):
             raise KernelError(errno.EINVAL, "Invalid prefsrc address")
-        return Installed(attrs.evolve(route, legs=tuple(it.leg for it in reached)), tuple(it.reach for it in reached))
+        return Installed(
+            attrs.evolve(route, legs=tuple(hop.leg for hop in reached)), tuple(hop.reach for hop in reached)
+        )
 
     def type_of(self, address: int, table: int) -> RouteType:
         """The type of an address according to one table."""
@@ -126,7 +128,7 @@ class Checks:
             return "broadcast"
         if ip_at(IPV4, address) in MULTICAST[IPV4]:
             return "multicast"
-        if not any(it in self._tables for it in self._together(table)):
+        if not any(each in self._tables for each in self._together(table)):
             return "broadcast"
         try:
             return self._in_table(table, address, wary=True).route.type
@@ -385,11 +387,11 @@ class Routes:
         there = self._tables.at(route.table, route.prefix)
         # Routes of one prefix are ordered by tos, highest first, then by metric, lowest first.
         rank = (-route.tos, route.metric)
-        ranks = [(-it.route.tos, it.route.metric) for it in there]
-        first = sum(1 for it in ranks if it < rank)
-        after = sum(1 for it in ranks if it <= rank)
+        ranks = [(-member.route.tos, member.route.metric) for member in there]
+        first = sum(1 for other in ranks if other < rank)
+        after = sum(1 for other in ranks if other <= rank)
         same = there[first:after]
-        twin = next((place for place, it in enumerate(same) if it.twin_of(new)), None)
+        twin = next((place for place, member in enumerate(same) if member.twin_of(new)), None)
         if same and verb == "replace":
             if twin is None:
                 there[first] = new
@@ -402,7 +404,7 @@ class Routes:
         self._tables.put(route.table, route.prefix, there)
 
     def _flush(self) -> None:
-        self._tables.drop([it for it in self._tables.everything() if it.dead])
+        self._tables.drop([installed for installed in self._tables.everything() if installed.dead])
 
 
 def _as_said(leg: NextHop) -> NextHop:
@@ -440,7 +442,10 @@ class Addresses:
 
     def delete(self, device: Device, address: Address) -> None:
         """Delete the address, and with the last one every IPv4 route of the device."""
-        held = next((it for it in device.ipv4 if it.ip == address.ip and _together(it, Holding(address))), None)
+        held = next(
+            (holding for holding in device.ipv4 if holding.ip == address.ip and _together(holding, Holding(address))),
+            None,
+        )
         if held is None:
             raise KernelError(errno.EADDRNOTAVAIL, "ipv4: Address not found")
         self._remove(device, held)
@@ -472,7 +477,7 @@ class Addresses:
         heirs: list[Holding] = []
         if not gone.secondary and not device.leaving:
             later = device.ipv4[device.ipv4.index(gone) + 1 :]
-            seconds = [it for it in later if it.secondary and _together(it, gone)]
+            seconds = [holding for holding in later if holding.secondary and _together(holding, gone)]
             if self._promote:
                 heirs = seconds
             else:
@@ -566,7 +571,7 @@ def _together(one: Holding, other: Holding) -> bool:
 
 def _primary(device: Device, held: Holding) -> Holding | None:
     """The first address of the same network, which is the preferred source of its routes."""
-    return next((it for it in device.ipv4 if _together(it, held)), None)
+    return next((holding for holding in device.ipv4 if _together(holding, held)), None)
 
 
 def _sharing(device: Device, gone: Holding, primary: Holding, under: Holding | None) -> list[tuple[Holding, bool]]:

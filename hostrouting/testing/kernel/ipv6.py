@@ -164,7 +164,7 @@ class Checks:
 
     def _covering(self, address: IP, tables: Iterable[int]) -> tuple[Route, ...]:
         now = self._clock.now()
-        return tuple(it.shown(now) for it in self._tables.covering(int(address), tables))
+        return tuple(member.shown(now) for member in self._tables.covering(int(address), tables))
 
 
 def _check_onlink(leg: NextHop, device: Device | None) -> None:
@@ -244,7 +244,7 @@ class Routes:
         for asked in route.legs:
             leg = self._checks.leg(asked, route)
             # Linux compares each next hop with those before it, and does not look at the ones after it.
-            if any((leg.dev, leg.gateway) == (it.dev, it.gateway) for it in legs):
+            if any((leg.dev, leg.gateway) == (other.dev, other.gateway) for other in legs):
                 raise KernelError(errno.EEXIST)
             legs.append(leg)
         ends = None if route.expires is None else self._clock.now() + route.expires
@@ -298,9 +298,9 @@ class Routes:
         """Flush the routes of a device; in an ECMP route with other next hops left, its next hop stays and is dead."""
         for installed in list(self._tables.everything()):
             kin = installed.kin or [installed]
-            if not any(it.leg.dev == device.name for it in kin):
+            if not any(member.leg.dev == device.name for member in kin):
                 continue
-            if all(it.leg.dev == device.name or it.leg.dead for it in kin):
+            if all(member.leg.dev == device.name or member.leg.dead for member in kin):
                 for sibling in list(kin):
                     self._remove(sibling)
             elif installed.leg.dev == device.name:
@@ -338,7 +338,9 @@ class Routes:
         """Collect the routes that expired until now, if it was time to; whether there were any."""
         found, now = False, self._clock.now()
         while self._due is not None and self._due <= now:
-            soonest = min((it.ends for it in self._tables.everything() if it.ends is not None), default=now)
+            soonest = min(
+                (installed.ends for installed in self._tables.everything() if installed.ends is not None), default=now
+            )
             # Until one of them has expired, the searches find nothing.
             self._due += _COLLECTED_EVERY * max(0, (min(soonest, now) - self._due) // _COLLECTED_EVERY)
             found = self._collect(self._due) or found
@@ -355,11 +357,11 @@ class Routes:
     def apart(self) -> Iterator[Route]:
         """The same, but with each next hop as a route of its own: a lookup uses the preference and the end of each."""
         now = self._clock.now()
-        return (it.shown(now) for it in self._tables.listed())
+        return (member.shown(now) for member in self._tables.listed())
 
     def _collect(self, now: float) -> bool:
-        aging = [it for it in self._tables.everything() if it.ends is not None]
-        expired = [it for it in aging if it.ends is not None and it.ends < now]
+        aging = [installed for installed in self._tables.everything() if installed.ends is not None]
+        expired = [member for member in aging if member.ends is not None and member.ends < now]
         for installed in expired:
             self._remove(installed)
         self._due = now + _COLLECTED_EVERY if len(aging) > len(expired) else None
@@ -367,34 +369,38 @@ class Routes:
 
     def _node(self, table: int, prefix: Prefix, source: Prefix | None) -> list[_InstalledLeg]:
         """The routes of exactly this prefix, for exactly these sources, in order."""
-        return [it for it in self._tables.at(table, prefix) if it.route.source == source]
+        return [member for member in self._tables.at(table, prefix) if member.route.source == source]
 
     def _put(self, route: Route, node: list[_InstalledLeg]) -> None:
         """Set the routes of the prefix of this route, for its sources."""
-        others = [it for it in self._tables.at(route.table, route.prefix) if it.route.source != route.source]
+        others = [
+            member for member in self._tables.at(route.table, route.prefix) if member.route.source != route.source
+        ]
         self._tables.put(route.table, route.prefix, sorted([*others, *node], key=by_source))
 
     def _insert(self, verb: Verb, new: _InstalledLeg) -> None:
         route = new.route
         there = self._node(route.table, route.prefix, route.source)
-        same = [it for it in there if it.route.metric == route.metric]
-        place = sum(1 for it in there if it.route.metric <= route.metric)
+        same = [member for member in there if member.route.metric == route.metric]
+        place = sum(1 for member in there if member.route.metric <= route.metric)
         if same and verb == "add":
             raise KernelError(errno.EEXIST)
         if verb == "replace" and same:
-            old = next((it for it in same if it.groups == new.groups), same[0])
+            old = next((member for member in same if member.groups == new.groups), same[0])
             there[there.index(old)] = new
-            gone = [it for it in old.kin if it is not old]
-            self._put(route, [it for it in there if it not in gone])
+            gone = [member for member in old.kin if member is not old]
+            self._put(route, [member for member in there if member not in gone])
             return
-        twin = next((it for it in same if (it.leg.dev, it.leg.gateway) == (new.leg.dev, new.leg.gateway)), None)
+        twin = next(
+            (member for member in same if (member.leg.dev, member.leg.gateway) == (new.leg.dev, new.leg.gateway)), None
+        )
         if twin is not None:
             # The request is refused, but a route that expires gets the end and the mtu that were asked for.
             if twin.ends is not None:
                 twin.ends = new.ends
                 twin.route = attrs.evolve(twin.route, mtu=route.mtu or twin.route.mtu)
             raise KernelError(errno.EEXIST)
-        sibling = next((it for it in same if it.groups), None)
+        sibling = next((member for member in same if member.groups), None)
         if new.groups and sibling is not None:
             new.kin = sibling.kin = sibling.kin or [sibling]
             new.kin.append(new)
@@ -414,10 +420,10 @@ class Routes:
         failure = 0
         for leg in wanted.legs or (NextHop(),):
             source = sources_of(wanted)
-            if all(it.route.source is None for it in self._tables.at(wanted.table, wanted.prefix)):
+            if all(member.route.source is None for member in self._tables.at(wanted.table, wanted.prefix)):
                 source = None  # Linux ignores the sources if no route of the prefix has any
             there = self._node(wanted.table, wanted.prefix, source)
-            found = next((it for it in there if leg_is_meant(it.route, it.leg, wanted, leg)), None)
+            found = next((member for member in there if leg_is_meant(member.route, member.leg, wanted, leg)), None)
             if found is None:
                 nothing = not there and source is None and _means_nothing(wanted, leg)
                 failure = errno.ENOENT if nothing else errno.ESRCH
@@ -440,7 +446,7 @@ class Routes:
                 start = one.kin.index(one)
                 kin = one.kin[start:] + one.kin[:start]
                 skipping = kin[-1]
-                yield attrs.evolve(one.shown(now), legs=tuple(it.leg for it in kin))
+                yield attrs.evolve(one.shown(now), legs=tuple(member.leg for member in kin))
             else:
                 yield one.shown(now)
 
@@ -481,7 +487,7 @@ class Addresses:
             raise KernelError(errno.EADDRNOTAVAIL, "ipv6: Cannot assign loopback address on this device")
         self._bring_multicast(device)
         held = Holding(attrs.evolve(address, scope=_scope(address)))
-        place = sum(1 for it in device.ipv6 if _reach(it) > _reach(held))
+        place = sum(1 for holding in device.ipv6 if _reach(holding) > _reach(held))
         device.ipv6.insert(place, held)
         self._routes.bring(_local(device, held))
         self._bring_network(device, _network(held))
@@ -491,11 +497,13 @@ class Addresses:
 
     def delete(self, device: Device, address: Address) -> None:
         """Delete the address."""
-        found = next((it for it in device.ipv6 if it.ip == address.ip and it.length == address.length), None)
+        found = next(
+            (holding for holding in device.ipv6 if holding.ip == address.ip and holding.length == address.length), None
+        )
         if found is None:
             raise KernelError(errno.EADDRNOTAVAIL, "ipv6: address not found")
         device.ipv6.remove(found)
-        if not any(_network(it) == _network(found) for it in device.ipv6):
+        if not any(_network(holding) == _network(found) for holding in device.ipv6):
             self._routes.take_connected(_network(found), device.name)
         if found.address.peer is not None:
             self._routes.take_connected(Prefix.of(found.address.peer), device.name)

@@ -98,15 +98,15 @@ def _same(there: Rule, rule: Rule) -> bool:
     """Whether Linux refuses `rule` because `there` is equal."""
 
     def told(one: Rule) -> set[tuple[str, str]]:
-        return {it for it in one.others if it[0] not in _LEFT_OPEN}
+        return {other for other in one.others if other[0] not in _LEFT_OPEN}
 
     return (
         told(there) == told(rule)
         and set(rule.others) <= set(there.others)
         and all(getattr(there, name) == getattr(rule, name) for name in _TOLD_APART_BY)
         and all(
-            _is_said(there, rule, name) if it.loose else getattr(there, name) == getattr(rule, name)
-            for it, name in _FIELDS
+            _is_said(there, rule, name) if field.loose else getattr(there, name) == getattr(rule, name)
+            for field, name in _FIELDS
         )
     )
 
