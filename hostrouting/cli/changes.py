@@ -1,6 +1,7 @@
-"""A run of our tasks from the command line: its preview and its result, and lines for its routes and files.
+"""What a command changes or would change: a preview and a run of our tasks, and the state of tasks and gate after it.
 
-Shared by `plan`, `apply`, `remove` and `render`. Not here: which task it is, and what the task does (`tasks`).
+Shared by `plan`, `apply`, `remove`, `render`, `check` and `status`. Here: the values, and their lines and documents.
+Not here: which task it is, what the task does and how it finds its state (`hostrouting.tasks`).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ __all__ = [
 ]
 
 
-# The state of tasks on a host, other than static routes and the check: collected, and as lines.
+# The state of tasks on a host, other than static routes and the check.
 
 
 @attrs.frozen
@@ -128,6 +129,8 @@ class Standings:
         """One line for each fact that could not be determined."""
         yield from (line("Not known: ", Painted(trouble, "warn")) for trouble in self.troubles)
 
+
+# The preview and the run.
 
 _TONES: dict[str, Tone] = {"keep": "soft", "add": "good", "replace": "warn", "delete": "warn", "conflict": "bad"}
 _ORDER = ("conflict", "add", "replace", "delete", "keep")
@@ -378,7 +381,7 @@ def foreseen_document(foreseen: Foreseen) -> dict[str, Any]:
     }
 
 
-# The text about the gate: whether machines can start without a check, or cannot start.
+# The gate: whether machines can start without a check, or cannot start.
 
 
 def looked_at_gate(host: Host) -> GateState:

@@ -1,7 +1,8 @@
 """The check that a command makes: its configuration, what was found, the host after the repair, and the page of lines.
 
-Here: making the check, and what its two families have in common. Not here: the lines about one family (`family_view`),
-and what to do about the findings (`remedy`).
+Here: making the check, and its lines, from the whole to the parts: what both families have in common, one family, the
+map of a CIDR in characters, and who sets the marks. Not here: which segments a map has (`check.segments`), how it is
+found out who sets a mark (`check.marks`), what to do about the findings (`remedy`), and writing to a terminal.
 """
 
 from __future__ import annotations
@@ -58,94 +59,118 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMITS", "Check", "FamilyView", "check_name", "draw_map", "lasting_line", "make_check", "mark_lines"]
 
+LIMITS = "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs."
 
-# A CIDR as a map: its segments side by side, to scale, each labelled with its outgoing device.
-
-_TONES: dict[Judgement, Tone] = {"expected": "good", "allowed": "good", "own": "soft", "escape": "bad"}
-_FILLS: dict[bool, dict[Judgement, str]] = {
-    True: {"expected": "─", "allowed": "┄", "own": "·", "escape": "█"},
-    False: {"expected": "-", "allowed": "~", "own": ".", "escape": "#"},
-}
-_NAMES = 8  # the number of devices that are named below a map
-_COLUMNS = (64, 32, 16)
+_OPEN = {"undecided", "no-default-route"}
 
 
-def draw_map(
-    cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style, *, mark: int | None = None
-) -> Iterator[Line]:
-    """The lines of a map: the CIDR once for each row (a name and its segments), to one scale; `mark` is an address."""
-    size = cidr.last - cidr.first + 1
-    margin = max(len(name) for name, _ in rows) + 5
-    columns = next((column for column in _COLUMNS if column + margin + 1 <= style.width), _COLUMNS[-1])
-    yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
-    yield line(" " * margin, Painted(_axis(cidr, columns), "soft"))
-    edge = "│" if style.unicode else "|"
-    strips = [strip_of(cidr, segments, columns) for _, segments in rows]
-    unnamed: dict[tuple[str, Judgement], None] = {}
-    for (name, _), strip in zip(rows, strips, strict=True):
-        pieces: list[Painted] = []
-        for segment, length in strip.runs:
-            text, told = _bar(segment, length, style)
-            pieces.append(Painted(text, _TONES[segment.judgement]))
-            if not told:
-                unnamed[segment.look] = None
-        # Segments that are too narrow for a column are named in the legend.
-        unnamed |= {run.look: None for run in strip.hidden}
-        yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
-    if mark is not None:
-        at = margin + (mark - cidr.first) * columns // size
-        yield line(" " * at, Painted("▲" if style.unicode else "^", "strong"), f" {ip_at(cidr.family, mark)}")
-    shown = {run.judgement for strip in strips for run, _ in strip.runs} | {judgement for _, judgement in unnamed}
-    yield line(" " * margin, *_legend(shown, unnamed, style))
+class Check:
+    """The configuration, the findings and the tables of a check; everything else is computed when it is needed."""
+
+    def __init__(
+        self,
+        found: Examination,
+        config: HostRoutingConfig,
+        installed: HostRoutingConfig | None = None,
+        *,
+        start: str = "",
+        gateway: IP | None = None,
+    ) -> None:
+        """Keep all of them.
+
+        `installed` is the configuration in the boot files, `start` the command that installs its routes now, and
+        `gateway` the router that was given for the repair.
+        """
+        self.gateway = gateway
+        self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
+
+    def document(self) -> dict[str, Any]:
+        """The check as the JSON value `hostrouting/check/1`, or `/2` with IPv6 CIDRs."""
+        remarks = filter(None, map(candidates_line, self.found.families))
+        return check_document(self.found, mode=self.config.route_overlap.mode, remarks=remarks)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Self:
+        """Check a snapshot, without asking a kernel."""
+        return cls(examine_snapshot(snapshot, config, gateway=gateway), config, gateway=gateway)
+
+    @property
+    def repair_routes(self) -> tuple[Route, ...]:
+        """The routes of the repair, with device and gateway filled in."""
+        return repair_routes(self.found, protocol=self.config.protocol)
+
+    @cached_property
+    def repaired(self) -> Fib | None:
+        """The host with the repair applied; None if there is no repair."""
+        return with_repair(self.found, protocol=self.config.protocol)
+
+    def answer_lines(self) -> Iterator[Line]:
+        """The verdict on each family, in one sentence."""
+        return (view.answer_line() for view in self._views)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the verdict on a family could become worse: there is no default route, or it is undecided."""
+        return any(family.verdict in _OPEN for family in self.found.families)
+
+    def open_lines(self) -> Iterator[Line]:
+        """The verdicts that could become worse, each in one sentence."""
+        return (view.answer_line() for view in self._views if view.found.verdict in _OPEN)
+
+    def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
+        """The findings as tables, and the CIDRs as maps."""
+        for view in self._views:
+            yield from view.evidence_lines(style, now=now)
+
+    def limit_lines(self, *, advice: str) -> Iterator[Line]:
+        """The lines that say which packets the verdict holds for; without a default route also `advice`."""
+        for view in self._views:
+            yield from view.limit_lines(advice=advice)
+        verdicts = {family.verdict for family in self.found.families}
+        if "no-default-route" in verdicts and len(verdicts) > 1:
+            yield line("A named device is expected in both families, so also name the device of the other family.")
+        if any(family.verdict != "no-default-route" for family in self.found.families):
+            yield line(Painted(LIMITS, "soft"))
+
+    def marks(self, host: Callable[[], Host] | None) -> Marks:
+        """Who sets the marks that the answer depends on; a snapshot has no host to look at."""
+        return marks_of(self.found, host)
+
+    @cached_property
+    def _views(self) -> tuple[FamilyView, ...]:
+        return tuple(FamilyView(family, self.repaired) for family in self.found.families)
 
 
-def _scale(cidr: Prefix, columns: int) -> str:
-    size = cidr.last - cidr.first + 1
-    if size == 1:
-        return "one address"
-    if size < columns:
-        return f"one address is {columns // size} columns"
-    return f"one column is a /{cidr.length + columns.bit_length() - 1}"
+def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:
+    """Make the check that the arguments ask for."""
+    here = arguments.config is None and arguments.snapshot is None
+    installed = installed_config(host()) if here else None
+    start = "" if installed is None else start_command(host())
+    config = expected_of(arguments, installed)
+    gateway, wait = gateway_of(arguments, config), 0.0 if arguments.snapshot else arguments.wait
+    with looked_at(arguments, host) as backend:
+        found = examine(quiet_context(), backend, config, wait=wait, gateway=gateway)
+        known_devices(arguments, found.fib.snapshot)
+        return Check(found, config, installed, start=start, gateway=gateway)
 
 
-def _axis(cidr: Prefix, columns: int) -> str:
-    """The first, middle and last address, as far as there is room and they differ."""
-    if cidr.first == cidr.last:
-        return str(ip_at(cidr.family, cidr.first))
-    first, last = str(ip_at(cidr.family, cidr.first)), str(ip_at(cidr.family, cidr.last))
-    middle = str(ip_at(cidr.family, (cidr.first + cidr.last + 1) // 2))
-    half = columns // 2
-    if middle != last and len(first) < half and len(middle) + len(last) < half:
-        return f"{first:<{half}}{middle:<{half - len(last)}}{last}"
-    return f"{first} … {last}" if len(first) + len(last) >= columns else f"{first:<{columns - len(last)}}{last}"
+def lasting_line(where: str = "the host") -> Line:
+    """Where to find what no check of the routes can say."""
+    told = f"To see what is installed on {where}, and whether it survives a reboot: hostrouting status"
+    return line(Painted(told, "soft"))
 
 
-def _bar(segment: Segment, length: int, style: Style) -> tuple[str, bool]:
-    """The characters for a run of columns, and whether the label fits into them or is not needed."""
-    fill = _FILLS[style.unicode][segment.judgement]
-    if len(segment.label) + 2 > length:
-        return fill * length, segment.judgement == "own"
-    return f" {segment.label} ".center(length, fill), True
+def check_name(check: RouteOverlapConfig) -> str:
+    """A phrase that names a check: its CIDRs, devices and mode."""
+    devs = f" by {spoken(check.expected_devs, last='or')}" if check.expected_devs else ""
+    return f"{spoken(tuple(map(str, check.expected_cidrs)))}{devs} in {check.mode}"
 
 
-def _legend(
-    judgements: Collection[Judgement], unnamed: Collection[tuple[str, Judgement]], style: Style
-) -> Iterator[Painted]:
-    """The meaning of each fill, and the devices whose segments were too narrow for their names."""
-    for at, judgement in enumerate(judgement for judgement in JUDGEMENTS if judgement in judgements):
-        labels = [label for label, its in unnamed if its == judgement]
-        more = [f"{len(labels) - _NAMES:,} more"] if len(labels) > _NAMES else []
-        names = ", ".join([*labels[:_NAMES], *more])
-        yield Painted("   " if at else "", "")
-        yield Painted(_FILLS[style.unicode][judgement], _TONES[judgement])
-        yield Painted(f" {JUDGEMENTS[judgement]}{f' ({names})' if names else ''}", "soft")
-
-
-# One family's part of a check as lines: the verdict in a sentence, the evidence, and what the verdict holds for.
+# One family: the verdict in a sentence, the evidence, and what the verdict holds for.
 
 _BLOCKS = 3  # a range of at most this many blocks is shown as blocks; others as first and last address
 _MAPS = 3
-_TONES_family_view: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
+_VERDICT_TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 
 
 @attrs.frozen
@@ -173,7 +198,7 @@ class FamilyView:
         """The verdict in one sentence."""
         report, verdict = self.found.report, self.found.verdict
         cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs, last="or")
-        word = Painted(f"{verdict.upper()}:", _TONES_family_view.get(verdict, "warn"))
+        word = Painted(f"{verdict.upper()}:", _VERDICT_TONES.get(verdict, "warn"))
         if verdict == "no-default-route":
             instead = f"; there is {self.found.instead}" if self.found.instead.startswith("a ") else ""
             return line(
@@ -317,114 +342,89 @@ def _maps(view: FamilyView, style: Style, now: str) -> Iterator[Line]:
         yield line(Painted(f"… and {counted(len(chosen) - _MAPS, 'more CIDR')}, not drawn", "soft"))
 
 
-LIMITS = "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs."
+# The map of a CIDR: its segments side by side, to scale, each labelled with its outgoing device.
 
-_OPEN = {"undecided", "no-default-route"}
-
-
-class Check:
-    """The configuration, the findings and the tables of a check; everything else is computed when it is needed."""
-
-    def __init__(
-        self,
-        found: Examination,
-        config: HostRoutingConfig,
-        installed: HostRoutingConfig | None = None,
-        *,
-        start: str = "",
-        gateway: IP | None = None,
-    ) -> None:
-        """Keep all of them.
-
-        `installed` is the configuration in the boot files, `start` the command that installs its routes now, and
-        `gateway` the router that was given for the repair.
-        """
-        self.gateway = gateway
-        self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
-
-    def document(self) -> dict[str, Any]:
-        """The check as the JSON value `hostrouting/check/1`, or `/2` with IPv6 CIDRs."""
-        remarks = filter(None, map(candidates_line, self.found.families))
-        return check_document(self.found, mode=self.config.route_overlap.mode, remarks=remarks)
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Self:
-        """Check a snapshot, without asking a kernel."""
-        return cls(examine_snapshot(snapshot, config, gateway=gateway), config, gateway=gateway)
-
-    @property
-    def repair_routes(self) -> tuple[Route, ...]:
-        """The routes of the repair, with device and gateway filled in."""
-        return repair_routes(self.found, protocol=self.config.protocol)
-
-    @cached_property
-    def repaired(self) -> Fib | None:
-        """The host with the repair applied; None if there is no repair."""
-        return with_repair(self.found, protocol=self.config.protocol)
-
-    def answer_lines(self) -> Iterator[Line]:
-        """The verdict on each family, in one sentence."""
-        return (view.answer_line() for view in self._views)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the verdict on a family could become worse: there is no default route, or it is undecided."""
-        return any(family.verdict in _OPEN for family in self.found.families)
-
-    def open_lines(self) -> Iterator[Line]:
-        """The verdicts that could become worse, each in one sentence."""
-        return (view.answer_line() for view in self._views if view.found.verdict in _OPEN)
-
-    def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
-        """The findings as tables, and the CIDRs as maps."""
-        for view in self._views:
-            yield from view.evidence_lines(style, now=now)
-
-    def limit_lines(self, *, advice: str) -> Iterator[Line]:
-        """The lines that say which packets the verdict holds for; without a default route also `advice`."""
-        for view in self._views:
-            yield from view.limit_lines(advice=advice)
-        verdicts = {family.verdict for family in self.found.families}
-        if "no-default-route" in verdicts and len(verdicts) > 1:
-            yield line("A named device is expected in both families, so also name the device of the other family.")
-        if any(family.verdict != "no-default-route" for family in self.found.families):
-            yield line(Painted(LIMITS, "soft"))
-
-    def marks(self, host: Callable[[], Host] | None) -> Marks:
-        """Who sets the marks that the answer depends on; a snapshot has no host to look at."""
-        return marks_of(self.found, host)
-
-    @cached_property
-    def _views(self) -> tuple[FamilyView, ...]:
-        return tuple(FamilyView(family, self.repaired) for family in self.found.families)
+_FILL_TONES: dict[Judgement, Tone] = {"expected": "good", "allowed": "good", "own": "soft", "escape": "bad"}
+_FILLS: dict[bool, dict[Judgement, str]] = {
+    True: {"expected": "─", "allowed": "┄", "own": "·", "escape": "█"},
+    False: {"expected": "-", "allowed": "~", "own": ".", "escape": "#"},
+}
+_NAMES = 8  # the number of devices that are named below a map
+_COLUMNS = (64, 32, 16)
 
 
-def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:
-    """Make the check that the arguments ask for."""
-    here = arguments.config is None and arguments.snapshot is None
-    installed = installed_config(host()) if here else None
-    start = "" if installed is None else start_command(host())
-    config = expected_of(arguments, installed)
-    gateway, wait = gateway_of(arguments, config), 0.0 if arguments.snapshot else arguments.wait
-    with looked_at(arguments, host) as backend:
-        found = examine(quiet_context(), backend, config, wait=wait, gateway=gateway)
-        known_devices(arguments, found.fib.snapshot)
-        return Check(found, config, installed, start=start, gateway=gateway)
+def draw_map(
+    cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style, *, mark: int | None = None
+) -> Iterator[Line]:
+    """The lines of a map: the CIDR once for each row (a name and its segments), to one scale; `mark` is an address."""
+    size = cidr.last - cidr.first + 1
+    margin = max(len(name) for name, _ in rows) + 5
+    columns = next((column for column in _COLUMNS if column + margin + 1 <= style.width), _COLUMNS[-1])
+    yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
+    yield line(" " * margin, Painted(_axis(cidr, columns), "soft"))
+    edge = "│" if style.unicode else "|"
+    strips = [strip_of(cidr, segments, columns) for _, segments in rows]
+    unnamed: dict[tuple[str, Judgement], None] = {}
+    for (name, _), strip in zip(rows, strips, strict=True):
+        pieces: list[Painted] = []
+        for segment, length in strip.runs:
+            text, told = _bar(segment, length, style)
+            pieces.append(Painted(text, _FILL_TONES[segment.judgement]))
+            if not told:
+                unnamed[segment.look] = None
+        # Segments that are too narrow for a column are named in the legend.
+        unnamed |= {run.look: None for run in strip.hidden}
+        yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
+    if mark is not None:
+        at = margin + (mark - cidr.first) * columns // size
+        yield line(" " * at, Painted("▲" if style.unicode else "^", "strong"), f" {ip_at(cidr.family, mark)}")
+    shown = {run.judgement for strip in strips for run, _ in strip.runs} | {judgement for _, judgement in unnamed}
+    yield line(" " * margin, *_legend(shown, unnamed, style))
 
 
-def lasting_line(where: str = "the host") -> Line:
-    """Where to find what no check of the routes can say."""
-    told = f"To see what is installed on {where}, and whether it survives a reboot: hostrouting status"
-    return line(Painted(told, "soft"))
+def _scale(cidr: Prefix, columns: int) -> str:
+    size = cidr.last - cidr.first + 1
+    if size == 1:
+        return "one address"
+    if size < columns:
+        return f"one address is {columns // size} columns"
+    return f"one column is a /{cidr.length + columns.bit_length() - 1}"
 
 
-def check_name(check: RouteOverlapConfig) -> str:
-    """A phrase that names a check: its CIDRs, devices and mode."""
-    devs = f" by {spoken(check.expected_devs, last='or')}" if check.expected_devs else ""
-    return f"{spoken(tuple(map(str, check.expected_cidrs)))}{devs} in {check.mode}"
+def _axis(cidr: Prefix, columns: int) -> str:
+    """The first, middle and last address, as far as there is room and they differ."""
+    if cidr.first == cidr.last:
+        return str(ip_at(cidr.family, cidr.first))
+    first, last = str(ip_at(cidr.family, cidr.first)), str(ip_at(cidr.family, cidr.last))
+    middle = str(ip_at(cidr.family, (cidr.first + cidr.last + 1) // 2))
+    half = columns // 2
+    if middle != last and len(first) < half and len(middle) + len(last) < half:
+        return f"{first:<{half}}{middle:<{half - len(last)}}{last}"
+    return f"{first} … {last}" if len(first) + len(last) >= columns else f"{first:<{columns - len(last)}}{last}"
 
 
-# Who sets the marks that an answer depends on, as lines.
+def _bar(segment: Segment, length: int, style: Style) -> tuple[str, bool]:
+    """The characters for a run of columns, and whether the label fits into them or is not needed."""
+    fill = _FILLS[style.unicode][segment.judgement]
+    if len(segment.label) + 2 > length:
+        return fill * length, segment.judgement == "own"
+    return f" {segment.label} ".center(length, fill), True
+
+
+def _legend(
+    judgements: Collection[Judgement], unnamed: Collection[tuple[str, Judgement]], style: Style
+) -> Iterator[Painted]:
+    """The meaning of each fill, and the devices whose segments were too narrow for their names."""
+    for at, judgement in enumerate(judgement for judgement in JUDGEMENTS if judgement in judgements):
+        labels = [label for label, its in unnamed if its == judgement]
+        more = [f"{len(labels) - _NAMES:,} more"] if len(labels) > _NAMES else []
+        names = ", ".join([*labels[:_NAMES], *more])
+        yield Painted("   " if at else "", "")
+        yield Painted(_FILLS[style.unicode][judgement], _FILL_TONES[judgement])
+        yield Painted(f" {JUDGEMENTS[judgement]}{f' ({names})' if names else ''}", "soft")
+
+
+# Who sets the marks that an answer depends on.
 
 _FOR: dict[Effect, str] = {
     "arriving": "for packets that arrive",

@@ -1,8 +1,8 @@
 """Lines, tables and colours as values, independent of the terminal that shows them.
 
-Here: pieces of text with a tone, and columns that align; with them the words of `phrases`, which most lines need. Not
-here: what a terminal can show (`terminal`). The commands are loaded for the help, and this module with them, so it
-imports hardly anything.
+Here: pieces of text with a tone, columns that align, and how wide a line may be; with them the words of
+`hostrouting.text`, which most lines need. Not here: what else a terminal can show (`terminal`). The commands are loaded
+for the help, and this module with them, so it imports hardly anything.
 """
 
 from __future__ import annotations
@@ -100,11 +100,9 @@ def _painted(piece: Piece) -> Painted:
     return line(piece)[0]
 
 
-# How wide the terminal is. Loaded for the help, so it imports only `os`; shutil, which also knows it, loads more.
-
-
 def width_of(stream: TextIO | None, environment: Mapping[str, str]) -> int:
     """The columns of a line: what COLUMNS says, or else the terminal, or else 80."""
+    # shutil, which also knows it, loads more.
     if (asked := environment.get("COLUMNS", "")).isascii() and asked.isdigit():
         return int(asked) or 80
     try:

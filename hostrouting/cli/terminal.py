@@ -1,7 +1,9 @@
-"""The output: what the terminal can show, the only place that writes the answer, and where logs go.
+"""The output: what the terminal can show, the only place that writes the answer, where logs go, and the progress line.
 
 Colour is used only on a terminal that has it, and never with NO_COLOR; ASCII if the locale is not UTF-8. If the reader
-goes away (`| head`, a closed terminal), that is not a failure.
+goes away (`| head`, a closed terminal), that is not a failure. The progress line on standard error is written again and
+again, and is gone at the end; only a terminal that can write a line again has it. Not here: the lines of an answer
+(`output`), and what is counted.
 """
 
 from __future__ import annotations
@@ -18,9 +20,12 @@ from hostrouting.cli.output import Style, width_of
 from phases.text import seconds_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import TypeVar
 
     from hostrouting.cli.output import Line, Tone
+
+    T = TypeVar("T")
 
 __all__ = ["Progress", "Terminal", "log_to_stderr"]
 
@@ -128,13 +133,7 @@ class _Quiet(logging.StreamHandler):  # type: ignore[type-arg]  # it cannot be s
             _let_go(self.stream)
 
 
-# How far a run is: one line on standard error, which is written again and again, and is gone at the end.
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import TypeVar
-
-    T = TypeVar("T")
+# The progress line.
 
 _PAUSE = 0.1  # seconds between two writings: a reader needs no more, and the run should not wait for the terminal
 _COLUMNS = 30

@@ -1,6 +1,6 @@
 """The base class of the tasks, and the order in which each is carried out: lock the host, change the gate, do the work.
 
-Not here: what a task does (a module for each), and how the gate is changed (`gate`).
+Not here: what a task does (a module for each), and how the gate is changed (`boot.gate`).
 """
 
 from __future__ import annotations

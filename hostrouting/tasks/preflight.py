@@ -1,6 +1,12 @@
 """Preflight: everything that would make a bootstrap, the start of the next machine or a reboot fail, found beforehand.
 
-Here: what is read of a host, and nothing is changed. Not here: what follows from it (`hostrouting.tasks.preflight`).
+Here: the findings, each with its name and severity, as functions from what was read of a host; and the task that reads
+the host, and changes nothing. Not here: sentences that exist already (`check.report`, `boot.gate_state`, and the errors
+themselves).
+
+An error means that, with the host as it is now, a bootstrap fails, or the next machine does not start, now or after a
+reboot. A warning means that this can happen, that a machine can start unchecked, or that something is not known. What
+Configure would wait for is a warning, because it may come in time.
 """
 
 from __future__ import annotations
@@ -92,9 +98,7 @@ __all__ = [
     "worst_first",
 ]
 
-
-# From what was read of a host to the findings of a preflight: what would fail later, and how bad that is.
-
+T = TypeVar("T")
 Name: TypeAlias = Literal[
     "azure-vnet",
     "files",
@@ -126,6 +130,7 @@ TOOLS = {
 """Each tool with the programs that can be used as it, and the Debian package that has one of them."""
 
 _OLDEST_SYSTEMD = 247
+_SHOWN = 5  # errors in the message of a failure
 
 _SUBJECTS: tuple[tuple[type[HostRoutingError], Name], ...] = (
     (FileError, "files"),
@@ -415,11 +420,6 @@ def gate_findings(gate: GateState) -> Iterator[PreflightFinding]:
     """What keeps every machine from starting, and what lets one start unchecked, with the gate that is installed."""
     yield from (PreflightFinding("gate", "error", text) for text in gate.bars)
     yield from (PreflightFinding("gate", "warning", text) for text in gate.openings)
-
-
-T = TypeVar("T")
-
-_SHOWN = 5  # errors in the message of a failure
 
 
 @attrs.frozen

@@ -1,6 +1,6 @@
 """`explain`: the route of a packet: which rules were tried, the route that decides, its owner, the device.
 
-The facts come from `explanation`.
+The facts come from `cli.explain`.
 """
 
 from __future__ import annotations

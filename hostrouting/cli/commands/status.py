@@ -1,6 +1,6 @@
 """`status`: what hostrouting has installed, whether it is in force, and the verdict now. Changes nothing.
 
-The result of the last check is shown as well, and whether it is out of date.
+The result of the last check is shown as well, and whether it is out of date. The facts come from `cli.status`.
 """
 
 from __future__ import annotations

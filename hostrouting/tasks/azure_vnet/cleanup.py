@@ -1,5 +1,9 @@
 """Decides which of a host's rules, neighbours and routes are left over from azure-vnet: from facts to a plan.
 
+Here: values in, values out: the plan, with conversion to plain values and back; the decision; and what the files of a
+host say, which are the CNI configuration (is azure-vnet still active?) and azure-vnet's list of pods. Not here: reading
+the host, and deleting (`task`), and the JSON document around a plan (`cli`).
+
 How it works. The entries that azure-vnet adds for a pod contain the pod's address, and usually its MAC address. An
 entry is stale if another CNI manages the address now and no device has that MAC address: neither a device of the host,
 nor a device at the other end of a veth. If the other end of a veth cannot be read, it could have any MAC address. The
@@ -10,8 +14,6 @@ plan gives the reason for each entry that it keeps or deletes.
 
 The rules apply only to frames that a bridge forwards. So a rule for a device that is not in a bridge does nothing: it
 is inert, and is kept.
-
-Here: values in, values out. Not here: reading the host, and deleting (`tasks.azure_cleanup`).
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ __all__ = [
 ]
 
 
-# The plan of a clean-up: what it would delete and keep; with conversion to plain values and back.
+# The plan: what would be deleted and kept, as a value and as plain values.
 
 Kind: TypeAlias = Literal["rule", "neighbour", "route"]
 
@@ -202,6 +204,8 @@ def _text(values: Mapping[str, object], name: str, *, path: str = "") -> str:
         raise ValueError(f"{key} {'is not a string' if name in values else 'is missing'}")  # noqa: TRY004  as above
     return found
 
+
+# The decision: what is stale.
 
 _NO_MAC = {"", "00:00:00:00:00:00"}
 _DEFAULTS = (Prefix.parse("0.0.0.0/0"), Prefix.parse("::/0"))
@@ -462,7 +466,7 @@ def _is_pod_route(route: Route) -> bool:
     return plain and leg.gateway is None and not leg.onlink and leg.weight == 1
 
 
-# Determines from a node's CNI configuration whether azure-vnet still manages its pods.
+# Whether azure-vnet still manages the pods, according to the node's CNI configuration.
 
 _ENDINGS = (".conf", ".conflist", ".json")
 _PLUGIN = "azure-vnet"
@@ -482,7 +486,7 @@ def active_file(names: Iterable[str], read: Callable[[str], str | None]) -> str 
         if _has_plugin(document):
             return name
         if _is_usable(document):
-            named = set(_named_conflist(document))
+            named = set(_references(document))
             is_found = any(_is_one_of(named, file, other) and _has_plugin(other) for file, other in folder.items())
             return name if is_found else None
     return None
@@ -511,7 +515,7 @@ def _has_plugin(document: Any) -> bool:
     return any(nested.get("type") == _PLUGIN for nested in _objects(document))
 
 
-def _named_conflist(document: Any) -> Iterator[str]:
+def _references(document: Any) -> Iterator[str]:
     """The references to other configurations in it: names of networks, and paths of files."""
     for nested in _objects(document):
         for key in _NAMED:
@@ -543,7 +547,7 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
             left.append(_document(value))
 
 
-# Reads the list of pods from azure-vnet's state file. The file is never written.
+# azure-vnet's own list of pods, from its state file. The file is never written.
 
 
 @attrs.frozen

@@ -1,7 +1,7 @@
 """The undo file of a clean-up: the commands that restore what was deleted. A shell can run it; this module parses it.
 
 Tables, protocols and scopes are written as numbers, because some of their names are configured on each host. Here:
-writing and parsing the text. Not here: where the file is, and the undo itself (`tasks.azure_cleanup`).
+writing and parsing the text. Not here: where the file is, and the undo itself (`task`).
 """
 
 from __future__ import annotations

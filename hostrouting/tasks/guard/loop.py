@@ -1,7 +1,7 @@
 """Guard keeps the routing of a host right until it is told to stop.
 
 Here: the loop, which waits, looks, repairs through the tasks, and reports what has changed. Not here: when to look and
-what may be repaired (`hostrouting.tasks.guard`), and how something is repaired (the tasks themselves).
+what may be repaired (`pace`), and how something is repaired (the tasks themselves).
 """
 
 from __future__ import annotations

@@ -1,4 +1,16 @@
-"""A token bucket: how much may be spent now, if a fixed amount comes back each second. It knows nothing of routes."""
+"""How often the guard may do what it does: when it looks at the host, and how soon it repairs the same thing again.
+
+Here: moments and amounts, computed from what happened. Not here: waiting, looking, repairing and telling (`loop`).
+
+The guard looks soon after an event, once a minute in any case, and less often after failures.
+
+Something else may keep undoing what the guard repairs: that is a fight. Each key is repaired ten times at once, then
+once a minute. If something else belongs at a key, such as the route by a new default gateway, it is repaired at once: a
+route by the former gateway would be of no use. That begins the ten times anew. But if that never ends, it is a fight,
+too.
+
+Both spend from a bucket: an amount of which a fixed part comes back each second.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +57,7 @@ class Bucket:
         return self.now(now) >= self.size
 
 
-# When the guard looks at the host: soon after an event, once a minute in any case, and less often after failures.
+# When to look.
 
 EVERY = 60.0
 """The seconds between two looks without an event."""
@@ -121,7 +133,7 @@ def _retry(failures: int, chance: float) -> float:
     return longest * (0.5 + 0.5 * chance)
 
 
-# Fights: something keeps undoing what the guard repairs. Each key is repaired ten times, then once a minute.
+# What may be repaired, and what is a fight.
 
 ROUNDS = 10
 """How many repairs of a key may come at once. A link that flaps a few times must not leave its routes away."""

@@ -1,6 +1,7 @@
-"""What the guard knows: the last look, the verdict and since when it holds, repairs and fights. A value, and its JSON.
+"""What the guard knows: the last look, the verdict and since when it holds, repairs and fights.
 
-Here: what follows from a look. Not here: the look itself (`look`), and where it is written (`tasks.guard`).
+Here: a value, what follows for it from a look, its JSON, and its figures for a Prometheus collector. Not here: the look
+itself (`look`), and the files that all this is written to, each in one step (`loop`).
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _stamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment_as_text(moment)
 
 
-# The guard's figures for a Prometheus collector: a text in the exposition format, without timestamps.
+# The figures: names, help and numbers, in the exposition format, without timestamps.
 
 _VERDICTS = ("ok", "overlap", "undecided", "no-default-route")
 

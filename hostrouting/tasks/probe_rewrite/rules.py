@@ -1,7 +1,13 @@
-"""The rules and the route that are wanted, and the plan that gets from the present state to them.
+"""The rules and the route that let probes reach the pods: what is wanted, what is there, and what blocks probes.
 
-Here: values in, values out. Not here: calling nft or the kernel (`nftables`, `backends`), and the order of the steps
-(`tasks.probe_rewrite`).
+Here: values in, values out: the wanted table and route, and the plan that gets from the present state to them; the
+record of what may be in the kernel; and the hindrances, which are settings and devices of a host that block probes, or
+may block them, although rules and route are in force. Not here: reading the host, calling nft or the kernel, and the
+order of the steps (`task`). How the rewrite works is told at the top of this folder.
+
+The record lists the tables and routes that may be in the kernel, including those of earlier configurations. The task
+and the boot script write it to a file under /run before they change the kernel. A reboot clears the kernel's state and
+the file.
 """
 
 from __future__ import annotations
@@ -274,7 +280,7 @@ def _conflict(found: Table) -> str:
     return ""
 
 
-# The record of the rewrite's tables and routes that may be in the kernel, including those of earlier configurations.
+# The record of what may be in the kernel.
 
 
 @attrs.frozen
@@ -326,7 +332,7 @@ class Record:
         return "".join(f"{line}\n" for line in (*(f"table {name}" for name in self.tables), *self.routes))
 
 
-# Finds the settings and devices of a host that block probes, or may block them, although rules and route are in force.
+# What blocks probes, or may block them, although rules and route are in force.
 
 _RIVAL = "azureslbprobe"
 """A part of the name of tables that other agents create and delete for the same purpose."""

@@ -1,4 +1,7 @@
-"""RewriteProbeSource lets IPv6 probes of the load balancer reach the pods, now and before any machine starts."""
+"""RewriteProbeSource lets IPv6 probes of the load balancer reach the pods, now and before any machine starts.
+
+Here: reading the host, and the order of the steps. Not here: what is wanted and what hinders it (`rules`).
+"""
 
 from __future__ import annotations
 
