@@ -268,7 +268,7 @@ class Done:
             for error in errors
             if isinstance(error, RouteOverlapError) and isinstance(error.report, Examination)
         ]
-        check = next((Check(check, config) for check in checks if check is not None), None)
+        check = next((Check(examined, config) for examined in checks if examined is not None), None)
         told = (getattr(result, "standing", None) for result in results)
         found = Standings(tuple(standing for standing in told if isinstance(standing, Standing)))
         if plan is None:
@@ -332,10 +332,7 @@ def file_lines(verb: str, paths: Sequence[str]) -> Iterator[Line]:
 
 def operation_lines(operations: Sequence[Operation]) -> Iterator[Line]:
     """The operations other than routes and files, one on each line, each with its reason."""
-    shown = (
-        line("  ", Painted(str(operation), "warn" if operation.verb == "delete" else "good"))
-        for operation in operations[:SHOWN]
-    )
+    shown = (line("  ", Painted(str(act), "warn" if act.verb == "delete" else "good")) for act in operations[:SHOWN])
     yield from capped(shown, len(operations))
 
 

@@ -121,13 +121,13 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
             flow = attrs.evolve(flow, iif=top)
             told = f"the device {port} is a port of {top}, so its packets arrive on {top}"
             source_note = f"{source_note}; {told}" if source_note else told
-        explanation = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
-        surprise = _surprise(explanation, backend, flow)
+        found = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
+        surprise = _surprise(found, backend, flow)
     marks = look_for_marks(
         None if arguments.snapshot else host,
         [
-            *rules_in(variant.cases for variant in explanation.variants),
-            *(tried.rule for tried in explanation.trace.tried if flow.mark),
+            *rules_in(variant.cases for variant in found.variants),
+            *(tried.rule for tried in found.trace.tried if flow.mark),
         ],
         family=address.version,
         destinations=[Prefix.of(address)],
@@ -135,9 +135,9 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     )
     return Reply(
         FINE,
-        lambda: {**explain_document(explanation), "source": source_note, "surprise": surprise, **marks.document()},
+        lambda: {**explain_document(found), "source": source_note, "surprise": surprise, **marks.document()},
         lambda style: _page(
-            explanation, Check.of(snapshot, config), marks, source=source_note, surprise=surprise, style=style
+            found, Check.of(snapshot, config), marks, source=source_note, surprise=surprise, style=style
         ),
     )
 
@@ -168,9 +168,7 @@ def _seen_by_rules(
     settings = config.probe_rewrite
     if flow.iif is None:
         ways = [
-            interface
-            for interface in settings.interfaces
-            if is_rewritten(settings, source=source, destination=address, iif=interface)
+            dev for dev in settings.interfaces if is_rewritten(settings, source=source, destination=address, iif=dev)
         ]
         told = (
             f"a packet that arrives on {' or '.join(ways)} from {source} gets the source {settings.global_address}"
@@ -190,15 +188,15 @@ def _seen_by_rules(
     return told, attrs.evolve(flow, source=settings.global_address)
 
 
-def _surprise(explanation: Explanation, backend: RouteBackend, flow: Flow) -> str:
+def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
     """A clause: the kernel's own answer, if it differs from its tables; else empty."""
     from hostrouting.errors import BackendError
 
-    trace = explanation.trace
+    trace = found.trace
     comes_in = flow.iif not in {None, "lo"}
     # Linux refuses a lookup for an arriving packet without a source, before any route is looked up.
     unasked = comes_in and flow.source is None
-    if not explanation.goes_out or trace.route is None or unasked or explanation.drop is not None:
+    if not found.goes_out or trace.route is None or unasked or found.drop is not None:
         return ""
     try:
         [answer] = backend.lookup([trace.address], flow)
@@ -212,80 +210,70 @@ def _surprise(explanation: Explanation, backend: RouteBackend, flow: Flow) -> st
 
 
 def _page(
-    explanation: Explanation, check: Check, marks: Marks, *, source: str, surprise: str, style: Style
+    found: Explanation, check: Check, marks: Marks, *, source: str, surprise: str, style: Style
 ) -> Iterator[Line]:
     from hostrouting.check.report import drop_clause
     from hostrouting.cli.check import mark_lines
 
-    yield _answer_line(explanation)
-    if explanation.drop is not None:
-        unless = f" if it leaves by {explanation.drop.out}" if explanation.drop.out else ""
-        arrival = f"when it arrives on {explanation.drop.dev}{unless}"
-        told = f"But this host drops it {arrival}: {drop_clause(explanation.drop)}."
+    yield _answer_line(found)
+    if found.drop is not None:
+        unless = f" if it leaves by {found.drop.out}" if found.drop.out else ""
+        told = f"But this host drops it when it arrives on {found.drop.dev}{unless}: {drop_clause(found.drop)}."
         yield line(Painted(told, "bad"))
     if source:
         yield line(Painted(f"{source[0].upper()}{source[1:]}.", "warn"))
     if surprise:
         yield line(Painted(f"But {surprise}.", "warn"))
     yield line()
-    rules = [(str(tried.rule), _came_to(tried)) for tried in explanation.trace.tried]
+    rules = [(str(tried.rule), _came_to(tried)) for tried in found.trace.tried]
     yield from table(("rule", "result"), rules) if rules else (line("  This host has no policy rules."),)
-    if explanation.trace.route is not None:
+    if found.trace.route is not None:
         yield line()
-        yield from _facts(explanation, explanation.trace.route)
-    rows = [
-        (str(passed.route), _PASSED[passed.reason]) for passed in explanation.trace.passed if passed.reason != "tie"
-    ]
+        yield from _facts(found, found.trace.route)
+    rows = [(str(passed.route), _PASSED[passed.reason]) for passed in found.trace.passed if passed.reason != "tie"]
     if rows:
         yield line()
         yield line("Other routes that match it, but do not decide:")
         yield from capped(table(("route", "why not"), rows[:SHOWN]), len(rows))
-    yield from _map(explanation, check, style)
-    yield from _limits(explanation)
+    yield from _map(found, check, style)
+    yield from _limits(found)
     yield from mark_lines(marks)
 
 
-def _map(explanation: Explanation, check: Check, style: Style) -> Iterator[Line]:
+def _map(found: Explanation, check: Check, style: Style) -> Iterator[Line]:
     """A map around the address: of the expected CIDR that contains it, or of the route's block."""
     from hostrouting.check.segments import segments_of
     from hostrouting.cli.check import draw_map
     from hostrouting.fib.decision import is_own
 
-    if is_own(explanation.trace.kind, explanation.trace.route):
+    if is_own(found.trace.kind, found.trace.route):
         return
-    if not explanation.outbound:
+    if not found.outbound:
         return
     cidrs = (cidr for family in check.found.families for cidr in family.report.cidrs)
-    block = next((cidr for cidr in cidrs if explanation.trace.address in cidr), None)
+    block = next((cidr for cidr in cidrs if found.trace.address in cidr), None)
     allowed = check.config.route_overlap.allowed_devs
     hosts = [("now", check.fib)] + ([("repaired", after)] if block and (after := check.repaired) else [])
-    place = block or explanation.around
+    place = block or found.around
     yield line()
     rows = [
-        (
-            name,
-            segments_of(
-                fib, place, expected_devs=explanation.outbound, allowed_devs=allowed, flow=explanation.trace.flow
-            ),
-        )
+        (name, segments_of(fib, place, expected_devs=found.outbound, allowed_devs=allowed, flow=found.trace.flow))
         for name, fib in hosts
     ]
-    yield from draw_map(place, rows, style, mark=int(explanation.trace.address))
+    yield from draw_map(place, rows, style, mark=int(found.trace.address))
 
 
-def _answer_line(explanation: Explanation) -> Line:
-    trace, address = explanation.trace, Painted(str(explanation.trace.address), "strong")
-    if not explanation.goes_out:
-        tone: Tone = _TONES[explanation.as_expected]
-        fate = (
-            "is refused: it is in one of this host's own pod blocks, and no pod has it" if explanation.own_block else ""
-        )
+def _answer_line(found: Explanation) -> Line:
+    trace, address = found.trace, Painted(str(found.trace.address), "strong")
+    if not found.goes_out:
+        tone: Tone = _TONES[found.as_expected]
+        fate = "is refused: it is in one of this host's own pod blocks, and no pod has it" if found.own_block else ""
         return line(address, " ", Painted(fate or _FATE.get(trace.kind, trace.kind), tone))
-    devs = Painted(" or ".join(trace.devs) or "an unknown device", _TONES[explanation.as_expected])
+    devs = Painted(" or ".join(trace.devs) or "an unknown device", _TONES[found.as_expected])
     gateways = list(dict.fromkeys(str(leg.gateway) for leg in trace.legs if leg.gateway is not None))
     through = f" via {' or '.join(gateways)}" if gateways else ", directly to the neighbour"
-    who = "the configuration expects" if explanation.named else "the default route uses"
-    beside = f"; {who} {' or '.join(explanation.outbound)}" if explanation.as_expected is False else ""
+    who = "the configuration expects" if found.named else "the default route uses"
+    beside = f"; {who} {' or '.join(found.outbound)}" if found.as_expected is False else ""
     return line(address, " leaves by ", devs, through, beside)
 
 
@@ -319,30 +307,28 @@ def _named(route: Route | None) -> str:
     return "no route" if route is None else prefix_name(route.prefix)
 
 
-def _facts(explanation: Explanation, route: Route) -> Iterator[Line]:
+def _facts(found: Explanation, route: Route) -> Iterator[Line]:
     """The facts about the deciding route, each on one line after its name."""
     from hostrouting.model import table_name
 
     facts: list[tuple[str, str | Painted]] = [
         ("route", str(route)),
         ("table", table_name(route.table)),
-        ("owner", _owner(explanation, route)),
-        *(("device", _device(link)) for link in explanation.links),
+        ("owner", _owner(found, route)),
+        *(("device", _device(link)) for link in found.links),
         *(
             ("device", Painted(f"{dev}: does not exist", "bad"))
-            for dev in explanation.trace.devs
-            if dev not in {x.name for x in explanation.links}
+            for dev in found.trace.devs
+            if dev not in {x.name for x in found.links}
         ),
     ]
     if len(route.legs) > 1:
-        facts.append(("next hops", f"{len(explanation.trace.legs)}; each connection uses one"))
-    if explanation.trace.in_turn:
-        facts.append(("in turn", _turns(explanation)))
-    exchanged = set(map(id, explanation.trace.in_turn))
+        facts.append(("next hops", f"{len(found.trace.legs)}; each connection uses one"))
+    if found.trace.in_turn:
+        facts.append(("in turn", _turns(found)))
+    exchanged = set(map(id, found.trace.in_turn))
     ties = [
-        passed.route
-        for passed in explanation.trace.passed
-        if passed.reason == "tie" and id(passed.route) not in exchanged
+        passed.route for passed in found.trace.passed if passed.reason == "tie" and id(passed.route) not in exchanged
     ]
     if ties:
         devs = list(dict.fromkeys(dev for tie in ties for dev in tie.devs))
@@ -353,27 +339,27 @@ def _facts(explanation: Explanation, route: Route) -> Iterator[Line]:
                 f"{count} the same prefix and metric, by {', '.join(devs)}; the one listed first wins",
             )
         )
-    facts += [("replies", Painted(text, "warn")) for text in _replies(explanation)]
+    facts += [("replies", Painted(text, "warn")) for text in _replies(found)]
     width = max(len(word) for word, _ in facts)
     for word, fact in facts:
         yield line("  ", Painted(f"{word:<{width}}  ", "soft"), fact)
 
 
-def _turns(explanation: Explanation) -> str:
-    others = explanation.trace.in_turn
+def _turns(found: Explanation) -> str:
+    others = found.trace.in_turn
     more = "1 more default route is" if len(others) == 1 else f"{len(others)} more default routes are"
     devs = ", ".join(dict.fromkeys(dev for route in others for dev in route.devs[:1]))
     return f"{more} used in turn, by {devs}: Linux tries the next one while a gateway is not known to be reachable"
 
 
-def _owner(explanation: Explanation, route: Route) -> str:
+def _owner(found: Explanation, route: Route) -> str:
     from hostrouting.check.report import unexplained_owner
     from hostrouting.model import protocol_name
 
     name = protocol_name(route.protocol)
-    if (source := explanation.source) is not None and name == "kernel":
-        return f"the kernel, for the address {source.ip}/{source.length} on {source.dev}"
-    if explanation.unexplained:
+    if found.source is not None and name == "kernel":
+        return f"the kernel, for the address {found.source.ip}/{found.source.length} on {found.source.dev}"
+    if found.unexplained:
         return unexplained_owner(name, route.devs)
     return _OWNERS.get(name, f"{name} (route protocol {route.protocol})")
 
@@ -386,27 +372,25 @@ def _device(link: Link) -> str | Painted:
     return text if link.up and link.carrier else Painted(text, "bad")
 
 
-def _replies(explanation: Explanation) -> Iterator[str]:
+def _replies(found: Explanation) -> Iterator[str]:
     """What happens to packets from the address: a sentence for each reason."""
     from hostrouting.check.report import drop_clause
 
     alike: dict[str, list[Drop]] = {}
-    for drop in explanation.replies:
+    for drop in found.replies:
         alike.setdefault(drop.reason, []).append(drop)
     for drops in alike.values():
         devs = spoken([drop.dev for drop in drops])
-        yield f"packets from {explanation.trace.address} that arrive on {devs} are dropped: {drop_clause(drops[0])}"
+        yield f"packets from {found.trace.address} that arrive on {devs} are dropped: {drop_clause(drops[0])}"
 
 
-def _limits(explanation: Explanation) -> Iterator[Line]:
+def _limits(found: Explanation) -> Iterator[Line]:
     yield line()
-    if not explanation.variants:
+    if not found.variants:
         yield line(Painted("Holds for every packet to this address that fits the description.", "soft"))
         return
     yield line("Holds for a plain packet from this host. Others are routed differently:")
-    yield from capped(
-        (line("  ", _variant(variant)) for variant in explanation.variants[:SHOWN]), len(explanation.variants)
-    )
+    yield from capped((line("  ", _variant(variant)) for variant in found.variants[:SHOWN]), len(found.variants))
 
 
 def _variant(variant: Variant) -> Painted:

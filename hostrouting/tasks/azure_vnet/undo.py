@@ -89,19 +89,8 @@ class UndoLog:
     def _commands(self) -> Iterator[list[str]]:
         for line in self.rules:
             yield [self.program, "-t", "nat", "-A", *line.split()]
-        for neighbour in self.neighbours:
-            yield [
-                "ip",
-                "neigh",
-                "add",
-                str(neighbour.ip),
-                "lladdr",
-                neighbour.mac,
-                "dev",
-                neighbour.dev,
-                "nud",
-                "permanent",
-            ]
+        for near in self.neighbours:
+            yield ["ip", "neigh", "add", str(near.ip), "lladdr", near.mac, "dev", near.dev, "nud", "permanent"]
         for route in self.routes:
             yield ["ip", f"-{route.prefix.family}", "route", "add", str(route.prefix), *_route_words(route)]
 
