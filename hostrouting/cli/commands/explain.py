@@ -319,7 +319,7 @@ def _facts(found: Explanation, route: Route) -> Iterator[Line]:
         *(
             ("device", Painted(f"{dev}: does not exist", "bad"))
             for dev in found.trace.devs
-            if dev not in {x.name for x in found.links}
+            if dev not in {link.name for link in found.links}
         ),
     ]
     if len(route.legs) > 1:

@@ -273,8 +273,8 @@ def _document(status: HostStatus) -> dict[str, Any]:
         "ipv6DefaultRoute": None if status.ipv6_default is None else str(status.ipv6_default),
         "files": list(status.files),
         "units": [
-            {"unit": unit, "load": x.load, "active": x.active, "result": x.result, "status": x.status}
-            for unit, x in status.units
+            {"unit": unit, "load": state.load, "active": state.active, "result": state.result, "status": state.status}
+            for unit, state in status.units
         ],
         "manager": status.manager,
         "now": None if status.now is None else _now_document(status.now),

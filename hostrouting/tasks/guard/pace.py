@@ -9,7 +9,7 @@ once a minute. If something else belongs at a key, such as the route by a new de
 route by the former gateway would be of no use. That begins the ten times anew. But if that never ends, it is a fight,
 too.
 
-Both spend from a bucket: an amount of which a fixed part comes back each second.
+Both spend from a bucket: what was taken from it comes back at a fixed rate.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Checks:
             return "broadcast"
         if ip_at(IPV4, address) in MULTICAST[IPV4]:
             return "multicast"
-        if not any(each in self._tables for each in self._together(table)):
+        if not any(number in self._tables for number in self._together(table)):
             return "broadcast"
         try:
             return self._in_table(table, address, wary=True).route.type
