@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.cli.commands import COMMANDS
-from hostrouting.cli.shared import COMPLETIONS
+from hostrouting.cli.commands.completion import COMPLETIONS
 from tests.support.cli import say
 from tests.support.command_line import KINDS, command_line
 from tests.support.namespace import private_namespace

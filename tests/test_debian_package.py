@@ -12,7 +12,7 @@ import pytest
 
 import hostrouting
 from hostrouting.boot import render_guard_unit
-from hostrouting.cli.shared import COMPLETIONS, MANUAL
+from hostrouting.cli.commands.completion import COMPLETIONS, MANUAL
 from tests.support.bundle import DEPENDENCIES, SHARE
 from tests.support.debian_package import NAME, debian_version, package_files
 

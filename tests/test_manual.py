@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 import hostrouting
-from hostrouting.cli.shared import MANUAL
+from hostrouting.cli.commands.completion import MANUAL
 from tests.support.cli import say
 from tests.support.command_line import command_line
 from tests.support.manual_page import date_of, manual_page

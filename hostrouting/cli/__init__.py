@@ -2,20 +2,20 @@
 
 command      a command as one record: name, help, options and function; and its reply: an exit code, a document, and
              the same in lines
-commands     the commands, one module each; only their records are loaded for --help and for bad usage
-parser       the command line and its help, made from these records
-entry_point  from arguments to an exit code: the only place that catches, prints and exits
-page         lines, tables and colours, as values; `terminal` writes them as far as the terminal can show them
+commands     the commands, a module for each; only their records are loaded for --help and for bad usage
+entry_point  from arguments to an exit code: the help, and the only place that catches, prints and exits
+output       lines, tables and colours, as values
+terminal     writes them as far as the terminal can show them; and how far a run is
 source       the kernel or the saved snapshot to read, and the configuration
-telling      a host that logs each access, for --verbose
+verbose      a host that logs each access, for --verbose
 failure      the exit code of an error, and its document
 schemas      the keys that several JSON documents have in common, with their meanings
-check        the result of a check, and its text; `remedy` has the text for its repair, `cidr_map` draws a CIDR
-explanation  the route of one packet: the facts
-host_status  what hostrouting has installed on a host, the verdict now, and the last one
-run          a run of our tasks: its preview and its result
-gates        the text about the gate
-shared       the completion scripts and the manual page, which are written from the records
+check        the result of a check, and its lines
+remedy       the lines for its repair
+fleet        the check of many snapshots
+explain      the route of one packet: the facts
+status       what hostrouting has installed on a host, the verdict now, and the last one
+changes      a run of our tasks, its preview and its result; the state of tasks and gate
 """
 
 from __future__ import annotations

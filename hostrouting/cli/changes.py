@@ -1,6 +1,7 @@
-"""A run of our tasks from the command line: its preview and its result, and lines for its routes and files.
+"""What a command changes or would change: a preview and a run of our tasks, and the state of tasks and gate after it.
 
-Shared by `plan`, `apply`, `remove` and `render`. Not here: which task it is, and what the task does (`tasks`).
+Shared by `plan`, `apply`, `remove`, `render`, `check` and `status`. Here: the values, and their lines and documents.
+Not here: which task it is, what the task does and how it finds its state (`hostrouting.tasks`).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ __all__ = [
 ]
 
 
-# The state of tasks on a host, other than static routes and the check: collected, and as lines.
+# The state of tasks on a host, other than static routes and the check.
 
 
 @attrs.frozen
@@ -90,12 +91,12 @@ class Standings:
     @property
     def are_right(self) -> bool:
         """Whether everything is in force and works."""
-        return all(it.is_right for it in self.found)
+        return all(standing.is_right for standing in self.found)
 
     @property
     def faults(self) -> tuple[str, ...]:
         """What is not in force."""
-        return tuple(fault for it in self.found for fault in it.faults)
+        return tuple(fault for standing in self.found for fault in standing.faults)
 
     @property
     def code(self) -> int:
@@ -106,28 +107,30 @@ class Standings:
 
     def documents(self) -> list[dict[str, Any]]:
         """The same as plain values."""
-        return [it.to_mapping() for it in self.found]
+        return [standing.to_mapping() for standing in self.found]
 
     def lines(self) -> Iterator[Line]:
         """One line for each that says whether it works, and below it what prevents that."""
-        for it in self.found:
+        for standing in self.found:
             yield line()
-            if it.faults:
-                yield line(Painted("NOT IN FORCE:", "bad"), f" {it.subject}")
-            elif it.hindrances:
-                yield line(Painted("NOT WORKING:", "bad"), f" {it.subject}: the rules are in force, but")
-            elif it.is_on:
-                yield line(Painted("IN FORCE:", "good"), f" {it.subject}")
+            if standing.faults:
+                yield line(Painted("NOT IN FORCE:", "bad"), f" {standing.subject}")
+            elif standing.hindrances:
+                yield line(Painted("NOT WORKING:", "bad"), f" {standing.subject}: the rules are in force, but")
+            elif standing.is_on:
+                yield line(Painted("IN FORCE:", "good"), f" {standing.subject}")
             else:
-                yield line(Painted("OFF:", "soft"), f" {it.subject}")
-            yield from (line("  ", Painted(text, "bad")) for text in (*it.faults, *it.hindrances))
-            yield from (line("  ", Painted(text, "warn")) for text in it.notes)
-            yield from (line("  ", Painted(text, "soft")) for text in it.facts)
+                yield line(Painted("OFF:", "soft"), f" {standing.subject}")
+            yield from (line("  ", Painted(text, "bad")) for text in (*standing.faults, *standing.hindrances))
+            yield from (line("  ", Painted(text, "warn")) for text in standing.notes)
+            yield from (line("  ", Painted(text, "soft")) for text in standing.facts)
 
     def trouble_lines(self) -> Iterator[Line]:
         """One line for each fact that could not be determined."""
         yield from (line("Not known: ", Painted(trouble, "warn")) for trouble in self.troubles)
 
+
+# The preview and the run.
 
 _TONES: dict[str, Tone] = {"keep": "soft", "add": "good", "replace": "warn", "delete": "warn", "conflict": "bad"}
 _ORDER = ("conflict", "add", "replace", "delete", "keep")
@@ -233,9 +236,9 @@ class Run:
     def failures(self) -> list[dict[str, Any]]:
         """The failures as plain values, each with the path of its task."""
         return [
-            {"task": "/".join(it.path), "error": type(error).__name__, "message": str(error)}
-            for it in self.report.failures
-            for error in errors_in(it.error)
+            {"task": "/".join(failure.path), "error": type(error).__name__, "message": str(error)}
+            for failure in self.report.failures
+            for error in errors_in(failure.error)
         ]
 
 
@@ -255,15 +258,19 @@ class Done:
     def of(cls, run: Run, config: HostRoutingConfig, gate: GateState) -> Self:
         """Collect it from the results of the tasks, or from their errors."""
         results = [node.result for node in run.report.walk()]
-        errors = [it.error for it in run.report.failures]
-        plan = next((it.applied.plan for it in results if isinstance(it, RoutesResult) and it.applied), None)
-        checks = [it.examination for it in results if isinstance(it, CheckResult)]
+        errors = [failure.error for failure in run.report.failures]
+        plan = next(
+            (result.applied.plan for result in results if isinstance(result, RoutesResult) and result.applied), None
+        )
+        checks = [result.examination for result in results if isinstance(result, CheckResult)]
         checks += [
-            it.report for it in errors if isinstance(it, RouteOverlapError) and isinstance(it.report, Examination)
+            error.report
+            for error in errors
+            if isinstance(error, RouteOverlapError) and isinstance(error.report, Examination)
         ]
-        check = next((Check(it, config) for it in checks if it is not None), None)
+        check = next((Check(examined, config) for examined in checks if examined is not None), None)
         told = (getattr(result, "standing", None) for result in results)
-        found = Standings(tuple(it for it in told if isinstance(it, Standing)))
+        found = Standings(tuple(standing for standing in told if isinstance(standing, Standing)))
         if plan is None:
             return cls(run, run.steps, (), check, gate, found)
         return cls(run, plan.steps, plan.foreseen, check, gate, found)
@@ -290,11 +297,11 @@ def run_task(
     with _hangup(on_hangup or (lambda: signal.raise_signal(signal.SIGTERM))):
         # The answer has the text of each error.
         report = phases.run(task, observers=[] if quietly else phases.default_observers(errors=False))
-    effects = sum((effects_of(it) for node in report.walk() for it in (node.result, node.error)), Effects())
+    effects = sum((effects_of(told) for node in report.walk() for told in (node.result, node.error)), Effects())
     layout = host.layout
-    lasting = [it for it in effects.files if it not in {layout.ok_path, layout.detected_path, layout.report_path}]
-    wrote = tuple(it for it in lasting if host.files.is_there(it))
-    return Run(report, effects, wrote, tuple(it for it in lasting if it not in wrote))
+    lasting = [file for file in effects.files if file not in {layout.ok_path, layout.detected_path, layout.report_path}]
+    wrote = tuple(path for path in lasting if host.files.is_there(path))
+    return Run(report, effects, wrote, tuple(path for path in lasting if path not in wrote))
 
 
 @contextmanager
@@ -325,7 +332,7 @@ def file_lines(verb: str, paths: Sequence[str]) -> Iterator[Line]:
 
 def operation_lines(operations: Sequence[Operation]) -> Iterator[Line]:
     """The operations other than routes and files, one on each line, each with its reason."""
-    shown = (line("  ", Painted(str(it), "warn" if it.verb == "delete" else "good")) for it in operations[:SHOWN])
+    shown = (line("  ", Painted(str(act), "warn" if act.verb == "delete" else "good")) for act in operations[:SHOWN])
     yield from capped(shown, len(operations))
 
 
@@ -352,9 +359,9 @@ def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Lin
         return
     yield line()
     yield line("Routes that will not last:")
-    told = (line("  ", Painted(foreseen_line(it), "warn")) for it in foreseen[:SHOWN])
+    told = (line("  ", Painted(foreseen_line(coming), "warn")) for coming in foreseen[:SHOWN])
     yield from capped(told, len(foreseen))
-    if lacking := [route for it in foreseen[:SHOWN] for route in it.lacking]:
+    if lacking := [route for coming in foreseen[:SHOWN] for route in coming.lacking]:
         yield line(f"In their place, put this into staticRoutes.routes of {config}:")
         yield from route_lines(lacking)
 
@@ -363,13 +370,15 @@ def foreseen_document(foreseen: Foreseen) -> dict[str, Any]:
     """The same as plain values."""
     return {
         "route": str(foreseen.wanted),
-        "addresses": [{"address": f"{it.ip}/{it.length}", "dev": it.dev} for it in foreseen.addresses],
+        "addresses": [
+            {"address": f"{address.ip}/{address.length}", "dev": address.dev} for address in foreseen.addresses
+        ],
         "instead": repair_document(foreseen.lacking),
         "text": foreseen_line(foreseen),
     }
 
 
-# The text about the gate: whether machines can start without a check, or cannot start.
+# The gate: whether machines can start without a check, or cannot start.
 
 
 def looked_at_gate(host: Host) -> GateState:

@@ -1,7 +1,8 @@
 """The check that a command makes: its configuration, what was found, the host after the repair, and the page of lines.
 
-Here: making the check, and what its two families have in common. Not here: the lines about one family (`family_view`),
-and what to do about the findings (`remedy`).
+Here: making the check, and its lines, from the whole to the parts: what both families have in common, one family, the
+map of a CIDR in characters, and who sets the marks. Not here: which segments a map has (`check.segments`), how it is
+found out who sets a mark (`check.marks`), what to do about the findings (`remedy`), and writing to a terminal.
 """
 
 from __future__ import annotations
@@ -58,265 +59,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMITS", "Check", "FamilyView", "check_name", "draw_map", "lasting_line", "make_check", "mark_lines"]
 
-
-# A CIDR as a map: its segments side by side, to scale, each labelled with its outgoing device.
-
-_TONES: dict[Judgement, Tone] = {"expected": "good", "allowed": "good", "own": "soft", "escape": "bad"}
-_FILLS: dict[bool, dict[Judgement, str]] = {
-    True: {"expected": "─", "allowed": "┄", "own": "·", "escape": "█"},
-    False: {"expected": "-", "allowed": "~", "own": ".", "escape": "#"},
-}
-_NAMES = 8  # the number of devices that are named below a map
-_COLUMNS = (64, 32, 16)
-
-
-def draw_map(
-    cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style, *, mark: int | None = None
-) -> Iterator[Line]:
-    """The lines of a map: the CIDR once for each row (a name and its segments), to one scale; `mark` is an address."""
-    size = cidr.last - cidr.first + 1
-    margin = max(len(name) for name, _ in rows) + 5
-    columns = next((it for it in _COLUMNS if it + margin + 1 <= style.width), _COLUMNS[-1])
-    yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
-    yield line(" " * margin, Painted(_axis(cidr, columns), "soft"))
-    edge = "│" if style.unicode else "|"
-    strips = [strip_of(cidr, segments, columns) for _, segments in rows]
-    unnamed: dict[tuple[str, Judgement], None] = {}
-    for (name, _), strip in zip(rows, strips, strict=True):
-        pieces: list[Painted] = []
-        for segment, length in strip.runs:
-            text, told = _bar(segment, length, style)
-            pieces.append(Painted(text, _TONES[segment.judgement]))
-            if not told:
-                unnamed[segment.look] = None
-        # Segments that are too narrow for a column are named in the legend.
-        unnamed |= {it.look: None for it in strip.hidden}
-        yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
-    if mark is not None:
-        at = margin + (mark - cidr.first) * columns // size
-        yield line(" " * at, Painted("▲" if style.unicode else "^", "strong"), f" {ip_at(cidr.family, mark)}")
-    shown = {it.judgement for strip in strips for it, _ in strip.runs} | {judgement for _, judgement in unnamed}
-    yield line(" " * margin, *_legend(shown, unnamed, style))
-
-
-def _scale(cidr: Prefix, columns: int) -> str:
-    size = cidr.last - cidr.first + 1
-    if size == 1:
-        return "one address"
-    if size < columns:
-        return f"one address is {columns // size} columns"
-    return f"one column is a /{cidr.length + columns.bit_length() - 1}"
-
-
-def _axis(cidr: Prefix, columns: int) -> str:
-    """The first, middle and last address, as far as there is room and they differ."""
-    if cidr.first == cidr.last:
-        return str(ip_at(cidr.family, cidr.first))
-    first, last = str(ip_at(cidr.family, cidr.first)), str(ip_at(cidr.family, cidr.last))
-    middle = str(ip_at(cidr.family, (cidr.first + cidr.last + 1) // 2))
-    half = columns // 2
-    if middle != last and len(first) < half and len(middle) + len(last) < half:
-        return f"{first:<{half}}{middle:<{half - len(last)}}{last}"
-    return f"{first} … {last}" if len(first) + len(last) >= columns else f"{first:<{columns - len(last)}}{last}"
-
-
-def _bar(segment: Segment, length: int, style: Style) -> tuple[str, bool]:
-    """The characters for a run of columns, and whether the label fits into them or is not needed."""
-    fill = _FILLS[style.unicode][segment.judgement]
-    if len(segment.label) + 2 > length:
-        return fill * length, segment.judgement == "own"
-    return f" {segment.label} ".center(length, fill), True
-
-
-def _legend(
-    judgements: Collection[Judgement], unnamed: Collection[tuple[str, Judgement]], style: Style
-) -> Iterator[Painted]:
-    """The meaning of each fill, and the devices whose segments were too narrow for their names."""
-    for at, judgement in enumerate(it for it in JUDGEMENTS if it in judgements):
-        labels = [label for label, its in unnamed if its == judgement]
-        more = [f"{len(labels) - _NAMES:,} more"] if len(labels) > _NAMES else []
-        names = ", ".join([*labels[:_NAMES], *more])
-        yield Painted("   " if at else "", "")
-        yield Painted(_FILLS[style.unicode][judgement], _TONES[judgement])
-        yield Painted(f" {JUDGEMENTS[judgement]}{f' ({names})' if names else ''}", "soft")
-
-
-# One family's part of a check as lines: the verdict in a sentence, the evidence, and what the verdict holds for.
-
-_BLOCKS = 3  # a range of at most this many blocks is shown as blocks; others as first and last address
-_MAPS = 3
-_TONES_family_view: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
-
-
-@attrs.frozen
-class FamilyView:
-    """The examination of one family, and the host with the repair applied; None if there is no repair."""
-
-    found: FamilyExamination
-    repaired: Fib | None = None
-
-    @property
-    def allowed_devs(self) -> tuple[str, ...]:
-        """The allowed devices that carry a part of the expected CIDRs."""
-        report = self.found.report
-        names = (
-            it.label
-            for cidr in report.cidrs
-            for it in segments_of(
-                self.found.fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs
-            )
-            if it.judgement == "allowed"
-        )
-        return tuple(dict.fromkeys(names))
-
-    def answer_line(self) -> Line:
-        """The verdict in one sentence."""
-        report, verdict = self.found.report, self.found.verdict
-        cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs, last="or")
-        word = Painted(f"{verdict.upper()}:", _TONES_family_view.get(verdict, "warn"))
-        if verdict == "no-default-route":
-            instead = f"; there is {self.found.instead}" if self.found.instead.startswith("a ") else ""
-            return line(
-                word, f" there is no IPv{report.family} default route, so no device is expected for {cidrs}{instead}"
-            )
-        if verdict == "overlap":
-            return line(word, " ", _who_goes_where(self), f", not by {devs}")
-        if verdict == "undecided":
-            return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(self))
-        lenient = spoken(self.allowed_devs)
-        beside = f" or by {lenient} (allowed)" if lenient else ""
-        return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or belongs to this host")
-
-    def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
-        """The findings as a table, and the CIDRs as maps."""
-        if self.found.report.findings:
-            yield line()
-            yield from self._findings_table(self.found.report.findings)
-        for it in self.found.pods:
-            if findings := it.findings_beyond(self.found.report):
-                yield line()
-                yield line(f"For {senders_phrase(it.packets)}:")
-                yield from self._findings_table(findings)
-        yield from _maps(self, style, now)
-
-    def _findings_table(self, findings: Sequence[Finding]) -> Iterator[Line]:
-        heads = ["escapes", "leaves by", "route", "table", "owner", "rule"]
-        rows = [list(_row(finding)) for finding in findings[:SHOWN]]
-        if len(self.found.report.cidrs) > 1:
-            heads = ["cidr", *heads]
-            rows = [[str(finding.cidr), *row] for finding, row in zip(findings, rows, strict=False)]
-        yield from capped(table(heads, rows), len(findings))
-
-    def limit_lines(self, *, advice: str) -> Iterator[Line]:
-        """The lines that say which packets the verdict holds for; without a default route only `advice`."""
-        if self.found.verdict == "no-default-route":
-            yield line()
-            told = candidates_line(self.found)
-            yield line(f"{told[0].upper()}{told[1:]}.")
-            yield line(advice)
-            return
-        report = self.found.report
-        notes = [note_line(it, alone=not self.found.pods) for it in self.found.notes]
-        surprises = self.found.surprises
-        yield line()
-        for it in report.suppressed:
-            text = suppressed_line(it)
-            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
-        if surprises:
-            yield line(
-                "The kernel's answers differ from its tables:"
-                if not self.found.restless
-                else "This verdict is uncertain:"
-            )
-            yield from capped((line("  ", Painted(it, "warn")) for it in surprises[:SHOWN]), len(surprises))
-        if not notes:
-            told = f"Holds for all IPv{report.family} packets: no rule treats some of them differently."
-            yield line(Painted(told, "soft"))
-        else:
-            yield line("Does not hold for all packets:")
-            yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
-        for pods in self.found.pods:
-            their = senders_phrase(pods.packets).removeprefix("packets")
-            if pods.verdict == "ok":
-                yield line(Painted(f"Packets{their} leave as expected.", "soft"))
-            elif pods.verdict == "overlap" and not pods.findings_beyond(report):
-                yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
-        if self.found.dropped:
-            yield line("This host drops on arrival:")
-            yield from capped(
-                (line("  ", Painted(dropped_line(it), "warn")) for it in self.found.dropped[:SHOWN]),
-                len(self.found.dropped),
-            )
-        if report.holds_for is not None:
-            text = expiry_line(report.holds_for)
-            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))
-
-
-def _others(it: FamilyView) -> str:
-    """A clause about the packets that are treated differently: the first kind, and the number of other ranges."""
-    notes = it.found.notes
-    if not notes:
-        return "but the route tables kept changing while they were read"
-    note, decision = notes[0], notes[0].decision
-    devs = spoken(decision.devs) or "an unknown device"
-    fate = f"leave by {devs}" if decision.goes_out else f"do not leave ({decision.kind})"
-    more = f", and {counted(len(notes) - 1, 'more range')} elsewhere" if len(notes) > 1 else ""
-    return f"{packets_line(note.cases)} {fate}{more}"
-
-
-def _who_goes_where(it: FamilyView) -> str:
-    findings = it.found.report.findings or it.found.findings
-    ways = list(dict.fromkeys(f"by {_devs(it)}" for it in findings if it.kind == "overlap"))
-    nowhere = list(dict.fromkeys(it.kind.replace("-", " ") for it in findings if it.kind != "overlap"))
-    ways += [f"by no device ({spoken(nowhere)})"] if nowhere else []
-    cidrs = list(dict.fromkeys(finding.cidr for finding in findings))
-    whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
-    part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
-    verb = "leave" if len(cidrs) > 1 or len(findings) > 1 else "leaves"
-    whose = "" if it.found.report.findings else "what pods send to "
-    return f"{whose}{part}{spoken([str(cidr) for cidr in cidrs])} {verb if not whose else 'leaves'} {spoken(ways)}"
-
-
-def _devs(finding: Finding) -> str:
-    return spoken(finding.devs) or "an unknown device"
-
-
-def _row(finding: Finding) -> Sequence[Piece]:
-    route, rule = finding.decision.route, finding.decision.rule
-    where = ("", "", "") if route is None else (prefix_name(route.prefix), table_name(route.table), owner_name(finding))
-    return (
-        _range(finding),
-        Painted(", ".join(finding.devs) or finding.kind, "bad"),
-        *where,
-        "" if rule is None else str(rule.priority),
-    )
-
-
-def _range(finding: Finding) -> str:
-    """The range as blocks; as first and last address if that would be too many."""
-    blocks = finding.prefixes
-    if len(blocks) <= _BLOCKS:
-        return " ".join(map(str, blocks))
-    return range_name(finding.cidr.family, finding.first, finding.last)
-
-
-def _maps(it: FamilyView, style: Style, now: str) -> Iterator[Line]:
-    report = it.found.report
-    chosen = list(dict.fromkeys(finding.cidr for finding in report.findings)) or list(report.cidrs)
-    if not report.expected_devs:
-        return
-    hosts = [(now, it.found.fib)] + ([("repaired", after)] if (after := it.repaired) else [])
-    for cidr in chosen[:_MAPS]:
-        yield line()
-        rows = [
-            (name, segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs))
-            for name, fib in hosts
-        ]
-        yield from draw_map(cidr, rows, style)
-    if len(chosen) > _MAPS:
-        yield line(Painted(f"… and {counted(len(chosen) - _MAPS, 'more CIDR')}, not drawn", "soft"))
-
-
 LIMITS = "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs."
 
 _OPEN = {"undecided", "no-default-route"}
@@ -364,30 +106,30 @@ class Check:
 
     def answer_lines(self) -> Iterator[Line]:
         """The verdict on each family, in one sentence."""
-        return (it.answer_line() for it in self._views)
+        return (view.answer_line() for view in self._views)
 
     @property
     def is_open(self) -> bool:
         """Whether the verdict on a family could become worse: there is no default route, or it is undecided."""
-        return any(it.verdict in _OPEN for it in self.found.families)
+        return any(family.verdict in _OPEN for family in self.found.families)
 
     def open_lines(self) -> Iterator[Line]:
         """The verdicts that could become worse, each in one sentence."""
-        return (it.answer_line() for it in self._views if it.found.verdict in _OPEN)
+        return (view.answer_line() for view in self._views if view.found.verdict in _OPEN)
 
     def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
         """The findings as tables, and the CIDRs as maps."""
-        for it in self._views:
-            yield from it.evidence_lines(style, now=now)
+        for view in self._views:
+            yield from view.evidence_lines(style, now=now)
 
     def limit_lines(self, *, advice: str) -> Iterator[Line]:
         """The lines that say which packets the verdict holds for; without a default route also `advice`."""
-        for it in self._views:
-            yield from it.limit_lines(advice=advice)
-        verdicts = {it.verdict for it in self.found.families}
+        for view in self._views:
+            yield from view.limit_lines(advice=advice)
+        verdicts = {family.verdict for family in self.found.families}
         if "no-default-route" in verdicts and len(verdicts) > 1:
             yield line("A named device is expected in both families, so also name the device of the other family.")
-        if any(it.verdict != "no-default-route" for it in self.found.families):
+        if any(family.verdict != "no-default-route" for family in self.found.families):
             yield line(Painted(LIMITS, "soft"))
 
     def marks(self, host: Callable[[], Host] | None) -> Marks:
@@ -396,7 +138,7 @@ class Check:
 
     @cached_property
     def _views(self) -> tuple[FamilyView, ...]:
-        return tuple(FamilyView(it, self.repaired) for it in self.found.families)
+        return tuple(FamilyView(family, self.repaired) for family in self.found.families)
 
 
 def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:
@@ -424,7 +166,265 @@ def check_name(check: RouteOverlapConfig) -> str:
     return f"{spoken(tuple(map(str, check.expected_cidrs)))}{devs} in {check.mode}"
 
 
-# Who sets the marks that an answer depends on, as lines.
+# One family: the verdict in a sentence, the evidence, and what the verdict holds for.
+
+_BLOCKS = 3  # a range of at most this many blocks is shown as blocks; others as first and last address
+_MAPS = 3
+_VERDICT_TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
+
+
+@attrs.frozen
+class FamilyView:
+    """The examination of one family, and the host with the repair applied; None if there is no repair."""
+
+    found: FamilyExamination
+    repaired: Fib | None = None
+
+    @property
+    def allowed_devs(self) -> tuple[str, ...]:
+        """The allowed devices that carry a part of the expected CIDRs."""
+        report = self.found.report
+        names = (
+            segment.label
+            for cidr in report.cidrs
+            for segment in segments_of(
+                self.found.fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs
+            )
+            if segment.judgement == "allowed"
+        )
+        return tuple(dict.fromkeys(names))
+
+    def answer_line(self) -> Line:
+        """The verdict in one sentence."""
+        report, verdict = self.found.report, self.found.verdict
+        cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs, last="or")
+        word = Painted(f"{verdict.upper()}:", _VERDICT_TONES.get(verdict, "warn"))
+        if verdict == "no-default-route":
+            instead = f"; there is {self.found.instead}" if self.found.instead.startswith("a ") else ""
+            return line(
+                word, f" there is no IPv{report.family} default route, so no device is expected for {cidrs}{instead}"
+            )
+        if verdict == "overlap":
+            return line(word, " ", _who_goes_where(self), f", not by {devs}")
+        if verdict == "undecided":
+            return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(self))
+        lenient = spoken(self.allowed_devs)
+        beside = f" or by {lenient} (allowed)" if lenient else ""
+        return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or belongs to this host")
+
+    def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
+        """The findings as a table, and the CIDRs as maps."""
+        if self.found.report.findings:
+            yield line()
+            yield from self._findings_table(self.found.report.findings)
+        for pod in self.found.pods:
+            if findings := pod.findings_beyond(self.found.report):
+                yield line()
+                yield line(f"For {senders_phrase(pod.packets)}:")
+                yield from self._findings_table(findings)
+        yield from _maps(self, style, now)
+
+    def _findings_table(self, findings: Sequence[Finding]) -> Iterator[Line]:
+        heads = ["escapes", "leaves by", "route", "table", "owner", "rule"]
+        rows = [list(_row(finding)) for finding in findings[:SHOWN]]
+        if len(self.found.report.cidrs) > 1:
+            heads = ["cidr", *heads]
+            rows = [[str(finding.cidr), *row] for finding, row in zip(findings, rows, strict=False)]
+        yield from capped(table(heads, rows), len(findings))
+
+    def limit_lines(self, *, advice: str) -> Iterator[Line]:
+        """The lines that say which packets the verdict holds for; without a default route only `advice`."""
+        if self.found.verdict == "no-default-route":
+            yield line()
+            told = candidates_line(self.found)
+            yield line(f"{told[0].upper()}{told[1:]}.")
+            yield line(advice)
+            return
+        report = self.found.report
+        notes = [note_line(note, alone=not self.found.pods) for note in self.found.notes]
+        surprises = self.found.surprises
+        yield line()
+        for suppressed in report.suppressed:
+            text = suppressed_line(suppressed)
+            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
+        if surprises:
+            yield line(
+                "The kernel's answers differ from its tables:"
+                if not self.found.restless
+                else "This verdict is uncertain:"
+            )
+            yield from capped((line("  ", Painted(surprise, "warn")) for surprise in surprises[:SHOWN]), len(surprises))
+        if not notes:
+            told = f"Holds for all IPv{report.family} packets: no rule treats some of them differently."
+            yield line(Painted(told, "soft"))
+        else:
+            yield line("Does not hold for all packets:")
+            yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
+        for pods in self.found.pods:
+            their = senders_phrase(pods.packets).removeprefix("packets")
+            if pods.verdict == "ok":
+                yield line(Painted(f"Packets{their} leave as expected.", "soft"))
+            elif pods.verdict == "overlap" and not pods.findings_beyond(report):
+                yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
+        if self.found.dropped:
+            yield line("This host drops on arrival:")
+            yield from capped(
+                (line("  ", Painted(dropped_line(drop), "warn")) for drop in self.found.dropped[:SHOWN]),
+                len(self.found.dropped),
+            )
+        if report.holds_for is not None:
+            text = expiry_line(report.holds_for)
+            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))
+
+
+def _others(view: FamilyView) -> str:
+    """A clause about the packets that are treated differently: the first kind, and the number of other ranges."""
+    notes = view.found.notes
+    if not notes:
+        return "but the route tables kept changing while they were read"
+    note, decision = notes[0], notes[0].decision
+    devs = spoken(decision.devs) or "an unknown device"
+    fate = f"leave by {devs}" if decision.goes_out else f"do not leave ({decision.kind})"
+    more = f", and {counted(len(notes) - 1, 'more range')} elsewhere" if len(notes) > 1 else ""
+    return f"{packets_line(note.cases)} {fate}{more}"
+
+
+def _who_goes_where(view: FamilyView) -> str:
+    findings = view.found.report.findings or view.found.findings
+    ways = list(dict.fromkeys(f"by {_devs(finding)}" for finding in findings if finding.kind == "overlap"))
+    nowhere = list(dict.fromkeys(finding.kind.replace("-", " ") for finding in findings if finding.kind != "overlap"))
+    ways += [f"by no device ({spoken(nowhere)})"] if nowhere else []
+    cidrs = list(dict.fromkeys(finding.cidr for finding in findings))
+    whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
+    part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
+    verb = "leave" if len(cidrs) > 1 or len(findings) > 1 else "leaves"
+    whose = "" if view.found.report.findings else "what pods send to "
+    return f"{whose}{part}{spoken([str(cidr) for cidr in cidrs])} {verb if not whose else 'leaves'} {spoken(ways)}"
+
+
+def _devs(finding: Finding) -> str:
+    return spoken(finding.devs) or "an unknown device"
+
+
+def _row(finding: Finding) -> Sequence[Piece]:
+    route, rule = finding.decision.route, finding.decision.rule
+    where = ("", "", "") if route is None else (prefix_name(route.prefix), table_name(route.table), owner_name(finding))
+    return (
+        _range(finding),
+        Painted(", ".join(finding.devs) or finding.kind, "bad"),
+        *where,
+        "" if rule is None else str(rule.priority),
+    )
+
+
+def _range(finding: Finding) -> str:
+    """The range as blocks; as first and last address if that would be too many."""
+    blocks = finding.prefixes
+    if len(blocks) <= _BLOCKS:
+        return " ".join(map(str, blocks))
+    return range_name(finding.cidr.family, finding.first, finding.last)
+
+
+def _maps(view: FamilyView, style: Style, now: str) -> Iterator[Line]:
+    report = view.found.report
+    chosen = list(dict.fromkeys(finding.cidr for finding in report.findings)) or list(report.cidrs)
+    if not report.expected_devs:
+        return
+    hosts = [(now, view.found.fib)] + ([("repaired", after)] if (after := view.repaired) else [])
+    for cidr in chosen[:_MAPS]:
+        yield line()
+        rows = [
+            (name, segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs))
+            for name, fib in hosts
+        ]
+        yield from draw_map(cidr, rows, style)
+    if len(chosen) > _MAPS:
+        yield line(Painted(f"… and {counted(len(chosen) - _MAPS, 'more CIDR')}, not drawn", "soft"))
+
+
+# The map of a CIDR: its segments side by side, to scale, each labelled with its outgoing device.
+
+_FILL_TONES: dict[Judgement, Tone] = {"expected": "good", "allowed": "good", "own": "soft", "escape": "bad"}
+_FILLS: dict[bool, dict[Judgement, str]] = {
+    True: {"expected": "─", "allowed": "┄", "own": "·", "escape": "█"},
+    False: {"expected": "-", "allowed": "~", "own": ".", "escape": "#"},
+}
+_NAMES = 8  # the number of devices that are named below a map
+_COLUMNS = (64, 32, 16)
+
+
+def draw_map(
+    cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style, *, mark: int | None = None
+) -> Iterator[Line]:
+    """The lines of a map: the CIDR once for each row (a name and its segments), to one scale; `mark` is an address."""
+    size = cidr.last - cidr.first + 1
+    margin = max(len(name) for name, _ in rows) + 5
+    columns = next((column for column in _COLUMNS if column + margin + 1 <= style.width), _COLUMNS[-1])
+    yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
+    yield line(" " * margin, Painted(_axis(cidr, columns), "soft"))
+    edge = "│" if style.unicode else "|"
+    strips = [strip_of(cidr, segments, columns) for _, segments in rows]
+    unnamed: dict[tuple[str, Judgement], None] = {}
+    for (name, _), strip in zip(rows, strips, strict=True):
+        pieces: list[Painted] = []
+        for segment, length in strip.runs:
+            text, told = _bar(segment, length, style)
+            pieces.append(Painted(text, _FILL_TONES[segment.judgement]))
+            if not told:
+                unnamed[segment.look] = None
+        # Segments that are too narrow for a column are named in the legend.
+        unnamed |= {run.look: None for run in strip.hidden}
+        yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
+    if mark is not None:
+        at = margin + (mark - cidr.first) * columns // size
+        yield line(" " * at, Painted("▲" if style.unicode else "^", "strong"), f" {ip_at(cidr.family, mark)}")
+    shown = {run.judgement for strip in strips for run, _ in strip.runs} | {judgement for _, judgement in unnamed}
+    yield line(" " * margin, *_legend(shown, unnamed, style))
+
+
+def _scale(cidr: Prefix, columns: int) -> str:
+    size = cidr.last - cidr.first + 1
+    if size == 1:
+        return "one address"
+    if size < columns:
+        return f"one address is {columns // size} columns"
+    return f"one column is a /{cidr.length + columns.bit_length() - 1}"
+
+
+def _axis(cidr: Prefix, columns: int) -> str:
+    """The first, middle and last address, as far as there is room and they differ."""
+    if cidr.first == cidr.last:
+        return str(ip_at(cidr.family, cidr.first))
+    first, last = str(ip_at(cidr.family, cidr.first)), str(ip_at(cidr.family, cidr.last))
+    middle = str(ip_at(cidr.family, (cidr.first + cidr.last + 1) // 2))
+    half = columns // 2
+    if middle != last and len(first) < half and len(middle) + len(last) < half:
+        return f"{first:<{half}}{middle:<{half - len(last)}}{last}"
+    return f"{first} … {last}" if len(first) + len(last) >= columns else f"{first:<{columns - len(last)}}{last}"
+
+
+def _bar(segment: Segment, length: int, style: Style) -> tuple[str, bool]:
+    """The characters for a run of columns, and whether the label fits into them or is not needed."""
+    fill = _FILLS[style.unicode][segment.judgement]
+    if len(segment.label) + 2 > length:
+        return fill * length, segment.judgement == "own"
+    return f" {segment.label} ".center(length, fill), True
+
+
+def _legend(
+    judgements: Collection[Judgement], unnamed: Collection[tuple[str, Judgement]], style: Style
+) -> Iterator[Painted]:
+    """The meaning of each fill, and the devices whose segments were too narrow for their names."""
+    for at, judgement in enumerate(judgement for judgement in JUDGEMENTS if judgement in judgements):
+        labels = [label for label, its in unnamed if its == judgement]
+        more = [f"{len(labels) - _NAMES:,} more"] if len(labels) > _NAMES else []
+        names = ", ".join([*labels[:_NAMES], *more])
+        yield Painted("   " if at else "", "")
+        yield Painted(_FILLS[style.unicode][judgement], _FILL_TONES[judgement])
+        yield Painted(f" {JUDGEMENTS[judgement]}{f' ({names})' if names else ''}", "soft")
+
+
+# Who sets the marks that an answer depends on.
 
 _FOR: dict[Effect, str] = {
     "arriving": "for packets that arrive",
@@ -437,20 +437,24 @@ _DOES = {"drop": "drops them", "pass": "leaves them as they are", "transport": "
 
 def mark_lines(marks: Marks) -> Iterator[Line]:
     """What was found, for an operator."""
-    for it in marks.sought:
-        rules = f"rule{'s' if len(it.rules) > 1 else ''} {spoken(list(map(str, it.rules)))}"
-        if it.setters:
-            yield line(f"Mark {it.name} ({rules}) can be set by:")
-            rows = [_setter(setter, effects) for setter, effects in it.setters[:SHOWN]]
-            yield from capped(rows, len(it.setters))
+    for sought in marks.sought:
+        rules = f"rule{'s' if len(sought.rules) > 1 else ''} {spoken(list(map(str, sought.rules)))}"
+        if sought.setters:
+            yield line(f"Mark {sought.name} ({rules}) can be set by:")
+            rows = [_setter(setter, effects) for setter, effects in sought.setters[:SHOWN]]
+            yield from capped(rows, len(sought.setters))
         else:
             who = "Nothing that was looked at" if marks.unseen else "No rule of a packet filter"
-            told = f"{who} sets mark {it.name} ({rules}). A program may set it on its own sockets."
+            told = f"{who} sets mark {sought.name} ({rules}). A program may set it on its own sockets."
             yield line(Painted(told, "soft"))
     if marks.programs:
         yield line("BPF programs that can mark packets as they arrive:")
-        yield from capped((line("  ", Painted(it, "warn")) for it in marks.programs[:SHOWN]), len(marks.programs))
-    yield from capped((line(Painted(_policy(it), "warn")) for it in marks.policies[:SHOWN]), len(marks.policies))
+        yield from capped(
+            (line("  ", Painted(program, "warn")) for program in marks.programs[:SHOWN]), len(marks.programs)
+        )
+    yield from capped(
+        (line(Painted(_policy(policy), "warn")) for policy in marks.policies[:SHOWN]), len(marks.policies)
+    )
     if marks.unseen:
         yield line(Painted(f"Not looked at: {'; '.join(marks.unseen)}.", "soft"))
 
@@ -460,7 +464,11 @@ def _setter(setter: MarkSetter, effects: Sequence[Effect]) -> Line:
     return line("  ", Painted(f"{setter.place}: {setter.text} ({effect})", "warn"))
 
 
-def _policy(it: IpsecPolicy) -> str:
-    only = f" ({it.only})" if it.only else ""
-    does = f"encapsulates them: they leave by the route to {it.end}" if it.action == "tunnel" else _DOES[it.action]
-    return f"An IPsec policy for packets from {it.source} to {it.destination}{only} {does}."
+def _policy(policy: IpsecPolicy) -> str:
+    only = f" ({policy.only})" if policy.only else ""
+    does = (
+        f"encapsulates them: they leave by the route to {policy.end}"
+        if policy.action == "tunnel"
+        else _DOES[policy.action]
+    )
+    return f"An IPsec policy for packets from {policy.source} to {policy.destination}{only} {does}."

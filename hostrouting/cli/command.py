@@ -1,7 +1,7 @@
 """A command as one record, its reply, and the options that several commands have.
 
 Here: what all commands have in common. Not here: the commands (`commands`, one module each), and how they are parsed
-and carried out (`parser`, `entry_point`). This module is loaded for the help, so it imports no other module of ours.
+and carried out (`entry_point`). This module is loaded for the help, so it imports no other module of ours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """From arguments to an exit code: parse, carry out the command, print the reply or the error.
 
-Here: the only place that catches, prints and decides on the exit code. Not here: anything about routing. Until the
+Here: the command line and its help, made from the records in `commands`; and the only place that catches, prints and
+decides on the exit code. Not here: the options and texts of one command, and anything about routing. Until the
 arguments are parsed, only argparse and the records of the commands are loaded.
 """
 
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Misused", "add_options", "exit_codes", "main", "make_parser"]
 
+_INTERRUPTED = 130  # 128 plus the number of SIGINT, as in a shell
 
-# The command line and its help, made from the records in `commands`; imports hardly anything else.
+
+# The command line and its help.
 
 
 class Misused(SystemExit):
@@ -171,7 +174,7 @@ def _meant(word: str, known: Sequence[str], dashes: str = "") -> str:
 
 def _listed(title: str, *, changes: bool) -> Iterator[str]:
     yield title
-    yield from (f"  {it.name:<12}{it.summary}" for it in COMMANDS if it.changes is changes)
+    yield from (f"  {command.name:<12}{command.summary}" for command in COMMANDS if command.changes is changes)
     yield ""
 
 
@@ -186,7 +189,7 @@ def _codes(command: Command | None = None) -> Iterator[str]:
     yield from (f"  {code}  {meaning}" for code, meaning in exit_codes(command))
 
 
-_INTERRUPTED = 130  # 128 plus the number of SIGINT, as in a shell
+# Carrying it out.
 
 
 def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
@@ -341,10 +344,10 @@ def _words_of(error: BaseException) -> Iterator[str]:
     else:
         yield str(error) or type(error).__name__
     if is_denied(error):
-        names = [it.name for it in COMMANDS if it.about_host and not it.changes]
+        names = [command.name for command in COMMANDS if command.about_host and not command.changes]
         yield f"{spoken(names, most=len(names))} work without root"
     if isinstance(error, NetlinkUnavailable):
-        names = [it.name for it in COMMANDS if it.takes_snapshot]
+        names = [command.name for command in COMMANDS if command.takes_snapshot]
         yield f"{spoken(names)} work on a saved snapshot, with --snapshot FILE"
 
 

@@ -112,10 +112,10 @@ def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
         return None
     return next(
         (
-            it
-            for it in snapshot.addresses
-            if it.dev in route.devs
-            and route.prefix in {it.network, Prefix.around(it.ip.version, int(it.ip), it.length)}
+            address
+            for address in snapshot.addresses
+            if address.dev in route.devs
+            and route.prefix in {address.network, Prefix.around(address.ip.version, int(address.ip), address.length)}
         ),
         None,
     )
@@ -124,7 +124,7 @@ def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
 def _replies(fib: Fib, destination: IP) -> Iterator[Drop]:
     """The devices with an address that drop packets from `destination` to that address, each with the reason."""
     snapshot = fib.snapshot
-    own = {it.dev: it.ip for it in reversed(snapshot.addresses) if it.ip.version == IPV4}
+    own = {address.dev: address.ip for address in reversed(snapshot.addresses) if address.ip.version == IPV4}
     for link in snapshot.links if destination.version == IPV4 else ():
         if link.up and link.rp_filter and link.name in own and link.name != "lo":
             back = fib.lookup(destination, reverse_flow(PLAIN, own[link.name]))
@@ -139,16 +139,16 @@ def _around(trace: Trace, family: int) -> Prefix:
     return Prefix.around(family, int(trace.address), usual if length < widest else min(length, narrowest))
 
 
-def explain_document(it: Explanation) -> dict[str, Any]:
+def explain_document(explanation: Explanation) -> dict[str, Any]:
     """The explanation as the JSON value `hostrouting/explain/1`, without the kernel's own answer."""
-    trace = it.trace
+    trace = explanation.trace
     return {
         "schema": "hostrouting/explain/1",
         "address": str(trace.address),
         "kind": trace.kind,
         "devs": list(trace.devs),
-        "expected": it.as_expected,
-        "expectedDevs": list(it.outbound),
+        "expected": explanation.as_expected,
+        "expectedDevs": list(explanation.outbound),
         "rules": [_tried(tried) for tried in trace.tried],
         "rule": None if trace.rule is None else trace.rule.priority,
         "table": None if trace.route is None else table_name(trace.route.table),
@@ -163,18 +163,20 @@ def explain_document(it: Explanation) -> dict[str, Any]:
                 "infiniband": link.infiniband,
                 "rpFilter": link.rp_filter,
             }
-            for link in it.links
+            for link in explanation.links
         ],
         "passed": [_passed(passed) for passed in trace.passed],
-        "dropped": None if it.drop is None else {"reason": it.drop.reason, "text": drop_clause(it.drop)},
-        "dropsReplies": [drop.dev for drop in it.replies],
+        "dropped": None
+        if explanation.drop is None
+        else {"reason": explanation.drop.reason, "text": drop_clause(explanation.drop)},
+        "dropsReplies": [drop.dev for drop in explanation.replies],
         "others": [
             {
                 "when": [[str(condition) for condition in case] for case in variant.cases],
                 "kind": variant.decision.kind,
                 "devs": list(variant.decision.devs),
             }
-            for variant in it.variants
+            for variant in explanation.variants
         ],
     }
 

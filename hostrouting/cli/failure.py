@@ -85,7 +85,9 @@ def document_of(error: BaseException) -> dict[str, Any]:
         "schema": "hostrouting/error/1",
         "error": type(error).__name__,
         "message": str(error),
-        "faults": [{"path": it.path, "value": it.value, "rule": it.rule, "remedy": it.remedy} for it in faults],
+        "faults": [
+            {"path": fault.path, "value": fault.value, "rule": fault.rule, "remedy": fault.remedy} for fault in faults
+        ],
     }
 
 

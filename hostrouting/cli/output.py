@@ -1,8 +1,8 @@
 """Lines, tables and colours as values, independent of the terminal that shows them.
 
-Here: pieces of text with a tone, and columns that align; with them the words of `phrases`, which most lines need. Not
-here: what a terminal can show (`terminal`). The commands are loaded for the help, and this module with them, so it
-imports hardly anything.
+Here: pieces of text with a tone, columns that align, and how wide a line may be; with them the words of
+`hostrouting.text`, which most lines need. Not here: what else a terminal can show (`terminal`). The commands are loaded
+for the help, and this module with them, so it imports hardly anything.
 """
 
 from __future__ import annotations
@@ -65,25 +65,26 @@ def line(*pieces: Piece) -> Line:
     from phases.text import escaped  # noqa: PLC0415  see the module
 
     return tuple(
-        Painted(escaped(it), "") if isinstance(it, str) else Painted(escaped(it.text), it.tone) for it in pieces
+        Painted(escaped(piece), "") if isinstance(piece, str) else Painted(escaped(piece.text), piece.tone)
+        for piece in pieces
     )
 
 
 def plain(shown: Line) -> str:
     """The text of the line, without tones."""
-    return "".join(it.text for it in shown)
+    return "".join(piece.text for piece in shown)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Piece]], *, indent: str = "  ") -> Iterator[Line]:
     """The rows under their headings, in aligned columns."""
-    cells = [[Painted(head.upper(), "soft") for head in heads], *([_painted(it) for it in row] for row in rows)]
+    cells = [[Painted(head.upper(), "soft") for head in heads], *([_painted(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column].text) for row in cells) for column in range(len(heads))]
     for row in cells:
-        last = max((at for at, it in enumerate(row) if it.text), default=0)
+        last = max((at for at, cell in enumerate(row) if cell.text), default=0)
         padded = [
             piece
-            for at, it in enumerate(row[: last + 1])
-            for piece in (it, Painted("" if at == last else " " * (widths[at] - len(it.text) + 2), ""))
+            for at, cell in enumerate(row[: last + 1])
+            for piece in (cell, Painted("" if at == last else " " * (widths[at] - len(cell.text) + 2), ""))
         ]
         yield (Painted(indent, ""), *padded)
 
@@ -99,11 +100,9 @@ def _painted(piece: Piece) -> Painted:
     return line(piece)[0]
 
 
-# How wide the terminal is. Loaded for the help, so it imports only `os`; shutil, which also knows it, loads more.
-
-
 def width_of(stream: TextIO | None, environment: Mapping[str, str]) -> int:
     """The columns of a line: what COLUMNS says, or else the terminal, or else 80."""
+    # shutil, which also knows it, loads more.
     if (asked := environment.get("COLUMNS", "")).isascii() and asked.isdigit():
         return int(asked) or 80
     try:

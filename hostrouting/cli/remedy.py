@@ -111,15 +111,15 @@ class _Remedy:
     def kept(self) -> tuple[DesiredRoute, ...]:
         """Our present routes that stay when the repair is applied."""
         uplink = Uplink(self.fib, protocol=self.config.protocol)
-        return tuple(uplink.leave_open(_as_wish(it)) for it in self._staying)
+        return tuple(uplink.leave_open(_as_wish(route)) for route in self._staying)
 
     @property
     def forked(self) -> tuple[Route, ...]:
         """Those with several next hops that differ from the default route's, which a configuration would use."""
-        several = [it for it in self._staying if len(it.legs) > 1]
-        then = [resolve_route(_as_wish(it), self.fib, protocol=self.config.protocol) for it in several]
+        several = [route for route in self._staying if len(route.legs) > 1]
+        then = [resolve_route(_as_wish(route), self.fib, protocol=self.config.protocol) for route in several]
         pairs = zip(several, then, strict=True)
-        return tuple(it for it, other in pairs if not isinstance(other, Route) or _ways(other) != _ways(it))
+        return tuple(route for route, other in pairs if not isinstance(other, Route) or _ways(other) != _ways(route))
 
     @cached_property
     def _staying(self) -> tuple[Route, ...]:
@@ -165,10 +165,12 @@ def remedy_lines(
     """
     found = check.found
     yield from _price(found)
-    lost = next((it for it in found.families if any(unsafe.reason == "no-way" for unsafe in it.repair.unsafe)), None)
+    lost = next(
+        (family for family in found.families if any(unsafe.reason == "no-way" for unsafe in family.repair.unsafe)), None
+    )
     if check.gateway is None and lost is not None:
         # A named device is expected in both families, so those of the other family are named as well.
-        expected = dict.fromkeys(dev for it in (lost, *found.families) for dev in it.report.expected_devs)
+        expected = dict.fromkeys(dev for family in (lost, *found.families) for dev in family.report.expected_devs)
         named = " ".join(f"--dev {dev}" for dev in expected)
         yield line(
             f"If you know a router on {next(iter(expected))}, name it to get a repair: {named} --gateway ADDRESS"
@@ -178,50 +180,50 @@ def remedy_lines(
         yield from _way_out(_Remedy(check, mode), config, cidrs, devs, again)
 
 
-def _way_out(it: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str], again: str) -> Iterator[Line]:
-    routes = it.lacking if config else it.whole
-    if it.installed is not None and not it.lacking and not it.contested:
-        start = f"; add them, as root, with: {it.start}"
+def _way_out(remedy: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str], again: str) -> Iterator[Line]:
+    routes = remedy.lacking if config else remedy.whole
+    if remedy.installed is not None and not remedy.lacking and not remedy.contested:
+        start = f"; add them, as root, with: {remedy.start}"
         yield line(Painted("The installed configuration has the routes that repair it", "strong"), start)
         return
-    if config and not routes and it.contested:
-        [told] = deletion_lines((), it.contested, config)
+    if config and not routes and remedy.contested:
+        [told] = deletion_lines((), remedy.contested, config)
         told = f", {told[0].lower()}{told[1:]} The others repair it; run, as root: hostrouting apply --config {config}"
         yield line(Painted("Permanently", "strong"), told)
         return
     if config and not routes:
         install, see = f"hostrouting apply --config {config}", f"hostrouting plan --config {config}"
-        told = f"install them, as root, with: {install}" if it.is_ready else f"see: {see}"
+        told = f"install them, as root, with: {install}" if remedy.is_ready else f"see: {see}"
         yield line(Painted(f"{config} has the routes that repair it", "strong"), f"; {told}")
         return
     if again and len(routes) > SHOWN:
         yield line(Painted(counted(len(routes), "static route"), "strong"), f" repair it; print them with: {again}")
         return
-    yield from _added_to(it, config, cidrs, devs) if config else _as_configuration(it, routes)
+    yield from _added_to(remedy, config, cidrs, devs) if config else _as_configuration(remedy, routes)
     yield line()
     yield line(Painted("Until the next boot", "strong"), ", as root:")
-    yield from (line("  ", command) for command in ip_commands(it.check))
+    yield from (line("  ", command) for command in ip_commands(remedy.check))
 
 
-def _added_to(it: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str]) -> Iterator[Line]:
+def _added_to(remedy: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str]) -> Iterator[Line]:
     """What to change in an existing configuration."""
     yield line(
         Painted("Permanently", "strong"),
         f", add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}",
     )
-    yield from route_lines(it.lacking)
-    yield from correction_lines(it.correction, it.config, config)
+    yield from route_lines(remedy.lacking)
+    yield from correction_lines(remedy.correction, remedy.config, config)
     if cidrs:
         yield line(f"Also add to routeOverlap.expectedCidrs, unless they are there: {', '.join(cidrs)}")
     if devs:
         yield line(f"Also set routeOverlap.expectedDevs to {json.dumps(devs)}.")
-    if it.mode is not None and it.mode != it.config.route_overlap.mode:
-        yield line(f"Also set routeOverlap.mode to {it.mode}.")
+    if remedy.mode is not None and remedy.mode != remedy.config.route_overlap.mode:
+        yield line(f"Also set routeOverlap.mode to {remedy.mode}.")
 
 
-def correction_lines(it: Correction, config: HostRoutingConfig, name: str) -> Iterator[Line]:
+def correction_lines(correction: Correction, config: HostRoutingConfig, name: str) -> Iterator[Line]:
     """What to change in the static routes of a configuration besides adding routes; `name` names it."""
-    yield from (line(Painted(text, "warn")) for text in deletion_lines(it.replaced, it.contested, name))
+    yield from (line(Painted(text, "warn")) for text in deletion_lines(correction.replaced, correction.contested, name))
     if not config.static_routes.enabled:
         yield line("Also set staticRoutes.enabled to true.")
 
@@ -261,7 +263,7 @@ def warning_lines(check: Check) -> Iterator[str]:
         yield f"left out of the configuration: the {entries_name(contested)}: {contested_clause(contested)}"
 
 
-def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
+def _as_configuration(remedy: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[Line]:
     """A complete configuration that can be pasted, with one line for each route."""
     yield line(
         Painted("Permanently", "strong"),
@@ -270,19 +272,19 @@ def _as_configuration(it: _Remedy, routes: Sequence[DesiredRoute]) -> Iterator[L
     yield line('  {"staticRoutes": {"enabled": true, "routes": [')
     yield from route_lines(routes)
     yield line("  ]},")
-    rest = _beside_routes(it.configuration(None)).items()
+    rest = _beside_routes(remedy.configuration(None)).items()
     yield line(f"  {', '.join(f'{json.dumps(key)}: {json.dumps(value)}' for key, value in rest)}}}")
-    if it.installed is not None:
-        yield line(f"It includes what is installed here: {_said(it.installed)}.")
-        if it.contested:
-            told = f"It leaves out the {entries_name(it.contested)}: {contested_clause(it.contested)}."
+    if remedy.installed is not None:
+        yield line(f"It includes what is installed here: {_said(remedy.installed)}.")
+        if remedy.contested:
+            told = f"It leaves out the {entries_name(remedy.contested)}: {contested_clause(remedy.contested)}."
             yield line(Painted(told, "warn"))
         return
     told = "has several next hops, which a configuration cannot express: as printed, it uses the default route's."
-    forked = it.forked
+    forked = remedy.forked
     yield from capped((line(Painted(f"{route.prefix} {told}", "warn")) for route in forked[:SHOWN]), len(forked))
-    if it.kept:
-        count = "1 route that is" if len(it.kept) == 1 else f"{len(it.kept):,} routes that are"
+    if remedy.kept:
+        count = "1 route that is" if len(remedy.kept) == 1 else f"{len(remedy.kept):,} routes that are"
         yield line(
             f"It includes hostrouting's {count} already here. If you have this host's configuration, use --config FILE "
             "to keep its CIDRs and mode."
@@ -299,7 +301,7 @@ def _said(installed: HostRoutingConfig) -> str:
 
 def route_lines(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
     """The routes as JSON to paste into a list, one line each."""
-    documents = [json.dumps(it) for it in repair_document(routes)]
+    documents = [json.dumps(document) for document in repair_document(routes)]
     for at, text in enumerate(documents, start=1):
         yield line(f"    {text}{',' if at < len(documents) else ''}")
 
@@ -309,9 +311,11 @@ def _price(found: Examination) -> Iterator[Line]:
         yield line()
         yield line(Painted("What the repair costs", "strong"), ":")
         alike: dict[object, list[Diversion]] = {}
-        for it in found.diverted:
-            alike.setdefault((it.devs, it.connected, it.refused), []).append(it)
-        told = [diversion_line(them[0], of=spoken([str(it.prefix) for it in them])) for them in alike.values()]
+        for diversion in found.diverted:
+            alike.setdefault((diversion.devs, diversion.connected, diversion.refused), []).append(diversion)
+        told = [
+            diversion_line(them[0], of=spoken([str(diversion.prefix) for diversion in them])) for them in alike.values()
+        ]
         told += map(filtered_line, found.filtered)
         yield from capped((line("  ", Painted(text, "warn")) for text in told[:SHOWN]), len(told))
     if found.unsafe:
@@ -338,5 +342,7 @@ def _command(verb: str, route: Route) -> str:
 
 def _is_held_by_us(check: Check, route: Route) -> bool:
     """Whether the first route with the key of this one is ours."""
-    holder = next((it for it in check.fib.routes(route.prefix, table=route.table) if it.key == route.key), None)
+    holder = next(
+        (other for other in check.fib.routes(route.prefix, table=route.table) if other.key == route.key), None
+    )
     return holder is not None and holder.protocol == check.config.protocol

@@ -147,7 +147,7 @@ def installed_wait(host: Host) -> float:
     routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
     check = _script(host, host.layout.check_script_path, parse_check_script)
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
-    return next((float(it.wait) for it in (routes, check, probe) if it is not None), float(DEFAULT_WAIT))
+    return next((float(section.wait) for section in (routes, check, probe) if section is not None), float(DEFAULT_WAIT))
 
 
 def _rewrite_of(script: ProbeScript) -> ProbeRewriteConfig:
@@ -199,7 +199,7 @@ def gateway_of(arguments: argparse.Namespace, config: HostRoutingConfig) -> IP |
         raise ConfigError([Fault("--gateway", repr(text), rule, "name the device of this router with --dev DEV")])
     with suppress(InvalidValue):
         router = gateway(text, at)
-        if router is None or any(it.version == router.version for it in config.route_overlap.expected_cidrs):
+        if router is None or any(cidr.version == router.version for cidr in config.route_overlap.expected_cidrs):
             return router
         family = IPV4 if router.version == IPV6 else IPV6
         rule = f"is IPv{router.version}, and no IPv{router.version} CIDR is checked"

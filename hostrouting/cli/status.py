@@ -153,7 +153,9 @@ class HostStatus:
         if unit == self.layout.gate_unit:
             return has_refused and self._explains_a_refusal
         if unit == self.layout.routes_unit:
-            return not self.missing and any(it.ok and it.invocation for name, it in self.units if name != unit)
+            return not self.missing and any(
+                unit_state.ok and unit_state.invocation for name, unit_state in self.units if name != unit
+            )
         if unit != self.layout.check_unit:
             return bool(self.standings.found) and self.standings.are_right
         judged = self.now is not None and self.now.is_installed
@@ -162,7 +164,7 @@ class HostStatus:
     @property
     def _explains_a_refusal(self) -> bool:
         """Whether the facts explain why the gate refused a machine: the routes, the verdict now or the last one."""
-        verdicts = {it.verdict for it in (self.now, self.last) if it is not None}
+        verdicts = {found.verdict for found in (self.now, self.last) if found is not None}
         refusals = self.missing or self.contested or self.gate.bars or self.standings.faults
         return bool(refusals or verdicts & _REFUSING)
 
@@ -221,7 +223,9 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
                     troubles.append(f"the present state cannot be checked: {error}")
             snapshot = fib.snapshot
             replies = reply_destinations(wanted)
-            routes = tuple(it for it in snapshot.routes.only(protocol=wanted.protocol) if it.prefix not in replies)
+            routes = tuple(
+                route for route in snapshot.routes.only(protocol=wanted.protocol) if route.prefix not in replies
+            )
             default, ipv6_default = (default_route(fib, family=family) for family in (IPV4, IPV6))
             plan = plan_static_routes(wanted, snapshot)
     except BackendError as error:
@@ -277,7 +281,7 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
     """The parts of a configuration that are not installed as it has them."""
     if wanted_routes(wanted) != wanted_routes(installed):
         yield "staticRoutes"
-    settings = [it.route_overlap if it.route_overlap.expected_cidrs else None for it in (wanted, installed)]
+    settings = [config.route_overlap if config.route_overlap.expected_cidrs else None for config in (wanted, installed)]
     if settings[0] != settings[1]:
         yield "routeOverlap"
     if not _is_rewrite(wanted.probe_rewrite, installed.probe_rewrite):

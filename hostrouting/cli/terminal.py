@@ -1,7 +1,9 @@
-"""The output: what the terminal can show, the only place that writes the answer, and where logs go.
+"""The output: what the terminal can show, the only place that writes the answer, where logs go, and the progress line.
 
 Colour is used only on a terminal that has it, and never with NO_COLOR; ASCII if the locale is not UTF-8. If the reader
-goes away (`| head`, a closed terminal), that is not a failure.
+goes away (`| head`, a closed terminal), that is not a failure. The progress line on standard error is written again and
+again, and is gone at the end; only a terminal that can write a line again has it. Not here: the lines of an answer
+(`output`), and what is counted.
 """
 
 from __future__ import annotations
@@ -18,9 +20,12 @@ from hostrouting.cli.output import Style, width_of
 from phases.text import seconds_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import TypeVar
 
     from hostrouting.cli.output import Line, Tone
+
+    T = TypeVar("T")
 
 __all__ = ["Progress", "Terminal", "log_to_stderr"]
 
@@ -46,7 +51,7 @@ class Terminal:
 
     def show(self, lines: Iterable[Line]) -> None:
         """Write the lines, in colour if the terminal has it."""
-        self._write("".join(f"{self._line(it)}\n" for it in lines))
+        self._write("".join(f"{self._line(line)}\n" for line in lines))
 
     def write_json(self, text: str) -> None:
         """Write a JSON document: always UTF-8, whatever the locale."""
@@ -59,8 +64,10 @@ class Terminal:
 
     def _line(self, pieces: Line) -> str:
         if not self.colour:
-            return "".join(it.text for it in pieces).rstrip()
-        return "".join(f"\x1b[{_CODES[it.tone]}m{it.text}\x1b[0m" if it.tone else it.text for it in pieces)
+            return "".join(piece.text for piece in pieces).rstrip()
+        return "".join(
+            f"\x1b[{_CODES[piece.tone]}m{piece.text}\x1b[0m" if piece.tone else piece.text for piece in pieces
+        )
 
     def _write(self, text: str, *, encoding: str | None = None) -> None:
         if self._stream is None:
@@ -126,13 +133,7 @@ class _Quiet(logging.StreamHandler):  # type: ignore[type-arg]  # it cannot be s
             _let_go(self.stream)
 
 
-# How far a run is: one line on standard error, which is written again and again, and is gone at the end.
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import TypeVar
-
-    T = TypeVar("T")
+# The progress line.
 
 _PAUSE = 0.1  # seconds between two writings: a reader needs no more, and the run should not wait for the terminal
 _COLUMNS = 30

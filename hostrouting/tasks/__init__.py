@@ -1,4 +1,4 @@
-"""The tasks, which an agent puts into its pipeline. They say what is done, in order; the modules below do the work.
+"""The tasks, which an agent puts into its pipeline. They say what is done, in order; the rooms below do the work.
 
 All of them are idempotent, can be cancelled at any moment, and are serialised by a lock on the host.
 
@@ -7,11 +7,10 @@ static_routes   ConfigureStaticRoutes
 overlap_check   CheckRouteOverlap
 probe_rewrite   RewriteProbeSource
 preflight       Preflight, which finds beforehand what would fail
-guard_service   InstallGuard, which installs the service that runs Guard
-guard           Guard, which keeps right what the others have installed
-azure_cleanup   CleanStaleAzureVnet and UndoAzureVnetCleanup; Configure runs neither
+guard           Guard, which keeps right what the others have installed, and InstallGuard, which installs its service
+azure_vnet      CleanStaleAzureVnet and UndoAzureVnetCleanup; Configure runs neither
 results         what the tasks and their plans return
-boot            their base class: the lock, the gate, and the run of the units
+base            their base class: the lock, the gate, and the run of the units
 """
 
 from hostrouting.installation import require_own_phases

@@ -1,6 +1,6 @@
 """The base class of the tasks, and the order in which each is carried out: lock the host, change the gate, do the work.
 
-Not here: what a task does (a module for each), and how the gate is changed (`gate`).
+Not here: what a task does (a module for each), and how the gate is changed (`boot.gate`).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class HostTask(Generic[ResultT]):
             return Preview()
         found = preview(self.host, (self.settled(ctx),))
         above = ctx.path[:-1]
-        if any(it.is_wanted and it.part.step and not ctx.run.leaves_out(it, above) for it in self._before):
+        if any(task.is_wanted and task.part.step and not ctx.run.leaves_out(task, above) for task in self._before):
             # That task changes the gate's own files for all of them.
             return attrs.evolve(found, files=found.files.without(Gate(self.host).own_paths))
         return found

@@ -85,10 +85,10 @@ class Configure:
                 try:
                     return phases.serial(*behind, name=self.name).do(ctx)
                 except phases.TaskFailed:
-                    for it in behind:
-                        if it.name not in begun and not ctx.cancelled:
+                    for gated in behind:
+                        if gated.name not in begun and not ctx.cancelled:
                             with suppress(HostRoutingError, phases.Cancelled):
-                                it.task.despite_failure(ctx, it.changed)
+                                gated.task.despite_failure(ctx, gated.changed)
                     raise
 
     def undo(self, ctx: phases.Context) -> object:

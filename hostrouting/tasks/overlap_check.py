@@ -115,20 +115,27 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             return Look()
         with self.host.backend() as backend:
             found = examine(ctx, backend, self.config, wait=0)
-        if found.verdict == "undecided" and any(it.restless for it in found.families):
+        if found.verdict == "undecided" and any(family.restless for family in found.families):
             raise Unsettled("the route tables keep changing; the verdict is the one before that")
         account = _Account.of(found, wait=0)
         unwritten = self._written_anew(ctx, found, account)
-        counts = {str(cidr): 0 for it in found.families for cidr in it.report.cidrs}
-        for it in found.findings:
-            counts[str(it.cidr)] += 1
+        counts = {str(cidr): 0 for family in found.families for cidr in family.report.cidrs}
+        for finding in found.findings:
+            counts[str(finding.cidr)] += 1
         names = {
-            finding_line(it, family.report.expected_devs): (("CIDR", str(it.cidr)), ("DEV", " ".join(it.devs)))
+            finding_line(finding, family.report.expected_devs): (
+                ("CIDR", str(finding.cidr)),
+                ("DEV", " ".join(finding.devs)),
+            )
             for family in found.families
-            for it in family.findings
+            for finding in family.findings
         }
         problems = tuple(Problem(line, names.get(line, ())) for line in _first(account.wrong))
-        verdicts = {str(cidr): _verdict_on(str(cidr), it, counts) for it in found.families for cidr in it.report.cidrs}
+        verdicts = {
+            str(cidr): _verdict_on(str(cidr), family, counts)
+            for family in found.families
+            for cidr in family.report.cidrs
+        }
         return Look(problems=(*problems, *unwritten), verdict=found.verdict, verdicts=verdicts, escapes=counts)
 
     def _written_anew(self, ctx: phases.Context, found: Examination, account: _Account) -> tuple[Problem, ...]:
@@ -206,7 +213,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         for lines in () if failing else (account.wrong, account.remedy):
             _warn(ctx, lines)
         lasting = expiry_lines(found)
-        _warn(ctx, tuple(it for it in account.notes if it not in lasting))
+        _warn(ctx, tuple(note for note in account.notes if note not in lasting))
         for text in lasting:
             ctx.log.info("%s", text)
         document = check_document(found, mode=self.config.route_overlap.mode)
@@ -252,10 +259,10 @@ class _Account:
         The `correction` is that of the configuration, if it is known.
         """
         wrong: list[str] = []
-        for it in found.families:
-            if it.verdict == "no-default-route":
-                wrong.append(no_default_line(it.instead, wait=wait, family=it.report.family))
-            wrong += [finding_line(finding, it.report.expected_devs) for finding in it.findings]
+        for family in found.families:
+            if family.verdict == "no-default-route":
+                wrong.append(no_default_line(family.instead, wait=wait, family=family.report.family))
+            wrong += [finding_line(finding, family.report.expected_devs) for finding in family.findings]
         action = repair_line(found, correction)
         remedy = (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(found.unsafe)))
         return cls(tuple(wrong), remedy, tuple(notes_lines(found)))

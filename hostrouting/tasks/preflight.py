@@ -1,6 +1,12 @@
 """Preflight: everything that would make a bootstrap, the start of the next machine or a reboot fail, found beforehand.
 
-Here: what is read of a host, and nothing is changed. Not here: what follows from it (`hostrouting.tasks.preflight`).
+Here: the findings, each with its name and severity, as functions from what was read of a host; and the task that reads
+the host, and changes nothing. Not here: sentences that exist already (`check.report`, `boot.gate_state`, and the errors
+themselves).
+
+An error means that, with the host as it is now, a bootstrap fails, or the next machine does not start, now or after a
+reboot. A warning means that this can happen, that a machine can start unchecked, or that something is not known. What
+Configure would wait for is a warning, because it may come in time.
 """
 
 from __future__ import annotations
@@ -92,9 +98,7 @@ __all__ = [
     "worst_first",
 ]
 
-
-# From what was read of a host to the findings of a preflight: what would fail later, and how bad that is.
-
+T = TypeVar("T")
 Name: TypeAlias = Literal[
     "azure-vnet",
     "files",
@@ -126,6 +130,7 @@ TOOLS = {
 """Each tool with the programs that can be used as it, and the Debian package that has one of them."""
 
 _OLDEST_SYSTEMD = 247
+_SHOWN = 5  # errors in the message of a failure
 
 _SUBJECTS: tuple[tuple[type[HostRoutingError], Name], ...] = (
     (FileError, "files"),
@@ -172,7 +177,7 @@ class UnitDropIn:
 
 def worst_first(found: Iterable[PreflightFinding]) -> tuple[PreflightFinding, ...]:
     """Each finding once, errors before warnings before the rest."""
-    return tuple(sorted(dict.fromkeys(found), key=lambda it: _SEVERITIES.index(it.severity)))
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def unread(name: Name, target: str, error: HostRoutingError, *, is_root: bool) -> PreflightFinding:
@@ -210,8 +215,8 @@ def route_findings(plan: RoutePlan, *, wait: float) -> Iterator[PreflightFinding
         then = f"apply would wait up to {wait:g} s for it, then fail" if wait else "apply would fail at once"
         told = f"{routes_need} {missing}; {then}; add it, or correct the configuration"
         yield PreflightFinding("routes", _if_awaited(wait), told, str(wanted[0].destination), can_retry=True)
-    for it in plan.foreseen:
-        yield PreflightFinding("routes", "warning", foreseen_line(it), str(it.wanted.prefix))
+    for coming in plan.foreseen:
+        yield PreflightFinding("routes", "warning", foreseen_line(coming), str(coming.wanted.prefix))
 
 
 def _if_awaited(wait: float) -> Severity:
@@ -238,15 +243,17 @@ def overlap_findings(
     then = strict if mode == "STRICT" else "in mode WARN machines start all the same"
     for_pods = "apply fails, but machines start, because the boot script does not check pods"
     then_for_pods = for_pods if mode == "STRICT" else then
-    for it in found.families:
-        if it.verdict == "no-default-route":
+    for family in found.families:
+        if family.verdict == "no-default-route":
             what = f"apply would wait up to {wait:g} s for one; without one, {then}" if wait else then
-            told = f"there is no IPv{it.report.family} default route that is in use, so no device is expected; {what}"
+            told = (
+                f"there is no IPv{family.report.family} default route that is in use, so no device is expected; {what}"
+            )
             remedy = "add a default route, or name routeOverlap.expectedDevs"
             worst = _if_awaited(wait) if mode == "STRICT" else "warning"
             yield PreflightFinding("overlap", worst, f"{told}; {remedy}", "default route", can_retry=True)
-        for finding in it.findings:
-            escape, worst = finding_sentence(finding, it.report.expected_devs), severity
+        for finding in family.findings:
+            escape, worst = finding_sentence(finding, family.report.expected_devs), severity
             if is_late := _is_covered(finding, awaited):
                 escape = f"{escape}, while the configured routes there cannot be installed"
                 worst = _if_awaited(wait) if mode == "STRICT" else "warning"
@@ -258,20 +265,20 @@ def overlap_findings(
     where = f"they are printed by: hostrouting repair --config {file}"
     if action := repair_sentence(found, where=where, correction=correction):
         yield PreflightFinding("overlap", "info", action, repair=found.routes)
-    for note in (note for it in found.families for note in it.notes):
+    for note in (note for family in found.families for note in family.notes):
         escapes: Severity = "warning" if note.escapes else "info"
         yield PreflightFinding(
-            "overlap", escapes, note_line(note, alone=not any(it.pods for it in found.families)), str(note.cidr)
+            "overlap", escapes, note_line(note, alone=not any(family.pods for family in found.families)), str(note.cidr)
         )
 
 
 def _is_covered(finding: Finding, prefixes: Iterable[Prefix]) -> bool:
     """Whether each address of the finding is in one of these prefixes."""
     rest = finding.first
-    near = (it for it in prefixes if it.family == finding.cidr.family)
-    for it in sorted(near, key=lambda it: it.first):
-        if it.first <= rest <= it.last:
-            rest = it.last + 1
+    near = (prefix for prefix in prefixes if prefix.family == finding.cidr.family)
+    for prefix in sorted(near, key=lambda prefix: prefix.first):
+        if prefix.first <= rest <= prefix.last:
+            rest = prefix.last + 1
     return rest > finding.last
 
 
@@ -334,13 +341,13 @@ def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDro
     for path, ours in shadows:
         told = f"systemd reads {path} instead of {ours}, which hostrouting writes"
         yield PreflightFinding("units", "error", f"{told}; remove {path}", path)
-    for it in drop_ins:
-        path, units = it.path, " and ".join(it.units)
-        if settings := dict(harmful_settings(it.text)):
+    for drop_in in drop_ins:
+        path, units = drop_in.path, " and ".join(drop_in.units)
+        if settings := dict(harmful_settings(drop_in.text)):
             for setting, meaning in settings.items():
                 told = f"{path} has {setting} for {units}, which means that {meaning}"
                 yield PreflightFinding("units", "warning", f"{told}; remove that setting", path)
-        elif it.is_meant:
+        elif drop_in.is_meant:
             told = f"{path} changes {units}, which hostrouting installs"
             yield PreflightFinding(
                 "units", "warning", f"{told}; remove the drop-in, unless it is meant for that unit", path
@@ -387,10 +394,10 @@ def folder_findings(errors: Sequence[FileError], *, is_root: bool) -> Iterator[P
     A denial says nothing about root unless this process is root: then it has another reason, such as an immutable file.
     """
     alike: dict[str, list[FileError]] = {}
-    for it in errors:
-        alike.setdefault("" if is_denied(it) and not is_root else it.reason or str(it), []).append(it)
+    for error in errors:
+        alike.setdefault("" if is_denied(error) and not is_root else error.reason or str(error), []).append(error)
     for reason, them in alike.items():
-        paths, first = ", ".join(it.path for it in them), them[0]
+        paths, first = ", ".join(error.path for error in them), them[0]
         if not reason:
             told = f"this user cannot see whether these directories are writable: {paths}"
             yield PreflightFinding("folders", "warning", f"{told}; run preflight as root", first.path)
@@ -413,11 +420,6 @@ def gate_findings(gate: GateState) -> Iterator[PreflightFinding]:
     """What keeps every machine from starting, and what lets one start unchecked, with the gate that is installed."""
     yield from (PreflightFinding("gate", "error", text) for text in gate.bars)
     yield from (PreflightFinding("gate", "warning", text) for text in gate.openings)
-
-
-T = TypeVar("T")
-
-_SHOWN = 5  # errors in the message of a failure
 
 
 @attrs.frozen
@@ -445,19 +447,21 @@ class Preflight:
     def do(self, ctx: phases.Context) -> PreflightResult:
         """See the class."""
         found = self.plan(ctx)
-        errors = [it for it in found.findings if it.severity == "error"]
+        errors = [finding for finding in found.findings if finding.severity == "error"]
         # Whoever reads of an escape has to read of its repair, at whatever level this is logged.
-        escaping = {it.severity for it in found.findings if it.name == "overlap" and it.severity != "info"}
-        remedies = [it for it in found.findings if it.repair and "error" in escaping]
-        for it in found.findings:
-            if it.severity == "warning" or (it.repair and it not in remedies):
-                ctx.log.warning("%s: %s", it.name, it.message)
-            elif it.severity == "info" and it not in remedies:
-                ctx.log.info("%s: %s", it.name, it.message)
+        escaping = {
+            finding.severity for finding in found.findings if finding.name == "overlap" and finding.severity != "info"
+        }
+        remedies = [finding for finding in found.findings if finding.repair and "error" in escaping]
+        for finding in found.findings:
+            if finding.severity == "warning" or (finding.repair and finding not in remedies):
+                ctx.log.warning("%s: %s", finding.name, finding.message)
+            elif finding.severity == "info" and finding not in remedies:
+                ctx.log.info("%s: %s", finding.name, finding.message)
         if errors:
-            told = [it.message for it in errors[:_SHOWN]]
+            told = [error.message for error in errors[:_SHOWN]]
             told += [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
-            told += [it.message for it in remedies]
+            told += [remedy.message for remedy in remedies]
             told += (
                 []
                 if self._is_gated()
@@ -527,7 +531,7 @@ class Preflight:
         yield from route_findings(plan, wait=self.wait)
         if look.before is not None and self.config.route_overlap.expected_cidrs:
             found = examine_snapshot(plan.apply_to(look.before), self.config)
-            awaited = [it.desired.destination for it in plan.pending]
+            awaited = [pending.desired.destination for pending in plan.pending]
             mode = self.config.route_overlap.mode
             correction = correction_of(found, self.config, plan)
             yield from overlap_findings(
@@ -538,7 +542,7 @@ class Preflight:
         layout, gate = self.host.layout, Gate(self.host)
         obstacles, is_root = gate.obstacles(up), self._rights.is_root
         yield from file_findings(obstacles, is_root=is_root)
-        in_the_way = {it.path for it in obstacles}
+        in_the_way = {obstacle.path for obstacle in obstacles}
         folders = {layout.at(layout.state_directory)} if up else set()
         cleanup = self.config.azure_vnet_cleanup
         if cleanup is not None and not cleanup.dry_run:
@@ -547,7 +551,7 @@ class Preflight:
         writes = changes.writes
         yield from unknown
         yield from self._asked(
-            "files", "", lambda: self._of_replaced(up, [it for it in writes if it not in in_the_way])
+            "files", "", lambda: self._of_replaced(up, [write for write in writes if write not in in_the_way])
         )
         folders |= {path.rpartition("/")[0] for path in writes}
         yield from folder_findings(list(self._unwritable(sorted(folders))), is_root=is_root)

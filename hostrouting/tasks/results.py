@@ -75,9 +75,9 @@ class Preview:
         """The preview as plain values."""
         steps = () if self.routes is None else self.routes.steps
         return {
-            "steps": [{"action": it.action, "route": str(it.route), "reason": it.why} for it in steps],
-            "pending": [] if self.routes is None else [str(it) for it in self.routes.pending],
-            "operations": [attrs.asdict(it) for it in self.operations],
+            "steps": [{"action": step.action, "route": str(step.route), "reason": step.why} for step in steps],
+            "pending": [] if self.routes is None else [str(pending) for pending in self.routes.pending],
+            "operations": [attrs.asdict(operation) for operation in self.operations],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "notes": list(self._notes),
@@ -87,7 +87,7 @@ class Preview:
     def __str__(self) -> str:
         lines = [str(self.routes)] if self.routes is not None and (self.routes.steps or self.routes.pending) else []
         lines += map(str, self.operations)
-        lines += (f"conflict: {it}" for it in self.conflicts)
+        lines += (f"conflict: {conflict}" for conflict in self.conflicts)
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
         lines += ["have systemd read its files again"] if self.unread else []
@@ -139,12 +139,12 @@ class PreflightResult:
 
     def log_fields(self) -> dict[str, object]:
         """How many errors and warnings there are."""
-        severities = [it.severity for it in self.findings]
+        severities = [finding.severity for finding in self.findings]
         return {"errors": severities.count("error"), "warnings": severities.count("warning")}
 
     def to_mapping(self) -> dict[str, object]:
         """The findings as plain values."""
-        return {"findings": [it.to_mapping() for it in self.findings]}
+        return {"findings": [finding.to_mapping() for finding in self.findings]}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.findings)) or "nothing found"
@@ -218,14 +218,18 @@ class ProbeResult:
         """The number of operations, and whether the rewrite is in force."""
         counts = {"operations": len(self.operations), "files": len(self.files)}
         fields: dict[str, object] = {name: count for name, count in counts.items() if count}
-        it = self.standing
-        return fields if it is None else {"in_force": not it.faults, "hindrances": len(it.hindrances), **fields}
+        standing = self.standing
+        return (
+            fields
+            if standing is None
+            else {"in_force": not standing.faults, "hindrances": len(standing.hindrances), **fields}
+        )
 
     def to_mapping(self) -> dict[str, object]:
         """What was done, and the state of the rewrite, as plain values."""
         return {
             "standing": None if self.standing is None else self.standing.to_mapping(),
-            "operations": [attrs.asdict(it) for it in self.operations],
+            "operations": [attrs.asdict(operation) for operation in self.operations],
             "files": list(self.files),
             "started": self.started,
         }

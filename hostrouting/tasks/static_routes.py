@@ -141,7 +141,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             plan = self._plan_routes(wanted, before)
             needed = {step.route.key: repair_of(step) for step in reversed(plan.changes)}
             begun = ctx.clock.now()
-            allowed = [key for key, it in needed.items() if may_repair(it)]
+            allowed = [key for key, repair in needed.items() if may_repair(repair)]
             done, lost, refused = self._apply_rest(ctx, plan, before, backend, allowed, alive=alive)
             seconds = ctx.clock.now() - begun
         coming = {step.route.key for step in plan.changes if step.action != "delete"}
@@ -151,7 +151,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return Look(
             repairs=tuple(needed[key] for key in done),
             lost=tuple(needed[key] for key in lost),
-            problems=(*map(_problem_of, plan.conflicts), *(Problem(str(it)) for it in plan.pending)),
+            problems=(*map(_problem_of, plan.conflicts), *(Problem(str(pending)) for pending in plan.pending)),
             failures={self.name: _in_short(refused)} if refused else {},
             routes=(
                 len(wanted),
@@ -229,7 +229,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return reply_destinations(self.config)
         from hostrouting.tasks.probe_rewrite.rules import Record  # noqa: PLC0415  few hosts have such routes
 
-        return reply_destinations(self.config, former=[it.address for it in Record.parse(text).routes])
+        return reply_destinations(self.config, former=[route.address for route in Record.parse(text).routes])
 
     def _read(self) -> Snapshot | None:
         if self.host.backend is None:
@@ -246,7 +246,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         wanted = self._wanted or (() if installed is None else wanted_routes_of(installed))
         ours = {self.config.protocol, *self._former}
         steps = self._plan_routes(wanted, before).steps if wanted else ()
-        return tuple(it.route for it in steps if it.action == "keep" and it.route.protocol not in ours)
+        return tuple(step.route for step in steps if step.action == "keep" and step.route.protocol not in ours)
 
     def _route(
         self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...], former: frozenset[int]
@@ -308,7 +308,7 @@ def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset
     if (name := files.read(layout.protocol_name_path)) is not None:
         with suppress(ValueError):
             found.add(parse_protocol_name(name))
-    return frozenset(it for it in found if it != now and _can_be_ours(it))
+    return frozenset(number for number in found if number != now and _can_be_ours(number))
 
 
 def _can_be_ours(protocol: int) -> bool:

@@ -8,9 +8,7 @@
     FakeHost           the fake kernel with files and a service manager, for tests of tasks; FakeFiles, FakeManager
     topologies         ready-made hosts: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
-    nftables_contract  the contract suite of Nftables: subclass `nftables_contract.NftablesContract`
-    ebtables_contract  the contract suite of Ebtables: subclass `ebtables_contract.EbtablesContract`
-    link_layer_contract  the contract suite of LinkLayer: subclass `link_layer_contract.LinkLayerContract`
+    filter_contracts   those of Nftables, Ebtables and LinkLayer, such as `filter_contracts.NftablesContract`
     strategies         hypothesis strategies for prefixes, routes, rules and snapshots
     config_strategies  hypothesis strategies for configurations
     nftables_strategies  hypothesis strategies for nftables tables

@@ -83,7 +83,9 @@ def _bits(width: int) -> tuple[SearchStrategy[int], SearchStrategy[int]]:
 def destinations(family: int | None = None) -> SearchStrategy[Network]:
     """Networks that are valid as the destination of a static route."""
     return networks(family).filter(
-        lambda it: it.prefixlen > 0 and not is_reserved(it.version, int(it[0]), int(it.broadcast_address))
+        lambda network: (
+            network.prefixlen > 0 and not is_reserved(network.version, int(network[0]), int(network.broadcast_address))
+        )
     )
 
 
@@ -108,7 +110,9 @@ def routes() -> SearchStrategy[StaticRoute]:
 
 def _routes_of(family: int) -> SearchStrategy[StaticRoute]:
     single = {4: 32, 6: 128}[family]
-    to = destinations(family).filter(lambda it: it.prefixlen < single)  # a gateway with a route to itself is refused
+    to = destinations(family).filter(
+        lambda network: network.prefixlen < single
+    )  # a gateway with a route to itself is refused
     metric = st.integers(0, 2**32 - 1)
     automatic = st.builds(StaticRoute, to, dev=st.none() | device_names(), metric=metric)
     return automatic | st.builds(StaticRoute, to, gateways(family), device_names(), metric)
@@ -116,7 +120,7 @@ def _routes_of(family: int) -> SearchStrategy[StaticRoute]:
 
 def configs() -> SearchStrategy[HostRoutingConfig]:
     """Any configuration."""
-    some_routes = st.lists(routes(), max_size=4, unique_by=lambda it: (it.destination, it.metric or 1024))
+    some_routes = st.lists(routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric or 1024))
     static_routes = st.builds(StaticRoutesConfig, enabled=st.just(value=True), routes=some_routes)
     globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
     # Devices of pods are only valid together with their CIDRs.
@@ -182,7 +186,7 @@ def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
             link_local=st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1).map(IPv6Address),
             global_address=st.integers(0x2000 << 112, (0x4000 << 112) - 1).map(IPv6Address),
             table=st.from_regex("[a-z][a-z0-9]{0,20}_[a-z0-9_]{0,42}", fullmatch=True).filter(
-                lambda it: "azureslbprobe" not in it
+                lambda text: "azureslbprobe" not in text
             ),
             priority=st.integers(-399, -201),
             condition=st.sampled_from(ProbeCondition),

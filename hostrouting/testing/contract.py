@@ -125,15 +125,17 @@ class BackendContract:
         """A snapshot has each address, with the connected, local and broadcast routes that the kernel adds for it."""
         with self.make() as backend:
             snapshot = backend.snapshot(family=4)
-        own = [(str(it.ip), it.length) for it in snapshot.addresses if it.dev == "eth0"]
+        own = [(str(address.ip), address.length) for address in snapshot.addresses if address.dev == "eth0"]
         assert own == [("10.0.0.4", 24)]
-        brought = {(str(it.prefix), it.table, it.type) for it in snapshot.routes if it.devs == ("eth0",)}
+        brought = {(str(route.prefix), route.table, route.type) for route in snapshot.routes if route.devs == ("eth0",)}
         assert brought == {
             ("10.0.0.0/24", 254, "unicast"),
             ("10.0.0.4/32", TABLE_LOCAL, "local"),
             ("10.0.0.255/32", TABLE_LOCAL, "broadcast"),
         }
-        assert all(it.protocol == PROTOCOL_KERNEL and it.prefsrc == as_ip("10.0.0.4") for it in snapshot.routes[:1])
+        assert all(
+            route.protocol == PROTOCOL_KERNEL and route.prefsrc == as_ip("10.0.0.4") for route in snapshot.routes[:1]
+        )
 
     def test_snapshot_holds_rules_in_order(self) -> None:
         """A snapshot has the rules of the family, ordered by priority."""
@@ -157,9 +159,9 @@ class BackendContract:
             ]
             for wanted in restrictions:
                 some = backend.snapshot(**wanted)
-                assert list(some.routes) == [it for it in everything.routes if _has(it, wanted)]
+                assert list(some.routes) == [route for route in everything.routes if _has(route, wanted)]
                 assert some.links == everything.links
-            assert [str(it.prefix) for it in _mine(backend)] == ["192.0.2.0/24"]
+            assert [str(route.prefix) for route in _mine(backend)] == ["192.0.2.0/24"]
 
     def test_snapshot_stays_what_it_was(self) -> None:
         """A snapshot is a value: later changes do not affect it."""
@@ -198,7 +200,7 @@ class BackendContract:
             assert isinstance(_do(backend, "add", _ours("192.0.2.0/24", gateway="10.0.0.2")), RouteExists)
             assert isinstance(_do(backend, "add", _ours("10.0.0.0/24")), RouteExists)
             assert _do(backend, "add", _ours("192.0.2.0/24", metric=9)) is None
-            assert [it.metric for it in _mine(backend)] == [0, 9]
+            assert [route.metric for route in _mine(backend)] == [0, 9]
 
     def test_append_stands_behind(self) -> None:
         """`append` adds a second route behind the one that holds the key, and refuses an identical one."""
@@ -227,7 +229,7 @@ class BackendContract:
         with self.make() as backend:
             wanted = _ours("172.16.0.0/16")
             assert _do(backend, "replace", wanted) is None
-            found = [it for it in backend.snapshot(family=4, table=254).routes if it.prefix == wanted.prefix]
+            found = [route for route in backend.snapshot(family=4, table=254).routes if route.prefix == wanted.prefix]
             assert found == [wanted]
             assert _do(backend, "replace", wanted) is None
             assert _do(backend, "replace", _ours("192.0.2.0/24")) is None
@@ -245,7 +247,7 @@ class BackendContract:
         """`delete` deletes exactly the route from a snapshot, even if it is behind another one with the same key."""
         with self.make() as backend:
             first, second = _ours("192.0.2.0/24"), _ours("192.0.2.0/24", gateway="10.0.0.2")
-            assert [_do(backend, "append", it) for it in (first, second)] == [None, None]
+            assert [_do(backend, "append", route) for route in (first, second)] == [None, None]
             assert _do(backend, "delete", _mine(backend)[1]) is None
             assert _mine(backend) == [first]
             assert isinstance(_do(backend, "delete", second), NoSuchRoute)
@@ -303,8 +305,8 @@ class BackendContract:
             closed = Route(Prefix.parse("172.16.9.9/32"), type="prohibit", scope=SCOPE_LINK, protocol=OURS)
             behind = _ours("198.51.100.0/24", gateway="172.16.9.9", dev="ib0")
             fine = [_ours("192.0.2.0/24"), _ours("203.0.113.0/24")]
-            outcomes = backend.change([Change("add", it) for it in (closed, fine[0], behind, fine[1])])
-            assert [it.ok for it in outcomes] == [True, True, False, True]
+            outcomes = backend.change([Change("add", route) for route in (closed, fine[0], behind, fine[1])])
+            assert [outcome.ok for outcome in outcomes] == [True, True, False, True]
             error = outcomes[2].error
             assert type(error) is RouteRefused
             assert error.errno == errno.EACCES
@@ -323,9 +325,9 @@ class BackendContract:
                 attrs.evolve(fine, table=large),
                 attrs.evolve(fine, mtu=large),
             ]
-            outcomes = backend.change([*(Change("add", it) for it in wrong), Change("add", fine)])
-            assert [type(it.error) for it in outcomes] == [InvalidRoute] * len(wrong) + [NoneType]
-            assert all(f"{large} is not in 0.." in str(it.error) for it in outcomes[:-1])
+            outcomes = backend.change([*(Change("add", route) for route in wrong), Change("add", fine)])
+            assert [type(outcome.error) for outcome in outcomes] == [InvalidRoute] * len(wrong) + [NoneType]
+            assert all(f"{large} is not in 0.." in str(outcome.error) for outcome in outcomes[:-1])
             assert _mine(backend) == [fine]
 
     # what only IPv6 has
@@ -333,8 +335,8 @@ class BackendContract:
     def test_sources_make_another_route(self) -> None:
         """Routes of one prefix and metric for different sources stand beside each other; ::/0 means all sources."""
         with self.make() as backend:
-            plain, some, fewer = (_six(source=it) for it in (None, "2001:db8:a::/48", "2001:db8:a:1::/64"))
-            assert [_do(backend, "add", it) for it in (plain, some, fewer)] == [None] * 3
+            plain, some, fewer = (_six(source=source) for source in (None, "2001:db8:a::/48", "2001:db8:a:1::/64"))
+            assert [_do(backend, "add", route) for route in (plain, some, fewer)] == [None] * 3
             assert set(_mine(backend)) == {plain, some, fewer}
             for route in (plain, some, _six(source="::/0"), _six(source="2001:db8:a::/48", dev="ib0")):
                 assert isinstance(_do(backend, "add", route), RouteExists)
@@ -353,7 +355,8 @@ class BackendContract:
             sources = [None, "2001:db8:a::/48", "2001:db8:a::/48"]
             for number, source in enumerate(sources, start=1):
                 assert _do(backend, "append", _six(source=source, gateway=f"fe80::{number}")) is None
-            assert {(str(it.source), len(it.legs)) for it in _mine(backend)} == {("None", 1), ("2001:db8:a::/48", 2)}
+            found = {(str(route.source), len(route.legs)) for route in _mine(backend)}
+            assert found == {("None", 1), ("2001:db8:a::/48", 2)}
 
     def test_lookup_minds_the_source(self) -> None:
         """A packet takes the route for its source.
@@ -370,14 +373,14 @@ class BackendContract:
 
             assert _do(backend, "add", some) is None
             assert [found("2001:db8:a::1"), found("2001:db8:b::1")] == [some, None]
-            assert [_do(backend, "add", it) for it in (plain, wider)] == [None] * 2
+            assert [_do(backend, "add", route) for route in (plain, wider)] == [None] * 2
             assert [found("2001:db8:a::1"), found("2001:db8:b::1")] == [some, wider]
 
     def test_preference_decides_between_equal_metrics(self) -> None:
         """A preference is read back; the highest among the routes with the lowest metric decides."""
         with self.make() as backend:
-            low, high = (_six(dev=dev, preference=it) for dev, it in (("eth0", "low"), ("ib0", "high")))
-            assert [_do(backend, "append", it) for it in (low, high)] == [None] * 2
+            low, high = (_six(dev=dev, preference=preference) for dev, preference in (("eth0", "low"), ("ib0", "high")))
+            assert [_do(backend, "append", route) for route in (low, high)] == [None] * 2
             assert _mine(backend) == [low, high]
             assert backend.lookup(["2001:db8:1::1"])[0].route == high
             assert isinstance(_do(backend, "delete", _six(dev="ib0")), NoSuchRoute)
@@ -388,15 +391,15 @@ class BackendContract:
         """A route that has expired may still be listed, with negative seconds, but no packet takes it."""
         clock = SystemClock()
         with self.make() as backend, backend.watch() as watch:
-            brief, later = (_six(dev=dev, expires=it) for dev, it in (("eth0", 0), ("ib0", 600)))
-            assert [_do(backend, "append", it) for it in (brief, later)] == [None] * 2
+            brief, later = (_six(dev=dev, expires=seconds) for dev, seconds in (("eth0", 0), ("ib0", 600)))
+            assert [_do(backend, "append", route) for route in (brief, later)] == [None] * 2
             end = clock.now() + 0.03
             while (left := end - clock.now()) > 0:
                 watch.wait(left, clock=clock)
-            listed = {it.devs: it for it in _mine(backend)}
+            listed = {route.devs: route for route in _mine(backend)}
             assert listed["ib0",].expires in range(590, 601)
             assert listed["ib0",] == later
-            assert all(it.expired for devs, it in listed.items() if devs == ("eth0",))
+            assert all(route.expired for devs, route in listed.items() if devs == ("eth0",))
             assert backend.lookup(["2001:db8:1::1"])[0].route == later
             assert isinstance(_do(backend, "delete", _six(dev="ib0")), NoSuchRoute)
             assert _do(backend, "delete", attrs.evolve(later, expires=5)) is None
@@ -412,15 +415,15 @@ class BackendContract:
                 _six(source="10.9.0.0/16"),
                 _six(expires=1 << 40),
             ]
-            outcomes = backend.change([*(Change("add", it) for it in wrong), Change("add", fine)])
-            assert [type(it.error) for it in outcomes] == [InvalidRoute] * len(wrong) + [NoneType]
+            outcomes = backend.change([*(Change("add", route) for route in wrong), Change("add", fine)])
+            assert [type(outcome.error) for outcome in outcomes] == [InvalidRoute] * len(wrong) + [NoneType]
             assert _mine(backend) == [fine]
 
     def test_a_refused_change_does_not_stop_the_next(self) -> None:
         """Every change is tried, in order, and each has an outcome."""
         with self.make() as backend:
             wanted = [_ours("192.0.2.0/24"), _ours("198.51.100.0/24", gateway="203.0.113.1"), _ours("203.0.113.0/24")]
-            outcomes = backend.change(iter([Change("add", it) for it in wanted]))
+            outcomes = backend.change(iter([Change("add", route) for route in wanted]))
             assert [outcome.ok for outcome in outcomes] == [True, False, True]
             assert [outcome.change.route for outcome in outcomes] == wanted
             assert outcomes[0] == Outcome(Change("add", wanted[0]))
@@ -440,12 +443,13 @@ class BackendContract:
             assert _do(backend, "add", wanted) is None
             assert _do(backend, "add", Route.to("198.51.100.0/24", type="unreachable", protocol=OURS)) is None
             asked = ["192.0.2.9", "172.16.9.9", "10.0.0.4", "198.51.100.1", "203.0.113.1", "192.0.2.9"]
-            answers = backend.lookup([as_ip(it) for it in asked])
-        assert [it.kind for it in answers] == ["unicast", "unicast", "local", "unreachable", "no-route", "unicast"]
+            answers = backend.lookup([as_ip(address) for address in asked])
+        kinds = [answer.kind for answer in answers]
+        assert kinds == ["unicast", "unicast", "local", "unreachable", "no-route", "unicast"]
         assert answers[0] == answers[5] == Answer("unicast", wanted)
         assert answers[1].route is not None
         assert answers[1].route.devs == ("ib0",)
-        assert [it.route for it in answers[3:5]] == [None, None]
+        assert [answer.route for answer in answers[3:5]] == [None, None]
 
     def test_lookup_shows_every_leg(self) -> None:
         """The answer is the entry with all of its next hops, not only the one that a given packet uses."""

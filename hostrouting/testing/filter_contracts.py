@@ -45,6 +45,18 @@ __all__ = [
     "contract_view",
 ]
 
+
+@contextmanager
+def _refuses() -> Iterator[None]:
+    try:
+        yield
+    except ValueError:
+        return
+    raise AssertionError("ValueError was not raised")
+
+
+# Ebtables.
+
 CONTRACT_RULES = (
     "PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.1.0.5 -j arpreply --arpreply-mac 0a:0b:0c:0d:0e:05",
     "PREROUTING -p IPv4 -i eth0 --ip-dst 10.1.0.5 -j dnat --to-dst 0a:0b:0c:0d:0e:05 --dnat-target ACCEPT",
@@ -54,15 +66,6 @@ CONTRACT_RULES = (
 """Rules of the table nat as ebtables-save prints them."""
 
 _ARP, _IPV4, _IPV6, _SNAT = CONTRACT_RULES
-
-
-@contextmanager
-def _refuses() -> Iterator[None]:
-    try:
-        yield
-    except ValueError:
-        return
-    raise AssertionError("ValueError was not raised")
 
 
 @contextmanager
@@ -205,7 +208,7 @@ class EbtablesContract:
             assert nat_rules(ebtables.save()) == (_ARP,)
 
 
-# The contract suite of LinkLayer, for any implementation: the real one, the fake, or your own.
+# LinkLayer.
 
 _POD, _NODE = "0a:00:00:00:00:55", "0a:00:00:00:00:01"
 _FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
@@ -322,10 +325,10 @@ class LinkLayerContract:
 
 def _permanent(link_layer: LinkLayer) -> tuple[Neighbour, ...]:
     """The permanent entries; the kernel itself adds others, for multicast."""
-    return tuple(it for it in link_layer.look().neighbours if it.state == "permanent")
+    return tuple(neighbour for neighbour in link_layer.look().neighbours if neighbour.state == "permanent")
 
 
-# The contract suite of Nftables, for any implementation: the real one, the fake, or your own.
+# Nftables.
 
 
 def contract_table(name: str = "first") -> Table:
@@ -348,15 +351,6 @@ def contract_table(name: str = "first") -> Table:
             Chain("spare", []),
         ],
     )
-
-
-@contextmanager
-def _refuses_nftables_contract() -> Iterator[None]:
-    try:
-        yield
-    except ValueError:
-        return
-    raise AssertionError("ValueError was not raised")
 
 
 class NftablesContract:
@@ -457,7 +451,7 @@ class NftablesContract:
                     partial(nft.replace, Table("first", [Chain(name, [])])),
                 ]
                 for verb in verbs:
-                    with _refuses_nftables_contract():
+                    with _refuses():
                         verb()
             assert nft.table("first") == contract_table()
 
@@ -488,6 +482,6 @@ class NftablesContract:
         with self.make() as nft:
             nft.replace(contract_table())
             for table in tables:
-                with _refuses_nftables_contract():
+                with _refuses():
                     nft.replace(table, without=["first"])
             assert nft.table("first") == contract_table()

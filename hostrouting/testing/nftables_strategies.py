@@ -105,7 +105,7 @@ def chains(draw: st.DrawFn, name: str) -> Chain:
 def tables(draw: st.DrawFn, *, name: str | None = None) -> Table:
     """Any table that we can load."""
     inside = draw(st.lists(names(), max_size=3, unique=True))
-    return Table(draw(names()) if name is None else name, [draw(chains(it)) for it in inside])
+    return Table(draw(names()) if name is None else name, [draw(chains(family)) for family in inside])
 
 
 @cache

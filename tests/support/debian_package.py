@@ -25,7 +25,7 @@ from pathlib import Path
 
 import attrs
 
-from hostrouting.cli.shared import COMPLETIONS, MANUAL
+from hostrouting.cli.commands.completion import COMPLETIONS, MANUAL
 from hostrouting.release import __version__
 from tests.support.bundle import DEPENDENCIES, ROOT, SHARE, bundled, licences, moment
 from tests.support.package_hook import repository_of

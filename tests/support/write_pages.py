@@ -14,9 +14,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hostrouting import errors
+from hostrouting.cli.commands.completion import COMPLETIONS, MANUAL
 from hostrouting.cli.failure import code_of
 from hostrouting.cli.schemas import ERROR
-from hostrouting.cli.shared import COMPLETIONS, MANUAL
 from tests.support.command_line import command_line
 from tests.support.completions import completion_of
 from tests.support.manual_page import STOPPED, manual_page

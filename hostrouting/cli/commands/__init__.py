@@ -1,6 +1,6 @@
-"""The commands: one module each, with its record, its reply and how that is shown. A new command is one line here.
+"""The commands: a module for each, with its record, its reply and how that is shown. A new command is one line here.
 
-All are loaded for the help, whatever is typed. So a module imports only `command`, `page` and `schemas` at its top;
+All are loaded for the help, whatever is typed. So a module imports only `command`, `output` and `schemas` at its top;
 what a command needs to work is imported inside the functions that carry it out.
 """
 
@@ -11,7 +11,6 @@ from hostrouting.cli.commands import (
     completion,
     explain,
     guard,
-    manual,
     npd,
     plan,
     preflight,
@@ -33,7 +32,7 @@ COMMANDS = (
     status.COMMAND,
     snapshot.COMMAND,
     completion.COMMAND,
-    manual.COMMAND,
+    completion.MANUAL_COMMAND,
     apply.COMMAND,
     remove.COMMAND,
     guard.COMMAND,

@@ -67,7 +67,9 @@ def _page(done: Done, arguments: argparse.Namespace, style: Style, *, boots: boo
             return
     if done.run.ok:
         yield from gate_lines(done.gate)
-    elif not any(is_denied(it.error) or isinstance(it.error, ConfigError) for it in done.run.report.failures):
+    elif not any(
+        is_denied(failure.error) or isinstance(failure.error, ConfigError) for failure in done.run.report.failures
+    ):
         yield line()
         yield after_a_failure(done.gate, boots=boots)
 
@@ -110,7 +112,7 @@ def _document(done: Done) -> dict[str, Any]:
         "foreseen": [foreseen_document(foreseen) for foreseen in done.foreseen],
         "operations": [operation_document(operation) for operation in done.run.effects.operations],
         # What is not in force after apply is a failure.
-        "standings": [{k: v for k, v in it.items() if k != "faults"} for it in done.standings.documents()],
+        "standings": [{k: v for k, v in document.items() if k != "faults"} for document in done.standings.documents()],
         "files": {"wrote": list(done.run.wrote), "removed": list(done.run.removed)},
         "check": None if done.check is None else done.check.document(),
         "gate": gate_document(done.gate),

@@ -64,21 +64,21 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         config = config_of(arguments) if arguments.config else installed_config(host()) or HostRoutingConfig()
         if config.probe_rewrite.enabled and not config.route_overlap.expected_cidrs:
             return _without_cidrs(host(), config)
-    it = make_check(arguments, host)
+    check = make_check(arguments, host)
     gate = GateState() if arguments.snapshot else looked_at_gate(host())
 
     # CIDRs on the command line replace everything else that a configuration asks for.
     asks_all = not (arguments.snapshot or arguments.cidrs)
-    standings = Standings.on(host(), it.config) if asks_all else Standings()
-    marks = it.marks(None if arguments.snapshot else host)
+    standings = Standings.on(host(), check.config) if asks_all else Standings()
+    marks = check.marks(None if arguments.snapshot else host)
 
     def document() -> dict[str, Any]:
-        found = it.document()
+        found = check.document()
         notes = [*found["notes"], *gate.openings, *standings.troubles]
         return {**found, "notes": notes, **marks.document(), "standings": standings.documents()}
 
-    code = VERDICT_CODES[it.found.verdict] or standings.code
-    return Reply(code, document, lambda style: _page(it, gate, standings, arguments, style, marks=marks))
+    code = VERDICT_CODES[check.found.verdict] or standings.code
+    return Reply(code, document, lambda style: _page(check, gate, standings, arguments, style, marks=marks))
 
 
 def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
@@ -103,41 +103,41 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
 
 
 def _page(
-    it: Check, gate: GateState, standings: Standings, arguments: argparse.Namespace, style: Style, *, marks: Marks
+    check: Check, gate: GateState, standings: Standings, arguments: argparse.Namespace, style: Style, *, marks: Marks
 ) -> Iterator[Line]:
     from hostrouting.cli.changes import gate_lines
     from hostrouting.cli.check import lasting_line, mark_lines
 
-    yield from it.answer_lines()
-    yield from it.evidence_lines(style)
-    if it.found.findings:
+    yield from check.answer_lines()
+    yield from check.evidence_lines(style)
+    if check.found.findings:
         from hostrouting.cli.remedy import remedy_lines
 
         yield from remedy_lines(
-            it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
+            check, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
         )
-    yield from it.limit_lines(advice=advice_line(arguments))
-    if it.found.verdict != "no-default-route":
+    yield from check.limit_lines(advice=advice_line(arguments))
+    if check.found.verdict != "no-default-route":
         yield lasting_line()
     yield from mark_lines(marks)
-    if it.found.verdict == "no-default-route":
+    if check.found.verdict == "no-default-route":
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
-        lost = next(found for found in it.found.families if found.verdict == "no-default-route")
+        lost = next(found for found in check.found.families if found.verdict == "no-default-route")
         yield line(f"To see its present route: hostrouting explain {lost.report.cidrs[0].ip}{where}")
-    yield from _why_expected(it)
-    yield from _asked(it, arguments)
+    yield from _why_expected(check)
+    yield from _asked(check, arguments)
     yield from standings.lines()
     yield from standings.trouble_lines()
     yield from gate_lines(gate)
 
 
-def _why_expected(it: Check) -> Iterator[Line]:
+def _why_expected(check: Check) -> Iterator[Line]:
     """Why these devices are expected, unless they were named: the default route itself may be wrong."""
-    if it.config.route_overlap.expected_devs:
+    if check.config.route_overlap.expected_devs:
         return
-    for report in (found.report for found in it.found.families if found.report.expected_devs):
+    for report in (found.report for found in check.found.families if found.report.expected_devs):
         devs = report.expected_devs
-        links = [it.fib.snapshot.link(dev) for dev in devs]
+        links = [check.fib.snapshot.link(dev) for dev in devs]
         astray = any(link is not None and link.infiniband for link in links)
         rest = "if that is wrong, name the right one: --dev DEV" + ("; InfiniBand rarely is right" if astray else "")
         verb = "are" if len(devs) > 1 else "is"
@@ -145,13 +145,13 @@ def _why_expected(it: Check) -> Iterator[Line]:
         yield line(Painted(told, "warn" if astray else "soft"))
 
 
-def _asked(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
+def _asked(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     """Whether this check was the one that is installed on the host."""
     from hostrouting.cli.check import check_name
 
-    if it.installed is None or not (check := it.installed.route_overlap).expected_cidrs:
+    if made.installed is None or not (check := made.installed.route_overlap).expected_cidrs:
         return
-    asked = it.config.route_overlap
+    asked = made.config.route_overlap
     named = arguments.cidrs or arguments.devs
     if named and not _has(asked, check):
         yield line("This was not the check that is installed on this host; to run that: hostrouting check")

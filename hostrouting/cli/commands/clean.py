@@ -208,7 +208,7 @@ def _part(title: str, things: Sequence[Kept], tone: Tone) -> Iterator[Line]:
     if things:
         yield line()
         yield line(title)
-        yield from capped((line("  ", Painted(str(it), tone)) for it in things[:SHOWN]), len(things))
+        yield from capped((line("  ", Painted(str(thing), tone)) for thing in things[:SHOWN]), len(things))
 
 
 def _unapproved(run: Run) -> tuple[Deletion, ...]:
@@ -216,7 +216,7 @@ def _unapproved(run: Run) -> tuple[Deletion, ...]:
     from hostrouting.tasks import CleanupResult
 
     results = (node.result for node in run.report.walk())
-    return next((it.unapproved for it in results if isinstance(it, CleanupResult)), ())
+    return next((result.unapproved for result in results if isinstance(result, CleanupResult)), ())
 
 
 def _undo_file(run: Run) -> str:
@@ -233,8 +233,8 @@ def _document(action: str, plan: CleanupPlan | None, run: Run | None = None) -> 
         "action": action,
         "ok": run is None or run.ok,
         **(plan or CleanupPlan()).to_mapping(),
-        "unapproved": [] if run is None else [it.to_mapping() for it in _unapproved(run)],
-        "operations": [] if run is None else [operation_document(it) for it in run.effects.operations],
+        "unapproved": [] if run is None else [deletion.to_mapping() for deletion in _unapproved(run)],
+        "operations": [] if run is None else [operation_document(operation) for operation in run.effects.operations],
         "undoFile": ("" if run is None else _undo_file(run)) or None,
         "failures": [] if run is None else run.failures,
     }

@@ -1,6 +1,6 @@
 """`explain`: the route of a packet: which rules were tried, the route that decides, its owner, the device.
 
-The facts come from `explanation`.
+The facts come from `cli.explain`.
 """
 
 from __future__ import annotations
@@ -121,19 +121,24 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
             flow = attrs.evolve(flow, iif=top)
             told = f"the device {port} is a port of {top}, so its packets arrive on {top}"
             source_note = f"{source_note}; {told}" if source_note else told
-        it = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
-        surprise = _surprise(it, backend, flow)
+        found = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
+        surprise = _surprise(found, backend, flow)
     marks = look_for_marks(
         None if arguments.snapshot else host,
-        [*rules_in(variant.cases for variant in it.variants), *(tried.rule for tried in it.trace.tried if flow.mark)],
+        [
+            *rules_in(variant.cases for variant in found.variants),
+            *(tried.rule for tried in found.trace.tried if flow.mark),
+        ],
         family=address.version,
         destinations=[Prefix.of(address)],
         devs=[flow.iif] if flow.iif and flow.iif != "lo" else [],
     )
     return Reply(
         FINE,
-        lambda: {**explain_document(it), "source": source_note, "surprise": surprise, **marks.document()},
-        lambda style: _page(it, Check.of(snapshot, config), marks, source=source_note, surprise=surprise, style=style),
+        lambda: {**explain_document(found), "source": source_note, "surprise": surprise, **marks.document()},
+        lambda style: _page(
+            found, Check.of(snapshot, config), marks, source=source_note, surprise=surprise, style=style
+        ),
     )
 
 
@@ -162,7 +167,9 @@ def _seen_by_rules(
     config = (installed_config(host()) or HostRoutingConfig()) if here else config_of(arguments)
     settings = config.probe_rewrite
     if flow.iif is None:
-        ways = [it for it in settings.interfaces if is_rewritten(settings, source=source, destination=address, iif=it)]
+        ways = [
+            dev for dev in settings.interfaces if is_rewritten(settings, source=source, destination=address, iif=dev)
+        ]
         told = (
             f"a packet that arrives on {' or '.join(ways)} from {source} gets the source {settings.global_address}"
             " before routing"
@@ -181,15 +188,15 @@ def _seen_by_rules(
     return told, attrs.evolve(flow, source=settings.global_address)
 
 
-def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
+def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
     """A clause: the kernel's own answer, if it differs from its tables; else empty."""
     from hostrouting.errors import BackendError
 
-    trace = it.trace
+    trace = found.trace
     comes_in = flow.iif not in {None, "lo"}
     # Linux refuses a lookup for an arriving packet without a source, before any route is looked up.
     unasked = comes_in and flow.source is None
-    if not it.goes_out or trace.route is None or unasked or it.drop is not None:
+    if not found.goes_out or trace.route is None or unasked or found.drop is not None:
         return ""
     try:
         [answer] = backend.lookup([trace.address], flow)
@@ -202,69 +209,71 @@ def _surprise(it: Explanation, backend: RouteBackend, flow: Flow) -> str:
     return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
 
 
-def _page(it: Explanation, check: Check, marks: Marks, *, source: str, surprise: str, style: Style) -> Iterator[Line]:
+def _page(
+    found: Explanation, check: Check, marks: Marks, *, source: str, surprise: str, style: Style
+) -> Iterator[Line]:
     from hostrouting.check.report import drop_clause
     from hostrouting.cli.check import mark_lines
 
-    yield _answer_line(it)
-    if it.drop is not None:
-        unless = f" if it leaves by {it.drop.out}" if it.drop.out else ""
-        told = f"But this host drops it when it arrives on {it.drop.dev}{unless}: {drop_clause(it.drop)}."
+    yield _answer_line(found)
+    if found.drop is not None:
+        unless = f" if it leaves by {found.drop.out}" if found.drop.out else ""
+        told = f"But this host drops it when it arrives on {found.drop.dev}{unless}: {drop_clause(found.drop)}."
         yield line(Painted(told, "bad"))
     if source:
         yield line(Painted(f"{source[0].upper()}{source[1:]}.", "warn"))
     if surprise:
         yield line(Painted(f"But {surprise}.", "warn"))
     yield line()
-    rules = [(str(tried.rule), _came_to(tried)) for tried in it.trace.tried]
+    rules = [(str(tried.rule), _came_to(tried)) for tried in found.trace.tried]
     yield from table(("rule", "result"), rules) if rules else (line("  This host has no policy rules."),)
-    if it.trace.route is not None:
+    if found.trace.route is not None:
         yield line()
-        yield from _facts(it, it.trace.route)
-    rows = [(str(passed.route), _PASSED[passed.reason]) for passed in it.trace.passed if passed.reason != "tie"]
+        yield from _facts(found, found.trace.route)
+    rows = [(str(passed.route), _PASSED[passed.reason]) for passed in found.trace.passed if passed.reason != "tie"]
     if rows:
         yield line()
         yield line("Other routes that match it, but do not decide:")
         yield from capped(table(("route", "why not"), rows[:SHOWN]), len(rows))
-    yield from _map(it, check, style)
-    yield from _limits(it)
+    yield from _map(found, check, style)
+    yield from _limits(found)
     yield from mark_lines(marks)
 
 
-def _map(it: Explanation, check: Check, style: Style) -> Iterator[Line]:
+def _map(found: Explanation, check: Check, style: Style) -> Iterator[Line]:
     """A map around the address: of the expected CIDR that contains it, or of the route's block."""
     from hostrouting.check.segments import segments_of
     from hostrouting.cli.check import draw_map
     from hostrouting.fib.decision import is_own
 
-    if is_own(it.trace.kind, it.trace.route):
+    if is_own(found.trace.kind, found.trace.route):
         return
-    if not it.outbound:
+    if not found.outbound:
         return
     cidrs = (cidr for family in check.found.families for cidr in family.report.cidrs)
-    block = next((cidr for cidr in cidrs if it.trace.address in cidr), None)
+    block = next((cidr for cidr in cidrs if found.trace.address in cidr), None)
     allowed = check.config.route_overlap.allowed_devs
     hosts = [("now", check.fib)] + ([("repaired", after)] if block and (after := check.repaired) else [])
-    place = block or it.around
+    place = block or found.around
     yield line()
     rows = [
-        (name, segments_of(fib, place, expected_devs=it.outbound, allowed_devs=allowed, flow=it.trace.flow))
+        (name, segments_of(fib, place, expected_devs=found.outbound, allowed_devs=allowed, flow=found.trace.flow))
         for name, fib in hosts
     ]
-    yield from draw_map(place, rows, style, mark=int(it.trace.address))
+    yield from draw_map(place, rows, style, mark=int(found.trace.address))
 
 
-def _answer_line(it: Explanation) -> Line:
-    trace, address = it.trace, Painted(str(it.trace.address), "strong")
-    if not it.goes_out:
-        tone: Tone = _TONES[it.as_expected]
-        fate = "is refused: it is in one of this host's own pod blocks, and no pod has it" if it.own_block else ""
+def _answer_line(found: Explanation) -> Line:
+    trace, address = found.trace, Painted(str(found.trace.address), "strong")
+    if not found.goes_out:
+        tone: Tone = _TONES[found.as_expected]
+        fate = "is refused: it is in one of this host's own pod blocks, and no pod has it" if found.own_block else ""
         return line(address, " ", Painted(fate or _FATE.get(trace.kind, trace.kind), tone))
-    devs = Painted(" or ".join(trace.devs) or "an unknown device", _TONES[it.as_expected])
+    devs = Painted(" or ".join(trace.devs) or "an unknown device", _TONES[found.as_expected])
     gateways = list(dict.fromkeys(str(leg.gateway) for leg in trace.legs if leg.gateway is not None))
     through = f" via {' or '.join(gateways)}" if gateways else ", directly to the neighbour"
-    who = "the configuration expects" if it.named else "the default route uses"
-    beside = f"; {who} {' or '.join(it.outbound)}" if it.as_expected is False else ""
+    who = "the configuration expects" if found.named else "the default route uses"
+    beside = f"; {who} {' or '.join(found.outbound)}" if found.as_expected is False else ""
     return line(address, " leaves by ", devs, through, beside)
 
 
@@ -298,27 +307,29 @@ def _named(route: Route | None) -> str:
     return "no route" if route is None else prefix_name(route.prefix)
 
 
-def _facts(it: Explanation, route: Route) -> Iterator[Line]:
+def _facts(found: Explanation, route: Route) -> Iterator[Line]:
     """The facts about the deciding route, each on one line after its name."""
     from hostrouting.model import table_name
 
     facts: list[tuple[str, str | Painted]] = [
         ("route", str(route)),
         ("table", table_name(route.table)),
-        ("owner", _owner(it, route)),
-        *(("device", _device(link)) for link in it.links),
+        ("owner", _owner(found, route)),
+        *(("device", _device(link)) for link in found.links),
         *(
             ("device", Painted(f"{dev}: does not exist", "bad"))
-            for dev in it.trace.devs
-            if dev not in {x.name for x in it.links}
+            for dev in found.trace.devs
+            if dev not in {link.name for link in found.links}
         ),
     ]
     if len(route.legs) > 1:
-        facts.append(("next hops", f"{len(it.trace.legs)}; each connection uses one"))
-    if it.trace.in_turn:
-        facts.append(("in turn", _turns(it)))
-    exchanged = set(map(id, it.trace.in_turn))
-    ties = [passed.route for passed in it.trace.passed if passed.reason == "tie" and id(passed.route) not in exchanged]
+        facts.append(("next hops", f"{len(found.trace.legs)}; each connection uses one"))
+    if found.trace.in_turn:
+        facts.append(("in turn", _turns(found)))
+    exchanged = set(map(id, found.trace.in_turn))
+    ties = [
+        passed.route for passed in found.trace.passed if passed.reason == "tie" and id(passed.route) not in exchanged
+    ]
     if ties:
         devs = list(dict.fromkeys(dev for tie in ties for dev in tie.devs))
         count = "1 more route has" if len(ties) == 1 else f"{len(ties)} more routes have"
@@ -328,27 +339,27 @@ def _facts(it: Explanation, route: Route) -> Iterator[Line]:
                 f"{count} the same prefix and metric, by {', '.join(devs)}; the one listed first wins",
             )
         )
-    facts += [("replies", Painted(text, "warn")) for text in _replies(it)]
+    facts += [("replies", Painted(text, "warn")) for text in _replies(found)]
     width = max(len(word) for word, _ in facts)
     for word, fact in facts:
         yield line("  ", Painted(f"{word:<{width}}  ", "soft"), fact)
 
 
-def _turns(it: Explanation) -> str:
-    others = it.trace.in_turn
+def _turns(found: Explanation) -> str:
+    others = found.trace.in_turn
     more = "1 more default route is" if len(others) == 1 else f"{len(others)} more default routes are"
     devs = ", ".join(dict.fromkeys(dev for route in others for dev in route.devs[:1]))
     return f"{more} used in turn, by {devs}: Linux tries the next one while a gateway is not known to be reachable"
 
 
-def _owner(it: Explanation, route: Route) -> str:
+def _owner(found: Explanation, route: Route) -> str:
     from hostrouting.check.report import unexplained_owner
     from hostrouting.model import protocol_name
 
     name = protocol_name(route.protocol)
-    if it.source is not None and name == "kernel":
-        return f"the kernel, for the address {it.source.ip}/{it.source.length} on {it.source.dev}"
-    if it.unexplained:
+    if found.source is not None and name == "kernel":
+        return f"the kernel, for the address {found.source.ip}/{found.source.length} on {found.source.dev}"
+    if found.unexplained:
         return unexplained_owner(name, route.devs)
     return _OWNERS.get(name, f"{name} (route protocol {route.protocol})")
 
@@ -361,25 +372,25 @@ def _device(link: Link) -> str | Painted:
     return text if link.up and link.carrier else Painted(text, "bad")
 
 
-def _replies(it: Explanation) -> Iterator[str]:
+def _replies(found: Explanation) -> Iterator[str]:
     """What happens to packets from the address: a sentence for each reason."""
     from hostrouting.check.report import drop_clause
 
     alike: dict[str, list[Drop]] = {}
-    for drop in it.replies:
+    for drop in found.replies:
         alike.setdefault(drop.reason, []).append(drop)
     for drops in alike.values():
         devs = spoken([drop.dev for drop in drops])
-        yield f"packets from {it.trace.address} that arrive on {devs} are dropped: {drop_clause(drops[0])}"
+        yield f"packets from {found.trace.address} that arrive on {devs} are dropped: {drop_clause(drops[0])}"
 
 
-def _limits(it: Explanation) -> Iterator[Line]:
+def _limits(found: Explanation) -> Iterator[Line]:
     yield line()
-    if not it.variants:
+    if not found.variants:
         yield line(Painted("Holds for every packet to this address that fits the description.", "soft"))
         return
     yield line("Holds for a plain packet from this host. Others are routed differently:")
-    yield from capped((line("  ", _variant(it)) for it in it.variants[:SHOWN]), len(it.variants))
+    yield from capped((line("  ", _variant(variant)) for variant in found.variants[:SHOWN]), len(found.variants))
 
 
 def _variant(variant: Variant) -> Painted:

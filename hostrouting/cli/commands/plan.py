@@ -32,8 +32,10 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.source import config_of
 
     config = config_of(arguments)
-    it = _elsewhere(arguments, host, config) if arguments.snapshot is not None else _here(arguments, host(), config)
-    return Reply(it.code, lambda: _document(it), lambda style: _page(it, arguments, style))
+    prospect = (
+        _elsewhere(arguments, host, config) if arguments.snapshot is not None else _here(arguments, host(), config)
+    )
+    return Reply(prospect.code, lambda: _document(prospect), lambda style: _page(prospect, arguments, style))
 
 
 def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
@@ -80,97 +82,97 @@ def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) 
     return Check.of(routes.apply_to(before), config)
 
 
-def _page(it: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
     from hostrouting.cli.changes import file_lines, foreseen_lines, gate_lines, operation_lines, step_lines
 
-    yield _answer_line(it, arguments.config)
-    if it.steps or it.routes.pending:
+    yield _answer_line(prospect, arguments.config)
+    if prospect.steps or prospect.routes.pending:
         yield line()
-    yield from step_lines(it.steps)
-    yield from (line("  ", Painted(f"? {pending}", "warn")) for pending in it.routes.pending)
-    yield from foreseen_lines(it.routes.foreseen, config=arguments.config)
-    if it.operations or it.notes or it.conflicts:
+    yield from step_lines(prospect.steps)
+    yield from (line("  ", Painted(f"? {pending}", "warn")) for pending in prospect.routes.pending)
+    yield from foreseen_lines(prospect.routes.foreseen, config=arguments.config)
+    if prospect.operations or prospect.notes or prospect.conflicts:
         yield line()
-    yield from (line("  ", Painted(conflict, "bad")) for conflict in it.conflicts)
-    yield from operation_lines(it.operations)
-    yield from (line("  ", Painted(note, "warn")) for note in it.notes)
-    if it.writes or it.removes:
+    yield from (line("  ", Painted(conflict, "bad")) for conflict in prospect.conflicts)
+    yield from operation_lines(prospect.operations)
+    yield from (line("  ", Painted(note, "warn")) for note in prospect.notes)
+    if prospect.writes or prospect.removes:
         yield line()
-    yield from file_lines("write", it.writes)
-    yield from file_lines("remove", it.removes)
-    if it.after is not None:
+    yield from file_lines("write", prospect.writes)
+    yield from file_lines("remove", prospect.removes)
+    if prospect.after is not None:
         yield line()
         yield line("The verdict afterwards would be:")
-        yield from (line("  ", *answer) for answer in it.after.answer_lines())
-        if it.after.found.findings:
-            yield from it.after.evidence_lines(style, now="then")
+        yield from (line("  ", *answer) for answer in prospect.after.answer_lines())
+        if prospect.after.found.findings:
+            yield from prospect.after.evidence_lines(style, now="then")
             yield line()
-            if it.ends_in_overlap and it.changes:
+            if prospect.ends_in_overlap and prospect.changes:
                 told = "apply would do all of this, and then fail, and no machine would start: the mode is STRICT."
                 yield line(Painted(told, "warn"))
-            if it.after.found.routes:
-                where = f" --snapshot {arguments.snapshot}" if it.saved else ""
+            if prospect.after.found.routes:
+                where = f" --snapshot {arguments.snapshot}" if prospect.saved else ""
                 again = f"hostrouting repair --config {arguments.config}{where}"
                 yield line(f"To print the routes that the configuration lacks: {again}")
-    yield from gate_lines(it.gate)
-    if it.changes and it.answer != "conflict" and not it.is_stuck and arguments.snapshot is None:
+    yield from gate_lines(prospect.gate)
+    if prospect.changes and prospect.answer != "conflict" and not prospect.is_stuck and arguments.snapshot is None:
         yield line()
         wait = "" if arguments.wait is None else f" --wait {arguments.wait:g}"
         yield line(f"To apply it, as root: hostrouting apply --config {arguments.config}{wait}")
 
 
-def _answer_line(it: Prospect, config: str) -> Line:
+def _answer_line(prospect: Prospect, config: str) -> Line:
     from hostrouting.cli.changes import tally
 
-    beside = "; only routes, because a snapshot has no files" if it.saved else ""
-    until, none = ("", "") if it.saved else (", and no machine starts until then", ", and no machine starts")
-    if it.routes.conflicts:
-        count = counted(len(it.routes.conflicts), "route")
+    beside = "; only routes, because a snapshot has no files" if prospect.saved else ""
+    until, none = ("", "") if prospect.saved else (", and no machine starts until then", ", and no machine starts")
+    if prospect.routes.conflicts:
+        count = counted(len(prospect.routes.conflicts), "route")
         told = f" {count} cannot be added; apply would change no route and fail{none}{beside}"
         return line(Painted("CONFLICT:", "bad"), told)
-    if it.conflicts:
+    if prospect.conflicts:
         return line(Painted("CONFLICT:", "bad"), f" apply would fail, for the reasons below{none}{beside}")
-    if it.routes.pending:
+    if prospect.routes.pending:
         told = f" apply would wait for what is missing{until}{beside}"
         return line(Painted("NOT READY:", "warn"), told)
-    if it.answer == "not-ready":
+    if prospect.answer == "not-ready":
         return line(Painted("NOT READY:", "warn"), " apply would wait for an IPv4 default route, which the check needs")
-    parts = tally(it.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
-    parts += [f"{operation.verb} {operation.object}" for operation in it.operations]
-    parts += [f"write {counted(len(it.writes), 'file')}"] if it.writes else []
-    parts += [f"remove {counted(len(it.removes), 'file')}"] if it.removes else []
-    if it.answer == "overlap":
+    parts = tally(prospect.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
+    parts += [f"{operation.verb} {operation.object}" for operation in prospect.operations]
+    parts += [f"write {counted(len(prospect.writes), 'file')}"] if prospect.writes else []
+    parts += [f"remove {counted(len(prospect.removes), 'file')}"] if prospect.removes else []
+    if prospect.answer == "overlap":
         told = f" apply would change nothing and fail: the mode is STRICT, so no machine starts{beside}"
         return line(Painted("OVERLAP:", "bad"), told)
-    if not parts and it.saved:
+    if not parts and prospect.saved:
         return line(Painted("NOTHING TO DO:", "good"), f" the routes already match {config}{beside}")
     if not parts:
         return line(Painted("NOTHING TO DO:", "good"), f" the host already matches {config}")
     return line(Painted("TO DO:", "warn"), f" {', '.join(parts)}{beside}")
 
 
-def _document(it: Prospect) -> dict[str, Any]:
+def _document(prospect: Prospect) -> dict[str, Any]:
     from hostrouting.cli.changes import foreseen_document, gate_document, operation_document, step_document
 
     return {
         "schema": COMMAND.schema,
-        "answer": it.answer,
-        "changes": it.changes,
-        "steps": [step_document(step) for step in it.steps],
-        "pending": [str(pending) for pending in it.routes.pending],
-        "foreseen": [foreseen_document(foreseen) for foreseen in it.routes.foreseen],
-        "operations": [operation_document(operation) for operation in it.operations],
-        "notes": list(it.notes),
-        "conflicts": list(it.conflicts),
-        "files": None if it.saved else _files(it),
-        "verdict": None if it.after is None else it.after.found.verdict,
-        "check": None if it.after is None else it.after.document(),
-        "gate": None if it.saved else gate_document(it.gate),
+        "answer": prospect.answer,
+        "changes": prospect.changes,
+        "steps": [step_document(step) for step in prospect.steps],
+        "pending": [str(pending) for pending in prospect.routes.pending],
+        "foreseen": [foreseen_document(coming) for coming in prospect.routes.foreseen],
+        "operations": [operation_document(operation) for operation in prospect.operations],
+        "notes": list(prospect.notes),
+        "conflicts": list(prospect.conflicts),
+        "files": None if prospect.saved else _files(prospect),
+        "verdict": None if prospect.after is None else prospect.after.found.verdict,
+        "check": None if prospect.after is None else prospect.after.document(),
+        "gate": None if prospect.saved else gate_document(prospect.gate),
     }
 
 
-def _files(it: Prospect) -> dict[str, list[str]]:
-    return {"write": list(it.writes), "rewrite": list(it.rewrites), "remove": list(it.removes)}
+def _files(prospect: Prospect) -> dict[str, list[str]]:
+    return {"write": list(prospect.writes), "rewrite": list(prospect.rewrites), "remove": list(prospect.removes)}
 
 
 COMMAND = Command(

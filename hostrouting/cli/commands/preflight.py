@@ -55,7 +55,7 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
     from hostrouting.cli.check import lasting_line
     from hostrouting.cli.output import SHOWN
 
-    alike = {name: [it for it in found.findings if it.severity == name] for name, _, _ in _TITLES}
+    alike = {name: [finding for finding in found.findings if finding.severity == name] for name, _, _ in _TITLES}
     counts = f"{counted(len(alike['error']), 'error')}, {counted(len(alike['warning']), 'warning')}"
     if alike["error"]:
         yield line(Painted("WOULD FAIL:", "bad"), f" {counts}; apply fails on this host, or machines do not start")
@@ -67,7 +67,10 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
         if them := alike[severity]:
             yield line()
             yield line(title)
-            shown = (line("  ", Painted(f"{it.name}: ", "soft"), Painted(it.message, tone)) for it in them[:SHOWN])
+            shown = (
+                line("  ", Painted(f"{finding.name}: ", "soft"), Painted(finding.message, tone))
+                for finding in them[:SHOWN]
+            )
             yield from capped(shown, len(them))
     if not alike["error"]:
         yield line()

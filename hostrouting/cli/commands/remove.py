@@ -75,7 +75,7 @@ def _all_of(before: Preview) -> str:
     """What is removed, as numbers."""
     steps = _steps(before)
     parts = [counted(len(steps), "route")] if steps else []
-    parts += [it.object for it in before.operations]
+    parts += [operation.object for operation in before.operations]
     parts += [counted(len(before.files.removes), "file")] if before.files.removes else []
     return " and ".join(parts) or "the loaded units of hostrouting"
 
@@ -117,7 +117,7 @@ def _document(before: Preview, run: Run | None) -> dict[str, Any]:
         "ok": before.is_empty if run is None else run.ok,
         "dryRun": run is None and not before.is_empty,
         "routes": [str(step.route) for step in _steps(before)] if ok else [],
-        "operations": [operation_document(it) for it in before.operations] if ok else [],
+        "operations": [operation_document(operation) for operation in before.operations] if ok else [],
         "files": list(before.files.removes) if ok else [],
         "stays": [{"route": str(route), "command": deletion_command(route)} for route in before.stays],
         "failures": [] if run is None else run.failures,

@@ -23,13 +23,13 @@ __all__ = ["COMMAND"]
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.check import make_check
 
-    it = make_check(arguments, host)
+    check = make_check(arguments, host)
     if arguments.as_config:
-        return _as_config(it, arguments)
-    return Reply(_code(it), lambda: _document(it), lambda _style: _page(it, arguments))
+        return _as_config(check, arguments)
+    return Reply(_code(check), lambda: _document(check), lambda _style: _page(check, arguments))
 
 
-def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
+def _as_config(check: Check, arguments: argparse.Namespace) -> Reply:
     """Only a configuration, with log lines on standard error about what to know before it is applied."""
     import json
     import logging
@@ -38,15 +38,15 @@ def _as_config(it: Check, arguments: argparse.Namespace) -> Reply:
     from hostrouting.cli.remedy import repaired_configuration, warning_lines
     from hostrouting.errors import NotReady, RouteOverlapError
 
-    if it.found.verdict == "no-default-route":
-        told = "; ".join(map(plain, it.answer_lines()))
+    if check.found.verdict == "no-default-route":
+        told = "; ".join(map(plain, check.answer_lines()))
         raise NotReady(f"{told}; name the expected device and its router: --dev DEV --gateway ADDRESS")
-    for text in warning_lines(it):
+    for text in warning_lines(check):
         logging.getLogger("hostrouting").warning("%s", text)
-    if it.found.unsafe and not it.found.routes:
-        raise RouteOverlapError("no static route can repair the escapes", report=it.found)
+    if check.found.unsafe and not check.found.routes:
+        raise RouteOverlapError("no static route can repair the escapes", report=check.found)
     named = arguments.loaded if arguments.config else None
-    return Reply(_code(it), lambda: json.dumps(repaired_configuration(it, named, mode=arguments.mode), indent=2))
+    return Reply(_code(check), lambda: json.dumps(repaired_configuration(check, named, mode=arguments.mode), indent=2))
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -57,49 +57,49 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", type=str.upper, choices=("WARN", "STRICT"), help=told)
 
 
-def _code(it: Check) -> int:
-    if it.found.unsafe:
+def _code(check: Check) -> int:
+    if check.found.unsafe:
         return FAILED
-    return UNDECIDED if it.is_open else FINE
+    return UNDECIDED if check.is_open else FINE
 
 
-def _document(it: Check) -> dict[str, Any]:
+def _document(check: Check) -> dict[str, Any]:
     from hostrouting.check.report import diversion_line, filtered_line, repair_document, unsafe_line
     from hostrouting.cli.remedy import ip_commands
 
-    found = it.found
+    found = check.found
     return {
         "schema": COMMAND.schema,
-        "verdict": it.found.verdict,
+        "verdict": check.found.verdict,
         "routes": repair_document(found.routes),
-        "commands": list(ip_commands(it)),
-        "closes": "some" if (found.unsafe or it.is_open) and found.routes else "none" if found.unsafe else "all",
+        "commands": list(ip_commands(check)),
+        "closes": "some" if (found.unsafe or check.is_open) and found.routes else "none" if found.unsafe else "all",
         "unsafe": [unsafe_line(unsafe) for unsafe in found.unsafe],
         "diverted": [*map(diversion_line, found.diverted), *map(filtered_line, found.filtered)],
     }
 
 
-def _page(it: Check, arguments: argparse.Namespace) -> Iterator[Line]:
+def _page(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     from hostrouting.cli.remedy import remedy_lines
 
-    count = len(it.found.routes)
-    if it.found.verdict != "overlap":
-        yield from it.answer_lines()
-        yield line("There is nothing to repair." if it.found.verdict == "ok" else "No static route can be proposed.")
-        if it.found.verdict == "no-default-route":
-            yield from it.limit_lines(advice=check.advice_line(arguments))
+    count = len(made.found.routes)
+    if made.found.verdict != "overlap":
+        yield from made.answer_lines()
+        yield line("There is nothing to repair." if made.found.verdict == "ok" else "No static route can be proposed.")
+        if made.found.verdict == "no-default-route":
+            yield from made.limit_lines(advice=check.advice_line(arguments))
         return
     routes, s = counted(count, "static route"), "s" if count == 1 else ""
     if not count:
         yield line(Painted("NO REPAIR:", "bad"), " no static route can repair the escapes")
-    elif it.found.unsafe:
+    elif made.found.unsafe:
         yield line(Painted("PARTLY:", "warn"), f" {routes} repair{s} what can be repaired; the rest is listed first")
     else:
-        which = "every escape that is known" if it.is_open else "every escape"
+        which = "every escape that is known" if made.is_open else "every escape"
         yield line(Painted("REPAIR:", "good"), f" {routes} repair{s} {which}; this was proved on the present tables")
-    yield from it.open_lines()
+    yield from made.open_lines()
     yield from remedy_lines(
-        it, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, mode=arguments.mode
+        made, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, mode=arguments.mode
     )
 
 

@@ -1,6 +1,6 @@
 """`status`: what hostrouting has installed, whether it is in force, and the verdict now. Changes nothing.
 
-The result of the last check is shown as well, and whether it is out of date.
+The result of the last check is shown as well, and whether it is out of date. The facts come from `cli.status`.
 """
 
 from __future__ import annotations
@@ -40,67 +40,69 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     from hostrouting.cli.source import config_of
     from hostrouting.cli.status import find_status
 
-    it = find_status(host(), config_of(arguments), named=arguments.config is not None)
-    return Reply(it.code, lambda: _document(it), lambda _style: _page(it, arguments.config))
+    status = find_status(host(), config_of(arguments), named=arguments.config is not None)
+    return Reply(status.code, lambda: _document(status), lambda _style: _page(status, arguments.config))
 
 
-def _page(it: HostStatus, config: str | None) -> Iterator[Line]:
+def _page(status: HostStatus, config: str | None) -> Iterator[Line]:
     from hostrouting.cli.changes import gate_lines
 
-    yield from _answer_lines(it, config)
+    yield from _answer_lines(status, config)
     yield line()
     rows: list[tuple[str, str | Painted]] = []
-    if it.default is not None or not it.troubles:
-        rows.append(("default route", Painted("none", "bad") if it.default is None else str(it.default)))
-    if it.ipv6_default is not None:
-        rows.append(("IPv6 default route", str(it.ipv6_default)))
-    rows += _judged(it, config)
-    rows.append(("last check", _told(it)))
-    rows += [(unit, _state(state)) for unit, state in it.units]
-    if not it.manager:
-        rows.append(("systemd", Painted(_without_systemd(it), "soft")))
+    if status.default is not None or not status.troubles:
+        rows.append(("default route", Painted("none", "bad") if status.default is None else str(status.default)))
+    if status.ipv6_default is not None:
+        rows.append(("IPv6 default route", str(status.ipv6_default)))
+    rows += _judged(status, config)
+    rows.append(("last check", _told(status)))
+    rows += [(unit, _state(state)) for unit, state in status.units]
+    if not status.manager:
+        rows.append(("systemd", Painted(_without_systemd(status), "soft")))
     width = max(len(name) for name, _ in rows)
     for name, fact in rows:
         yield line("  ", Painted(f"{name:<{width}}  ", "soft"), fact)
-    yield from it.standings.lines()
-    yield from gate_lines(it.gate)
-    if it.missing:
+    yield from status.standings.lines()
+    yield from gate_lines(status.gate)
+    if status.missing:
         yield line()
-        yield from capped(table(("missing",), [(text,) for text in it.missing[:SHOWN]]), len(it.missing))
-    if it.contested:
+        yield from capped(table(("missing",), [(text,) for text in status.missing[:SHOWN]]), len(status.missing))
+    if status.contested:
         yield line()
         yield line("Cannot be added:")
-        told = (line("  ", Painted(f"{step.route.prefix}: {step.why}", "bad")) for step in it.contested[:SHOWN])
-        yield from capped(told, len(it.contested))
-    if it.routes:
+        told = (line("  ", Painted(f"{step.route.prefix}: {step.why}", "bad")) for step in status.contested[:SHOWN])
+        yield from capped(told, len(status.contested))
+    if status.routes:
         yield line()
         yield from capped(
-            table(("routes of hostrouting",), [(str(route),) for route in it.routes[:SHOWN]]), len(it.routes)
+            table(("routes of hostrouting",), [(str(route),) for route in status.routes[:SHOWN]]), len(status.routes)
         )
-    if it.files:
+    if status.files:
         yield line()
-        yield from capped(table(("files of hostrouting",), [(path,) for path in it.files[:SHOWN]]), len(it.files))
-    if it.troubles:
+        yield from capped(
+            table(("files of hostrouting",), [(path,) for path in status.files[:SHOWN]]), len(status.files)
+        )
+    if status.troubles:
         yield line()
         yield line("Not known:")
-        yield from (line("  ", Painted(trouble, "warn")) for trouble in it.troubles)
+        yield from (line("  ", Painted(trouble, "warn")) for trouble in status.troubles)
 
 
-def _answer_lines(it: HostStatus, config: str | None) -> Iterator[Line]:
+def _answer_lines(status: HostStatus, config: str | None) -> Iterator[Line]:
     """What is wrong, escapes first; if nothing is wrong, what is not known; otherwise that all is well."""
-    told = [*_escapes(it, config), *_wrong(it, config), *_other(it, config), *_astray(it)]
-    yield from told or [_unknown(it) or _well(it, config)]
+    told = [*_escapes(status, config), *_wrong(status, config), *_other(status, config), *_astray(status)]
+    yield from told or [_unknown(status) or _well(status, config)]
 
 
-def _escapes(it: HostStatus, config: str | None) -> Iterator[Line]:
+def _escapes(status: HostStatus, config: str | None) -> Iterator[Line]:
     """The verdict now unless it is ok, what follows from it, and what to do."""
-    now = it.now
+    now = status.now
     if now is None or now.verdict == "ok":
         return
     yield from now.check.answer_lines()
     if now.verdict != "undecided":
-        yield line("  ", _follows(now, config, heals=it.heals))
-    yield line("  ", _ways(now, config, heals=it.heals))
+        yield line("  ", _follows(now, config, heals=status.heals))
+    yield line("  ", _ways(now, config, heals=status.heals))
 
 
 def _follows(now: Now, config: str | None, *, heals: bool) -> str:
@@ -129,43 +131,43 @@ def _ways(now: Now, config: str | None, *, heals: bool) -> str:
     return f"See: hostrouting check{by}"
 
 
-def _wrong(it: HostStatus, config: str | None) -> Iterator[Line]:
+def _wrong(status: HostStatus, config: str | None) -> Iterator[Line]:
     """What is wrong with what hostrouting has installed."""
-    if it.gate.openings:
-        yield line(Painted("OPEN:", "bad"), f" {_more(it.gate.openings)}")
-    if it.gate.bars:
-        yield line(Painted("SHUT:", "bad"), f" {_more(it.gate.bars)}")
-    elif it.failed == (it.layout.gate_unit,):
+    if status.gate.openings:
+        yield line(Painted("OPEN:", "bad"), f" {_more(status.gate.openings)}")
+    if status.gate.bars:
+        yield line(Painted("SHUT:", "bad"), f" {_more(status.gate.bars)}")
+    elif status.failed == (status.layout.gate_unit,):
         why = "the last machine that tried to start was refused, and no present fact explains it"
-        yield line(Painted("FAILED:", "bad"), f" {why}; see journalctl -u {it.layout.gate_unit}")
-    elif it.failed:
-        yield line(Painted("FAILED:", "bad"), f" {' and '.join(it.failed)}; see journalctl -u {it.failed[0]}")
-    elif it.contested:
-        count = f" {len(it.contested):,} of {counted(it.wanted, 'route')}"
-        follows = ", and no machine starts until this is fixed" if it.holding else ""
+        yield line(Painted("FAILED:", "bad"), f" {why}; see journalctl -u {status.layout.gate_unit}")
+    elif status.failed:
+        yield line(Painted("FAILED:", "bad"), f" {' and '.join(status.failed)}; see journalctl -u {status.failed[0]}")
+    elif status.contested:
+        count = f" {len(status.contested):,} of {counted(status.wanted, 'route')}"
+        follows = ", and no machine starts until this is fixed" if status.holding else ""
         yield line(
             Painted("CONFLICT:", "bad"),
             f"{count} cannot be added: routes of other programs have the same destination and metric{follows}",
         )
-    elif it.missing:
-        count = f" {len(it.missing):,} of {counted(it.wanted, 'route')}"
-        start = f"add them, as root, with: {it.start}"
+    elif status.missing:
+        count = f" {len(status.missing):,} of {counted(status.wanted, 'route')}"
+        start = f"add them, as root, with: {status.start}"
         yield line(
             Painted("MISSING:", "bad"), f"{count}; {f'see: hostrouting plan --config {config}' if config else start}"
         )
 
 
-def _other(it: HostStatus, config: str | None) -> Iterator[Line]:
+def _other(status: HostStatus, config: str | None) -> Iterator[Line]:
     """That another configuration than the given one is installed, or none."""
-    if it.differs:
-        parts = f"another configuration is installed here; it differs in {spoken(it.differs, most=SHOWN)}"
-        told = f"{parts if it.installed else 'nothing is installed here'}; to see what apply would change"
+    if status.differs:
+        parts = f"another configuration is installed here; it differs in {spoken(status.differs, most=SHOWN)}"
+        told = f"{parts if status.installed else 'nothing is installed here'}; to see what apply would change"
         yield line(Painted("NOT INSTALLED:", "bad"), f" {told}: hostrouting plan --config {config}")
 
 
-def _astray(it: HostStatus) -> Iterator[Line]:
+def _astray(status: HostStatus) -> Iterator[Line]:
     """Other tasks that are not in force or do not work; the details follow below."""
-    for standing in it.standings.found:
+    for standing in status.standings.found:
         if not standing.is_right:
             word = "NOT IN FORCE:" if standing.faults else "NOT WORKING:"
             yield line(Painted(word, "bad"), f" {standing.subject}; {_more((*standing.faults, *standing.hindrances))}")
@@ -176,48 +178,48 @@ def _more(sentences: tuple[str, ...]) -> str:
     return sentences[0] + (f" (and {len(sentences) - 1} more, below)" if len(sentences) > 1 else "")
 
 
-def _unknown(it: HostStatus) -> Line | None:
-    if it.troubles:
+def _unknown(status: HostStatus) -> Line | None:
+    if status.troubles:
         return line(Painted("UNKNOWN:", "warn"), " the state of this host is not fully known")
-    if it.is_adrift and it.last is not None:
-        told = f" the verdict of the last check was {it.last.verdict}, but now no check is installed"
+    if status.is_adrift and status.last is not None:
+        told = f" the verdict of the last check was {status.last.verdict}, but now no check is installed"
         return line(Painted("UNKNOWN:", "warn"), told)
     return None
 
 
-def _well(it: HostStatus, config: str | None) -> Line:
-    ours = [counted(len(it.routes), "route")] if it.routes else []
-    ours += [counted(len(it.files), "file")] if it.files else []
-    here = f"{' and '.join(ours)} of hostrouting {'are' if len(it.routes) + len(it.files) > 1 else 'is'} here"
-    if not it.installed:
+def _well(status: HostStatus, config: str | None) -> Line:
+    ours = [counted(len(status.routes), "route")] if status.routes else []
+    ours += [counted(len(status.files), "file")] if status.files else []
+    here = f"{' and '.join(ours)} of hostrouting {'are' if len(status.routes) + len(status.files) > 1 else 'is'} here"
+    if not status.installed:
         return line(Painted("NOTHING:", "soft"), " hostrouting has nothing installed on this host")
-    if it.fleeting:
-        told = "exists, but no script adds it" if len(it.routes) == 1 else "exist, but no script adds them"
-        routes = f"{counted(len(it.routes), 'route')} of hostrouting {told} at boot"
+    if status.fleeting:
+        told = "exists, but no script adds it" if len(status.routes) == 1 else "exist, but no script adds them"
+        routes = f"{counted(len(status.routes), 'route')} of hostrouting {told} at boot"
         routes += f"; to install one, as root: hostrouting apply --config {config or 'FILE'}"
         return line(Painted("UNTIL THE NEXT BOOT:", "warn"), f" {routes}")
     passed = ""
-    if it.now is not None:
-        passed = f", and {'' if it.now.is_installed else f'by {config} '}nothing escapes now"
+    if status.now is not None:
+        passed = f", and {'' if status.now.is_installed else f'by {config} '}nothing escapes now"
     return line(Painted("INSTALLED:", "good"), f" {here}{passed}")
 
 
-def _without_systemd(it: HostStatus) -> str:
+def _without_systemd(status: HostStatus) -> str:
     """That systemd does not run, and what of hostrouting is in force all the same."""
-    if not it.files:
+    if not status.files:
         return "not running here"
-    if not it.routes:
+    if not status.routes:
         return "not running here: the units and the gate are in force from the next boot on"
     return "not running here: the routes are in force now, the units and the gate from the next boot on"
 
 
-def _judged(it: HostStatus, config: str | None) -> Iterator[tuple[str, Painted]]:
+def _judged(status: HostStatus, config: str | None) -> Iterator[tuple[str, Painted]]:
     """The verdict now, and which check found it."""
     from hostrouting.cli.check import check_name
 
-    now = it.now
+    now = status.now
     if now is None:
-        if it.checking:
+        if status.checking:
             yield ("now", Painted("not known", "warn"))
         return
     yield ("now", _verdict(now.verdict, len(now.check.found.findings)))
@@ -233,18 +235,18 @@ def _verdict(verdict: str, findings: int) -> Painted:
     return Painted(f"{verdict}{count}", _TONES.get(verdict, "warn"))
 
 
-def _told(it: HostStatus) -> Painted:
+def _told(status: HostStatus) -> Painted:
     """The verdict of the last check, its time, and whether it is out of date."""
-    if it.last is None:
+    if status.last is None:
         return Painted("none since this host booted", "soft")
-    said = _verdict(it.last.verdict, len(it.last.findings))
-    text = f"{said.text}, {it.last.at}" if it.last.at else said.text
-    if it.last.is_out_of_date(it.now):
+    said = _verdict(status.last.verdict, len(status.last.findings))
+    text = f"{said.text}, {status.last.at}" if status.last.at else said.text
+    if status.last.is_out_of_date(status.now):
         # If the kernel's answers differ from its tables, the tables may be the same as before.
-        same = it.now is not None and it.now.check.found.surprises
+        same = status.now is not None and status.now.check.found.surprises
         why = ": the verdict is different now" if same else ": since then the routes or rules have changed"
         return Painted(f"{text}; out of date{why}", "warn")
-    other = it.now is not None and it.now.installed is not None and not it.now.is_installed
+    other = status.now is not None and status.now.installed is not None and not status.now.is_installed
     return Painted(f"{text}, by the check installed here" if other else text, said.tone)
 
 
@@ -256,36 +258,36 @@ def _state(state: UnitState) -> Painted:
     return Painted(f"{state.active}, its last run failed with {state.result} (exit status {state.status})", "bad")
 
 
-def _document(it: HostStatus) -> dict[str, Any]:
+def _document(status: HostStatus) -> dict[str, Any]:
     from hostrouting.cli.changes import gate_document
 
     return {
         "schema": COMMAND.schema,
-        "installed": it.installed,
-        "differs": list(it.differs),
-        "routes": [str(route) for route in it.routes],
-        "missing": list(it.missing),
-        "contested": [str(step.route) for step in it.contested],
-        "gate": gate_document(it.gate),
-        "defaultRoute": None if it.default is None else str(it.default),
-        "ipv6DefaultRoute": None if it.ipv6_default is None else str(it.ipv6_default),
-        "files": list(it.files),
+        "installed": status.installed,
+        "differs": list(status.differs),
+        "routes": [str(route) for route in status.routes],
+        "missing": list(status.missing),
+        "contested": [str(step.route) for step in status.contested],
+        "gate": gate_document(status.gate),
+        "defaultRoute": None if status.default is None else str(status.default),
+        "ipv6DefaultRoute": None if status.ipv6_default is None else str(status.ipv6_default),
+        "files": list(status.files),
         "units": [
-            {"unit": unit, "load": x.load, "active": x.active, "result": x.result, "status": x.status}
-            for unit, x in it.units
+            {"unit": unit, "load": state.load, "active": state.active, "result": state.result, "status": state.status}
+            for unit, state in status.units
         ],
-        "manager": it.manager,
-        "now": None if it.now is None else _now_document(it.now),
+        "manager": status.manager,
+        "now": None if status.now is None else _now_document(status.now),
         "lastCheck": None
-        if it.last is None
+        if status.last is None
         else {
-            "verdict": it.last.verdict,
-            "findings": len(it.last.findings),
-            "at": it.last.at,
-            "outOfDate": it.last.is_out_of_date(it.now),
+            "verdict": status.last.verdict,
+            "findings": len(status.last.findings),
+            "at": status.last.at,
+            "outOfDate": status.last.is_out_of_date(status.now),
         },
-        "standings": it.standings.documents(),
-        "troubles": list(it.troubles),
+        "standings": status.standings.documents(),
+        "troubles": list(status.troubles),
     }
 
 

@@ -1,11 +1,9 @@
 """What azure-vnet left behind for pods that another CNI manages now, and what can be deleted. Values in, values out.
 
-cleanup      makes a plan from facts about a host: what is stale, what is kept, each with its reason
-plan         that plan as a value, and as plain values
+cleanup      what a host's files say about azure-vnet; what is stale, what is kept, each with its reason: the plan
 saved_rules  parses the output of ebtables-save, and finds the rules that azure-vnet adds for a pod
-state_file   azure-vnet's own list of pods
-conflist     whether azure-vnet is active, according to the CNI configuration
-undo_file    what was deleted, as commands that restore it
+undo         what was deleted, as commands that restore it
+task         CleanStaleAzureVnet and UndoAzureVnetCleanup, which read the host, delete and restore
 """
 
 from hostrouting.tasks.azure_vnet.cleanup import (

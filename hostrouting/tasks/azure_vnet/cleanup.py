@@ -1,5 +1,9 @@
 """Decides which of a host's rules, neighbours and routes are left over from azure-vnet: from facts to a plan.
 
+Here: values in, values out: the plan, with conversion to plain values and back; the decision; and what the files of a
+host say, which are the CNI configuration (is azure-vnet still active?) and azure-vnet's list of pods. Not here: reading
+the host, and deleting (`task`), and the JSON document around a plan (`cli`).
+
 How it works. The entries that azure-vnet adds for a pod contain the pod's address, and usually its MAC address. An
 entry is stale if another CNI manages the address now and no device has that MAC address: neither a device of the host,
 nor a device at the other end of a veth. If the other end of a veth cannot be read, it could have any MAC address. The
@@ -10,8 +14,6 @@ plan gives the reason for each entry that it keeps or deletes.
 
 The rules apply only to frames that a bridge forwards. So a rule for a device that is not in a bridge does nothing: it
 is inert, and is kept.
-
-Here: values in, values out. Not here: reading the host, and deleting (`tasks.azure_cleanup`).
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ __all__ = [
 ]
 
 
-# The plan of a clean-up: what it would delete and keep; with conversion to plain values and back.
+# The plan: what would be deleted and kept, as a value and as plain values.
 
 Kind: TypeAlias = Literal["rule", "neighbour", "route"]
 
@@ -119,23 +121,23 @@ class CleanupPlan:
 
     def within(self, shown: CleanupPlan) -> Self:
         """The plan without the deletions that are not in `shown`; a deletion that `shown` has once is made once."""
-        left = Counter(it.key for it in shown.deletions)
+        left = Counter(deletion.key for deletion in shown.deletions)
         found = []
-        for it in self.deletions:
-            if left[it.key]:
-                left[it.key] -= 1
-                found.append(it)
+        for deletion in self.deletions:
+            if left[deletion.key]:
+                left[deletion.key] -= 1
+                found.append(deletion)
         return attrs.evolve(self, deletions=tuple(found))
 
     def beyond(self, shown: CleanupPlan) -> tuple[Deletion, ...]:
         """The deletions that are not in `shown`, which `within` leaves out."""
-        agreed = Counter(it.key for it in self.within(shown).deletions)
+        agreed = Counter(deletion.key for deletion in self.within(shown).deletions)
         left = []
-        for it in self.deletions:
-            if agreed[it.key]:
-                agreed[it.key] -= 1
+        for deletion in self.deletions:
+            if agreed[deletion.key]:
+                agreed[deletion.key] -= 1
             else:
-                left.append(it)
+                left.append(deletion)
         return tuple(left)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -144,7 +146,7 @@ class CleanupPlan:
             "host": self.host,
             "boot": self.boot,
             **{name: list(getattr(self, name)) for name in _TEXTS[:2]},
-            **{name: [it.to_mapping() for it in getattr(self, name)] for name in _THINGS},
+            **{name: [thing.to_mapping() for thing in getattr(self, name)] for name in _THINGS},
             "unreadable": len(self.unreadable),
             "unreadableLines": list(self.unreadable),
             **{name: list(getattr(self, name)) for name in _TEXTS[2:]},
@@ -159,11 +161,11 @@ class CleanupPlan:
         return cls(**parts, unreadable=lines, host=_text(values, "host"), boot=_text(values, "boot"))
 
     def __str__(self) -> str:
-        lines = [f"delete {it}" for it in self.deletions] or ["nothing to delete"]
-        lines += [f"conflict {it}" for it in self.conflicts]
-        lines += [f"inert {it}" for it in self.inert]
-        lines += [f"keep {it}" for it in self.kept]
-        lines += [f"unreadable {it!a}" for it in self.unreadable]
+        lines = [f"delete {deletion}" for deletion in self.deletions] or ["nothing to delete"]
+        lines += [f"conflict {conflict}" for conflict in self.conflicts]
+        lines += [f"inert {thing}" for thing in self.inert]
+        lines += [f"keep {kept}" for kept in self.kept]
+        lines += [f"unreadable {text!a}" for text in self.unreadable]
         return "\n".join([*lines, *self.hindrances, *self.notes])
 
 
@@ -172,21 +174,21 @@ _TEXTS = ("bridges", "uplinks", "hindrances", "notes")
 
 
 def _things(values: Mapping[str, object], name: str, kind: type[Kept]) -> Iterator[Kept]:
-    for at, it in enumerate(_list(values, name)):
+    for at, value in enumerate(_list(values, name)):
         path = f"{name}[{at}]"
-        if not isinstance(it, dict):
+        if not isinstance(value, dict):
             raise ValueError(f"{path} is not an object")  # noqa: TRY004  the fault is in the text of a file
-        found: dict[str, Any] = {key: _text(it, key, path=path) for key in ("kind", "spec", "reason")}
+        found: dict[str, Any] = {key: _text(value, key, path=path) for key in ("kind", "spec", "reason")}
         if found["kind"] not in get_args(Kind):
             raise ValueError(f"{path}.kind is {found['kind'][:40]!a}, not one of {', '.join(get_args(Kind))}")
         yield kind(**found)
 
 
 def _texts(values: Mapping[str, object], name: str) -> Iterator[str]:
-    for at, it in enumerate(_list(values, name)):
-        if not isinstance(it, str):
+    for at, value in enumerate(_list(values, name)):
+        if not isinstance(value, str):
             raise ValueError(f"{name}[{at}] is not a string")  # noqa: TRY004  as above
-        yield it
+        yield value
 
 
 def _list(values: Mapping[str, object], name: str) -> list[object]:
@@ -202,6 +204,8 @@ def _text(values: Mapping[str, object], name: str, *, path: str = "") -> str:
         raise ValueError(f"{key} {'is not a string' if name in values else 'is missing'}")  # noqa: TRY004  as above
     return found
 
+
+# The decision: what is stale.
 
 _NO_MAC = {"", "00:00:00:00:00:00"}
 _DEFAULTS = (Prefix.parse("0.0.0.0/0"), Prefix.parse("::/0"))
@@ -229,7 +233,7 @@ class Facts:
 def azure_bridges(config: AzureVnetCleanupConfig, links: Iterable[EthernetLink]) -> tuple[str, ...]:
     """The names of azure-vnet's bridges."""
     pattern = re.compile(config.bridge_pattern, re.ASCII)
-    return tuple(it.name for it in links if it.kind == "bridge" and pattern.fullmatch(it.name))
+    return tuple(link.name for link in links if link.kind == "bridge" and pattern.fullmatch(link.name))
 
 
 def plan_cleanup(config: AzureVnetCleanupConfig, facts: Facts) -> CleanupPlan:
@@ -242,10 +246,12 @@ def plan_cleanup(config: AzureVnetCleanupConfig, facts: Facts) -> CleanupPlan:
     ]
 
     def those(fate: _Fate) -> tuple[Kept, ...]:
-        return tuple(Kept(it.kind, it.spec, it.reason) for found_fate, it in found if found_fate == fate)
+        return tuple(
+            Kept(deletion.kind, deletion.spec, deletion.reason) for found_fate, deletion in found if found_fate == fate
+        )
 
     return CleanupPlan(
-        deletions=tuple(it for fate, it in found if fate == "delete"),
+        deletions=tuple(deletion for fate, deletion in found if fate == "delete"),
         kept=those("keep"),
         conflicts=those("conflict"),
         inert=those("inert"),
@@ -266,13 +272,13 @@ class _Judge:
         self._config, self._facts = config, facts
         links = facts.view.links
         self.bridges = azure_bridges(config, links)
-        ports = [it for it in links if it.master in self.bridges]
-        own = [it.name for it in ports if it.kind in _UPLINKS]
+        ports = [link for link in links if link.master in self.bridges]
+        own = [port.name for port in ports if port.kind in _UPLINKS]
         self.uplinks = tuple(dict.fromkeys([*own, *config.uplinks]))
-        self._ports = {it.name for it in ports}
-        self._links = {it.name: it for it in links}
-        self._unknown = [it.name for it in ports if _is_unknown(it) and it.name not in config.uplinks]
-        self._pods = Counter(it.master for it in ports if isinstance(it.peer, PeerMac))
+        self._ports = {port.name for port in ports}
+        self._links = {link.name: link for link in links}
+        self._unknown = [port.name for port in ports if _is_unknown(port) and port.name not in config.uplinks]
+        self._pods = Counter(port.master for port in ports if isinstance(port.peer, PeerMac))
         self._alive = dict(_macs(links))
         self._local = dict(_own_addresses(facts.snapshot))
         self._endpoints: dict[IP, list[Endpoint]] = defaultdict(list)
@@ -293,13 +299,13 @@ class _Judge:
 
     def neighbours(self) -> Iterator[_Judged]:
         """Each permanent neighbour on a bridge of azure-vnet."""
-        for it in self._facts.view.neighbours:
-            if it.dev not in self.bridges or it.state != "permanent" or it.mac in _NO_MAC:
+        for neighbour in self._facts.view.neighbours:
+            if neighbour.dev not in self.bridges or neighbour.state != "permanent" or neighbour.mac in _NO_MAC:
                 continue
-            fate, reason = self._pod(it.ip, (it.mac,))
-            if it.externally_learned and fate == "delete":
+            fate, reason = self._pod(neighbour.ip, (neighbour.mac,))
+            if neighbour.externally_learned and fate == "delete":
                 fate, reason = "keep", "another program added it and maintains it (extern_learn)"
-            yield fate, Deletion("neighbour", str(it), reason, it)
+            yield fate, Deletion("neighbour", str(neighbour), reason, neighbour)
 
     def routes(self) -> Iterator[_Judged]:
         """Each route to a single managed address by one of azure-vnet's bridges or veths."""
@@ -307,9 +313,9 @@ class _Judge:
         for _, found in self._rules:
             if isinstance(found, PodRule):
                 known[found.ip].append(found.mac)
-        for it in self._facts.view.neighbours:
-            if it.mac not in _NO_MAC:
-                known[it.ip].append(it.mac)
+        for neighbour in self._facts.view.neighbours:
+            if neighbour.mac not in _NO_MAC:
+                known[neighbour.ip].append(neighbour.mac)
         for route in self._facts.snapshot.routes.only(table=TABLE_MAIN):
             if not _is_pod_route(route):
                 continue
@@ -427,12 +433,12 @@ def _macs(links: Iterable[EthernetLink]) -> Iterator[tuple[str, str]]:
     The host's own devices come last, so that they win if an address occurs twice: they are easier to check.
     """
     links = tuple(links)
-    for it in links:
-        if isinstance(it.peer, PeerMac):
-            yield it.peer.mac, f"a pod behind {it.name}"
-    for it in links:
-        if it.mac not in _NO_MAC:
-            yield it.mac, f"the device {it.name}"
+    for link in links:
+        if isinstance(link.peer, PeerMac):
+            yield link.peer.mac, f"a pod behind {link.name}"
+    for link in links:
+        if link.mac not in _NO_MAC:
+            yield link.mac, f"the device {link.name}"
 
 
 def _own_addresses(snapshot: Snapshot) -> Iterator[tuple[IP, str]]:
@@ -440,8 +446,8 @@ def _own_addresses(snapshot: Snapshot) -> Iterator[tuple[IP, str]]:
         for leg in route.legs:
             if leg.gateway is not None:
                 yield leg.gateway, "a default gateway"
-    for it in snapshot.addresses:
-        yield it.ip, f"an address of this host, on {it.dev}"
+    for address in snapshot.addresses:
+        yield address.ip, f"an address of this host, on {address.dev}"
 
 
 def _why_kept(route: Route) -> str:
@@ -460,7 +466,7 @@ def _is_pod_route(route: Route) -> bool:
     return plain and leg.gateway is None and not leg.onlink and leg.weight == 1
 
 
-# Determines from a node's CNI configuration whether azure-vnet still manages its pods.
+# Whether azure-vnet still manages the pods, according to the node's CNI configuration.
 
 _ENDINGS = (".conf", ".conflist", ".json")
 _PLUGIN = "azure-vnet"
@@ -475,13 +481,13 @@ def active_file(names: Iterable[str], read: Callable[[str], str | None]) -> str 
     other plugins. Those are configured in the same file (`delegates`, or a NetworkAttachmentDefinition with the
     configuration as text), or in another file of the folder that the first one names.
     """
-    folder = {it: _document(read(it) or "") for it in sorted(names) if it.endswith(_ENDINGS)}
+    folder = {name: _document(read(name) or "") for name in sorted(names) if name.endswith(_ENDINGS)}
     for name, document in folder.items():
         if _has_plugin(document):
             return name
         if _is_usable(document):
-            named = set(_named_conflist(document))
-            is_found = any(_is_one_of(named, it, other) and _has_plugin(other) for it, other in folder.items())
+            named = set(_references(document))
+            is_found = any(_is_one_of(named, file, other) and _has_plugin(other) for file, other in folder.items())
             return name if is_found else None
     return None
 
@@ -501,43 +507,47 @@ def _is_usable(document: Any) -> bool:
     if not isinstance(document, dict):
         return False
     plugins = document.get("plugins", [document])
-    return isinstance(plugins, list) and any(isinstance(it, dict) and "type" in it for it in plugins)
+    return isinstance(plugins, list) and any(isinstance(plugin, dict) and "type" in plugin for plugin in plugins)
 
 
 def _has_plugin(document: Any) -> bool:
     """Whether it contains azure-vnet as a plugin, at any depth."""
-    return any(it.get("type") == _PLUGIN for it in _objects(document))
+    return any(nested.get("type") == _PLUGIN for nested in _objects(document))
 
 
-def _named_conflist(document: Any) -> Iterator[str]:
+def _references(document: Any) -> Iterator[str]:
     """The references to other configurations in it: names of networks, and paths of files."""
-    for it in _objects(document):
+    for nested in _objects(document):
         for key in _NAMED:
-            found = it.get(key)
+            found = nested.get(key)
             yield from (one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str))
 
 
 def _is_one_of(named: set[str], file: str, document: Any) -> bool:
     """Whether one of the names refers to this file: by file name, with or without ending or folder, or by network."""
-    mine = {file, file.rpartition(".")[0], *(str(it.get("name")) for it in [document] if isinstance(it, dict))}
-    return any(it in mine or it.rpartition("/")[2] in mine for it in named)
+    mine = {
+        file,
+        file.rpartition(".")[0],
+        *(str(plugin.get("name")) for plugin in [document] if isinstance(plugin, dict)),
+    }
+    return any(name in mine or name.rpartition("/")[2] in mine for name in named)
 
 
 def _objects(document: Any) -> Iterator[dict[str, Any]]:
     """Each JSON object in it, at any depth, including objects that are stored as text."""
     left = [document]
     while left:
-        it = left.pop()
-        if isinstance(it, dict):
-            yield it
-            left += it.values()
-        elif isinstance(it, list):
-            left += it
-        elif isinstance(it, str) and it.lstrip().startswith("{"):
-            left.append(_document(it))
+        value = left.pop()
+        if isinstance(value, dict):
+            yield value
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        elif isinstance(value, str) and value.lstrip().startswith("{"):
+            left.append(_document(value))
 
 
-# Reads the list of pods from azure-vnet's state file. The file is never written.
+# azure-vnet's own list of pods, from its state file. The file is never written.
 
 
 @attrs.frozen
@@ -584,7 +594,7 @@ def _endpoint(name: str, known: dict[str, Any]) -> Endpoint:
             f"the endpoint {name!a} does not have HostIfName and IPAddresses in the form that azure-vnet writes"
         )
     try:
-        ips = tuple(as_ip(str(_object(it, "IPAddresses").get("IP"))) for it in addresses)
+        ips = tuple(as_ip(str(_object(address, "IPAddresses").get("IP"))) for address in addresses)
     except ValueError as error:
         raise StateFileUnreadable(f"the endpoint {name!a} has an invalid address: {error}") from error
     return Endpoint(name, device, ips)

@@ -134,7 +134,7 @@ class CleanStaleAzureVnet:
         for note in shown.notes:
             ctx.log.warning("%s", note)
         if settings.dry_run:
-            for text in (*shown.hindrances, *(f"would delete {it}" for it in shown.deletions)):
+            for text in (*shown.hindrances, *(f"would delete {deletion}" for deletion in shown.deletions)):
                 ctx.log.info("%s", text)
             return CleanupResult(shown, is_dry_run=True, unapproved=unapproved)
         if shown.is_empty and not shown.hindrances:
@@ -244,8 +244,8 @@ class _Deleting:
             ctx.log.warning("stale, but not in the approved plan, so it is kept: %s", entry)
         if plan.is_empty:
             return CleanupResult(plan, unapproved=self._seen.beyond(self._shown))
-        for it in plan.deletions:
-            ctx.log.info("will delete %s", it)
+        for deletion in plan.deletions:
+            ctx.log.info("will delete %s", deletion)
         self._log.write(plan.deletions)
         with self._telling():  # more may have been deleted than is known: after an error the file stays as written
             try:
@@ -272,7 +272,9 @@ class _Deleting:
 
     @property
     def _operations(self) -> tuple[Operation, ...]:
-        return tuple(Operation("delete", f"{_NOUNS[it.kind]} {it.spec}", it.reason) for it in self._done)
+        return tuple(
+            Operation("delete", f"{_NOUNS[deletion.kind]} {deletion.spec}", deletion.reason) for deletion in self._done
+        )
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -296,9 +298,9 @@ class _Deleting:
         ebtables = self._edges.ebtables
         unclear: dict[str, str] = {}
         for _ in range(_TRIES):
-            rules = [it for it in _rules_of(plan) if it.thing not in unclear]
+            rules = [deletion for deletion in _rules_of(plan) if deletion.thing not in unclear]
             try:
-                ebtables.delete([str(it.thing) for it in rules])
+                ebtables.delete([str(rule.thing) for rule in rules])
             except AmbiguousRule as error:
                 unclear |= dict.fromkeys(error.lines, str(error))
             except BadRule:  # another process has deleted a rule; the batch changed nothing
@@ -308,7 +310,7 @@ class _Deleting:
                 self._done += rules
                 break
         else:
-            self._delete_singly(ctx, [it for it in _rules_of(plan) if it.thing not in unclear])
+            self._delete_singly(ctx, [deletion for deletion in _rules_of(plan) if deletion.thing not in unclear])
         self._left += [f"rule {line}: {reason}" for line, reason in unclear.items()]
         return plan
 
@@ -316,36 +318,38 @@ class _Deleting:
         """Delete the rules one by one until the timeout; the others are reported."""
         end = ctx.clock.now() + _TIME_LIMIT
         told = f"not deleted within {_TIME_LIMIT:g} s, because other processes change the rules; try again"
-        for it in rules:
+        for rule in rules:
             if ctx.clock.now() >= end:
-                self._left.append(f"rule {it.thing}: {told}")
-            elif self._edges.ebtables.delete_one(str(it.thing)):
-                self._done.append(it)
+                self._left.append(f"rule {rule.thing}: {told}")
+            elif self._edges.ebtables.delete_one(str(rule.thing)):
+                self._done.append(rule)
 
     def _delete_neighbours(self, plan: CleanupPlan) -> None:
-        for it in plan.deletions:
-            if isinstance(it.thing, Neighbour):
-                if self._edges.links.delete_neighbour(it.thing):
-                    self._done.append(it)
+        for deletion in plan.deletions:
+            if isinstance(deletion.thing, Neighbour):
+                if self._edges.links.delete_neighbour(deletion.thing):
+                    self._done.append(deletion)
                 else:
-                    self._left.append(f"{it.spec} has changed since it was read, so it is kept")
+                    self._left.append(f"{deletion.spec} has changed since it was read, so it is kept")
 
     def _delete_routes(self, plan: CleanupPlan) -> None:
-        routes = {it.thing: it for it in plan.deletions if isinstance(it.thing, Route)}
+        routes = {deletion.thing: deletion for deletion in plan.deletions if isinstance(deletion.thing, Route)}
         if not routes:
             return
         with self._edges.open_backend() as backend:
             outcomes = backend.change(Change("delete", route) for route in routes)
         for outcome in outcomes:
-            it = routes[outcome.change.route]
+            deletion = routes[outcome.change.route]
             if outcome.ok:
-                self._done.append(it)
+                self._done.append(deletion)
             elif not isinstance(outcome.error, NoSuchRoute | NoSuchDevice):
-                self._left.append(f"{it.spec}: {outcome.error}")
+                self._left.append(f"{deletion.spec}: {outcome.error}")
 
     def _require_gone(self, after: CleanupPlan, *, planned: int) -> None:
-        done = Counter(it.key for it in self._done)
-        more = Counter(it.key for it in after.deletions) - (Counter(it.key for it in self._seen.deletions) - done)
+        done = Counter(deletion.key for deletion in self._done)
+        more = Counter(deletion.key for deletion in after.deletions) - (
+            Counter(deletion.key for deletion in self._seen.deletions) - done
+        )
         told = "was added again: azure-vnet or another program is active"
         self._left += [f"{kind} {spec} {told}" for kind, spec in more if done[kind, spec]]
         if self._left:
@@ -354,7 +358,7 @@ class _Deleting:
 
 
 def _rules_of(plan: CleanupPlan) -> list[Deletion]:
-    return [it for it in plan.deletions if it.kind == "rule"]
+    return [deletion for deletion in plan.deletions if deletion.kind == "rule"]
 
 
 @attrs.frozen
@@ -424,7 +428,7 @@ class _Restoring:
         """Add each rule as often as it was deleted, less the copies that exist now."""
         if not lines:
             return
-        there = Counter(it.line for it in read_saved(self._edges.ebtables.save()).rules if it.table == "nat")
+        there = Counter(rule.line for rule in read_saved(self._edges.ebtables.save()).rules if rule.table == "nat")
         missing = tuple((Counter(lines) - there).elements())
         self._edges.ebtables.add(missing)
         for line in missing:
@@ -449,9 +453,9 @@ class _Restoring:
         if not routes:
             return
         with self._edges.open_backend() as backend:
-            found = backend.snapshot(prefixes={it.prefix for it in routes}).routes
-            there = {attrs.evolve(it, legs=tuple(map(bare_leg, it.legs))) for it in found}
-            outcomes = backend.change(Change("add", it) for it in routes if it not in there)
+            found = backend.snapshot(prefixes={route.prefix for route in routes}).routes
+            there = {attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))) for route in found}
+            outcomes = backend.change(Change("add", route) for route in routes if route not in there)
         for outcome in outcomes:
             if outcome.ok:
                 self._note("route", outcome.change.route)
@@ -469,7 +473,7 @@ class _Log:
         self._program = program
         layout, self._files = host.layout, host.files
         names = self._files.names(layout.at(layout.lasting_directory))
-        taken = [int(found[1]) for it in names if (found := re.fullmatch(r"azure-vnet-(\d{1,9})\.undo", it))]
+        taken = [int(found[1]) for name in names if (found := re.fullmatch(r"azure-vnet-(\d{1,9})\.undo", name))]
         self.path = layout.undo_file(max(taken, default=0) + 1)
         self._written: UndoLog | None = None
 

@@ -1,7 +1,7 @@
 """The undo file of a clean-up: the commands that restore what was deleted. A shell can run it; this module parses it.
 
 Tables, protocols and scopes are written as numbers, because some of their names are configured on each host. Here:
-writing and parsing the text. Not here: where the file is, and the undo itself (`tasks.azure_cleanup`).
+writing and parsing the text. Not here: where the file is, and the undo itself (`task`).
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class UndoLog:
     @classmethod
     def of(cls, deletions: Iterable[Deletion], *, program: str = _ANY) -> Self:
         """The log of these deletions, in order."""
-        things = [it.thing for it in deletions]
+        things = [deletion.thing for deletion in deletions]
         return cls(
-            tuple(it for it in things if isinstance(it, str)),
-            tuple(it for it in things if isinstance(it, Neighbour)),
-            tuple(_as_asked(it) for it in things if isinstance(it, Route)),
+            tuple(thing for thing in things if isinstance(thing, str)),
+            tuple(thing for thing in things if isinstance(thing, Neighbour)),
+            tuple(_as_asked(thing) for thing in things if isinstance(thing, Route)),
             program,
         )
 
@@ -89,8 +89,8 @@ class UndoLog:
     def _commands(self) -> Iterator[list[str]]:
         for line in self.rules:
             yield [self.program, "-t", "nat", "-A", *line.split()]
-        for it in self.neighbours:
-            yield ["ip", "neigh", "add", str(it.ip), "lladdr", it.mac, "dev", it.dev, "nud", "permanent"]
+        for near in self.neighbours:
+            yield ["ip", "neigh", "add", str(near.ip), "lladdr", near.mac, "dev", near.dev, "nud", "permanent"]
         for route in self.routes:
             yield ["ip", f"-{route.prefix.family}", "route", "add", str(route.prefix), *_route_words(route)]
 

@@ -1,11 +1,10 @@
-"""The guard's decisions: when to look, what may be repaired, what to report. Values and functions, no actions.
+"""The guard keeps the routing of a host right. These names are its decisions: values and functions, no actions.
 
-look        what one look found and repaired
-bucket      how much may be spent now
-pace        when the next look is due
-fights      other programs that keep undoing a repair
-state       what the guard knows, as JSON
-figures     the same for a Prometheus collector
+look      what one look found and repaired
+pace      when the next look is due, and what may be repaired
+state     what the guard knows, as JSON and for a Prometheus collector
+loop      Guard, the task that waits, looks and repairs
+service   InstallGuard, the task that installs the service that runs Guard
 """
 
 import phases

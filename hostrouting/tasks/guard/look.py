@@ -1,6 +1,6 @@
 """One look of the guard at the host: what it repaired, and what is wrong. The tasks return it.
 
-Here: values. Not here: what follows from several looks (`state`, `fights`).
+Here: values. Not here: what follows from several looks (`pace`, `state`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Guard keeps the routing of a host right until it is told to stop.
 
 Here: the loop, which waits, looks, repairs through the tasks, and reports what has changed. Not here: when to look and
-what may be repaired (`hostrouting.tasks.guard`), and how something is repaired (the tasks themselves).
+what may be repaired (`pace`), and how something is repaired (the tasks themselves).
 """
 
 from __future__ import annotations
@@ -349,21 +349,21 @@ class _Watching:
                 self._line(f"no longer: {former[name]}", 6, _PROBLEM)
             elif faults[name] != former.get(name):
                 self._line(faults[name], 3, _PROBLEM)
-        known = {it.last.key for it in before.fights}
-        new = [it for it in self._state.fights if it.last.key not in known]
-        routes = [it for it in new if not _is_table(it)]
+        known = {fight.last.key for fight in before.fights}
+        new = [fight for fight in self._state.fights if fight.last.key not in known]
+        routes = [fight for fight in new if not _is_table(fight)]
         if len(routes) > _FEW:
             told = f"{len(routes):,} routes do not stay; one of them: {routes[0].last.key} {_told_fight(routes[0])}"
             self._line(told, 4, _FIGHT, **_names(routes[0].last))
-            new = [it for it in new if _is_table(it)]
+            new = [fight for fight in new if _is_table(fight)]
         for fight in new:
             self._line(f"{fight.last.key} does not stay: it {_told_fight(fight)}", 4, _FIGHT, **_names(fight.last))
 
     def _tell_problems(self, words: str, problems: Iterable[Problem], known: Collection[Problem], level: int) -> None:
         """One line for each problem that is not known, but not thousands."""
-        new = [it for it in problems if it not in known]
-        for it in new[:_LINES]:
-            self._line(f"{words}{it.text}", level, _PROBLEM, **dict(it.fields))
+        new = [problem for problem in problems if problem not in known]
+        for problem in new[:_LINES]:
+            self._line(f"{words}{problem.text}", level, _PROBLEM, **dict(problem.fields))
         if len(new) > _LINES:
             self._line(f"{words}{len(new) - _LINES:,} more problems like these", level, _PROBLEM)
 

@@ -1,4 +1,16 @@
-"""A token bucket: how much may be spent now, if a fixed amount comes back each second. It knows nothing of routes."""
+"""How often the guard may do what it does: when it looks at the host, and how soon it repairs the same thing again.
+
+Here: moments and amounts, computed from what happened. Not here: waiting, looking, repairing and telling (`loop`).
+
+The guard looks soon after an event, once a minute in any case, and less often after failures.
+
+Something else may keep undoing what the guard repairs: that is a fight. Each key is repaired ten times at once, then
+once a minute. If something else belongs at a key, such as the route by a new default gateway, it is repaired at once: a
+route by the former gateway would be of no use. That begins the ten times anew. But if that never ends, it is a fight,
+too.
+
+Both spend from a bucket: what was taken from it comes back at a fixed rate.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +57,7 @@ class Bucket:
         return self.now(now) >= self.size
 
 
-# When the guard looks at the host: soon after an event, once a minute in any case, and less often after failures.
+# When to look.
 
 EVERY = 60.0
 """The seconds between two looks without an event."""
@@ -121,7 +133,7 @@ def _retry(failures: int, chance: float) -> float:
     return longest * (0.5 + 0.5 * chance)
 
 
-# Fights: something keeps undoing what the guard repairs. Each key is repaired ten times, then once a minute.
+# What may be repaired, and what is a fight.
 
 ROUNDS = 10
 """How many repairs of a key may come at once. A link that flaps a few times must not leave its routes away."""
@@ -171,17 +183,17 @@ class Fights:
     def made(self, repairs: Iterable[Repair], now: float) -> Fights:
         """After these repairs were made, even if they were undone at once. One that was refused does not count."""
         known = dict(self._known)
-        for it in repairs:
+        for repair in repairs:
             full = Bucket(ROUNDS, 1 / PAUSE, at=now)
-            fight = known.get(it.key) or Fight(it, 0, full, (), now)
-            bucket = fight.bucket if fight.last.ours == it.ours else full
+            fight = known.get(repair.key) or Fight(repair, 0, full, (), now)
+            bucket = fight.bucket if fight.last.ours == repair.ours else full
             times = (*fight.times, now)[-NAMED - 1 :]
-            known[it.key] = Fight(it, fight.rounds + 1, bucket.take(1, now), times, now)
+            known[repair.key] = Fight(repair, fight.rounds + 1, bucket.take(1, now), times, now)
         return Fights(known)
 
     def later(self, now: float) -> Fights:
         """Without the keys that no longer matter."""
-        return Fights({key: it for key, it in self._known.items() if now - it.needed < WITHIN})
+        return Fights({key: fight for key, fight in self._known.items() if now - fight.needed < WITHIN})
 
     def _ours(self, key: str) -> str | None:
         fight = self._known.get(key)
@@ -194,5 +206,5 @@ class Fights:
 
     def named(self, now: float) -> tuple[Fight, ...]:
         """The fights at this moment, by their keys."""
-        found = (it for it in self._known.values() if it.is_named and now - it.needed < OVER)
-        return tuple(sorted(found, key=lambda it: it.last.key))
+        found = (fight for fight in self._known.values() if fight.is_named and now - fight.needed < OVER)
+        return tuple(sorted(found, key=lambda fight: fight.last.key))

@@ -1,6 +1,6 @@
 """InstallGuard installs the service that keeps the routing right, and tells how it is.
 
-Here: the unit and its state. Not here: what the running guard does (`guard`). Machines do not wait for the guard, so it
+Here: the unit and its state. Not here: what the running guard does (`loop`). Machines do not wait for the guard, so it
 has no step in the gate.
 """
 
@@ -69,9 +69,9 @@ class InstallGuard(HostTask[GuardResult]):
     @property
     def is_wanted(self) -> bool:
         """Whether the guard is enabled and has something to guard."""
-        it = self.config
-        return it.guard.enabled and bool(
-            it.static_routes.routes or it.route_overlap.expected_cidrs or it.probe_rewrite.enabled
+        config = self.config
+        return config.guard.enabled and bool(
+            config.static_routes.routes or config.route_overlap.expected_cidrs or config.probe_rewrite.enabled
         )
 
     def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  the host's files answer
@@ -149,7 +149,7 @@ def _facts(written: dict[str, Any]) -> Iterator[str]:
 def _notes(written: dict[str, Any]) -> Iterator[str]:
     """What it cannot repair."""
     listed = written.get("fights")
-    fights = [it for it in listed if isinstance(it, dict)] if isinstance(listed, list) else []
+    fights = [fight for fight in listed if isinstance(fight, dict)] if isinstance(listed, list) else []
     for fight in fights[:_SHOWN]:
         ours, found = fight.get("ours"), fight.get("found")
         yield f"{fight.get('key')} does not stay: the last time there was {found} instead of {ours}"

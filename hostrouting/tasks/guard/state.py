@@ -1,6 +1,7 @@
-"""What the guard knows: the last look, the verdict and since when it holds, repairs and fights. A value, and its JSON.
+"""What the guard knows: the last look, the verdict and since when it holds, repairs and fights.
 
-Here: what follows from a look. Not here: the look itself (`look`), and where it is written (`tasks.guard`).
+Here: a value, what follows for it from a look, its JSON, and its figures for a Prometheus collector. Not here: the look
+itself (`look`), and the files that all this is written to, each in one step (`loop`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class State:
 
     def noted(self, about: str, text: str) -> State:
         """With this sentence about what hinders the guard; an empty one ends it."""
-        others = {name: it for name, it in self.hindered.items() if name != about}
+        others = {name: sentence for name, sentence in self.hindered.items() if name != about}
         return attrs.evolve(self, hindered={**others, about: text} if text else others)
 
     def after(self, look: Look, fights: tuple[Fight, ...], now: datetime) -> State:
@@ -97,10 +98,10 @@ class State:
             "lastRepair": _stamp(self.repaired),
             "failure": "; ".join(self.faults.values()) or None,
             "fights": [
-                {"key": it.last.key, "ours": it.last.ours, "found": it.last.found, "rounds": it.rounds}
-                for it in self.fights
+                {"key": fight.last.key, "ours": fight.last.ours, "found": fight.last.found, "rounds": fight.rounds}
+                for fight in self.fights
             ],
-            "problems": [it.text for it in self.look.problems],
+            "problems": [problem.text for problem in self.look.problems],
         }
 
 
@@ -108,7 +109,7 @@ def _stamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment_as_text(moment)
 
 
-# The guard's figures for a Prometheus collector: a text in the exposition format, without timestamps.
+# The figures: names, help and numbers, in the exposition format, without timestamps.
 
 _VERDICTS = ("ok", "overlap", "undecided", "no-default-route")
 
@@ -145,9 +146,9 @@ def _lines(state: State, version: str) -> Iterator[str]:
             yield from _metric(f"routes_{name}", "gauge", text, {}, count)
     if look.verdict:
         rows = [
-            ({"cidr": cidr, "verdict": it}, int(it == verdict))
+            ({"cidr": cidr, "verdict": possible}, int(possible == verdict))
             for cidr, verdict in sorted(look.verdicts.items())
-            for it in _VERDICTS
+            for possible in _VERDICTS
         ]
         yield from _metrics("verdict", "gauge", "The verdict on an expected CIDR: 1 for the present one.", rows)
         counts = [({"cidr": cidr}, count) for cidr, count in sorted(look.escapes.items())]

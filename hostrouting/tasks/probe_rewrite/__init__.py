@@ -15,9 +15,8 @@ host asks for the link-local address, and the load balancer answers.
 The router sends its own packets from the same link-local address: its advertisements install the default route. So
 packets that stay on the link are not changed (a link-local or multicast destination, neighbour discovery, MLD).
 
-wanted        the rules and the route that are wanted, and the changes that install them
-hindrances    settings and devices of the host that keep them from working
-record        the tables and routes that may be in the kernel since this boot
+rules    the rules and the route that are wanted, the changes that install them, and what keeps them from working
+task     RewriteProbeSource
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,13 @@
-"""The rules and the route that are wanted, and the plan that gets from the present state to them.
+"""The rules and the route that let probes reach the pods: what is wanted, what is there, and what blocks probes.
 
-Here: values in, values out. Not here: calling nft or the kernel (`nftables`, `backends`), and the order of the steps
-(`tasks.probe_rewrite`).
+Here: values in, values out: the wanted table and route, and the plan that gets from the present state to them; the
+record of what may be in the kernel; and the hindrances, which are settings and devices of a host that block probes, or
+may block them, although rules and route are in force. Not here: reading the host, calling nft or the kernel, and the
+order of the steps (`task`). How the rewrite works is told at the top of this folder.
+
+The record lists the tables and routes that may be in the kernel, including those of earlier configurations. The task
+and the boot script write it to a file under /run before they change the kernel. A reboot clears the kernel's state and
+the file.
 """
 
 from __future__ import annotations
@@ -244,7 +250,7 @@ def plan_rewrite(
     )
     operations += [Operation("delete", _table(name), "it is no longer wanted") for name in delete]
     wished = () if route is None else (route,)
-    routes = plan_exactly(wished, snapshot, ours=ours, about={*former, *(it.prefix for it in wished)})
+    routes = plan_exactly(wished, snapshot, ours=ours, about={*former, *(route.prefix for route in wished)})
     on_route = [Operation(step.action, f"route {step.route}", step.why) for step in routes.changes]
     return RewritePlan(
         load=load,
@@ -274,7 +280,7 @@ def _conflict(found: Table) -> str:
     return ""
 
 
-# The record of the rewrite's tables and routes that may be in the kernel, including those of earlier configurations.
+# The record of what may be in the kernel.
 
 
 @attrs.frozen
@@ -326,7 +332,7 @@ class Record:
         return "".join(f"{line}\n" for line in (*(f"table {name}" for name in self.tables), *self.routes))
 
 
-# Finds the settings and devices of a host that block probes, or may block them, although rules and route are in force.
+# What blocks probes, or may block them, although rules and route are in force.
 
 _RIVAL = "azureslbprobe"
 """A part of the name of tables that other agents create and delete for the same purpose."""
@@ -354,7 +360,7 @@ def own_addresses(snapshot: Snapshot, listed: str) -> tuple[OwnAddress, ...]:
     for line in listed.splitlines():
         address, _, _, _, number, dev = line.split()
         flags[IPv6Address(bytes.fromhex(address)), dev] = int(number, 16)
-    mine = [(it.ip, it.dev) for it in snapshot.addresses if isinstance(it.ip, IPv6Address)]
+    mine = [(address.ip, address.dev) for address in snapshot.addresses if isinstance(address.ip, IPv6Address)]
     return tuple(OwnAddress(ip, dev, _state(flags.get((ip, dev), 0))) for ip, dev in mine)
 
 
@@ -366,8 +372,8 @@ def _state(flags: int) -> Literal["usable", "tentative", "duplicate"]:
 
 def has_address(interfaces: Collection[str], addresses: Iterable[OwnAddress]) -> bool | None:
     """Whether a device has a global or unique local address; None while duplicate address detection is running."""
-    near = {it for it in addresses if it.dev in interfaces}
-    states = {it.state for it in near if not (it.ip.is_link_local or it.ip.is_site_local)}
+    near = {address for address in addresses if address.dev in interfaces}
+    states = {address.state for address in near if not (address.ip.is_link_local or address.ip.is_site_local)}
     return True if "usable" in states else None if "tentative" in states else False
 
 

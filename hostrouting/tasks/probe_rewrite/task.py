@@ -1,4 +1,7 @@
-"""RewriteProbeSource lets IPv6 probes of the load balancer reach the pods, now and before any machine starts."""
+"""RewriteProbeSource lets IPv6 probes of the load balancer reach the pods, now and before any machine starts.
+
+Here: reading the host, and the order of the steps. Not here: what is wanted and what hinders it (`rules`).
+"""
 
 from __future__ import annotations
 
@@ -142,7 +145,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         plan = self._plan(open_nft(), snapshot, up=is_met)
         taken = self._taken_address(snapshot) if is_met else None
         unanswered = self._unanswered
-        conflicts = (*([str(it) for it in (unanswered, taken) if it is not None]), *plan.conflicts)
+        conflicts = (*([str(conflict) for conflict in (unanswered, taken) if conflict is not None]), *plan.conflicts)
         notes = () if is_met else self._why_not()
         return Preview(operations=() if conflicts else plan.operations, notes=notes, conflicts=conflicts)
 
@@ -234,14 +237,17 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             around = self._surroundings(nft, backend, snapshot) if up else rewrite.Surroundings()
         if plan.coming_routes:  # what is missing is a fault already
             around = attrs.evolve(around, way_back=None)
-        faults = (*plan.conflicts, *(f"{it.object}: {it.reason}" for it in plan.operations))
+        faults = (*plan.conflicts, *(f"{operation.object}: {operation.reason}" for operation in plan.operations))
         found = rewrite.find_hindrances(settings, around) if up else ()
         return Standing(
             f"probes from {settings.link_local} by {' and '.join(settings.interfaces) or 'no device'}",
             up,
             faults,
-            tuple(it.text for it in found if it.is_certain),
-            (*(it.text for it in found if not it.is_certain), *(self._why_not() if self.is_wanted and not up else ())),
+            tuple(hindrance.text for hindrance in found if hindrance.is_certain),
+            (
+                *(hindrance.text for hindrance in found if not hindrance.is_certain),
+                *(self._why_not() if self.is_wanted and not up else ()),
+            ),
             self._counted(nft) if up and not faults else (),
         )
 
@@ -341,9 +347,9 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     def _taken_address(self, snapshot: Snapshot) -> ConfigError | None:
         """The error if the global address is an address of this host; None otherwise."""
         known = self._settings.global_address
-        for it in snapshot.addresses:
-            if it.ip == known:
-                rule = f"is an address of this host, on {it.dev}, so the replies to probes would not leave it"
+        for address in snapshot.addresses:
+            if address.ip == known:
+                rule = f"is an address of this host, on {address.dev}, so the replies to probes would not leave it"
                 remedy = "write an address that no host has"
                 return ConfigError([Fault("probeRewrite.globalAddress", f'"{known}"', rule, remedy)])
         return None
@@ -404,7 +410,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             self._route if up else None,
             tables,
             snapshot,
-            ours=tuple(dict.fromkeys((protocol, *(it.protocol for it in record.routes)))),
+            ours=tuple(dict.fromkeys((protocol, *(route.protocol for route in record.routes)))),
             former=self._prefixes(),
         )
 
@@ -460,13 +466,14 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         coming = rewrite.Record(
             () if plan.load is None else (plan.load.name,),
             tuple(
-                rewrite.NotedRoute(self._settings.global_address, it.devs[0], it.protocol) for it in plan.coming_routes
+                rewrite.NotedRoute(self._settings.global_address, route.devs[0], route.protocol)
+                for route in plan.coming_routes
             ),
         )
         try:
             self.host.files.write(self.host.layout.probe_applied_path, str(self._record + coming))
         except FileError as error:
-            names = " and ".join(it.object for it in plan.operations)
+            names = " and ".join(operation.object for operation in plan.operations)
             ctx.log.warning("%s; after a change of the configuration, %s may be left until the next boot", error, names)
 
     @property
@@ -479,16 +486,16 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     def _prefixes(self) -> set[Prefix]:
         """The destinations to which this configuration adds a route, or an earlier one may have added one."""
-        known = (self._settings.global_address, *(it.address for it in self._record.routes))
-        return {Prefix.of(IPv6Network(it)) for it in known}
+        known = (self._settings.global_address, *(route.address for route in self._record.routes))
+        return {Prefix.of(IPv6Network(text)) for text in known}
 
 
-def _repair_of(it: Operation) -> Repair:
+def _repair_of(operation: Operation) -> Repair:
     """The operation as a repair, with both sides as nouns."""
-    if it.verb == "delete":
-        return Repair(it.object, "none", it.object)
-    found = "none" if it.verb == "create" else f"a changed one ({it.reason})"
-    return Repair(it.object, "the one that was installed", found)
+    if operation.verb == "delete":
+        return Repair(operation.object, "none", operation.object)
+    found = "none" if operation.verb == "create" else f"a changed one ({operation.reason})"
+    return Repair(operation.object, "the one that was installed", found)
 
 
 def _missing_devices(route: Route | None, snapshot: Snapshot) -> Iterator[str]:

@@ -6,9 +6,9 @@ is equal to Linux: a property test does the same random things to both and compa
 table in order after every step, lookups wherever an answer can change, and the text that `ip` prints.
 
 From the bottom: `devices`, `tables` and `rules` hold the state. `ipv4` and `ipv6` implement what Linux does with it,
-each with the same modules: `checks` (the conditions for a route), `routes` (where it is inserted) and `addresses` (the
-routes that they add). `namespace` connects these. `backend` is the interface for programs, `text` prints the state,
-`faults` makes it fail and `watch` waits for changes.
+each with the same classes: Checks (the conditions for a route), Routes (where it is inserted) and Addresses (the routes
+that they add). `backend` connects these, and is the interface for programs. `text` prints the state, and `faults` makes
+it fail. `nftables`, `ebtables` and `neighbours` are fakes of their own.
 
 Known limits, where this kernel differs from Linux:
 

@@ -1,7 +1,8 @@
-"""MemoryBackend: the fake kernel's interface for programs and tests.
+"""MemoryBackend: the fake kernel as a whole, with the contract of RouteBackend and the methods that change it.
 
-Here: the contract of RouteBackend, and the methods that change the fake kernel. Not here: the consequences of a change
-(`namespace`).
+Here: the interface for programs and tests; the network namespace behind it, with each thing that can happen to a host
+and all its consequences; and the watch, with the clock that it waits on. Not here: what Linux does with the routes and
+addresses of one family (`ipv4`, `ipv6`), and faults (`faults`).
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from hostrouting.model import (
     Rule,
     Snapshot,
 )
-from hostrouting.testing.kernel.devices import Device, Devices
-from hostrouting.testing.kernel.faults import Faults, KernelClock, KernelError, Moment
+from hostrouting.testing.kernel.devices import Device, Devices, Refused
+from hostrouting.testing.kernel.faults import Faults, Moment
 from hostrouting.testing.kernel.ipv4 import Addresses as Addresses4
 from hostrouting.testing.kernel.ipv4 import Routes as Routes4
 from hostrouting.testing.kernel.ipv6 import Addresses as Addresses6
+from hostrouting.testing.kernel.ipv6 import KernelClock
 from hostrouting.testing.kernel.ipv6 import Routes as Routes6
 from hostrouting.testing.kernel.rules import Rules
 from hostrouting.testing.kernel.text import print_world
@@ -53,289 +55,6 @@ if TYPE_CHECKING:
     from phases.clock import Event
 
 __all__ = ["MemoryBackend", "MemoryWatch", "Namespace"]
-
-
-# Listening to the fake kernel: the changes that were reported, and planned changes during a wait.
-
-_MOMENTS: dict[Source, Literal["wait", "listen"]] = {"routes": "wait", "nftables": "listen"}
-
-
-class MemoryWatch:
-    """A listener. It waits on the clock that it is given; without one, a wait returns at once."""
-
-    def __init__(
-        self,
-        happenings: list[Callable[[], object]],
-        *,
-        meet: Callable[[Literal["wait", "listen"]], object],
-        on_clock: Callable[[Clock], object],
-    ) -> None:
-        """Take the planned changes: without a report, a wait calls them until one changes something.
-
-        `meet` is called before each wait, and before it begins to listen to nftables; if it raises BackendError, the
-        watch cannot listen to routes, or to nftables, until the next wait. `on_clock` tells the fake kernel the clock
-        of a wait, both before and after it.
-        """
-        self._happenings, self._meet, self._on_clock = happenings, meet, on_clock
-        self._lock = threading.Lock()
-        self._heard = self._woken = self._closed = False
-        self._waiting: Event | None = None
-        self._troubles: dict[Source, str] = {}
-        self._listens_to_nftables = False
-
-    @property
-    def troubles(self) -> tuple[str, ...]:
-        """Why it cannot listen to everything now."""
-        return tuple(self._troubles.values())
-
-    def listen(self, *, nftables: bool) -> None:
-        """Listen to nftables too, or no longer."""
-        if nftables and not self._listens_to_nftables:
-            self._try("nftables")
-        elif not nftables:
-            self._troubles.pop("nftables", None)
-        self._listens_to_nftables = nftables
-
-    def hear(self, source: Source = "routes") -> None:
-        """Report a change, if this source is listened to."""
-        if source in self._troubles or (source == "nftables" and not self._listens_to_nftables):
-            return
-        with self._lock:
-            self._heard = True
-            self._end_wait()
-
-    def _try(self, source: Source) -> None:
-        try:
-            self._meet(_MOMENTS[source])
-        except BackendError as error:
-            self._troubles[source] = cannot_listen(source, error)
-        else:
-            self._troubles.pop(source, None)
-
-    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
-        """Whether something changed since the last wait; if not, whether one of the planned changes did.
-
-        Without planned changes, it waits on the clock for a change by another thread.
-        """
-        if self._closed:
-            raise BackendError("the watch was closed", can_retry=False)
-        before = tuple(self._troubles)
-        self._try("routes")
-        if "nftables" in before:
-            self._try("nftables")
-        if before != tuple(self._troubles):
-            with self._lock:
-                self._heard = True  # a change may have been missed
-        while self._happenings and not (self._heard or self._woken):
-            self._happenings.pop(0)()
-        if clock is not None:
-            self._on_clock(clock)
-            with self._lock:
-                self._waiting = clock.event()
-                if self._heard or self._woken:
-                    self._waiting.set()
-            self._waiting.wait(timeout)
-            self._on_clock(clock)
-        with self._lock:
-            heard, self._heard = self._heard and not self._woken, self._heard and self._woken
-            self._woken, self._waiting = False, None
-        return heard
-
-    def wake(self) -> None:
-        """End the present or the next wait."""
-        with self._lock:
-            self._woken = True
-            self._end_wait()
-
-    def _end_wait(self) -> None:
-        if self._waiting is not None:
-            self._waiting.set()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
-
-
-# A network namespace in memory: devices, addresses, rules and routes of both families, and how they affect each other.
-
-
-class Namespace:
-    """A network namespace."""
-
-    def __init__(self, *, promote_secondaries: bool, ipv6_forwarding: bool) -> None:
-        """Start like a new one: with lo, which is down, and the default rules."""
-        self.clock = KernelClock()
-        self.devices = Devices()
-        self.ipv6_forwarding = ipv6_forwarding
-        self.rules = {family: Rules(family) for family in (IPV4, IPV6)}
-        routes4 = Routes4(self.devices, self.rules[IPV4])
-        routes6 = self._aging = Routes6(self.devices, self.rules[IPV6], self.clock)
-        self._routes: dict[int, Routes4 | Routes6] = {IPV4: routes4, IPV6: routes6}
-        self._addresses: dict[int, Addresses4 | Addresses6] = {
-            IPV4: Addresses4(routes4, promote=promote_secondaries),
-            IPV6: Addresses6(routes6),
-        }
-
-    def change(self, change: Change) -> None:
-        """Carry out one change of a route, as Linux does."""
-        route = change.route
-        if problem := misfit(route):
-            raise KernelError(errno.ERANGE, problem=problem)
-        for leg in route.legs:
-            if leg.dev is not None:
-                self.devices.get(leg.dev)
-        if len(route.legs) == 1 and route.legs[0].weight != 1:
-            # A kernel message has no field for the weight of a single next hop.
-            route = attrs.evolve(route, legs=(attrs.evolve(route.legs[0], weight=1),))
-        self._routes[route.prefix.family].change(change.verb, route)
-
-    def delete_exactly(self, route: Route) -> None:
-        """Delete exactly this route, or none."""
-        found = find_exactly(route, self.at(route))
-        if isinstance(found, Obstacle):
-            raise KernelError(found.number, problem=found.words)
-        self.change(Change("delete", found))
-
-    def at(self, route: Route) -> list[Route]:
-        """The routes of the same table and prefix."""
-        return self._routes[route.prefix.family].at(route.table, route.prefix)
-
-    def add_link(self, link: Link) -> None:
-        """Add a device."""
-        device = self.devices.add(link)
-        if link.up:
-            self.set_up(device.name)
-
-    def delete_link(self, name: str) -> None:
-        """Delete a device, with all routes through it; rules for it stay, and match nothing."""
-        device = self.devices.get(name)
-        if device.loopback:
-            raise KernelError(errno.EOPNOTSUPP)
-        self.set_down(name)
-        device.leaving = True
-        for addresses in self._addresses.values():
-            addresses.device_leaves(device)
-        self.devices.remove(name)
-
-    def set_up(self, name: str) -> None:
-        """Set a device up."""
-        device = self.devices.get(name)
-        if device.up:
-            return
-        device.link = attrs.evolve(device.link, up=True)
-        for addresses in self._addresses.values():
-            addresses.device_up(device)
-
-    def set_down(self, name: str) -> None:
-        """Set a device down: most of its routes are flushed."""
-        device = self.devices.get(name)
-        if not device.up:
-            return
-        device.link = attrs.evolve(device.link, up=False)
-        for addresses in self._addresses.values():
-            addresses.device_down(device)
-
-    def set_carrier(self, name: str, *, carrier: bool) -> None:
-        """Change whether a device has a carrier."""
-        device = self.devices.get(name)
-        if device.plugged is carrier or device.loopback:
-            return
-        device.plugged = carrier
-        for addresses in self._addresses.values():
-            addresses.carrier(device)
-
-    def add_address(self, address: Address) -> None:
-        """Add an address to a device. 0.0.0.0 has no effect, and Linux does not even look for the device."""
-        if address.ip.version == IPV4 and not int(address.ip):
-            return
-        self._addresses[address.ip.version].add(self._holder(address), address)
-
-    def delete_address(self, address: Address) -> None:
-        """Delete an address from a device."""
-        self._addresses[address.ip.version].delete(self._holder(address), address)
-
-    def add_rule(self, rule: Rule) -> None:
-        """Add a rule."""
-        self.rules[rule.family].add(rule)
-        self._routes[rule.family].rule_came(rule)
-
-    def delete_rule(self, rule: Rule) -> None:
-        """Delete a rule."""
-        self.rules[rule.family].delete(rule)
-
-    @property
-    def moment(self) -> float | None:
-        """The time, if it matters to a snapshot."""
-        return self._aging.moment
-
-    def elapse(self) -> bool:
-        """Let what became due happen: routes that expired are deleted at times. Whether there were any."""
-        return self._aging.elapse()
-
-    def collect_expired(self) -> None:
-        """Delete the routes that have expired."""
-        self._aging.collect_expired()
-
-    def for_lookups(self, snapshot: Snapshot) -> Snapshot:
-        """The same state as lookups see it: each next hop of an IPv6 route separately, and every gateway reachable."""
-        in_force = tuple(rule for family in (IPV4, IPV6) for rule in self.rules[family].in_force())
-        seen = attrs.evolve(snapshot, rules=in_force, ipv6_forwarding=True)
-        if not any(len(shape.legs) > 1 and shape.prefix.family == IPV6 for shape in snapshot.routes.shapes):
-            return seen  # the same routes; to store 10,000 of them again takes 0.1 s
-        routes = (*snapshot.routes.only(family=IPV4), *map(self._shown, self._aging.apart()))
-        return attrs.evolve(seen, routes=routes)
-
-    def whole(self, found: Route) -> Route:
-        """The listed route, with all of its next hops, that a lookup found by one of them."""
-        ways = set(map(_way, found.legs))
-        for route in self.at(found):
-            same = (route.source, route.metric) == (found.source, found.metric)
-            if same and len(route.legs) > 1 and not ways.isdisjoint(map(_way, route.legs)):
-                return self._shown(route)
-        return found
-
-    def snapshot(self) -> Snapshot:
-        """The whole state."""
-        by_index = sorted(self.devices, key=lambda device: device.link.index)
-        held = [it for device in by_index for it in device.ipv4] + [it for device in by_index for it in device.ipv6]
-        return Snapshot(
-            links=tuple(device.shown() for device in by_index),
-            addresses=tuple(it.address for it in held),
-            rules=(*self.rules[IPV4], *self.rules[IPV6]),
-            routes=tuple(self._shown(route) for routes in self._routes.values() for route in routes.listed()),
-            ipv6_forwarding=self.ipv6_forwarding,
-        )
-
-    def _holder(self, address: Address) -> Device:
-        device = self.devices.find(address.dev)
-        if device is None:
-            words = {IPV4: "ipv4: Device not found", IPV6: "ipv6: Unable to find the interface"}
-            raise KernelError(errno.ENODEV, words[address.ip.version])
-        return device
-
-    def _shown(self, route: Route) -> Route:
-        """The route as a dump shows it: a next hop without carrier is shown as dead if it is skipped."""
-        if not any(leg.linkdown for leg in route.legs):
-            return route
-        family = route.prefix.family
-        legs = tuple(
-            attrs.evolve(leg, dead=leg.dead or (leg.linkdown and self.devices.ignores_linkdown(leg.dev, family)))
-            for leg in route.legs
-        )
-        return attrs.evolve(route, legs=legs)
-
-
-def _way(leg: NextHop) -> tuple[object, object]:
-    return leg.dev, leg.gateway
-
 
 _UDP = 17
 
@@ -378,7 +97,7 @@ class MemoryBackend:
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """The FIB entry that decides for each destination."""
         addresses = asked_addresses(destinations)
-        if len({it.version for it in addresses}) > 1:
+        if len({address.version for address in addresses}) > 1:
             raise ValueError("IPv4 and IPv6 destinations in one lookup")
         self._meet("lookup")
         snapshot = self._now()
@@ -386,7 +105,7 @@ class MemoryBackend:
             self._fib = Fib(self._namespace.for_lookups(snapshot), merged=not self._namespace.rules[IPV4].custom)
         if not flow.ipproto:
             # Without a given protocol, Linux assumes UDP; in IPv6 no protocol.
-            flow = attrs.evolve(flow, ipproto=_UDP if any(it.version == IPV4 for it in addresses) else 0)
+            flow = attrs.evolve(flow, ipproto=_UDP if any(address.version == IPV4 for address in addresses) else 0)
         flow = flow.assumed()
         return tuple(self._answer(destination, flow, self._fib) for destination in addresses)
 
@@ -575,7 +294,7 @@ class MemoryBackend:
                 self._namespace.delete_exactly(change.route)
             else:
                 self._namespace.change(change)
-        except KernelError as error:
+        except Refused as error:
             # A refused request can still set the end of a route.
             self._snapshot = self._fib = None
             problem = error.problem
@@ -588,7 +307,7 @@ class MemoryBackend:
         self._elapse()
         try:
             yield
-        except KernelError as error:
+        except Refused as error:
             raise BackendError(f"{what}: refused", errno=error.number, kernel=error.words) from error
         finally:
             self._changed()
@@ -606,7 +325,7 @@ class _Facts:
 
     def addresses(self, family: int) -> Sequence[Address]:
         """The addresses of the family."""
-        return [it for it in self.namespace.snapshot().addresses if it.ip.version == family]
+        return [address for address in self.namespace.snapshot().addresses if address.ip.version == family]
 
 
 def _address(dev: str, interface: str | Address, scope: int, broadcast: IP | None) -> Address:
@@ -614,3 +333,287 @@ def _address(dev: str, interface: str | Address, scope: int, broadcast: IP | Non
         return attrs.evolve(interface, dev=dev)
     parsed = ip_interface(interface)
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope, broadcast=broadcast)
+
+
+# What can happen to the host, with all its consequences.
+
+
+class Namespace:
+    """A network namespace: devices, addresses, rules and routes of both families, and how they affect each other."""
+
+    def __init__(self, *, promote_secondaries: bool, ipv6_forwarding: bool) -> None:
+        """Start like a new one: with lo, which is down, and the default rules."""
+        self.clock = KernelClock()
+        self.devices = Devices()
+        self.ipv6_forwarding = ipv6_forwarding
+        self.rules = {family: Rules(family) for family in (IPV4, IPV6)}
+        routes4 = Routes4(self.devices, self.rules[IPV4])
+        routes6 = self._aging = Routes6(self.devices, self.rules[IPV6], self.clock)
+        self._routes: dict[int, Routes4 | Routes6] = {IPV4: routes4, IPV6: routes6}
+        self._addresses: dict[int, Addresses4 | Addresses6] = {
+            IPV4: Addresses4(routes4, promote=promote_secondaries),
+            IPV6: Addresses6(routes6),
+        }
+
+    def change(self, change: Change) -> None:
+        """Carry out one change of a route, as Linux does."""
+        route = change.route
+        if problem := misfit(route):
+            raise Refused(errno.ERANGE, problem=problem)
+        for leg in route.legs:
+            if leg.dev is not None:
+                self.devices.get(leg.dev)
+        if len(route.legs) == 1 and route.legs[0].weight != 1:
+            # A kernel message has no field for the weight of a single next hop.
+            route = attrs.evolve(route, legs=(attrs.evolve(route.legs[0], weight=1),))
+        self._routes[route.prefix.family].change(change.verb, route)
+
+    def delete_exactly(self, route: Route) -> None:
+        """Delete exactly this route, or none."""
+        found = find_exactly(route, self.at(route))
+        if isinstance(found, Obstacle):
+            raise Refused(found.number, problem=found.words)
+        self.change(Change("delete", found))
+
+    def at(self, route: Route) -> list[Route]:
+        """The routes of the same table and prefix."""
+        return self._routes[route.prefix.family].at(route.table, route.prefix)
+
+    def add_link(self, link: Link) -> None:
+        """Add a device."""
+        device = self.devices.add(link)
+        if link.up:
+            self.set_up(device.name)
+
+    def delete_link(self, name: str) -> None:
+        """Delete a device, with all routes through it; rules for it stay, and match nothing."""
+        device = self.devices.get(name)
+        if device.loopback:
+            raise Refused(errno.EOPNOTSUPP)
+        self.set_down(name)
+        device.leaving = True
+        for addresses in self._addresses.values():
+            addresses.device_leaves(device)
+        self.devices.remove(name)
+
+    def set_up(self, name: str) -> None:
+        """Set a device up."""
+        device = self.devices.get(name)
+        if device.up:
+            return
+        device.link = attrs.evolve(device.link, up=True)
+        for addresses in self._addresses.values():
+            addresses.device_up(device)
+
+    def set_down(self, name: str) -> None:
+        """Set a device down: most of its routes are flushed."""
+        device = self.devices.get(name)
+        if not device.up:
+            return
+        device.link = attrs.evolve(device.link, up=False)
+        for addresses in self._addresses.values():
+            addresses.device_down(device)
+
+    def set_carrier(self, name: str, *, carrier: bool) -> None:
+        """Change whether a device has a carrier."""
+        device = self.devices.get(name)
+        if device.plugged is carrier or device.loopback:
+            return
+        device.plugged = carrier
+        for addresses in self._addresses.values():
+            addresses.carrier(device)
+
+    def add_address(self, address: Address) -> None:
+        """Add an address to a device. 0.0.0.0 has no effect, and Linux does not even look for the device."""
+        if address.ip.version == IPV4 and not int(address.ip):
+            return
+        self._addresses[address.ip.version].add(self._holder(address), address)
+
+    def delete_address(self, address: Address) -> None:
+        """Delete an address from a device."""
+        self._addresses[address.ip.version].delete(self._holder(address), address)
+
+    def add_rule(self, rule: Rule) -> None:
+        """Add a rule."""
+        self.rules[rule.family].add(rule)
+        self._routes[rule.family].rule_came(rule)
+
+    def delete_rule(self, rule: Rule) -> None:
+        """Delete a rule."""
+        self.rules[rule.family].delete(rule)
+
+    @property
+    def moment(self) -> float | None:
+        """The time, if it matters to a snapshot."""
+        return self._aging.moment
+
+    def elapse(self) -> bool:
+        """Let what became due happen: routes that expired are deleted at times. Whether there were any."""
+        return self._aging.elapse()
+
+    def collect_expired(self) -> None:
+        """Delete the routes that have expired."""
+        self._aging.collect_expired()
+
+    def for_lookups(self, snapshot: Snapshot) -> Snapshot:
+        """The same state as lookups see it: each next hop of an IPv6 route separately, and every gateway reachable."""
+        in_force = tuple(rule for family in (IPV4, IPV6) for rule in self.rules[family].in_force())
+        seen = attrs.evolve(snapshot, rules=in_force, ipv6_forwarding=True)
+        if not any(len(shape.legs) > 1 and shape.prefix.family == IPV6 for shape in snapshot.routes.shapes):
+            return seen  # the same routes; to store 10,000 of them again takes 0.1 s
+        routes = (*snapshot.routes.only(family=IPV4), *map(self._shown, self._aging.apart()))
+        return attrs.evolve(seen, routes=routes)
+
+    def whole(self, found: Route) -> Route:
+        """The listed route, with all of its next hops, that a lookup found by one of them."""
+        ways = set(map(_way, found.legs))
+        for route in self.at(found):
+            same = (route.source, route.metric) == (found.source, found.metric)
+            if same and len(route.legs) > 1 and not ways.isdisjoint(map(_way, route.legs)):
+                return self._shown(route)
+        return found
+
+    def snapshot(self) -> Snapshot:
+        """The whole state."""
+        by_index = sorted(self.devices, key=lambda device: device.link.index)
+        held = [holding for device in by_index for holding in device.ipv4] + [
+            holding for device in by_index for holding in device.ipv6
+        ]
+        return Snapshot(
+            links=tuple(device.shown() for device in by_index),
+            addresses=tuple(holding.address for holding in held),
+            rules=(*self.rules[IPV4], *self.rules[IPV6]),
+            routes=tuple(self._shown(route) for routes in self._routes.values() for route in routes.listed()),
+            ipv6_forwarding=self.ipv6_forwarding,
+        )
+
+    def _holder(self, address: Address) -> Device:
+        device = self.devices.find(address.dev)
+        if device is None:
+            words = {IPV4: "ipv4: Device not found", IPV6: "ipv6: Unable to find the interface"}
+            raise Refused(errno.ENODEV, words[address.ip.version])
+        return device
+
+    def _shown(self, route: Route) -> Route:
+        """The route as a dump shows it: a next hop without carrier is shown as dead if it is skipped."""
+        if not any(leg.linkdown for leg in route.legs):
+            return route
+        family = route.prefix.family
+        legs = tuple(
+            attrs.evolve(leg, dead=leg.dead or (leg.linkdown and self.devices.ignores_linkdown(leg.dev, family)))
+            for leg in route.legs
+        )
+        return attrs.evolve(route, legs=legs)
+
+
+def _way(leg: NextHop) -> tuple[object, object]:
+    return leg.dev, leg.gateway
+
+
+# Listening: the changes that were reported, and planned changes during a wait.
+
+_MOMENTS: dict[Source, Literal["wait", "listen"]] = {"routes": "wait", "nftables": "listen"}
+
+
+class MemoryWatch:
+    """A listener. It waits on the clock that it is given; without one, a wait returns at once."""
+
+    def __init__(
+        self,
+        happenings: list[Callable[[], object]],
+        *,
+        meet: Callable[[Literal["wait", "listen"]], object],
+        on_clock: Callable[[Clock], object],
+    ) -> None:
+        """Take the planned changes: without a report, a wait calls them until one changes something.
+
+        `meet` is called before each wait, and before it begins to listen to nftables; if it raises BackendError, the
+        watch cannot listen to routes, or to nftables, until the next wait. `on_clock` tells the fake kernel the clock
+        of a wait, both before and after it.
+        """
+        self._happenings, self._meet, self._on_clock = happenings, meet, on_clock
+        self._lock = threading.Lock()
+        self._heard = self._woken = self._closed = False
+        self._waiting: Event | None = None
+        self._troubles: dict[Source, str] = {}
+        self._listens_to_nftables = False
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why it cannot listen to everything now."""
+        return tuple(self._troubles.values())
+
+    def listen(self, *, nftables: bool) -> None:
+        """Listen to nftables too, or no longer."""
+        if nftables and not self._listens_to_nftables:
+            self._try("nftables")
+        elif not nftables:
+            self._troubles.pop("nftables", None)
+        self._listens_to_nftables = nftables
+
+    def hear(self, source: Source = "routes") -> None:
+        """Report a change, if this source is listened to."""
+        if source in self._troubles or (source == "nftables" and not self._listens_to_nftables):
+            return
+        with self._lock:
+            self._heard = True
+            self._end_wait()
+
+    def _try(self, source: Source) -> None:
+        try:
+            self._meet(_MOMENTS[source])
+        except BackendError as error:
+            self._troubles[source] = cannot_listen(source, error)
+        else:
+            self._troubles.pop(source, None)
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """Whether something changed since the last wait; if not, whether one of the planned changes did.
+
+        Without planned changes, it waits on the clock for a change by another thread.
+        """
+        if self._closed:
+            raise BackendError("the watch was closed", can_retry=False)
+        before = tuple(self._troubles)
+        self._try("routes")
+        if "nftables" in before:
+            self._try("nftables")
+        if before != tuple(self._troubles):
+            with self._lock:
+                self._heard = True  # a change may have been missed
+        while self._happenings and not (self._heard or self._woken):
+            self._happenings.pop(0)()
+        if clock is not None:
+            self._on_clock(clock)
+            with self._lock:
+                self._waiting = clock.event()
+                if self._heard or self._woken:
+                    self._waiting.set()
+            self._waiting.wait(timeout)
+            self._on_clock(clock)
+        with self._lock:
+            heard, self._heard = self._heard and not self._woken, self._heard and self._woken
+            self._woken, self._waiting = False, None
+        return heard
+
+    def wake(self) -> None:
+        """End the present or the next wait."""
+        with self._lock:
+            self._woken = True
+            self._end_wait()
+
+    def _end_wait(self) -> None:
+        if self._waiting is not None:
+            self._waiting.set()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()

@@ -1,4 +1,4 @@
-"""The fake kernel's devices and their addresses, as they change.
+"""The fake kernel's devices and their addresses, as they change; and the error with which it refuses something.
 
 Here: their state. Not here: how it affects the routes (`ipv4`, `ipv6`).
 """
@@ -10,11 +10,21 @@ from collections.abc import Iterator
 import attrs
 
 from hostrouting.model import IP, IPV4, Address, Link, Prefix
-from hostrouting.testing.kernel.faults import KernelError
 
-__all__ = ["LOOPBACK", "Device", "Devices", "Holding"]
+__all__ = ["LOOPBACK", "Device", "Devices", "Holding", "Refused"]
 
 LOOPBACK = "lo"
+
+
+class Refused(Exception):  # noqa: N818  as the kernel would say it
+    """An error inside the fake kernel: a change turns it into an Outcome, every other method into a BackendError."""
+
+    def __init__(self, number: int, words: str = "", *, problem: str = "") -> None:
+        """Store the errno, and the kernel's text if it has one; `problem` is a fault found without the kernel."""
+        self.number = number
+        self.words = words
+        self.problem = problem
+        super().__init__(number, words)
 
 
 @attrs.define(eq=False)
@@ -98,13 +108,13 @@ class Devices:
         """The device with this name; ENODEV if it does not exist."""
         device = self._by_name.get(name)
         if device is None:
-            raise KernelError(errno.ENODEV, os.strerror(errno.ENODEV), problem=f"device {name} does not exist")
+            raise Refused(errno.ENODEV, os.strerror(errno.ENODEV), problem=f"device {name} does not exist")
         return device
 
     def add(self, link: Link) -> Device:
         """Add a device, which is down; its index is the next free one unless the Link has one."""
         if link.name in self._by_name:
-            raise KernelError(errno.EEXIST)
+            raise Refused(errno.EEXIST)
         self._index = max(self._index, link.index) if link.index else self._index + 1
         device = Device(attrs.evolve(link, index=link.index or self._index, up=False), plugged=link.carrier)
         self._by_name[link.name] = device

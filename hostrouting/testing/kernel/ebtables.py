@@ -127,13 +127,13 @@ class _Asked:
 
     def _there(self) -> MemoryEbtables:
         world = self._world
-        (name,) = (it for it in BACKENDS if it != world.backend)
+        (name,) = (backend for backend in BACKENDS if backend != world.backend)
         other = MemoryEbtables(backend=name)
         other.rules = world.elsewhere
-        having = [it for it in (world, other) if it.rules]
+        having = [one for one in (world, other) if one.rules]
         if self._backend == "auto":
             if len(having) > 1:
-                raise refusal.both_backends((it.backend, len(it.rules)) for it in having)
+                raise refusal.both_backends((one.backend, len(one.rules)) for one in having)
             return having[0] if having else world
         found, rest = (world, other) if self._backend == world.backend else (other, world)
         if rest.rules and not found.rules and not self._alone:

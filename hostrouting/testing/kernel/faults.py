@@ -1,6 +1,7 @@
-"""Making the fake kernel fail: at the n-th change, snapshot, lookup or wait from now.
+"""Fault injection for fakes: an error at a call, or something that another process does just before it.
 
-Here: what happens, and when. Not here: what the kernel does without faults.
+Here: counting calls, and what is due at which call; for the fake kernel, at the n-th change, snapshot, lookup or wait
+from now. Not here: the fakes, what they do without faults, and what their errors mean.
 """
 
 from __future__ import annotations
@@ -14,130 +15,9 @@ from hostrouting.errors import BackendError, BackendTimeout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from phases import Clock
+__all__ = ["Due", "Faults", "Faulty", "Moment"]
 
-__all__ = ["Due", "Faults", "Faulty", "KernelClock", "KernelError", "Moment"]
-
-Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch", "wait", "listen"]
-"""What can fail. Every single change counts, even if many are passed at once.
-
-A wait is one of a watch: if it fails, the watch cannot listen to routes until its next wait. If `listen` fails, which
-also happens once in each wait after that, it cannot listen to nftables.
-"""
-
-
-@attrs.define
-class _Fault:
-    left: int
-    error: BackendError | int | None = None
-    happening: Callable[[], object] | None = None
-    done: bool = False
-
-
-class Faults:
-    """Faults waiting for their moment; each happens once.
-
-    `nth` counts from the call that sets the fault: 1 is the next moment.
-    """
-
-    def __init__(self) -> None:
-        """Start without any."""
-        self._waiting: dict[Moment, list[_Fault]] = {}
-
-    def fail(self, moment: Moment, error: BackendError | int, *, nth: int = 1) -> None:
-        """Fail with this error; nothing is changed.
-
-        For a change it may be an errno, which is then reported as if the kernel had refused. A RouteRefused, or an
-        errno, is the outcome of that change only; any other error is raised, and the changes after it are not tried.
-        """
-        self._set(moment, _Fault(nth, error=error))
-
-    def hang(self, moment: Moment, *, nth: int = 1, done: bool = False) -> None:
-        """Raise BackendTimeout at once, without waiting; `done` is whether the operation was still carried out."""
-        timeout = BackendTimeout(f"the kernel did not answer a {moment} in time")
-        self._set(moment, _Fault(nth, error=timeout, done=done))
-
-    def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
-        """Call this just before the moment: to change a route as another program would, or to delete a device."""
-        self._set(moment, _Fault(nth, happening=happening))
-
-    @property
-    def waiting(self) -> int:
-        """The number of faults that have not happened yet: a test that ends with some left did not test them."""
-        return sum(len(faults) for faults in self._waiting.values())
-
-    def strike(self, moment: Moment) -> Strike:
-        """The fault for this moment; called by the fake kernel each time."""
-        due: list[_Fault] = []
-        for fault in list(self._waiting.get(moment, ())):
-            fault.left -= 1
-            if fault.left == 0:
-                self._waiting[moment].remove(fault)
-                due.append(fault)
-        struck = Strike()
-        for fault in due:
-            if fault.happening is not None:
-                fault.happening()
-            elif struck.error is None:
-                struck = Strike(fault.error, fault.done)
-        return struck
-
-    def _set(self, moment: Moment, fault: _Fault) -> None:
-        if fault.left < 1:
-            raise ValueError(f"nth is {fault.left}, but the lowest value is 1 (the next time)")
-        self._waiting.setdefault(moment, []).append(fault)
-
-
-@attrs.frozen
-class Strike:
-    """The effect of a fault: an error, and whether the operation is still carried out; or nothing."""
-
-    error: BackendError | int | None = None
-    done: bool = False
-
-
-# An error inside the fake kernel: the errno and the text that Linux would answer with.
-
-
-class KernelError(Exception):
-    """The kernel refused."""
-
-    def __init__(self, number: int, words: str = "", *, problem: str = "") -> None:
-        """Store the errno, and the kernel's text if it has one; `problem` is a fault found without the kernel."""
-        self.number = number
-        self.words = words
-        self.problem = problem
-        super().__init__(number, words)
-
-
-# The fake kernel's time, which only routes that expire notice.
-
-
-class KernelClock:
-    """Seconds since the fake kernel started. They stand still until it is told otherwise."""
-
-    def __init__(self) -> None:
-        """Start at 0."""
-        self._offset = 0.0
-        self._followed: Clock | None = None
-
-    def now(self) -> float:
-        """The time."""
-        return self._offset + (0.0 if self._followed is None else self._followed.now())
-
-    def advance(self, seconds: float) -> None:
-        """Let this time pass at once."""
-        self._offset += seconds
-
-    def follow(self, clock: Clock) -> None:
-        """From now on, time passes as on this clock."""
-        if clock is not self._followed:
-            self._offset, self._followed = self.now() - clock.now(), clock
-
-
-# Fault injection for fakes: an error at a call, or something that another process does just before it.
-
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E")
 
 
 @attrs.define
@@ -152,8 +32,24 @@ class Due(Generic[E]):
 
     def strike(self) -> None:
         """Raise the error, if there is one."""
-        if self.error is not None:
+        if isinstance(self.error, Exception):
             raise self.error
+
+
+def _count(waiting: list[Due[E]], struck: Due[E]) -> Due[E]:
+    """Count a call, run what is due before it, and return the first fault that is due, unless one has struck."""
+    due: list[Due[E]] = []
+    for fault in list(waiting):
+        fault.left -= 1
+        if fault.left == 0:
+            waiting.remove(fault)
+            due.append(fault)
+    for fault in due:
+        if fault.happening is not None:
+            fault.happening()
+        elif struck.error is None:
+            struck = fault
+    return struck
 
 
 class Faulty(Generic[E]):
@@ -175,18 +71,65 @@ class Faulty(Generic[E]):
 
     def meet(self) -> Due[E]:
         """Count the call, run what is due before it, and return the fault for it."""
-        struck = Due(0, self.fault)
-        for fault in list(self._faults):
-            fault.left -= 1
-            if fault.left == 0:
-                self._faults.remove(fault)
-                if fault.happening is not None:
-                    fault.happening()
-                elif struck.error is None:
-                    struck = fault
-        return struck
+        return _count(self._faults, Due(0, self.fault))
 
     def _wait(self, fault: Due[E]) -> None:
         if fault.left < 1:
             raise ValueError(f"nth is {fault.left}, but the next call is 1")
         self._faults.append(fault)
+
+
+# The fake kernel has several kinds of calls.
+
+Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch", "wait", "listen"]
+"""What can fail. Every single change counts, even if many are passed at once.
+
+A wait is one of a watch: if it fails, the watch cannot listen to routes until its next wait. If `listen` fails, which
+also happens once in each wait after that, it cannot listen to nftables.
+"""
+
+
+Strike: TypeAlias = "Due[BackendError | int]"
+"""What is due at a moment: an error of the backend, or an errno."""
+
+
+class Faults:
+    """Faults waiting for their moment; each happens once.
+
+    `nth` counts from the call that sets the fault: 1 is the next moment.
+    """
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._waiting: dict[Moment, list[Strike]] = {}
+
+    def fail(self, moment: Moment, error: BackendError | int, *, nth: int = 1) -> None:
+        """Fail with this error; nothing is changed.
+
+        For a change it may be an errno, which is then reported as if the kernel had refused. A RouteRefused, or an
+        errno, is the outcome of that change only; any other error is raised, and the changes after it are not tried.
+        """
+        self._set(moment, Due(nth, error=error))
+
+    def hang(self, moment: Moment, *, nth: int = 1, done: bool = False) -> None:
+        """Raise BackendTimeout at once, without waiting; `done` is whether the operation was still carried out."""
+        timeout = BackendTimeout(f"the kernel did not answer a {moment} in time")
+        self._set(moment, Due(nth, error=timeout, done=done))
+
+    def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
+        """Call this just before the moment: to change a route as another program would, or to delete a device."""
+        self._set(moment, Due(nth, happening=happening))
+
+    @property
+    def waiting(self) -> int:
+        """The number of faults that have not happened yet: a test that ends with some left did not test them."""
+        return sum(len(faults) for faults in self._waiting.values())
+
+    def strike(self, moment: Moment) -> Strike:
+        """The fault for this moment; called by the fake kernel each time."""
+        return _count(self._waiting.get(moment, []), Due(0))
+
+    def _set(self, moment: Moment, fault: Strike) -> None:
+        if fault.left < 1:
+            raise ValueError(f"nth is {fault.left}, but the lowest value is 1 (the next time)")
+        self._waiting.setdefault(moment, []).append(fault)

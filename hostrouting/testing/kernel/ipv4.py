@@ -1,6 +1,9 @@
-"""IPv4 as in Linux: conditions for a route (`checks`), its place (`routes`), routes of addresses (`addresses`).
+"""IPv4 as in Linux: whether a route is accepted, where it is stored, and the routes that addresses add.
 
-Not here: IPv6, which has the same modules with different content.
+Here: the refusals, each with its errno and the kernel's text; the next hops of an accepted route; lookups for gateways
+and addresses, which compare scopes and ignore lost carriers; where a route is inserted, which one is deleted, and which
+are flushed when a device goes down; primary and secondary addresses with their connected, local and broadcast routes.
+Not here: IPv6, which has the same three parts with different content, and lookups for packets (`hostrouting.fib`).
 """
 
 import errno
@@ -37,15 +40,14 @@ from hostrouting.model import (
     ip_at,
 )
 from hostrouting.model.constants import MULTICAST
-from hostrouting.testing.kernel.devices import Device, Devices, Holding
-from hostrouting.testing.kernel.faults import KernelError
+from hostrouting.testing.kernel.devices import Device, Devices, Holding, Refused
 from hostrouting.testing.kernel.rules import Rules
 from hostrouting.testing.kernel.tables import Installed, Tables, as_kept
 
 __all__ = ["Addresses", "Checks", "Routes", "check_tos"]
 
 
-# The conditions under which Linux accepts an IPv4 route, and the lookups for them.
+# Whether a route is accepted.
 
 # A rule that ends the lookup; "unreachable" has a different errno here than in a route.
 _RULE_ERRORS: dict[RuleAction, int] = {"blackhole": errno.EINVAL, "prohibit": errno.EACCES}
@@ -87,7 +89,7 @@ class _Reached(NamedTuple):
 def check_tos(route: Route) -> None:
     """Refuse the bits of tos that are used for congestion notification."""
     if route.tos & _ECN:
-        raise KernelError(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
+        raise Refused(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
 
 
 class Checks:
@@ -98,27 +100,29 @@ class Checks:
         self._tables, self._rules, self._devices = tables, rules, devices
 
     def taken(self, route: Route) -> Installed:
-        """The route as it will be stored; KernelError if Linux refuses it."""
+        """The route as it will be stored; Refused if Linux refuses it."""
         route = as_kept(route)
         if route.scope < _WIDEST.get(route.type, _SCOPE_NOWHERE):
-            raise KernelError(errno.EINVAL, "Invalid scope")
+            raise Refused(errno.EINVAL, "Invalid scope")
         if route.nexthop_id is not None:
-            raise KernelError(errno.EINVAL, "Nexthop id does not exist")
+            raise Refused(errno.EINVAL, "Nexthop id does not exist")
         if route.type in PATHLESS:
             if len(route.legs) > 1 or any(leg.dev or leg.gateway for leg in route.legs):
                 words = "Gateway, device and multipath can not be specified for this route type"
-                raise KernelError(errno.EINVAL, words)
+                raise Refused(errno.EINVAL, words)
             # Its next hop is not stored, but Linux compares this flag of it when looking for identical routes.
             return Installed(attrs.evolve(route, legs=()), tuple(int(leg.onlink) for leg in route.legs if leg.onlink))
         if route.scope > SCOPE_HOST:
-            raise KernelError(errno.EINVAL, "Invalid scope")
+            raise Refused(errno.EINVAL, "Invalid scope")
         if route.scope == SCOPE_HOST:
             reached = [self._own(route)]
         else:
             reached = [self._leg(leg, route) for leg in route.legs or (NextHop(),)]
         if route.prefsrc is not None and not self._may_prefer(route):
-            raise KernelError(errno.EINVAL, "Invalid prefsrc address")
-        return Installed(attrs.evolve(route, legs=tuple(it.leg for it in reached)), tuple(it.reach for it in reached))
+            raise Refused(errno.EINVAL, "Invalid prefsrc address")
+        return Installed(
+            attrs.evolve(route, legs=tuple(hop.leg for hop in reached)), tuple(hop.reach for hop in reached)
+        )
 
     def type_of(self, address: int, table: int) -> RouteType:
         """The type of an address according to one table."""
@@ -126,7 +130,7 @@ class Checks:
             return "broadcast"
         if ip_at(IPV4, address) in MULTICAST[IPV4]:
             return "multicast"
-        if not any(it in self._tables for it in self._together(table)):
+        if not any(number in self._tables for number in self._together(table)):
             return "broadcast"
         try:
             return self._in_table(table, address, wary=True).route.type
@@ -136,13 +140,13 @@ class Checks:
     def _own(self, route: Route) -> _Reached:
         """The next hop of a route of scope host: it needs a device, which need not be up."""
         if len(route.legs) > 1:
-            raise KernelError(errno.EINVAL, "Route with host scope can not have multiple nexthops")
+            raise Refused(errno.EINVAL, "Route with host scope can not have multiple nexthops")
         leg = route.legs[0] if route.legs else NextHop()
         if leg.gateway is not None:
-            raise KernelError(errno.EINVAL, "Route with host scope can not have a gateway")
+            raise Refused(errno.EINVAL, "Route with host scope can not have a gateway")
         device = self._devices.find(leg.dev)
         if device is None:
-            raise KernelError(errno.ENODEV)
+            raise Refused(errno.ENODEV)
         return _Reached(NextHop(device.name, weight=leg.weight, onlink=leg.onlink), _SCOPE_NOWHERE)
 
     def _leg(self, leg: NextHop, route: Route) -> _Reached:
@@ -156,25 +160,25 @@ class Checks:
     def _straight(self, leg: NextHop) -> _Reached:
         """Without a gateway: the device must be up."""
         if leg.onlink:
-            raise KernelError(errno.EINVAL, "Invalid flags for nexthop - PERVASIVE and ONLINK can not be set")
+            raise Refused(errno.EINVAL, "Invalid flags for nexthop - PERVASIVE and ONLINK can not be set")
         device = self._devices.find(leg.dev)
         if device is None:
-            raise KernelError(errno.ENODEV)
+            raise Refused(errno.ENODEV)
         if not device.up:
-            raise KernelError(errno.ENETDOWN, "Device for nexthop is not up")
+            raise Refused(errno.ENETDOWN, "Device for nexthop is not up")
         return _Reached(_as_found(leg, device), SCOPE_HOST)
 
     def _onlink(self, leg: NextHop, route: Route) -> _Reached:
         """The gateway is assumed to be on-link."""
         if route.scope >= SCOPE_LINK:
-            raise KernelError(errno.EINVAL, "Nexthop has invalid scope")
+            raise Refused(errno.EINVAL, "Nexthop has invalid scope")
         device = self._devices.find(leg.dev)
         if device is None:
-            raise KernelError(errno.ENODEV, "Nexthop device required for onlink")
+            raise Refused(errno.ENODEV, "Nexthop device required for onlink")
         if not device.up:
-            raise KernelError(errno.ENETDOWN, "Nexthop device is not up")
+            raise Refused(errno.ENETDOWN, "Nexthop device is not up")
         if self.type_of(int(leg.gateway or 0), TABLE_LOCAL) != "unicast":
-            raise KernelError(errno.EINVAL, "Nexthop has invalid gateway")
+            raise Refused(errno.EINVAL, "Nexthop has invalid gateway")
         return _Reached(_as_found(leg, device), SCOPE_LINK)
 
     def _gateway(self, leg: NextHop, route: Route) -> _Reached:
@@ -183,14 +187,14 @@ class Checks:
         try:
             way = self._to_gateway(int(leg.gateway or 0), route.table, scope=scope, dev=leg.dev)
         except _NoWay as error:
-            raise KernelError(error.number, "Nexthop has invalid gateway") from error
+            raise Refused(error.number, "Nexthop has invalid gateway") from error
         if way.route.type not in {"unicast", "local"}:
-            raise KernelError(errno.EINVAL, "Nexthop has invalid gateway")
+            raise Refused(errno.EINVAL, "Nexthop has invalid gateway")
         device = self._devices.find(way.leg.dev)
         if device is None:
-            raise KernelError(errno.EINVAL, "No egress device for nexthop gateway")
+            raise Refused(errno.EINVAL, "No egress device for nexthop gateway")
         if not device.up:
-            raise KernelError(errno.ENETDOWN)
+            raise Refused(errno.ENETDOWN)
         return _Reached(_as_found(attrs.evolve(leg, dev=device.name), device), way.route.scope)
 
     def _may_prefer(self, route: Route) -> bool:
@@ -274,7 +278,7 @@ def _as_found(leg: NextHop, device: Device) -> NextHop:
     return attrs.evolve(leg, linkdown=not device.carrier)
 
 
-# IPv4 routes as Linux stores them: the effect of a change, and of a device that goes up or down.
+# Where a route is stored.
 
 
 class Routes:
@@ -287,7 +291,7 @@ class Routes:
         self.checks = Checks(self._tables, rules, devices)
 
     def change(self, verb: Verb, route: Route) -> None:
-        """Carry out one change; KernelError if Linux would refuse it."""
+        """Carry out one change; Refused if Linux would refuse it."""
         check_tos(route)
         route = attrs.evolve(route, legs=tuple(_as_said(leg) for leg in route.legs))
         if verb == "delete":
@@ -309,14 +313,14 @@ class Routes:
         self._create(route.table)
         try:
             self._insert("append", self.checks.taken(route))
-        except KernelError:
+        except Refused:
             return
 
     def take(self, route: Route) -> None:
         """Delete a route of an address, if it still exists."""
         try:
             self._delete(route)
-        except KernelError:
+        except Refused:
             return
 
     def rule_came(self, rule: Rule) -> None:
@@ -363,14 +367,14 @@ class Routes:
 
     def _delete(self, wanted: Route) -> None:
         if wanted.table not in self._tables:
-            raise KernelError(errno.ESRCH, "FIB table does not exist")
+            raise Refused(errno.ESRCH, "FIB table does not exist")
         there = self._tables.at(wanted.table, wanted.prefix)
         for place, installed in enumerate(there):
             if is_meant(installed.route, wanted):
                 del there[place]
                 self._tables.put(wanted.table, wanted.prefix, there)
                 return
-        raise KernelError(errno.ESRCH)
+        raise Refused(errno.ESRCH)
 
     def _device_lost(self, device: Device, *, force: bool) -> None:
         for installed in self._tables.by_device(device.name):
@@ -385,24 +389,24 @@ class Routes:
         there = self._tables.at(route.table, route.prefix)
         # Routes of one prefix are ordered by tos, highest first, then by metric, lowest first.
         rank = (-route.tos, route.metric)
-        ranks = [(-it.route.tos, it.route.metric) for it in there]
-        first = sum(1 for it in ranks if it < rank)
-        after = sum(1 for it in ranks if it <= rank)
+        ranks = [(-member.route.tos, member.route.metric) for member in there]
+        first = sum(1 for other in ranks if other < rank)
+        after = sum(1 for other in ranks if other <= rank)
         same = there[first:after]
-        twin = next((place for place, it in enumerate(same) if it.twin_of(new)), None)
+        twin = next((place for place, member in enumerate(same) if member.twin_of(new)), None)
         if same and verb == "replace":
             if twin is None:
                 there[first] = new
             elif twin:
-                raise KernelError(errno.EEXIST)
+                raise Refused(errno.EEXIST)
         elif (same and verb == "add") or twin is not None:
-            raise KernelError(errno.EEXIST)
+            raise Refused(errno.EEXIST)
         else:
             there.insert(first if verb == "prepend" else after, new)
         self._tables.put(route.table, route.prefix, there)
 
     def _flush(self) -> None:
-        self._tables.drop([it for it in self._tables.everything() if it.dead])
+        self._tables.drop([installed for installed in self._tables.everything() if installed.dead])
 
 
 def _as_said(leg: NextHop) -> NextHop:
@@ -410,7 +414,7 @@ def _as_said(leg: NextHop) -> NextHop:
     return leg if leg.gateway is None or int(leg.gateway) else attrs.evolve(leg, gateway=None)
 
 
-# IPv4 addresses: the routes that each adds, and what is deleted with it.
+# The routes of addresses.
 
 _LOOPBACK = Address(ip=as_ip("127.0.0.1"), length=8, dev="lo", scope=SCOPE_HOST)
 
@@ -426,13 +430,13 @@ class Addresses:
         """Add an address to the device: after those of its kind."""
         new, place = Holding(address), 0
         if any(held.ip == new.ip and _together(held, new) for held in device.ipv4):
-            raise KernelError(errno.EEXIST, "ipv4: Address already assigned")
+            raise Refused(errno.EEXIST, "ipv4: Address already assigned")
         for position, held in enumerate(device.ipv4):
             if not held.secondary and address.scope <= held.address.scope:
                 place = position + 1
             if _together(held, new):
                 if held.address.scope != address.scope:
-                    raise KernelError(errno.EINVAL, "ipv4: Invalid scope value")
+                    raise Refused(errno.EINVAL, "ipv4: Invalid scope value")
                 new.secondary = True
         device.ipv4.insert(len(device.ipv4) if new.secondary else place, new)
         self._bring(device, new)
@@ -440,15 +444,18 @@ class Addresses:
 
     def delete(self, device: Device, address: Address) -> None:
         """Delete the address, and with the last one every IPv4 route of the device."""
-        held = next((it for it in device.ipv4 if it.ip == address.ip and _together(it, Holding(address))), None)
+        held = next(
+            (holding for holding in device.ipv4 if holding.ip == address.ip and _together(holding, Holding(address))),
+            None,
+        )
         if held is None:
-            raise KernelError(errno.EADDRNOTAVAIL, "ipv4: Address not found")
+            raise Refused(errno.EADDRNOTAVAIL, "ipv4: Address not found")
         self._remove(device, held)
 
     def device_up(self, device: Device) -> None:
         """Add the routes of the device's addresses when it is set up."""
         if device.loopback:
-            with suppress(KernelError):  # it has 127.0.0.1 already, or one of its network without scope host
+            with suppress(Refused):  # it has 127.0.0.1 already, or one of its network without scope host
                 self.add(device, _LOOPBACK)
         for held in list(device.ipv4):
             self._bring(device, held)
@@ -472,7 +479,7 @@ class Addresses:
         heirs: list[Holding] = []
         if not gone.secondary and not device.leaving:
             later = device.ipv4[device.ipv4.index(gone) + 1 :]
-            seconds = [it for it in later if it.secondary and _together(it, gone)]
+            seconds = [holding for holding in later if holding.secondary and _together(holding, gone)]
             if self._promote:
                 heirs = seconds
             else:
@@ -566,7 +573,7 @@ def _together(one: Holding, other: Holding) -> bool:
 
 def _primary(device: Device, held: Holding) -> Holding | None:
     """The first address of the same network, which is the preferred source of its routes."""
-    return next((it for it in device.ipv4 if _together(it, held)), None)
+    return next((holding for holding in device.ipv4 if _together(holding, held)), None)
 
 
 def _sharing(device: Device, gone: Holding, primary: Holding, under: Holding | None) -> list[tuple[Holding, bool]]:

@@ -1,13 +1,25 @@
-"""IPv6 as in Linux: conditions for a route (`checks`), its place (`routes`), routes of addresses (`addresses`).
+"""IPv6 as in Linux: whether a route is accepted, where it is stored, and the routes that addresses add.
 
-Not here: IPv4, which has the same modules with different content.
+Here: the refusals, each with its errno and the kernel's text; the next hops of an accepted route; lookups for gateways
+and addresses, for a device; where a route is inserted, which ones are deleted, and the effect of device changes and of
+time; addresses that are usable at once, as with `nodad`. Link-local addresses and those of router advertisements are
+not created. Not here: IPv4, which has the same three parts with different content, and lookups for packets
+(`hostrouting.fib`).
+
+A prefix has a list of routes for each prefix of sources (`from`), and one for any source. Nothing connects these lists:
+the same metric in another one is another route. Each next hop of an ECMP route is an entry of its own, linked to its
+siblings.
+
+A route that expires stays in its list until it is collected: Linux looks for such routes half a minute after the first
+one was added, then again and again, and whenever a device is set down. Each next hop of an ECMP route has a preference
+and an end of its own; those of the first one are listed.
 """
 
 import errno
 import math
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv6Address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -37,15 +49,39 @@ from hostrouting.model import (
     as_ip,
 )
 from hostrouting.model.constants import MULTICAST
-from hostrouting.testing.kernel.devices import LOOPBACK, Device, Devices, Holding
-from hostrouting.testing.kernel.faults import KernelClock, KernelError
+from hostrouting.testing.kernel.devices import LOOPBACK, Device, Devices, Holding, Refused
 from hostrouting.testing.kernel.rules import Rules
 from hostrouting.testing.kernel.tables import Installed, Tables, as_kept, bare, by_source
 
-__all__ = ["Addresses", "Checks", "Routes"]
+if TYPE_CHECKING:
+    from phases import Clock
+
+__all__ = ["Addresses", "Checks", "KernelClock", "Routes"]
 
 
-# The conditions under which Linux accepts an IPv6 route, and the lookups for them.
+class KernelClock:
+    """Seconds since the fake kernel started, for routes that expire. They stand still until it is told otherwise."""
+
+    def __init__(self) -> None:
+        """Start at 0."""
+        self._offset = 0.0
+        self._followed: Clock | None = None
+
+    def now(self) -> float:
+        """The time."""
+        return self._offset + (0.0 if self._followed is None else self._followed.now())
+
+    def advance(self, seconds: float) -> None:
+        """Let this time pass at once."""
+        self._offset += seconds
+
+    def follow(self, clock: "Clock") -> None:
+        """From now on, time passes as on this clock."""
+        if clock is not self._followed:
+            self._offset, self._followed = self.now() - clock.now(), clock
+
+
+# Whether a route is accepted.
 
 _PROTOCOL_BOOT = 3
 
@@ -58,65 +94,65 @@ class Checks:
         self._tables, self._rules, self._devices, self._clock = tables, rules, devices, clock
 
     def taken(self, route: Route) -> Route:
-        """The route as it will be stored, without its next hops; KernelError if Linux refuses it."""
+        """The route as it will be stored, without its next hops; Refused if Linux refuses it."""
         left = max(route.expires or 0, 0) if expires(route) else None
         preference = "medium" if route.type in PATHLESS else route.preference
         route = attrs.evolve(as_kept(route), source=sources_of(route), preference=preference, expires=left)
         if route.nexthop_id is not None:
-            raise KernelError(errno.EINVAL, "Nexthop id does not exist")
+            raise Refused(errno.EINVAL, "Nexthop id does not exist")
         if len(route.legs) > 1 and any(leg.gateway is None for leg in route.legs):
             words = "Device only routes can not be added for IPv6 using the multipath API."
-            raise KernelError(errno.EINVAL, words)
+            raise Refused(errno.EINVAL, words)
         if route.type in PATHLESS:
             for leg in route.legs[:2]:
                 _check_onlink(leg, self._devices.find(leg.dev))
             self._check_source(route, LOOPBACK)
         if len(route.legs) > 1 and route.type in PATHLESS:
             # To Linux each of them is lo, whatever was given.
-            raise KernelError(errno.EEXIST)
+            raise Refused(errno.EEXIST)
         legs = () if route.type in PATHLESS else route.legs or (NextHop(),)
         protocol = route.protocol or _PROTOCOL_BOOT
         return attrs.evolve(route, legs=legs, metric=route.metric or DEFAULT_METRIC[IPV6], protocol=protocol)
 
     def leg(self, leg: NextHop, route: Route) -> NextHop:
-        """A next hop of the route as it will be stored; KernelError if Linux refuses it."""
+        """A next hop of the route as it will be stored; Refused if Linux refuses it."""
         device = self._devices.find(leg.dev)
         _check_onlink(leg, device)
         if isinstance(leg.gateway, IPv6Address):
             device = self._gateway(leg.gateway, device, leg=leg, route=route)
         if device is None:
-            raise KernelError(errno.ENODEV)
+            raise Refused(errno.ENODEV)
         if device.link.ipv6_disabled:
-            raise KernelError(errno.EACCES, "IPv6 is disabled on nexthop device")
+            raise Refused(errno.EACCES, "IPv6 is disabled on nexthop device")
         if not device.up:
-            raise KernelError(errno.ENETDOWN, "Nexthop device is not up")
+            raise Refused(errno.ENETDOWN, "Nexthop device is not up")
         self._check_source(route, device.name)
         own = route.type in {"local", "anycast"}
         return attrs.evolve(leg, dev=device.name, linkdown=not device.carrier and not own)
 
     def _check_source(self, route: Route, dev: str) -> None:
         if route.prefsrc is not None and not self.is_source(route.prefsrc, dev):
-            raise KernelError(errno.EINVAL, "Invalid source address")
+            raise Refused(errno.EINVAL, "Invalid source address")
 
     def _gateway(self, gateway: IPv6Address, device: Device | None, *, leg: NextHop, route: Route) -> Device:
         named = device
         if named is not None and self._is_own(gateway, named):
-            raise KernelError(errno.EINVAL, "Gateway can not be a local address")
+            raise Refused(errno.EINVAL, "Gateway can not be a local address")
         if not gateway.is_link_local:
             if gateway.is_multicast or not int(gateway):
-                raise KernelError(errno.EINVAL, "Invalid gateway address")
+                raise Refused(errno.EINVAL, "Invalid gateway address")
             if leg.onlink:
                 found = self._in_table(TABLE_MAIN, gateway, Sought(iif=leg.dev or "", source=int(route.prefsrc or 0)))
                 if found is not None and found.prefix.network and _leads_on(found) and leg.dev not in found.devs:
-                    raise KernelError(errno.EINVAL, "Nexthop has invalid gateway or device mismatch")
+                    raise Refused(errno.EINVAL, "Nexthop has invalid gateway or device mismatch")
             else:
                 device = self._devices.find(self._egress(gateway, leg.dev, route))
         if device is None:
-            raise KernelError(errno.EINVAL, "Egress device not specified")
+            raise Refused(errno.EINVAL, "Egress device not specified")
         if device.loopback:
-            raise KernelError(errno.EINVAL, "Egress device can not be loopback device for this route")
+            raise Refused(errno.EINVAL, "Egress device can not be loopback device for this route")
         if named is None and self._is_own(gateway, device):
-            raise KernelError(errno.EINVAL, "Gateway can not be a local address")
+            raise Refused(errno.EINVAL, "Gateway can not be a local address")
         return device
 
     def _egress(self, gateway: IPv6Address, dev: str | None, route: Route) -> str:
@@ -125,7 +161,7 @@ class Checks:
         if not _is_direct(found):
             found = self._by_rules(gateway, dev)
         if found is None or not _is_direct(found):
-            raise KernelError(errno.EHOSTUNREACH)
+            raise Refused(errno.EHOSTUNREACH)
         return found.devs[0]
 
     def _is_own(self, address: IP, dev: Device) -> bool:
@@ -164,14 +200,14 @@ class Checks:
 
     def _covering(self, address: IP, tables: Iterable[int]) -> tuple[Route, ...]:
         now = self._clock.now()
-        return tuple(it.shown(now) for it in self._tables.covering(int(address), tables))
+        return tuple(member.shown(now) for member in self._tables.covering(int(address), tables))
 
 
 def _check_onlink(leg: NextHop, device: Device | None) -> None:
     if leg.onlink and device is None:
-        raise KernelError(errno.ENODEV, "Nexthop device required for onlink")
+        raise Refused(errno.ENODEV, "Nexthop device required for onlink")
     if leg.onlink and device is not None and not device.up:
-        raise KernelError(errno.ENETDOWN, "Nexthop device is not up")
+        raise Refused(errno.ENETDOWN, "Nexthop device is not up")
 
 
 def _leads_on(route: Route) -> bool:
@@ -184,7 +220,7 @@ def _is_direct(route: Route | None) -> bool:
     return route is not None and _leads_on(route) and route.legs[0].gateway is None
 
 
-# IPv6 routes as Linux stores them: each next hop of an ECMP route is an entry of its own, linked to its siblings.
+# Where a route is stored, and when it goes.
 
 # The seconds between two searches for expired routes (`net.ipv6.route.gc_interval`).
 _COLLECTED_EVERY = 30
@@ -232,7 +268,7 @@ class Routes:
         self._checks = Checks(self._tables, rules, devices, clock)
 
     def change(self, verb: Verb, route: Route) -> None:
-        """Carry out one change; KernelError if Linux would refuse it."""
+        """Carry out one change; Refused if Linux would refuse it."""
         # In IPv6, routes have no scope, and tos selects nothing.
         route = attrs.evolve(bare(route), scope=0, tos=0)
         if verb == "delete":
@@ -244,8 +280,8 @@ class Routes:
         for asked in route.legs:
             leg = self._checks.leg(asked, route)
             # Linux compares each next hop with those before it, and does not look at the ones after it.
-            if any((leg.dev, leg.gateway) == (it.dev, it.gateway) for it in legs):
-                raise KernelError(errno.EEXIST)
+            if any((leg.dev, leg.gateway) == (other.dev, other.gateway) for other in legs):
+                raise Refused(errno.EEXIST)
             legs.append(leg)
         ends = None if route.expires is None else self._clock.now() + route.expires
         route = attrs.evolve(route, expires=None)
@@ -255,7 +291,7 @@ class Routes:
             new = _InstalledLeg(attrs.evolve(route, legs=single), ends=ends)
             try:
                 self._insert("append" if placed else verb, new)
-            except KernelError:
+            except Refused:
                 # The next hops before it are removed again.
                 for installed in placed:
                     self._remove(installed)
@@ -272,7 +308,7 @@ class Routes:
         """Add a route of an address or a device, after the existing ones, unless an identical one exists."""
         try:
             self._insert("append", _InstalledLeg(route))
-        except KernelError:
+        except Refused:
             return
 
     def take(self, route: Route) -> None:
@@ -298,9 +334,9 @@ class Routes:
         """Flush the routes of a device; in an ECMP route with other next hops left, its next hop stays and is dead."""
         for installed in list(self._tables.everything()):
             kin = installed.kin or [installed]
-            if not any(it.leg.dev == device.name for it in kin):
+            if not any(member.leg.dev == device.name for member in kin):
                 continue
-            if all(it.leg.dev == device.name or it.leg.dead for it in kin):
+            if all(member.leg.dev == device.name or member.leg.dead for member in kin):
                 for sibling in list(kin):
                     self._remove(sibling)
             elif installed.leg.dev == device.name:
@@ -338,7 +374,9 @@ class Routes:
         """Collect the routes that expired until now, if it was time to; whether there were any."""
         found, now = False, self._clock.now()
         while self._due is not None and self._due <= now:
-            soonest = min((it.ends for it in self._tables.everything() if it.ends is not None), default=now)
+            soonest = min(
+                (installed.ends for installed in self._tables.everything() if installed.ends is not None), default=now
+            )
             # Until one of them has expired, the searches find nothing.
             self._due += _COLLECTED_EVERY * max(0, (min(soonest, now) - self._due) // _COLLECTED_EVERY)
             found = self._collect(self._due) or found
@@ -355,11 +393,11 @@ class Routes:
     def apart(self) -> Iterator[Route]:
         """The same, but with each next hop as a route of its own: a lookup uses the preference and the end of each."""
         now = self._clock.now()
-        return (it.shown(now) for it in self._tables.listed())
+        return (member.shown(now) for member in self._tables.listed())
 
     def _collect(self, now: float) -> bool:
-        aging = [it for it in self._tables.everything() if it.ends is not None]
-        expired = [it for it in aging if it.ends is not None and it.ends < now]
+        aging = [installed for installed in self._tables.everything() if installed.ends is not None]
+        expired = [member for member in aging if member.ends is not None and member.ends < now]
         for installed in expired:
             self._remove(installed)
         self._due = now + _COLLECTED_EVERY if len(aging) > len(expired) else None
@@ -367,34 +405,38 @@ class Routes:
 
     def _node(self, table: int, prefix: Prefix, source: Prefix | None) -> list[_InstalledLeg]:
         """The routes of exactly this prefix, for exactly these sources, in order."""
-        return [it for it in self._tables.at(table, prefix) if it.route.source == source]
+        return [member for member in self._tables.at(table, prefix) if member.route.source == source]
 
     def _put(self, route: Route, node: list[_InstalledLeg]) -> None:
         """Set the routes of the prefix of this route, for its sources."""
-        others = [it for it in self._tables.at(route.table, route.prefix) if it.route.source != route.source]
+        others = [
+            member for member in self._tables.at(route.table, route.prefix) if member.route.source != route.source
+        ]
         self._tables.put(route.table, route.prefix, sorted([*others, *node], key=by_source))
 
     def _insert(self, verb: Verb, new: _InstalledLeg) -> None:
         route = new.route
         there = self._node(route.table, route.prefix, route.source)
-        same = [it for it in there if it.route.metric == route.metric]
-        place = sum(1 for it in there if it.route.metric <= route.metric)
+        same = [member for member in there if member.route.metric == route.metric]
+        place = sum(1 for member in there if member.route.metric <= route.metric)
         if same and verb == "add":
-            raise KernelError(errno.EEXIST)
+            raise Refused(errno.EEXIST)
         if verb == "replace" and same:
-            old = next((it for it in same if it.groups == new.groups), same[0])
+            old = next((member for member in same if member.groups == new.groups), same[0])
             there[there.index(old)] = new
-            gone = [it for it in old.kin if it is not old]
-            self._put(route, [it for it in there if it not in gone])
+            gone = [member for member in old.kin if member is not old]
+            self._put(route, [member for member in there if member not in gone])
             return
-        twin = next((it for it in same if (it.leg.dev, it.leg.gateway) == (new.leg.dev, new.leg.gateway)), None)
+        twin = next(
+            (member for member in same if (member.leg.dev, member.leg.gateway) == (new.leg.dev, new.leg.gateway)), None
+        )
         if twin is not None:
             # The request is refused, but a route that expires gets the end and the mtu that were asked for.
             if twin.ends is not None:
                 twin.ends = new.ends
                 twin.route = attrs.evolve(twin.route, mtu=route.mtu or twin.route.mtu)
-            raise KernelError(errno.EEXIST)
-        sibling = next((it for it in same if it.groups), None)
+            raise Refused(errno.EEXIST)
+        sibling = next((member for member in same if member.groups), None)
         if new.groups and sibling is not None:
             new.kin = sibling.kin = sibling.kin or [sibling]
             new.kin.append(new)
@@ -410,14 +452,14 @@ class Routes:
 
     def _delete(self, wanted: Route) -> None:
         if wanted.table not in self._tables:
-            raise KernelError(errno.ESRCH, "FIB table does not exist")
+            raise Refused(errno.ESRCH, "FIB table does not exist")
         failure = 0
         for leg in wanted.legs or (NextHop(),):
             source = sources_of(wanted)
-            if all(it.route.source is None for it in self._tables.at(wanted.table, wanted.prefix)):
+            if all(member.route.source is None for member in self._tables.at(wanted.table, wanted.prefix)):
                 source = None  # Linux ignores the sources if no route of the prefix has any
             there = self._node(wanted.table, wanted.prefix, source)
-            found = next((it for it in there if leg_is_meant(it.route, it.leg, wanted, leg)), None)
+            found = next((member for member in there if leg_is_meant(member.route, member.leg, wanted, leg)), None)
             if found is None:
                 nothing = not there and source is None and _means_nothing(wanted, leg)
                 failure = errno.ENOENT if nothing else errno.ESRCH
@@ -427,7 +469,7 @@ class Routes:
                 for sibling in list(found.kin):
                     self._remove(sibling)
         if failure:
-            raise KernelError(failure)
+            raise Refused(failure)
 
     def _together(self, installed: Iterable[_InstalledLeg]) -> Iterator[Route]:
         now = self._clock.now()
@@ -440,7 +482,7 @@ class Routes:
                 start = one.kin.index(one)
                 kin = one.kin[start:] + one.kin[:start]
                 skipping = kin[-1]
-                yield attrs.evolve(one.shown(now), legs=tuple(it.leg for it in kin))
+                yield attrs.evolve(one.shown(now), legs=tuple(member.leg for member in kin))
             else:
                 yield one.shown(now)
 
@@ -456,7 +498,7 @@ def _means_nothing(wanted: Route, leg: NextHop) -> bool:
     )
 
 
-# IPv6 addresses: the routes that each adds, and what is deleted with it.
+# The routes of addresses.
 
 _LOOPBACK = Address(ip=as_ip("::1"), length=128, dev="lo", scope=SCOPE_HOST)
 _CONNECTED_METRIC = 256
@@ -474,14 +516,14 @@ class Addresses:
     def add(self, device: Device, address: Address) -> None:
         """Add an address to the device, before those of its scope."""
         if device.link.ipv6_disabled:
-            raise KernelError(errno.EACCES, "ipv6: IPv6 is disabled on this device")
+            raise Refused(errno.EACCES, "ipv6: IPv6 is disabled on this device")
         if any(held.ip == address.ip for held in device.ipv6):
-            raise KernelError(errno.EEXIST, "ipv6: address already assigned")
+            raise Refused(errno.EEXIST, "ipv6: address already assigned")
         if address.ip.is_loopback and not device.loopback:
-            raise KernelError(errno.EADDRNOTAVAIL, "ipv6: Cannot assign loopback address on this device")
+            raise Refused(errno.EADDRNOTAVAIL, "ipv6: Cannot assign loopback address on this device")
         self._bring_multicast(device)
         held = Holding(attrs.evolve(address, scope=_scope(address)))
-        place = sum(1 for it in device.ipv6 if _reach(it) > _reach(held))
+        place = sum(1 for holding in device.ipv6 if _reach(holding) > _reach(held))
         device.ipv6.insert(place, held)
         self._routes.bring(_local(device, held))
         self._bring_network(device, _network(held))
@@ -491,11 +533,13 @@ class Addresses:
 
     def delete(self, device: Device, address: Address) -> None:
         """Delete the address."""
-        found = next((it for it in device.ipv6 if it.ip == address.ip and it.length == address.length), None)
+        found = next(
+            (holding for holding in device.ipv6 if holding.ip == address.ip and holding.length == address.length), None
+        )
         if found is None:
-            raise KernelError(errno.EADDRNOTAVAIL, "ipv6: address not found")
+            raise Refused(errno.EADDRNOTAVAIL, "ipv6: address not found")
         device.ipv6.remove(found)
-        if not any(_network(it) == _network(found) for it in device.ipv6):
+        if not any(_network(holding) == _network(found) for holding in device.ipv6):
             self._routes.take_connected(_network(found), device.name)
         if found.address.peer is not None:
             self._routes.take_connected(Prefix.of(found.address.peer), device.name)

@@ -32,15 +32,15 @@ class MemoryLinkLayer(Faulty[BackendError]):
 
     def remove_link(self, name: str) -> None:
         """Do what `ip link del` does."""
-        self.links = [it for it in self.links if it.name != name]
-        self.neighbours = [it for it in self.neighbours if it.dev != name]
+        self.links = [link for link in self.links if link.name != name]
+        self.neighbours = [neighbour for neighbour in self.neighbours if neighbour.dev != name]
 
     def look(self) -> LinkLayerView:
         """See LinkLayer."""
         self.meet().strike()
         return LinkLayerView(
-            sorted(self.links, key=lambda it: it.index),
-            sorted(self.neighbours, key=lambda it: (it.dev, it.ip.version, int(it.ip))),
+            sorted(self.links, key=lambda link: link.index),
+            sorted(self.neighbours, key=lambda neighbour: (neighbour.dev, neighbour.ip.version, int(neighbour.ip))),
         )
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
@@ -61,7 +61,7 @@ class MemoryLinkLayer(Faulty[BackendError]):
         fault = self.meet()
         if not fault.done:
             fault.strike()
-        if not any(it.name == neighbour.dev for it in self.links):
+        if not any(link.name == neighbour.dev for link in self.links):
             raise no_device(neighbour)
         holder = self._holder(neighbour)
         if holder is None:
@@ -72,7 +72,9 @@ class MemoryLinkLayer(Faulty[BackendError]):
 
     def _holder(self, neighbour: Neighbour) -> Neighbour | None:
         """The entry for its address on its device."""
-        return next((it for it in self.neighbours if (it.ip, it.dev) == (neighbour.ip, neighbour.dev)), None)
+        return next(
+            (known for known in self.neighbours if (known.ip, known.dev) == (neighbour.ip, neighbour.dev)), None
+        )
 
     def __str__(self) -> str:
-        return "".join(f"{it}\n" for it in (*self.links, *self.neighbours))
+        return "".join(f"{thing}\n" for thing in (*self.links, *self.neighbours))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import attrs
 
 from hostrouting.model import IPV4, SELECTORS, Rule, default_rules
-from hostrouting.testing.kernel.faults import KernelError
+from hostrouting.testing.kernel.devices import Refused
 
 __all__ = ["Rules"]
 
@@ -48,11 +48,11 @@ class Rules:
         """Add the rule after those of the same priority."""
         _check(rule)
         if any(_same(there, rule) for there in self._rules):
-            raise KernelError(errno.EEXIST)
+            raise Refused(errno.EEXIST)
         if rule.tos & _ECN:
-            raise KernelError(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
+            raise Refused(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
         if rule.family == IPV4 and rule.tos & ~_TOS:
-            raise KernelError(errno.EINVAL, "Invalid tos")
+            raise Refused(errno.EINVAL, "Invalid tos")
         place = sum(1 for there in self._rules if there.priority <= rule.priority)
         self._rules.insert(place, rule)
         self.custom = True
@@ -62,7 +62,7 @@ class Rules:
         _check(rule)
         found = next((place for place, there in enumerate(self._rules) if _is_meant(there, rule)), None)
         if found is None:
-            raise KernelError(errno.ENOENT)
+            raise Refused(errno.ENOENT)
         # Only IPv4 notices a deleted rule: IPv6 still looks up local and main after their rules were deleted.
         self.custom = self.custom or self._family == IPV4
         del self._rules[found]
@@ -86,27 +86,27 @@ def _is_zero(value: str) -> bool:
 
 def _check(rule: Rule) -> None:
     if rule.action == "goto" and (rule.target or 0) <= rule.priority:
-        raise KernelError(errno.EINVAL, "Backward goto not supported")
+        raise Refused(errno.EINVAL, "Backward goto not supported")
     if rule.l3mdev and rule.table:
-        raise KernelError(errno.EINVAL, "l3mdev and table are mutually exclusive")
+        raise Refused(errno.EINVAL, "l3mdev and table are mutually exclusive")
     for words in (selector.refusal(rule) for selector in SELECTORS):
         if words:
-            raise KernelError(errno.EINVAL, words)
+            raise Refused(errno.EINVAL, words)
 
 
 def _same(there: Rule, rule: Rule) -> bool:
     """Whether Linux refuses `rule` because `there` is equal."""
 
     def told(one: Rule) -> set[tuple[str, str]]:
-        return {it for it in one.others if it[0] not in _LEFT_OPEN}
+        return {other for other in one.others if other[0] not in _LEFT_OPEN}
 
     return (
         told(there) == told(rule)
         and set(rule.others) <= set(there.others)
         and all(getattr(there, name) == getattr(rule, name) for name in _TOLD_APART_BY)
         and all(
-            _is_said(there, rule, name) if it.loose else getattr(there, name) == getattr(rule, name)
-            for it, name in _FIELDS
+            _is_said(there, rule, name) if field.loose else getattr(there, name) == getattr(rule, name)
+            for field, name in _FIELDS
         )
     )
 

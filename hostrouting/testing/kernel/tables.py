@@ -105,7 +105,7 @@ class Tables(Generic[S]):
         """Remove these, wherever they are."""
         for one in gone:
             route = one.route
-            kept = [it for it in self.at(route.table, route.prefix) if it is not one]
+            kept = [member for member in self.at(route.table, route.prefix) if member is not one]
             self.put(route.table, route.prefix, kept)
 
     def covering(self, address: int, tables: Iterable[int]) -> Iterator[S]:
@@ -124,7 +124,7 @@ class Tables(Generic[S]):
 
     def by_device(self, dev: str) -> Iterator[S]:
         """The routes with a next hop by the device."""
-        return (it for it in self.everything() if dev in it.route.devs)
+        return (installed for installed in self.everything() if dev in installed.route.devs)
 
     def listed(self) -> Iterator[S]:
         """All routes, in the order of `ip route show table all`.
@@ -134,7 +134,7 @@ class Tables(Generic[S]):
         for some sources (`from`) come before both.
         """
         ages = {table: age for age, table in enumerate(self._tables)}
-        for table in sorted(self._tables, key=lambda it: (it & 255, -ages[it])):
+        for table in sorted(self._tables, key=lambda number: (number & 255, -ages[number])):
             by_prefix = self._tables[table]
             if self._family == IPV4:
                 for key in sorted(by_prefix, key=_by_first):
@@ -156,7 +156,7 @@ def _walked(by_prefix: dict[int, list[S]]) -> Iterator[S]:
     met = [(_by_last(key), key, False) for key in by_prefix]
     met += [(_on_arrival(key), key, True) for key, its in by_prefix.items() if its[0].route.source is not None]
     for _, key, sourced in sorted(met):
-        yield from (it for it in by_prefix[key] if (it.route.source is not None) is sourced)
+        yield from (member for member in by_prefix[key] if (member.route.source is not None) is sourced)
 
 
 def _on_arrival(key: int) -> tuple[int, bool, int]:

@@ -26,9 +26,7 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
     loaded = done.stderr.splitlines()[-1].split()
     ours = {name for name in loaded if name.partition(".")[0] in {"hostrouting", "phases"}}
-    light = {
-        f"hostrouting.cli.{name}" for name in ("command", "commands", "entry_point", "output", "schemas", "shared")
-    }
+    light = {f"hostrouting.cli.{name}" for name in ("command", "commands", "entry_point", "output", "schemas")}
     commands = {f"hostrouting.cli.commands.{it.name}" for it in COMMANDS}
     assert ours == {
         "hostrouting",
