@@ -1,4 +1,4 @@
-"""`status`: what of ours is on this host, and whether it is in force. What is escaping now is in test_host_status.py."""
+"""`status`: what of ours is on this host, and whether it is in force. What is escaping now is in tests/hostrouting/cli/test_status.py."""
 
 from __future__ import annotations
 
