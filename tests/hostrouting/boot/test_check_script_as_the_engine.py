@@ -29,6 +29,7 @@ from tests.support.check_script import (
 from tests.support.commands import LINKS, fabric_host, furnish, lose_carriers, route_command, rule_command, wishes
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.tables.cni_blocks import CNI_BLOCKS
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -190,39 +191,14 @@ ESCAPE = "route add 172.20.9.0/24 dev ib0"
 ELSEWHERE = "route add default dev ib0 table 100"
 # What random hosts seldom have: commands, devices that lose their carrier, and the verdict on 172.20.0.0/16.
 STORIES: dict[str, tuple[list[str], list[str], str]] = {
-    "the pod block of Calico": (["route add blackhole 172.20.5.0/26 proto bird"], [], "ok"),
-    "the pod block of Felix": (["route add prohibit 172.20.5.0/26 proto 80"], [], "ok"),
-    "a blackhole of another program": (["route add blackhole 172.20.5.0/26 proto static"], [], "overlap"),
-    "a blackhole for the whole CIDR": (["route add blackhole 172.20.0.0/16 proto bird"], [], "overlap"),
-    "a blackhole beyond the CIDR": (["route add blackhole 172.20.0.0/15 proto bird"], [], "overlap"),
-    "the pod block of Flannel": ([*device("flannel.1"), "route add blackhole 172.20.5.0/24"], [], "ok"),
-    "a blackhole without Flannel": (["route add blackhole 172.20.5.0/24"], [], "overlap"),
-    "a pod of Cilium that is gone": ([*device("cilium_host"), "route add unreachable 172.20.5.7"], [], "ok"),
-    "more than a pod of Cilium": ([*device("cilium_host"), "route add unreachable 172.20.5.6/31"], [], "overlap"),
-    "a blackhole around a pod": (
-        [*device("veth7"), "route add blackhole 172.20.6.0/24 proto static", "route add 172.20.6.9 dev veth7"],
-        [],
-        "ok",
-    ),
-    "a blackhole beside a pod": (
-        [*device("veth7"), "route add blackhole 172.20.6.0/24 proto static", "route add 172.20.7.0 dev veth7"],
-        [],
-        "overlap",
-    ),
-    "a blackhole around what is not a pod": (
-        ["route add blackhole 172.20.6.0/24 proto static", "route add 172.20.6.9 dev ib0"],
-        [],
-        "overlap",
-    ),
-    "a pod in another table": (
-        [
-            *device("veth7"),
-            "route add blackhole 172.20.6.0/24 proto static",
-            "route add 172.20.6.9 dev veth7 table 100",
-        ],
-        [],
-        "overlap",
-    ),
+    **{
+        name: (
+            [*(command for dev in row.devs for command in device(dev)), *map(route_command, (row.route, *row.others))],
+            [],
+            "ok" if row.is_own else "overlap",
+        )
+        for name, row in CNI_BLOCKS.items()
+    },
     "a rule for some of it": (["rule add pref 9 to 172.20.64.0/18 lookup 100", ELSEWHERE], [], "overlap"),
     "a rule for the last of it": (["rule add pref 9 to 172.20.192.0/18 lookup 100", ELSEWHERE], [], "overlap"),
     "a rule for one address": (["rule add pref 9 to 172.20.3.4 lookup 100", ELSEWHERE], [], "overlap"),

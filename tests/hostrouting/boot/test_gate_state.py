@@ -15,7 +15,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeHost
 from hostrouting.testing.host import shown
-from tests.support.openings import KUBE1, OPENINGS, Opening
+from tests.tables.gate_openings import KUBE1, OPENINGS, Opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable
