@@ -53,17 +53,6 @@ def test_a_host_that_is_well(repaired: str) -> None:
     assert not any("/run/" in text for text in said.lines)
 
 
-def test_an_overlap(written: Callable[..., str]) -> None:
-    """What escapes now comes first, and beside it what the last check said; exit code 1."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", written(mode="WARN"), host=host)
-    said = say("status", host=host)
-    assert said.code == 1
-    assert said.lines[0] == "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"
-    assert "  now            overlap (1 finding)" in said.lines
-    assert "  last check     overlap (1 finding)" in said.lines
-
-
 def test_a_unit_that_failed(repaired: str) -> None:
     """A unit of ours that failed is named, with where its words are; exit code 1."""
     host = FakeHost(kernel=h200(), manager=FakeManager(failing={UNIT: ("no gateway",)}))
