@@ -167,8 +167,11 @@ def test_the_tests_pass_on_the_wheel(wheel: Path, tmp_path: Path) -> None:
         f"    assert phases.__file__.startswith({str(tmp_path / 'site')!r})\n",
         encoding="utf-8",
     )
-    some = ["phases/test_execution.py", "hostrouting/tasks/test_configure.py"]
-    some = ["test_where.py", *(["phases", "hostrouting/tasks", "hostrouting/test_render.py"] if LONG else some)]
+    some = ["phases/test_running.py", "hostrouting/tasks/test_configure.py"]
+    some = [
+        "test_where.py",
+        *(["phases", "hostrouting/tasks", "hostrouting/boot/test_boot_files.py"] if LONG else some),
+    ]
     unit_tests = ["-m", "unit", *(f"tests/{it}" for it in some)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *unit_tests],

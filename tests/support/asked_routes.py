@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from hostrouting.kernel.base import Verb
 from hostrouting.model import NextHop, Prefix, Route, as_ip
-from tests.support.strategies import DEVICES, prefixes, routes
+from hostrouting.testing.strategies import DEVICES, prefixes, routes
 
 __all__ = ["NAMES", "VERBS", "number_of", "wanted"]
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from hostrouting.fib import Flow
 from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.testing.strategies import DEVICES, routes, rules
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.strategies import DEVICES, routes, rules
 from tests.support.waiting import wait_for
 
 __all__ = ["LINKS", "fabric_host", "furnish", "lose_carriers", "query", "route_command", "rule_command", "wishes"]

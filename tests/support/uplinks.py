@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 
 from hostrouting.model import Prefix, Route, Rule
+from hostrouting.testing.strategies import routes, rules
 from tests.support.commands import LINKS
-from tests.support.strategies import routes, rules
 
 __all__ = ["LINKS", "UPLINKS", "wishes"]
 

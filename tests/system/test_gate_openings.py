@@ -22,9 +22,9 @@ from tests.support.gate import (
     start,
 )
 from tests.support.inside import statuses
-from tests.support.openings import OPENINGS
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
+from tests.tables.gate_openings import OPENINGS
 
 pytestmark = gate_tests
 

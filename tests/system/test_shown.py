@@ -9,8 +9,8 @@ from hostrouting.config import Mode
 from hostrouting.testing.host import shown
 from tests.support.gate import KUBE1, LAYOUT, config, gate_tests, host
 from tests.support.inside import answering
-from tests.support.openings import OPENINGS
 from tests.support.systemd import System
+from tests.tables.gate_openings import OPENINGS
 
 pytestmark = gate_tests
 

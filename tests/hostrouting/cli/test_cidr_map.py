@@ -13,7 +13,7 @@ from hostrouting.cli.check import draw_map
 from hostrouting.cli.output import Style, plain
 from hostrouting.fib import Fib
 from hostrouting.model import Prefix
-from tests.support.strategies import blocks, snapshots
+from hostrouting.testing.strategies import blocks, snapshots
 
 BLOCK = Prefix.parse("172.16.0.0/16")
 WIDE, ASCII = Style(80, unicode=True), Style(80, unicode=False)

@@ -13,7 +13,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
-from tests.support.openings import OPENINGS
+from tests.tables.gate_openings import OPENINGS
 
 if TYPE_CHECKING:
     from pathlib import Path

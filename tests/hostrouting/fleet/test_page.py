@@ -20,15 +20,17 @@ from hostrouting.errors import SnapshotError
 from hostrouting.fib import Fib
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.judge import Question, judge
-from hostrouting.fleet.page import maps_of, read_maps, read_page, render_page
+from hostrouting.fleet.page import Markup, element, fill, joined, maps_of, read_maps, read_page, render_page
 from hostrouting.model import Link, Prefix, Route, Snapshot
 from hostrouting.testing import h200, plain_vm, vpn_node
+from hostrouting.testing.strategies import blocks, snapshots
+from phases.text import escaped
 from tests.support.fleets import ASKED, HALVES, config_of, escape, node, save
 from tests.support.html_texts import TEXTS, Reader
-from tests.support.strategies import blocks, snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 NOW = datetime(2026, 11, 22, 8, 34, tzinfo=timezone.utc)
 FABRIC = h200().snapshot().to_json()
@@ -225,3 +227,27 @@ class TestMaps:
         assert told_segments(rows[1:]) == (Segment(5, 9, "ib0", "escape"),)
         assert told_segments(rows[1:2]) == (rows[1],)
         assert told_segments([rows[0], Segment(5, 6, "own", "own")]) == (rows[0], Segment(5, 6, "own", "own"))
+
+
+# Elements of HTML: whatever is put into one is text
+
+
+def test_an_element() -> None:
+    """Text is escaped, markup is not; names that Python has for itself get an underscore."""
+    inner = element("b", "1 < 2")
+    assert inner == "<b>1 &lt; 2</b>"
+    whole = element("p", "a & b ", inner, class_="x", aria_label='say "hi"')
+    assert whole == '<p class="x" aria-label="say &quot;hi&quot;">a &amp; b <b>1 &lt; 2</b></p>'
+    assert joined(["<", Markup("<br>")]) == "&lt;\n<br>"
+
+
+def test_a_template() -> None:
+    """Each mark gets its value; a value that looks like a mark stays text."""
+    assert fill("{{a}}-{{b}}-{{a}}", {"a": "{{b}}", "b": element("i", "x")}) == "{{b}}-<i>x</i>-{{b}}"
+
+
+@given(TEXTS, TEXTS)
+def test_no_value_is_markup(text: str, value: str) -> None:
+    """A parser finds one element, with this attribute and this text, whatever is in them."""
+    found = Reader(element("p", text, title=value)).found
+    assert found == [("p", {"title": escaped(value)}), *([escaped(text)] if text else []), "/p"]

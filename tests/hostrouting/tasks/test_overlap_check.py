@@ -125,18 +125,6 @@ class TestCheckRouteOverlap:
         assert "OVERLAP: expected CIDR 172.16.0.0/16" in caplog.text
         assert LAYOUT.detected_path in host.files.texts
 
-    def test_repair_closes_it(self) -> None:
-        """What the check proposes is what ConfigureStaticRoutes takes, and then the check passes; no stale marker."""
-        host = FakeHost(kernel=h200())
-        wanted = config(cidrs=("172.16.0.0/16",))
-        with pytest.raises(phases.TaskFailed):
-            run(CheckRouteOverlap(wanted, host=host))
-        repair = json.loads(host.files.texts[LAYOUT.report_path])["repair"]
-        mended = HostRoutingConfig({"enabled": True, "routes": repair}, wanted.route_overlap)
-        run(Configure(mended, host=host))
-        assert LAYOUT.ok_path in host.files.texts
-        assert LAYOUT.detected_path not in host.files.texts
-
     def test_own_devices(self) -> None:
         """Expected devices that are named do not wait for a default route."""
         kernel = MemoryBackend()

@@ -27,8 +27,8 @@ from hostrouting.model import Route
 from hostrouting.tasks import CleanStaleAzureVnet, Configure, Preflight, PreflightResult
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.azure_leftovers import MANAGED, azure_host
-from tests.support.openings import OPENINGS, Opening
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
+from tests.tables.gate_openings import OPENINGS, Opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`status`: what of ours is on this host, and whether it is in force. What is escaping now is in test_host_status.py."""
+"""`status`: what of ours is on this host, and whether it is in force. What is escaping now is in tests/hostrouting/cli/test_status.py."""
 
 from __future__ import annotations
 
@@ -51,17 +51,6 @@ def test_a_host_that_is_well(repaired: str) -> None:
     assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
     assert "  /etc/systemd/system/static-routes.service" in said.lines
     assert not any("/run/" in text for text in said.lines)
-
-
-def test_an_overlap(written: Callable[..., str]) -> None:
-    """What escapes now comes first, and beside it what the last check said; exit code 1."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", written(mode="WARN"), host=host)
-    said = say("status", host=host)
-    assert said.code == 1
-    assert said.lines[0] == "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"
-    assert "  now            overlap (1 finding)" in said.lines
-    assert "  last check     overlap (1 finding)" in said.lines
 
 
 def test_a_unit_that_failed(repaired: str) -> None:

@@ -1,0 +1,405 @@
+"""hostrouting.boot: the text of boot files, as laws and against the programs that read them."""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from pathlib import Path
+from typing import get_args
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hostrouting.boot
+from hostrouting.boot import (
+    SHELL,
+    BootCondition,
+    CheckScript,
+    GateStep,
+    ProbeScript,
+    RoutesScript,
+    StepKind,
+    parse_check_script,
+    parse_gate_steps,
+    parse_guard_unit,
+    parse_probe_script,
+    parse_protocol_name,
+    parse_static_routes_script,
+    render_check_script,
+    render_check_unit,
+    render_gate_drop_in,
+    render_gate_script,
+    render_gate_steps,
+    render_gate_unit,
+    render_guard_unit,
+    render_npd_script,
+    render_preset,
+    render_probe_script,
+    render_probe_unit,
+    render_protocol_name,
+    render_routes_unit,
+    render_snapshot_script,
+    render_static_routes_script,
+)
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.host.layout import HostLayout
+from hostrouting.model import DEFAULT_METRIC
+from hostrouting.model.constants import RESERVED_RANGES
+from hostrouting.testing.config_strategies import configs
+
+ASSETS = Path(hostrouting.boot.__file__).parent / "assets"
+WAITS = st.integers(0, 600)
+ODD = HostRoutingConfig(
+    StaticRoutesConfig(
+        enabled=True,
+        routes=[
+            StaticRoute("172.16.0.0/17"),
+            StaticRoute("172.16.128.0/17", "10.0.0.1", "-rf", 4294967295),
+            StaticRoute("10.9.0.0/16", dev="..."),
+            StaticRoute("10.8.0.0/16", dev="configuration"[:15]),
+        ],
+    ),
+    RouteOverlapConfig(["172.16.0.0/12", "0.0.0.0/0"], "STRICT", ["eth0", "-", "gateway"], ["*a*", "?", "cni?-*"][::2]),
+)
+
+
+STEPS = (GateStep(50, "requires", "static-routes"), GateStep(60, "wants", "check-route-overlap"))
+UNITS = {
+    HostLayout.routes_unit: render_routes_unit(),
+    HostLayout.check_unit: render_check_unit(),
+    HostLayout.probe_unit: render_probe_unit(),
+    HostLayout.guard_unit: render_guard_unit("/opt/agent/bin/hostrouting"),
+    HostLayout.gate_unit: render_gate_unit(),
+}
+
+
+def gate_steps() -> st.SearchStrategy[GateStep]:
+    """Any step of a gate."""
+    kinds = st.sampled_from(get_args(StepKind))
+    names = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=30)
+    return st.builds(GateStep, st.integers(0, 10_000), kinds, names)
+
+
+def probe_scripts() -> st.SearchStrategy[ProbeScript]:
+    """Anything that the script about probes can be told."""
+    return st.builds(
+        ProbeScript,
+        table=st.from_regex("[a-z][a-z0-9_]{0,63}", fullmatch=True),
+        priority=st.integers(-399, -201),
+        link_local=st.ip_addresses(network="fe80::/10"),
+        global_address=st.ip_addresses(network="2000::/3"),
+        interfaces=st.lists(
+            st.from_regex("[A-Za-z0-9_.-]{1,15}", fullmatch=True), min_size=1, max_size=3, unique=True
+        ).map(tuple),
+        ensure_route=st.booleans(),
+        condition=st.sampled_from(get_args(BootCondition)),
+        protocol=st.integers(0, 255),
+        wait=WAITS,
+    )
+
+
+def block_of(text: str) -> tuple[list[str], list[str]]:
+    """The lines of the data block, and all others."""
+    lines = text.splitlines()
+    opening = lines.index("configuration=(") + 1
+    closing = lines.index(")", opening)
+    return lines[opening:closing], lines[:opening] + lines[closing:]
+
+
+def scripts(config: HostRoutingConfig) -> tuple[str, str]:
+    """Both scripts."""
+    return render_static_routes_script(config), render_check_script(config)
+
+
+def texts(config: HostRoutingConfig) -> list[str]:
+    """Every text there is."""
+    return [
+        *scripts(config),
+        *UNITS.values(),
+        render_gate_drop_in(),
+        render_gate_script(),
+        render_gate_steps(STEPS),
+        render_preset(HostLayout.routes_unit),
+        render_protocol_name(config.protocol),
+    ]
+
+
+PROBE = ProbeScript(
+    table="hostrouting_slb",
+    priority=-300,
+    link_local=IPv6Address("fe80::1234:5678:9abc"),
+    global_address=IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc"),
+    interfaces=("eth0", "-rf"),
+    condition="local-ipv6",
+)
+SCRIPTS = {
+    "static-routes": render_static_routes_script(ODD),
+    "check-route-overlap": render_check_script(ODD),
+    "probe-rewrite": render_probe_script(PROBE),
+    "host-routing-gate": render_gate_script(),
+    "snapshot": render_snapshot_script(),
+    "npd": render_npd_script(),
+}
+
+
+class TestWhatIsRenderedIsReadBack:
+    """parse(render(x)) == x."""
+
+    @given(configs(), WAITS)
+    def test_routes(self, config: HostRoutingConfig, wait: int) -> None:
+        """The static routes, the protocol, the time to wait and the address of the probes come back from the script."""
+        routes, rewrite = config.static_routes.routes, config.probe_rewrite
+        spared = (IPv6Network(rewrite.global_address),) if rewrite.enabled else ()
+        expected = RoutesScript(StaticRoutesConfig(bool(routes), routes), config.protocol, wait, spared)
+        assert parse_static_routes_script(render_static_routes_script(config, wait=wait)) == expected
+
+    @given(configs(), WAITS)
+    def test_check(self, config: HostRoutingConfig, wait: int) -> None:
+        """The whole section of the check, the protocol and the time to wait come back from the script."""
+        expected = CheckScript(config.route_overlap, config.protocol, wait)
+        assert parse_check_script(render_check_script(config, wait=wait)) == expected
+
+    @given(probe_scripts())
+    def test_probe(self, told: ProbeScript) -> None:
+        """Everything that the script about probes was told comes back from it, and only its data block depends on it."""
+        text = render_probe_script(told)
+        assert parse_probe_script(text) == told
+        assert block_of(text)[1] == block_of(SCRIPTS["probe-rewrite"])[1]
+
+    @given(st.integers(0, 255))
+    def test_protocol_name(self, protocol: int) -> None:
+        """The number comes back from the file that names it."""
+        assert parse_protocol_name(render_protocol_name(protocol)) == protocol
+
+    @given(st.lists(gate_steps()))
+    def test_gate_steps(self, steps: list[GateStep]) -> None:
+        """The steps of the gate come back from the list, in the order in which they were given."""
+        assert parse_gate_steps(render_gate_steps(steps)) == tuple(steps)
+
+    @given(st.lists(gate_steps()), st.floats(0, 1, exclude_max=True))
+    def test_a_list_that_was_cut_short(self, steps: list[GateStep], place: float) -> None:
+        """Wherever the list is cut, what is left is a ValueError; only its last newline may be missing."""
+        text = render_gate_steps(steps).removesuffix("\n")
+        with pytest.raises(ValueError, match=r"is incomplete|is not a step|is not a name"):
+            parse_gate_steps(text[: int(place * len(text))])
+
+    @pytest.mark.parametrize(
+        "line", ["", "50", "50 requires", "50 requires ", "x requires a", "-1 wants a", "50 needs a", "50 wants A b"]
+    )
+    def test_a_line_that_is_not_a_step(self, line: str) -> None:
+        """Any other line in the list of steps is a ValueError."""
+        with pytest.raises(ValueError, match=r"is not a step|is not a name"):
+            parse_gate_steps(f"{line}\nend\n")
+
+    def test_the_guards_program(self) -> None:
+        """The path of the program is read back; a unit that another program wrote has none."""
+        text = render_guard_unit("/opt/agent-2.0/bin/hostrouting")
+        assert parse_guard_unit(text) == "/opt/agent-2.0/bin/hostrouting"
+        with pytest.raises(ValueError, match="does not name"):
+            parse_guard_unit(text.partition("\n")[2])
+
+    @pytest.mark.parametrize("name", ["", "a b", "../a", "A", "a\n", "$(a)"])
+    def test_a_step_whose_name_is_more_than_a_name(self, name: str) -> None:
+        """A step whose name could mean anything else in a path or in the list is refused."""
+        with pytest.raises(ValueError, match=r"name: .* is not a name"):
+            GateStep(50, "wants", name)
+
+    @pytest.mark.parametrize(
+        "parse",
+        [parse_static_routes_script, parse_check_script, parse_probe_script, parse_protocol_name, parse_guard_unit],
+    )
+    @pytest.mark.parametrize("text", ["", "configuration=(\n", "configuration=(\n  nonsense\n)\n", "# 7 hostrouting\n"])
+    def test_anything_else_is_refused(self, parse: Callable[[str], object], text: str) -> None:
+        """Text that was not rendered here is a ValueError."""
+        with pytest.raises(ValueError, match=r"no data block|is not a setting|does not name"):
+            parse(text)
+
+
+class TestValuesAreDataOnly:
+    """No config value adds or changes a line outside the data block, and the block holds nothing but words."""
+
+    @given(configs(), configs())
+    def test_the_body_is_always_the_same(self, one: HostRoutingConfig, other: HostRoutingConfig) -> None:
+        """Whatever is configured, everything outside the data block is the same."""
+        for a, b in zip(scripts(one), scripts(other), strict=True):
+            assert block_of(a)[1] == block_of(b)[1]
+
+    @given(configs())
+    def test_the_block_is_quoted_words(self, config: HostRoutingConfig) -> None:
+        """Every line of the block is one word in single quotes, of letters that mean nothing to a shell."""
+        for text in scripts(config):
+            for line in block_of(text)[0]:
+                assert line.startswith("  '")
+                assert line.endswith("'")
+                assert not set(line[3:-1]) & set("'\"\\$`&;|<>(){}[]!#~\n\t")
+
+    @given(st.text(max_size=20))
+    def test_what_no_config_can_hold_is_refused_all_the_same(self, text: str) -> None:
+        """The renderer does not rely on its input: a letter that could mean something is a ValueError."""
+        config = HostRoutingConfig(route_overlap=RouteOverlapConfig(["10.0.0.0/8"], "", ["eth0"]))
+        object.__setattr__(config.route_overlap, "expected_devs", (text,))
+        try:
+            script = render_check_script(config)
+        except ValueError:
+            return
+        assert f"  'device {text}'" in block_of(script)[0]
+        assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@: ")
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            *(("table", value) for value in ("", "a b", "a;b", "A", "1a", "a" * 65, "a\n")),
+            *(("interfaces", (value,)) for value in ("", "eth*", 'e";', "a" * 16, "a b", "eth0\n")),
+            ("interfaces", ()),
+            ("condition", "imds"),
+        ],
+    )
+    def test_what_the_script_about_probes_is_never_told(self, name: str, value: object) -> None:
+        """What would mean more to nft or to the shell than a name is a ValueError."""
+        with pytest.raises(ValueError, match=name):
+            attrs.evolve(PROBE, **{name: value})  # type: ignore[arg-type]  # that is what is tried
+
+    @pytest.mark.linux
+    @settings(max_examples=10, deadline=None)
+    @given(configs())
+    def test_bash_reads_the_same_words(self, config: HostRoutingConfig) -> None:
+        """Bash takes the block for exactly the words that were rendered, wherever it runs."""
+        for text in scripts(config):
+            lines = [line[3:-1] for line in block_of(text)[0]]
+            block = "\n".join(["configuration=(", *block_of(text)[0], ")", 'printf "%s\\n" "${configuration[@]}"'])
+            done = subprocess.run(["bash", "-c", block], capture_output=True, text=True, check=True, cwd="/etc")
+            assert done.stdout.splitlines() == lines
+
+
+class TestTexts:
+    """What holds for every text."""
+
+    @given(configs())
+    def test_deterministic_and_ended(self, config: HostRoutingConfig) -> None:
+        """The same twice, one newline at the end, no blanks before any, no carriage return."""
+        for text, again in zip(texts(config), texts(config), strict=True):
+            assert text == again
+            assert text.endswith("\n")
+            assert not text.endswith("\n\n")
+            assert not [line for line in text.splitlines() if line != line.rstrip()]
+            assert "\r" not in text
+
+    def test_no_unit_requires_another(self) -> None:
+        """Nothing that could take a running machine down with it stands in any unit or drop-in."""
+        for text in (*UNITS.values(), render_gate_drop_in()):
+            for word in ("Requires", "Requisite", "BindsTo", "PartOf", "RequiredBy", "RemainAfterExit", "Before="):
+                assert word not in text
+
+    def test_machines_ask_the_gate_before_anything_else(self) -> None:
+        """The drop-in has one command, which must succeed, and says after what; it sorts before those of others."""
+        text = render_gate_drop_in().splitlines()
+        assert text[-1] == f"ExecStartPre={SHELL} /etc/aks-flex-node/host-routing-gate.sh ask"
+        assert "After=network-online.target static-routes.service host-routing-gate.service" in text
+        assert "Wants=network-online.target" in text
+        assert HostLayout().gate_drop_in.rpartition("/")[2] < "10-other.conf"
+
+    def test_units_wait_longer_than_their_scripts(self) -> None:
+        """A script is given the time for which it waits, and some more."""
+        assert "TimeoutStartSec=50\n" in render_routes_unit()
+        assert "TimeoutStartSec=120\n" in render_check_unit(wait=100)
+
+    def test_the_gate_ends_within_the_start_of_a_machine(self) -> None:
+        """The gate is given less than the 90 s that systemd gives the start of a machine by default."""
+        assert "TimeoutStartSec=85\n" in render_gate_unit()
+
+    def test_no_start_is_left_out(self) -> None:
+        """A unit of ours does its work anew at every start, however often it is started."""
+        for name, text in UNITS.items():
+            assert f"Type={'notify' if name == HostLayout.guard_unit else 'oneshot'}\n" in text
+            assert "StartLimitIntervalSec=0\n" in text
+
+    def test_another_layout(self) -> None:
+        """Paths are those of the layout, as the host itself sees them."""
+        layout = HostLayout(root="/mnt", config_directory="/etc/other", state_directory="/run/other/place")
+        assert f"ExecStart={SHELL} /etc/other/static-routes.sh\n" in render_routes_unit(layout)
+        assert f"ExecStart={SHELL} /etc/other/check-route-overlap.sh\n" in render_check_unit(layout)
+        assert "RuntimeDirectory=other/place\n" in render_check_unit(layout)
+        assert "  'state /run/other/place'" in render_check_script(ODD, layout=layout).splitlines()
+        assert f"ExecStart={SHELL} /etc/other/host-routing-gate.sh\n" in render_gate_unit(layout)
+        assert "RuntimeDirectory=other/place\n" in render_gate_unit(layout)
+        assert f"ExecStartPre={SHELL} /etc/other/host-routing-gate.sh ask\n" in render_gate_drop_in(layout)
+        guard = render_guard_unit("/usr/bin/hostrouting", layout=layout)
+        assert "RuntimeDirectory=other/place\n" in guard
+        assert "ReadWritePaths=/run/other/place\n" in guard
+        block = block_of(render_gate_script(layout))[0]
+        assert "  'steps /etc/other/host-routing-gate.conf'" in block
+        assert "  'lock /run/other/place/host-routing.lock'" in block
+
+
+@pytest.mark.linux
+class TestReaders:
+    """The programs that read these texts find nothing to complain about."""
+
+    @pytest.mark.parametrize("which", SCRIPTS)
+    def test_bash(self, which: str) -> None:
+        """Bash parses the scripts."""
+        subprocess.run(["bash", "-n"], input=SCRIPTS[which], text=True, check=True)
+
+    @pytest.mark.needs("shellcheck")
+    @pytest.mark.parametrize("which", SCRIPTS)
+    def test_shellcheck(self, which: str) -> None:
+        """Shellcheck has nothing to say about the scripts, as they are rendered."""
+        done = subprocess.run(["shellcheck", "-"], input=SCRIPTS[which], text=True, capture_output=True, check=False)
+        assert done.stdout == ""
+
+    @pytest.mark.needs("systemd-analyze")
+    def test_systemd_analyze(self, tmp_path: Path) -> None:
+        """`systemd-analyze verify` is silent about the units and about a machine with the drop-in."""
+        program = tmp_path / "program"
+        program.touch(mode=0o755)
+        unit = tmp_path / "units"
+        drop_ins = unit / "systemd-nspawn@.service.d"
+        drop_ins.mkdir(parents=True)
+        for name, text in UNITS.items():
+            (unit / name).write_text(re.sub(r"(?m)^ExecStart=.*$", f"ExecStart={program}", text))
+        (unit / "systemd-nspawn@kube1.service").write_text(f"[Service]\nExecStart={program}\n")
+        (drop_ins / "00-host-routing.conf").write_text(render_gate_drop_in())
+        names = [*UNITS, "systemd-nspawn@kube1.service"]
+        done = subprocess.run(
+            ["systemd-analyze", "verify", *(str(unit / name) for name in names)],
+            # Without it, the drop-ins that an administrator of this host has written count, too.
+            env={**os.environ, "SYSTEMD_UNIT_PATH": f"{unit}:/usr/lib/systemd/system:/lib/systemd/system"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_assets_are_scripts_of_their_own() -> None:
+    """Every asset is included by a script or is one."""
+    included = {
+        line.split()[1] for path in ASSETS.glob("*.sh") for line in path.read_text().splitlines() if "#include" in line
+    }
+    assert {path.name for path in ASSETS.iterdir()} == included | {f"{name}.sh" for name in SCRIPTS}
+
+
+def test_facts_that_other_files_own() -> None:
+    """The reserved ranges and the usual metrics are settings of the scripts that need them, and in no script's body."""
+    usual = {f"  'metric {family} {metric}'" for family, metric in DEFAULT_METRIC.items()}
+    block = block_of(SCRIPTS["check-route-overlap"])[0]
+    told = [line.strip(" '").split()[1:] for line in block if line.startswith("  'reserved ")]
+    assert [tuple(int(ip_address(end)) for end in ends) for ends in told] == [*RESERVED_RANGES[4], *RESERVED_RANGES[6]]
+    block, body = block_of(SCRIPTS["probe-rewrite"])
+    assert f"  'metric {DEFAULT_METRIC[6]}'" in block
+    assert "1024" not in "\n".join(body)
+    for name in ("static-routes", "check-route-overlap"):
+        block, body = block_of(SCRIPTS[name])
+        assert usual <= set(block)
+        assert not re.search(r"1024|\b(127|224)\.0|fe80|ff00", "\n".join(body))
+
+
+def test_assets_can_be_read_on_a_console() -> None:
+    """No line of a script is wider than 120 letters, and none is longer than 630 lines."""
+    for path in ASSETS.iterdir():
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 630, path.name
+        assert not [line for line in lines if len(line) > 120], path.name

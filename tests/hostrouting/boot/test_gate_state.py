@@ -1,0 +1,386 @@
+"""What opens the gate and what keeps it shut, on a host in memory, row by row."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+import phases
+from hostrouting.boot.gate_state import GateState, drop_in_folders, find_gate_state
+from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.host.layout import HostLayout
+from hostrouting.tasks import Configure
+from hostrouting.testing import FakeHost
+from hostrouting.testing.host import shown
+from tests.tables.gate_openings import KUBE1, OPENINGS, Opening
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.testing.host import FakeManager
+
+LAYOUT = HostLayout()
+STRICT = HostRoutingConfig(
+    StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.77.0.0/16")]),
+    RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT),
+)
+UNIT_DROP_IN = f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf"
+CONTROL = "/run/systemd/system.control"
+FIRST = f"systemd/system/{LAYOUT.machine_unit}.d/00-first.conf"
+MACHINE_DROP_IN = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/99.conf"
+
+
+def manager(host: FakeHost) -> FakeManager:
+    """The host's manager."""
+    assert host.manager is not None
+    return host.manager
+
+
+def lay(host: FakeHost, path: str, text: str) -> None:
+    """Put a file in its place; without a text, a link to /dev/null. systemd has yet to read it."""
+    host.files.links.pop(path, None)
+    host.files.texts[path] = text
+    if not text:
+        host.files.links[path] = "/dev/null"
+
+
+def installed(config: HostRoutingConfig = STRICT) -> FakeHost:
+    """A host on which all is well."""
+    host = FakeHost()
+    phases.execute(Configure(config, host=host), phases.Context(observers=[]))
+    return host
+
+
+@pytest.mark.parametrize("unit", ["static-routes.service", LAYOUT.gate_unit, "plain.service"])
+def test_folders_of_drop_ins(unit: str) -> None:
+    """The first of two drop-ins with one name is the one that systemd reads, wherever the two are."""
+    folders = drop_in_folders(unit)
+    assert folders[-1] == "/usr/lib/systemd/system/service.d"
+    for first, second in itertools.combinations(folders, 2):
+        texts = {f"{folder}/50.conf": "[Service]\n" for folder in (second, first)}
+        assert shown(unit, texts)["DropInPaths"] == f"{first}/50.conf"
+
+
+def test_nothing_is_installed() -> None:
+    """Where nothing of ours is, there is no gate, and nothing is wrong with it; whatever else systemd has."""
+    host = FakeHost()
+    lay(host, MACHINE_DROP_IN, "[Service]\nExecStartPre=\n")
+    manager(host).reload()
+    assert find_gate_state(host) == GateState(is_up=False)
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["systemd", "no systemd"])
+def test_all_is_well(running: bool) -> None:  # noqa: FBT001  a parameter of the test
+    """After the tasks the gate is up, open to nobody and barred by nothing; also where no systemd runs."""
+    host = installed()
+    manager(host).running = running
+    state = find_gate_state(host)
+    assert state == GateState(is_up=True)
+    assert state.holds
+
+
+def test_an_image() -> None:
+    """In an image there is no systemd to ask, and the files alone count."""
+    host = attrs.evolve(installed(), manager=None)
+    assert find_gate_state(host) == GateState(is_up=True)
+    lay(host, LAYOUT.gate_drop_in_path, "")
+    assert len(find_gate_state(host).openings) == 1
+
+
+@pytest.mark.parametrize("opening", OPENINGS, ids=lambda it: it.name)
+def test_an_opening(opening: Opening) -> None:
+    """Each is said once, with its file; and it is gone with the file."""
+    host = installed()
+    lay(host, opening.path, opening.text)
+    manager(host).reload()
+    state = find_gate_state(host)
+    [told] = state.openings
+    assert opening.told in told
+    assert opening.path in told
+    assert not state.holds
+    assert not state.bars
+    del host.files.texts[opening.path]
+    host.files.links.pop(opening.path, None)
+    manager(host).reload()
+    assert find_gate_state(host) == GateState(is_up=True)
+
+
+HARMLESS = {
+    "a command after ours, whose file has zeros": (
+        f"/etc/systemd/system/{LAYOUT.machine_unit}.d/000.conf",
+        "ExecStartPre=/bin/true",
+    ),
+    "a command after ours": (MACHINE_DROP_IN, "ExecStartPre=/bin/true"),
+    "another good status": (MACHINE_DROP_IN, "SuccessExitStatus=143"),
+    "a file for the machine": (MACHINE_DROP_IN, "BindPaths=/srv/keys:/etc/keys:rbind"),
+    "a command after the script": (UNIT_DROP_IN, "ExecStart=/bin/true"),
+    "a longer time": (UNIT_DROP_IN, "TimeoutStartSec=600"),
+    "a folder that comes later": (f"/run/systemd/system/{LAYOUT.machine_unit}.d/00-host-routing.conf", ""),
+}
+
+
+@pytest.mark.parametrize(("path", "setting"), HARMLESS.values(), ids=HARMLESS)
+def test_what_does_not_open_it(path: str, setting: str) -> None:
+    """What leaves every start judged is not an opening."""
+    host = installed()
+    lay(host, path, setting and f"[Service]\n{setting}\n")
+    manager(host).reload()
+    assert find_gate_state(host) == GateState(is_up=True)
+
+
+def _remove(path: str) -> Callable[[FakeHost], None]:
+    return lambda host: (host.files.remove(path), None)[1]
+
+
+def _lay(path: str, text: str) -> Callable[[FakeHost], None]:
+    return lambda host: lay(host, path, text)
+
+
+def _edit(path: str, before: str, after: str) -> Callable[[FakeHost], None]:
+    def edit(host: FakeHost) -> None:
+        assert before in host.files.texts[path]
+        host.files.texts[path] = host.files.texts[path].replace(before, after)
+
+    return edit
+
+
+@pytest.mark.parametrize("path", [f"/etc/systemd/system/{KUBE1}.d/00-first.conf", f"/run/{FIRST}", f"/etc/{FIRST}"])
+def test_a_command_before_ours(path: str) -> None:
+    """A command that comes before ours is named with its file: machines ask until it changes while it runs."""
+    host = installed()
+    lay(host, path, "[Service]\nExecStartPre=/bin/true\n")
+    manager(host).reload()
+    whose = KUBE1 if KUBE1 in path else "every machine"
+    lost = "if its drop-in is changed while the command runs, systemd skips the gate"
+    remedy = f"move it to a drop-in whose name sorts after 00-host-routing.conf; see {path}"
+    told = f"{whose} runs another ExecStartPre= before the gate: {lost}; {remedy}"
+    assert find_gate_state(host) == GateState(is_up=True, openings=(told,))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("133 2", "even if the gate refuses"),
+        ("127", "even if the gate refuses"),
+        ("203", "even if the gate refuses"),
+        ("TERM", "even if a signal ends its wait for the gate"),
+        ("143 KILL", "even if a signal ends its wait for the gate"),
+        ("USR1", "even if a signal ends its wait for the gate"),
+    ],
+)
+def test_a_status_that_a_machine_takes_for_a_success(value: str, told: str) -> None:
+    """A status that the question may end with when it is not granted is named, and so is every signal."""
+    host = installed()
+    lay(host, MACHINE_DROP_IN, f"[Service]\nSuccessExitStatus={value}\n")
+    manager(host).reload()
+    sentence = f"every machine has SuccessExitStatus={value}, so it starts {told}; see {MACHINE_DROP_IN}"
+    assert find_gate_state(host) == GateState(is_up=True, openings=(sentence,))
+
+
+BROKEN_OPEN = {
+    "the drop-in is missing": (
+        _remove(LAYOUT.gate_drop_in_path),
+        (
+            f"{LAYOUT.gate_drop_in_path} is missing, so machines start unchecked; write it again with: hostrouting apply --config FILE"
+        ),
+    ),
+    "the drop-in is masked": (
+        _lay(LAYOUT.gate_drop_in_path, ""),
+        f"{LAYOUT.gate_drop_in_path} is empty or a link to /dev/null, so machines start unchecked; remove it",
+    ),
+    "the check says WARN": (
+        _edit(LAYOUT.check_script_path, "STRICT", "WARN"),
+        (f"{LAYOUT.check_script_path} was edited from STRICT to WARN; undo that with: hostrouting apply --config FILE"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("breaks", "told"), BROKEN_OPEN.values(), ids=BROKEN_OPEN)
+def test_a_file_that_opens_it(breaks: Callable[[FakeHost], None], told: str) -> None:
+    """A file of the gate's own that opens it is named with the remedy."""
+    host = installed()
+    breaks(host)
+    manager(host).reload()
+    assert find_gate_state(host).openings == (told,)
+
+
+def test_a_check_that_only_warns() -> None:
+    """A check that was installed in WARN is not an edited one."""
+    warns = attrs.evolve(STRICT, route_overlap=attrs.evolve(STRICT.route_overlap, mode=Mode.WARN))
+    assert find_gate_state(installed(warns)) == GateState(is_up=True)
+
+
+@pytest.mark.parametrize("path", [LAYOUT.gate_drop_in_path, LAYOUT.gate_unit_path], ids=["drop-in", "unit"])
+def test_what_systemd_has_not_read(path: str) -> None:
+    """What systemd has yet to read opens the gate, and the remedy is the reload."""
+    host = installed()
+    text = host.files.texts.pop(path)
+    manager(host).reload()
+    host.files.texts[path] = text
+    if path == LAYOUT.gate_unit_path:
+        state = find_gate_state(host)
+        assert not state.openings
+        [told] = state.bars
+        assert told.startswith(f"systemd has not loaded the current {LAYOUT.gate_unit}, and no machine starts")
+    else:
+        told = find_gate_state(host).openings[0]
+        assert told.startswith("every machine starts unchecked: systemd has not loaded the drop-in")
+    assert told.endswith("run: systemctl daemon-reload")
+    manager(host).reload()
+    assert find_gate_state(host) == GateState(is_up=True)
+
+
+def test_an_older_unit_is_in_force() -> None:
+    """A unit whose new text systemd has not read runs by the older one, and that is said."""
+    host = installed()
+    lay(host, UNIT_DROP_IN, "[Service]\nTimeoutStartSec=600\n")
+    [told] = find_gate_state(host).openings
+    assert told == f"systemd has not loaded the current {LAYOUT.gate_unit}; run: systemctl daemon-reload"
+
+
+AGAIN = "write it again with: hostrouting apply --config FILE"
+BARS = {
+    "the unit is missing": (
+        _remove(LAYOUT.gate_unit_path),
+        f"{LAYOUT.gate_unit_path} is missing or empty, and no machine starts without it; {AGAIN}",
+    ),
+    "the unit is masked": (
+        _lay(LAYOUT.gate_unit_path, ""),
+        (
+            f"{LAYOUT.gate_unit_path} is masked, and no machine starts without it; "
+            f"unmask it with: systemctl unmask {LAYOUT.gate_unit}"
+        ),
+    ),
+    "the script is missing": (
+        _remove(LAYOUT.gate_script_path),
+        f"{LAYOUT.gate_script_path} is missing or empty, and no machine starts without it; {AGAIN}",
+    ),
+    "the script is empty": (
+        _lay(LAYOUT.gate_script_path, ""),
+        f"{LAYOUT.gate_script_path} is missing or empty, and no machine starts without it; {AGAIN}",
+    ),
+    "the list is missing": (
+        _remove(LAYOUT.gate_steps_path),
+        f"{LAYOUT.gate_steps_path} is missing, and no machine starts without it; {AGAIN}",
+    ),
+    "the list is cut short": (
+        _edit(LAYOUT.gate_steps_path, "end\n", ""),
+        (
+            f"{LAYOUT.gate_steps_path} cannot be used (the list of steps is incomplete), "
+            f"and no machine starts without it; {AGAIN}"
+        ),
+    ),
+    "a line that is not a step": (
+        _edit(LAYOUT.gate_steps_path, "requires", "needs"),
+        f"{LAYOUT.gate_steps_path} cannot be used",
+    ),
+    "a step is changing": (
+        _edit(LAYOUT.gate_steps_path, "requires check", "changing check"),
+        f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply --config FILE",
+    ),
+    "a required script is missing": (
+        _remove(LAYOUT.check_script_path),
+        f"{LAYOUT.check_script_path} is missing, and every machine requires it; {AGAIN}",
+    ),
+    "machines are masked": (
+        _lay(f"/run/systemd/system/{LAYOUT.machine_unit}", ""),
+        f"{LAYOUT.machine_unit} is masked; allow machines with: systemctl unmask --runtime {LAYOUT.machine_unit}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("breaks", "told"), BARS.values(), ids=BARS)
+def test_a_bar(breaks: Callable[[FakeHost], None], told: str) -> None:
+    """What keeps every machine from starting is one sentence with the remedy, and opens nothing."""
+    host = installed()
+    breaks(host)
+    manager(host).reload()
+    state = find_gate_state(host)
+    assert not state.openings
+    [bar] = state.bars
+    assert bar.startswith(told)
+    assert state.is_up
+
+
+def test_a_unit_that_systemd_cannot_use() -> None:
+    """A unit that a drop-in has made unusable keeps every machine from starting."""
+    host = installed()
+    manager(host).properties[LAYOUT.gate_unit] = {"LoadState": "bad-setting"}
+    told = f"systemd cannot use {LAYOUT.gate_unit} (bad-setting), and no machine starts; see: systemctl status {LAYOUT.gate_unit}"
+    assert find_gate_state(host) == GateState(is_up=True, bars=(told,))
+
+
+def test_machines_that_are_masked_in_vain() -> None:
+    """A mask that is not in force, for the administrator has a template of his own, bars nothing."""
+    host = installed()
+    lay(host, f"/run/systemd/system/{LAYOUT.machine_unit}", "")
+    lay(host, f"/etc/systemd/system/{LAYOUT.machine_unit}", "[Service]\nExecStart=systemd-nspawn\n")
+    manager(host).reload()
+    state = find_gate_state(host)
+    assert (state.is_up, state.openings, state.bars) == (True, (), ())
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        (f"/etc/systemd/system/{LAYOUT.machine_unit}", f"systemctl unmask {LAYOUT.machine_unit}"),
+        (f"/run/systemd/system/{LAYOUT.machine_unit}", f"systemctl unmask --runtime {LAYOUT.machine_unit}"),
+        (f"{CONTROL}/{LAYOUT.machine_unit}", f"rm {CONTROL}/{LAYOUT.machine_unit} && systemctl daemon-reload"),
+    ],
+)
+def test_each_mask_has_its_remedy(path: str, remedy: str) -> None:
+    """What takes a mask back depends on where it is."""
+    host = installed()
+    lay(host, path, "")
+    manager(host).reload()
+    assert find_gate_state(host).bars == (f"{LAYOUT.machine_unit} is masked; allow machines with: {remedy}",)
+
+
+def test_what_keeps_machines_from_starting() -> None:
+    """A mask does that, but not where the administrator has a template: then a link that comes before it does."""
+    for host in (FakeHost(), installed()):
+        assert find_gate_state(host).hold == f"systemctl mask --runtime {LAYOUT.machine_unit}"
+        lay(host, f"/etc/systemd/system/{LAYOUT.machine_unit}", "[Service]\nExecStart=systemd-nspawn\n")
+        link = f"ln -s /dev/null {CONTROL}/{LAYOUT.machine_unit}"
+        assert find_gate_state(host).hold == f"mkdir -p {CONTROL} && {link} && systemctl daemon-reload"
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"RefuseManualStart": "yes"}, "{unit} has RefuseManualStart=yes, and no machine starts; "),
+        (
+            {"AssertResult": "no", "AssertTimestampMonotonic": "17"},
+            "an Assert…= of {unit} did not hold, and no machine starts until it does; ",
+        ),
+        ({"AssertResult": "no", "AssertTimestampMonotonic": "0"}, ""),
+    ],
+    ids=["refused", "did not hold", "not asked yet"],
+)
+def test_a_unit_that_systemd_does_not_start(properties: dict[str, str], told: str) -> None:
+    """A setting with which systemd does not start the gate's unit is named, with where to look."""
+    host = installed()
+    manager(host).properties[LAYOUT.gate_unit] = properties
+    bars = (f"{told.format(unit=LAYOUT.gate_unit)}see {LAYOUT.gate_unit_path}",) if told else ()
+    assert find_gate_state(host) == GateState(is_up=True, bars=bars)
+
+
+def test_a_cause_is_said_once() -> None:
+    """What opens the gate for every machine is not said again of one that is loaded; what is its own is."""
+    host = installed()
+    manager(host).properties[KUBE1] = {}
+    lay(host, MACHINE_DROP_IN, "[Service]\nExecStartPre=\n")
+    lay(host, f"/etc/systemd/system/{KUBE1}.d/50.conf", "[Service]\nSuccessExitStatus=1\n")
+    manager(host).reload()
+    assert [text.split()[0] for text in find_gate_state(host).openings] == ["every", KUBE1, KUBE1]
+
+
+@pytest.mark.parametrize("word", ["present", "gone"])
+def test_a_check_that_is_not_readable_as_ours(word: str) -> None:
+    """A check that was replaced by something else is not judged here: it fails or passes as it will."""
+    host = installed()
+    host.files.texts[LAYOUT.check_script_path] = f"echo {word}\n"
+    assert find_gate_state(host) == GateState(is_up=True)

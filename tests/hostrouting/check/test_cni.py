@@ -1,0 +1,90 @@
+"""hostrouting.check.cni: the refusing routes of a CNI, for a pod block of this host."""
+
+import attrs
+import pytest
+
+from hostrouting.check.cni import PodBlocks
+from hostrouting.check.examine import Examination, FamilyExamination
+from hostrouting.check.overlap import OverlapReport, check_overlap
+from hostrouting.check.repair import Repair, propose_repair
+from hostrouting.check.report import notes_lines
+from hostrouting.fib import Fib
+from hostrouting.model import OURS, Link, Prefix, Route, RouteType, Snapshot, ip_at
+from tests.support.topologies import plain
+from tests.tables.cni_blocks import CIDR, CNI_BLOCKS, POD_DEVS, CniBlock
+
+ALLOWED = ("cali*", "cni0", *POD_DEVS)
+STATIC, BIRD, BOOT, KERNEL, OVN = 4, 12, 3, 2, 85
+
+
+def refuse(
+    prefix: str = "172.20.40.0/26", *, kind: RouteType = "blackhole", protocol: int = STATIC, metric: int = 0
+) -> Route:
+    """A route that refuses packets."""
+    return Route.to(prefix, type=kind, protocol=protocol, metric=metric)
+
+
+def pod(address: str, dev: str = "cali1") -> Route:
+    """The route to one pod."""
+    return Route.to(f"{address}/32", dev=dev, protocol=BOOT)
+
+
+def holds(route: Route, *others: Route, devs: tuple[str, ...] = ()) -> bool:
+    """Whether the route is for this host's own block, with these other routes and devices."""
+    snapshot = plain().with_routes([route, *others])
+    links = (*snapshot.links, *(Link(name=dev, index=at) for at, dev in enumerate(devs, start=50)))
+    fib = Fib(attrs.evolve(snapshot, links=links))
+    return PodBlocks(fib, (CIDR,), ALLOWED).holds(route)
+
+
+@pytest.mark.parametrize("row", CNI_BLOCKS.values(), ids=CNI_BLOCKS)
+def test_own_blocks(row: CniBlock) -> None:
+    """A route that a CNI adds for its pods' block is the host's own on a host that has this CNI; other refusing routes are not."""
+    assert holds(row.route, *row.others, devs=row.devs) is row.is_own
+
+
+def test_a_default_route_that_refuses() -> None:
+    """A refusing default route is not a block of pods, whoever added it."""
+    assert not holds(refuse("0.0.0.0/0", kind="unreachable", protocol=OVN))
+
+
+def test_a_bridge_for_all_of_it() -> None:
+    """The block is the host's own, too, if a route by an allowed device to all of it comes first."""
+    assert holds(refuse("172.20.40.0/24", metric=100), Route.to("172.20.40.0/24", dev="cni0"))
+
+
+def examined(*routes: Route, allowed: tuple[str, ...] = ALLOWED) -> tuple[OverlapReport, Repair, Snapshot]:
+    """The check of a host with these routes, and its repair."""
+    snapshot = plain().with_routes(routes)
+    fib = Fib(snapshot)
+    report = check_overlap(fib, [CIDR], allowed_devs=allowed)
+    return report, propose_repair(fib, report), snapshot
+
+
+def test_calico() -> None:
+    """On a healthy Calico node, the block that stays on it is reported once."""
+    block = refuse(protocol=BIRD)
+    report, repair, snapshot = examined(block, pod("172.20.40.5"), pod("172.20.40.9", "cali2"))
+    assert (report.verdict, report.findings, repair.routes) == ("ok", (), ())
+    (note,) = notes_lines(Examination((FamilyExamination(report, repair, Fib(snapshot)),)))
+    assert "172.20.40.63) is this host's own [blackhole 172.20.40.0/26 proto bird]: packets for it never leave" in note
+
+
+def test_a_repair_spares_the_block() -> None:
+    """If something else escapes around it, the repair leaves the pods' block alone."""
+    fabric = Route.to("172.20.0.0/16", dev="ib0", protocol=KERNEL)
+    report, repair, snapshot = examined(refuse(protocol=BIRD), pod("172.20.40.5"), fabric)
+    assert report.verdict == "overlap"
+    new = [Route.to(it.destination, dev="eth0", gateway="10.0.0.1", protocol=OURS) for it in repair.routes]
+    after = Fib(snapshot.with_routes(new))
+    assert repair.proof.verdict == "ok"
+    for address in range(Prefix.parse("172.20.40.0/26").first, Prefix.parse("172.20.40.0/26").last + 1):
+        assert after.lookup(ip_at(4, address)).kind == ("unicast" if address & 63 == 5 else "blackhole")
+
+
+def test_overriding_another_one_is_a_cost() -> None:
+    """A repair that overrides a refusing route names it, like diverted traffic."""
+    report, repair, snapshot = examined(refuse("172.20.4.0/24", kind="prohibit"))
+    assert [finding.kind for finding in report.findings] == ["prohibit"]
+    (note,) = notes_lines(Examination((FamilyExamination(report, repair, Fib(snapshot)),)))
+    assert note.startswith("the repair overrides [prohibit 172.20.4.0/24 proto static], which may be there")

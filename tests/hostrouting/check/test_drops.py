@@ -1,0 +1,291 @@
+"""What a host drops when it arrives, on snapshots; `test_drops_against_kernel` has the same with real packets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from hostrouting.check.examine import examine_snapshot
+from hostrouting.check.report import check_document, dropped_line
+from hostrouting.config import HostRoutingConfig
+from hostrouting.kernel.base import Change
+from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
+from hostrouting.testing import MemoryBackend, plain_vm
+from tests.support.cli import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CIDR = "172.16.0.0/16"
+
+
+def node(**settings: dict[str, Any]) -> Snapshot:
+    """A node with two uplinks, eth0 and eth1; `settings` are those of devices, and devices with settings are added."""
+    kernel = plain_vm()
+    for name in ["eth1", *(it for it in settings if it not in {"eth0", "eth1"})]:
+        kernel.add_link(name)
+    kernel.add_address("eth1", "10.1.0.4/24")
+    snapshot = kernel.snapshot(family=4)
+    links = [attrs.evolve(it, **settings.get(it.name, {})) for it in snapshot.links]
+    return attrs.evolve(snapshot, links=tuple(links))
+
+
+def told(snapshot: Snapshot, **check: object) -> list[str]:
+    """What the check says about dropped packets; it does not change the verdict."""
+    its = {"expectedCidrs": [CIDR], "expectedDevs": ["eth0", "eth1"], **check}
+    found = examine_snapshot(snapshot, HostRoutingConfig.from_mapping({"routeOverlap": its}))
+    lines = [dropped_line(it) for it in found.dropped]
+    document = check_document(found, mode="WARN")
+    assert [it["text"] for it in document.get("dropped", [])] == lines
+    assert ("dropped" in document) is bool(lines)
+    # What changes when the CNI starts is not a note: notes are logged as warnings.
+    assert set(document["notes"]) >= {line for line in lines if "every new device" not in line}
+    return lines
+
+
+PODS = {"podCidrs": ["10.244.3.0/24"], "podDevs": ["cni0", "lxc*"]}
+
+
+class TestForwarding:
+    """What pods send, and the answers, must be forwarded."""
+
+    def test_on_the_devices_of_pods(self) -> None:
+        """Each that exists is named."""
+        off = {"forwarding": False}
+        assert told(node(cni0=off), **PODS) == [
+            (
+                "packets of pods are dropped when they arrive on cni0: cni0 does not forward packets"
+                " (net.ipv4.conf.cni0.forwarding is 0)"
+            )
+        ]
+        assert told(node(lxc1=off, lxc2=off, lxc3={}), **PODS) == [
+            (
+                "packets of pods are dropped when they arrive on lxc1 or lxc2: these devices do not forward packets"
+                " (net.ipv4.conf.DEVICE.forwarding is 0)"
+            )
+        ]
+
+    def test_on_the_expected_devices(self) -> None:
+        """There, answers are dropped if pods' packets leave by the device."""
+        assert told(node(cni0={"forwarding": True}, eth1={"forwarding": False}), **PODS) == []
+        assert told(node(cni0={"forwarding": True}, eth0={"forwarding": False}), **PODS) == [
+            (
+                "replies to packets of pods are dropped when they arrive on eth0: eth0 does not forward packets"
+                " (net.ipv4.conf.eth0.forwarding is 0)"
+            )
+        ]
+
+    def test_before_there_are_pods(self) -> None:
+        """Without a device of a pod, it is the setting of new devices."""
+        new = attrs.evolve(node(), default_link=Link(name="default", index=0, forwarding=False))
+        assert told(new, **PODS) == [
+            (
+                "packets of pods are dropped on every new device of a pod: this host does not forward packets yet"
+                " (net.ipv4.conf.default.forwarding is 0)"
+            )
+        ]
+        assert told(attrs.evolve(node(cni0={}), default_link=new.default_link), **PODS) == []
+
+    @pytest.mark.parametrize(("on", "forced"), [(True, False), (False, False), (False, True), (None, False)])
+    def test_of_ipv6(self, *, on: bool | None, forced: bool) -> None:
+        """In IPv6 one setting counts for all devices, unless the device forwards in any case."""
+        snapshot = node(cni0={"ipv6_force_forwarding": forced}, eth0={"ipv6_force_forwarding": True})
+        lines = told(
+            attrs.evolve(snapshot, ipv6_forwarding=on),
+            expectedCidrs=["fd09::/64"],
+            expectedDevs=["eth0"],
+            podCidrs=["fd44::/64"],
+            podDevs=["cni0"],
+        )
+        expected = (
+            "packets of pods are dropped when they arrive on cni0: this host does not forward IPv6 packets"
+            " (net.ipv6.conf.all.forwarding is 0)"
+        )
+        assert lines == ([expected] if on is False and not forced else [])
+
+    def test_without_pods(self) -> None:
+        """The host's own packets need no forwarding; and what is not known is not claimed."""
+        off = {"forwarding": False}
+        assert told(node(cni0=off, eth0=off)) == []
+        assert told(node(cni0={}), **PODS) == []
+
+
+class TestWhatPodsSend:
+    """A pod's device with rp_filter takes what it would route back there."""
+
+    @pytest.mark.parametrize(
+        ("rp_filter", "words"),
+        [
+            (0, None),
+            (1, "its rp_filter is 1"),
+            (2, "its rp_filter is 2, it has no IPv4 address"),
+        ],
+    )
+    def test_routes_to_pods_by_another_device(self, rp_filter: int, words: str | None) -> None:
+        """As with Cilium, which routes to its pods by cilium_host, but whose pods have a device each."""
+        route = Route.to("10.244.3.0/24", dev="cilium_host")
+        snapshot = node(cilium_host={}, lxc1={"rp_filter": rp_filter}).with_routes([route])
+        assert told(snapshot, **PODS) == [
+            f"packets of pods from 10.244.3.0/24 are dropped when they arrive on lxc1: {words}, and the route back to these"
+            " pods leaves by cilium_host"
+            for _ in ([words] if words else [])
+        ]
+
+    def test_a_device_with_an_address(self) -> None:
+        """With rp_filter 2, a device with an address takes any source that has a route."""
+        route = Route.to("10.244.3.0/24", dev="cilium_host")
+        kernel = plain_vm()
+        for name in ("cilium_host", "lxc1", "eth1"):
+            kernel.add_link(name)
+        kernel.add_address("lxc1", "169.254.1.1/32")
+        kernel.change([Change("add", route)])
+        snapshot = kernel.snapshot(family=4)
+        links = tuple(attrs.evolve(it, rp_filter=2) for it in snapshot.links)
+        assert told(attrs.evolve(snapshot, links=links), **PODS) == []
+
+    def test_a_route_for_each_pod(self) -> None:
+        """Each device takes its own pod; that it drops the addresses of others is meant so."""
+        routes = [Route.to(f"10.244.3.{number}/32", dev=f"lxc{number}") for number in (1, 2)]
+        block = Route.to("10.244.3.0/24", type="blackhole", protocol=12)
+        strict = {"rp_filter": 1}
+        snapshot = node(lxc1=strict, lxc2=strict, lxc3=strict).with_routes([*routes, block])
+        assert told(snapshot, **PODS) == [
+            (
+                "packets of pods from 10.244.3.0/24 are dropped when they arrive on lxc3: its rp_filter is 1, and"
+                " the route back to these pods is [blackhole 10.244.3.0/24 proto bird], which sends nothing"
+            )
+        ]
+
+    def test_a_rule_for_some_pods(self) -> None:
+        """A device takes its own pod, whatever class of sources that is in."""
+        routes = [Route.to(f"10.244.3.{pod}/32", dev=dev) for pod, dev in ((1, "lxc1"), (200, "lxc2"))]
+        rule = Rule(family=4, priority=100, src=Prefix.parse("10.244.3.0/25"), table=100)
+        snapshot = node(lxc1={"rp_filter": 1}, lxc2={"rp_filter": 1}).with_routes(routes)
+        assert told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:])), **PODS) == []
+
+    def test_before_there_are_pods(self) -> None:
+        """The setting of new devices counts, once there is a route to pods."""
+        new = attrs.evolve(node(cilium_host={}), default_link=Link(name="default", index=0, rp_filter=2))
+        pods = {**PODS, "podDevs": ["lxc*"]}
+        assert told(new, **pods) == []
+        assert told(new.with_routes([Route.to("10.244.3.0/24", dev="cilium_host")]), **pods) == [
+            (
+                "packets of pods from 10.244.3.0/24 are dropped on every new device of a pod: the rp_filter is 2, it"
+                " has no IPv4 address, and the route back to these pods leaves by cilium_host"
+            )
+        ]
+
+    def test_many(self) -> None:
+        """Devices with the same reason are one sentence."""
+        route = Route.to("10.244.3.0/24", dev="cilium_host")
+        settings = {f"lxc{number}": {"rp_filter": 1} for number in range(50)}
+        [line] = told(node(cilium_host={}, **settings).with_routes([route]), **PODS)
+        assert "when they arrive on lxc0, lxc1, lxc2 and 47 more devices: their rp_filter is 1" in line
+
+
+class TestReplies:
+    """An answer is dropped where the route back, without mark and user, leaves by another device."""
+
+    def test_to_what_leaves_in_turn(self) -> None:
+        """Linux takes turns between two default routes of one metric, but a way back has the first one only."""
+        second = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100, protocol=16)
+        strict = {"rp_filter": 1}
+        assert told(node(eth0=strict, eth1=strict).with_routes([second])) == [
+            (
+                "replies from 172.16.0.0/16 to packets that Linux sends by two default routes in turn are dropped when they arrive"
+                " on eth1: its rp_filter is 1, and the route back leaves by eth0"
+            ),
+            (
+                "replies from 172.16.0.0/16 to packets of sockets that are bound to eth1 are dropped when they arrive on"
+                " eth1: its rp_filter is 1, and the route back leaves by eth0"
+            ),
+        ]
+        assert told(node(eth0=strict, eth1={"rp_filter": 2}).with_routes([second])) == []
+
+    @pytest.mark.parametrize(
+        ("selects", "words"),
+        [
+            ({"fwmark": 0x10, "fwmask": 0x10}, "packets with mark 0x10"),
+            ({"uids": (1000, 1000)}, "packets of user 1000"),
+            ({"uids": (0, 0), "invert": True}, "packets of user 1"),
+            ({"fwmark": 0, "fwmask": 0x10, "invert": True}, "packets with mark 0x10"),
+            ({"oif": "eth1"}, "packets of sockets that are bound to eth1"),
+        ],
+    )
+    def test_to_what_a_rule_leads_elsewhere(self, selects: dict[str, Any], words: str) -> None:
+        """A rule by mark or user leads packets out by eth1; the answers are looked up without it."""
+        wanted = Route.to("172.16.0.0/20", dev="eth1", gateway="10.1.0.1", table=100)
+        rule = Rule(family=4, priority=100, table=100, **selects)
+        for rp_filter, marked, dropped in ((1, False, True), (2, False, False), (1, True, True)):
+            unless = "; a packet filter that marks the replies prevents this" * (marked and "fwmark" in selects)
+            settings = {"rp_filter": rp_filter, "src_valid_mark": marked}
+            snapshot = node(eth0=settings, eth1=settings).with_routes([wanted])
+            lines = told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:])))
+            assert [line for line in lines if words in line] == [
+                f"replies from 172.16.0.0/20 to {words} are dropped when they arrive on eth1: its rp_filter is 1, and"
+                f" the route back leaves by eth0{unless}"
+                for _ in range(dropped)
+            ]
+
+    def test_to_users_that_a_rule_leaves_out(self) -> None:
+        """If a rule is for root, the route back is by that rule, and the answers to others are dropped."""
+        wanted = Route.to("172.16.0.0/20", dev="eth1", gateway="10.1.0.1", table=100)
+        rule = Rule(family=4, priority=100, table=100, uids=(0, 999))
+        snapshot = node(eth0={"rp_filter": 1}, eth1={"rp_filter": 1}).with_routes([wanted])
+        assert told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:]))) == [
+            (
+                "replies from 172.16.0.0/20 to packets of user 1000 are dropped when they arrive on eth0: its rp_filter is 1"
+                ", and the route back leaves by eth1"
+            )
+        ]
+
+    def test_to_sockets_without_an_address(self) -> None:
+        """Such a socket gets its address when its packet is routed; a rule by source leads the reply's route elsewhere."""
+        wanted = Route.to(CIDR, dev="eth1", gateway="10.1.0.1", table=100)
+        rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.0.0.4/32"))
+        snapshot = node(eth0={"rp_filter": 1}).with_routes([wanted])
+        assert told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:]))) == [
+            (
+                "replies from 172.16.0.0/16 to packets of sockets that are bound to no address are dropped when they arrive on"
+                " eth0: its rp_filter is 1, and the route back leaves by eth1"
+            )
+        ]
+
+    def test_to_pods(self) -> None:
+        """So it is with packets of pods that something marks."""
+        wanted = [
+            Route.to(CIDR, dev="eth1", gateway="10.1.0.1", table=100),
+            Route.to("10.244.3.0/24", dev="cni0"),
+        ]
+        rule = Rule(family=4, priority=100, table=100, fwmark=0x10, fwmask=0x10, iif="cni0")
+        snapshot = node(eth1={"rp_filter": 1}, cni0={}).with_routes(wanted)
+        assert told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:])), **PODS) == [
+            (
+                "replies from 172.16.0.0/16 to packets of pods with mark 0x10 are dropped when they arrive on eth1: its"
+                " rp_filter is 1, and the route back leaves by eth0"
+            )
+        ]
+
+
+def test_on_the_page(tmp_path: Path) -> None:
+    """`check` tells it under a heading of its own, and says OK all the same."""
+    snapshot = tmp_path / "snapshot.json"
+    snapshot.write_text(node(cni0={"forwarding": False}).to_json(), encoding="utf-8")
+    config = tmp_path / "config.json"
+    config.write_text(f'{{"routeOverlap": {{"expectedCidrs": ["{CIDR}"], "podCidrs": ["10.244.3.0/24"]}}}}')
+    said = say("check", "--config", str(config), "--snapshot", str(snapshot))
+    assert said.code == 0
+    at = said.lines.index("This host drops on arrival:")
+    assert said.lines[at + 1].startswith("  packets of pods are dropped when they arrive on cni0")
+
+
+def test_no_expected_device() -> None:
+    """Without a default route nothing is said: the check itself says that no device is expected."""
+    kernel = MemoryBackend()
+    kernel.add_link(Link(name="cni0", index=0, forwarding=False))
+    check = {"expectedCidrs": [CIDR], "podCidrs": ["10.244.3.0/24"]}
+    found = examine_snapshot(kernel.snapshot(), HostRoutingConfig.from_mapping({"routeOverlap": check}))
+    assert found.dropped == ()
+    assert found.families[0].report.cidrs == (Prefix.parse(CIDR),)

@@ -1,0 +1,235 @@
+"""hostrouting.check.examine: waiting for a kernel that is not ready yet, and whether it agrees with the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import phases
+from hostrouting.check.examine import await_plan, examine, is_any_route_ours, read
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import NotReady, Unsettled
+from hostrouting.fib import PLAIN, Fib
+from hostrouting.host.saved import SavedBackend
+from hostrouting.kernel.base import Answer, Change, Watch
+from hostrouting.model import OURS, Link, Prefix, Route, as_ip, ip_at
+from hostrouting.routes.uplink import DesiredRoute
+from hostrouting.testing import MemoryBackend, h200, plain_vm
+from hostrouting.testing.strategies import blocks, snapshots
+from phases.testing import FakeClock
+from tests.support.tasks import CIDR, config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.kernel.base import RouteBackend
+
+WANTED = [DesiredRoute(Prefix.parse("10.77.0.0/16"))]
+
+
+def context() -> phases.Context:
+    """A run on a fake clock."""
+    return phases.Context(clock=FakeClock(), observers=[])
+
+
+def test_ready_at_once() -> None:
+    """The plan of a host that is ready is the one of its snapshot; there is no wait."""
+    kernel = plain_vm()
+    ctx = context()
+    began = ctx.clock.now()
+    plan, before = await_plan(ctx, kernel, WANTED, protocol=OURS, wait=30)
+    assert (len(plan.changes), before) == (1, kernel.snapshot())
+    assert ctx.clock.now() == began
+
+
+def test_never_ready() -> None:
+    """At the deadline the error names what is missing, and the time of the failure is the deadline."""
+    kernel = MemoryBackend()
+    ctx = context()
+    began = ctx.clock.now()
+    with pytest.raises(NotReady, match=r"gave up after 12\.5 s: 10\.77\.0\.0/16: waiting for an IPv4 default route"):
+        await_plan(ctx, kernel, WANTED, protocol=OURS, wait=12.5)
+    assert ctx.clock.now() == pytest.approx(began + 12.5)
+
+
+class TestEveryClock:
+    """With any clock and any kernel the wait ends, and the kernel is not polled meanwhile."""
+
+    @pytest.mark.parametrize("make", [MemoryBackend, lambda: SavedBackend(MemoryBackend().snapshot())])
+    def test_a_fake_one(self, make: Callable[[], RouteBackend]) -> None:
+        """On a fake clock the seconds pass at once, without the kernel knowing of the clock."""
+        ctx, kernel = context(), make()
+        asked = mock.Mock(wraps=kernel)
+        asked.watch = kernel.watch
+        with pytest.raises(NotReady):
+            await_plan(ctx, asked, WANTED, protocol=OURS, wait=30)
+        assert (ctx.clock.now(), asked.snapshot.call_count) == (30, 3)
+
+    def test_the_machines(self) -> None:
+        """On the machine's clock the seconds really pass, and the tables are not read more often."""
+        kernel = MemoryBackend()
+        asked = mock.Mock(wraps=kernel)
+        with pytest.raises(NotReady):
+            await_plan(phases.Context(observers=[]), asked, WANTED, protocol=OURS, wait=0.02)
+        assert asked.snapshot.call_count <= 4
+
+    def test_a_deadline_that_comes_first(self) -> None:
+        """The deadline of the run ends the wait in time."""
+        clock = FakeClock()
+        ctx = phases.Context(clock=clock, deadline=12, observers=[])
+        with pytest.raises(phases.Cancelled, match="the 12 s of the run are over"):
+            await_plan(ctx, MemoryBackend(), WANTED, protocol=OURS, wait=30)
+        assert clock.now() == 12
+
+
+def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a wait, the host is read once and there is no watch; what is missing is still named."""
+    kernel = MemoryBackend()
+    snapshot = mock.Mock(wraps=kernel.snapshot)
+    monkeypatch.setattr(kernel, "snapshot", snapshot)
+    monkeypatch.delattr(MemoryBackend, "watch")
+    with pytest.raises(NotReady, match=r"gave up after 0 s: 10\.77\.0\.0/16: waiting for an IPv4 default route"):
+        await_plan(context(), kernel, WANTED, protocol=OURS, wait=0)
+    assert snapshot.call_count == 1
+
+
+def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change between the first read and the start of the watch, which does not report it, is found without a wait."""
+    kernel = plain_vm()
+    ctx = context()
+    default = next(route for route in kernel.snapshot().routes if route.prefix.length == 0)
+    kernel.change([Change("delete", default)])
+    watch, began = kernel.watch, ctx.clock.now()
+
+    def late() -> Watch:
+        kernel.change([Change("add", default)])
+        return watch()
+
+    monkeypatch.setattr(kernel, "watch", late)
+    plan, _ = await_plan(ctx, kernel, WANTED, protocol=OURS, wait=30)
+    assert (len(plan.changes), ctx.clock.now()) == (1, began)
+
+
+def test_read_of_a_host_that_never_rests() -> None:
+    """If the tables keep changing, the last snapshot is used and marked; without a snapshot the error is raised."""
+    kernel = plain_vm()
+    snapshot = kernel.snapshot()
+    assert read(kernel) == (snapshot, True)
+    kernel.faults.fail("snapshot", Unsettled("busy", last=snapshot))
+    assert read(kernel) == (snapshot, False)
+    kernel.faults.fail("snapshot", Unsettled("busy"))
+    with pytest.raises(Unsettled):
+        read(kernel)
+
+
+def test_is_any_route_ours() -> None:
+    """A route is ours by its protocol number only."""
+    kernel = plain_vm()
+    assert not is_any_route_ours(kernel, OURS)
+    kernel.change([Change("add", Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=214))])
+    assert not is_any_route_ours(kernel, OURS)
+    assert is_any_route_ours(kernel, 214)
+
+
+@pytest.mark.parametrize(("make", "verdict"), [(h200, "overlap"), (MemoryBackend, "no-default-route")])
+def test_examine(make: type[MemoryBackend], verdict: str) -> None:
+    """The verdict is about the present kernel; without a default route it says so after the wait."""
+    kernel = make()
+    ctx = context()
+    began = ctx.clock.now()
+    found = examine(ctx, kernel, config(cidrs=(CIDR,)), wait=30)
+    assert (found.verdict, found.surprises) == (verdict, ())
+    assert ctx.clock.now() - began == (30 if verdict == "no-default-route" else 0)
+
+
+@pytest.mark.parametrize("answering", [0, 1])
+def test_default_routes_in_turn(answering: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the kernel answers with any of its default routes of one metric, it does not count as a disagreement."""
+    kernel = MemoryBackend()
+    for number in (0, 1):
+        kernel.add_link(f"eth{number}")
+        kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
+        kernel.change(
+            [Change("append", Route.to("0.0.0.0/0", dev=f"eth{number}", gateway=f"10.{number}.0.1", metric=1024))]
+        )
+    answer = [route for route in kernel.snapshot().routes if route.prefix.length == 0][answering]
+    monkeypatch.setattr(kernel, "lookup", lambda asked, _: tuple(Answer("unicast", answer) for _ in asked))
+    found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
+    assert (found.verdict, found.surprises) == ("ok", ())
+    assert found.families[0].report.expected_devs == ("eth0", "eth1")
+
+
+def test_the_kernel_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If only the tables say that a cell escapes, the kernel is asked again; then the verdict is ok, with a note."""
+    kernel, healthy = h200(), plain_vm()
+    lookup = mock.Mock(wraps=healthy.lookup)
+    monkeypatch.setattr(kernel, "lookup", lookup)
+    found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
+    assert (found.verdict, found.findings) == ("ok", ())
+    assert lookup.call_count == 3
+    assert all(text.endswith("the verdict follows the kernel") for text in found.surprises)
+    assert found.surprises
+
+
+def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the kernel answers with an escape in one cell, only that cell is a finding; the others follow the tables."""
+    kernel, steady, sick = plain_vm(), plain_vm(), h200()
+    hole = Change("add", Route.to("172.16.64.0/18", dev="eth0", gateway="10.0.0.1"))
+    for it in (kernel, steady):
+        it.change([hole])
+    first = as_ip("172.16.64.0")
+    monkeypatch.setattr(
+        kernel, "lookup", lambda asked, _: tuple((sick if it == first else steady).lookup([it])[0] for it in asked)
+    )
+    found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
+    assert found.verdict == "overlap"
+    (finding,) = found.findings
+    assert (finding.devs, finding.surprise) == (("ib0",), True)
+    assert [str(prefix) for prefix in finding.prefixes] == ["172.16.64.0/18"]
+    assert [(it.reason, it.first, it.last) for it in found.unsafe] == [("surprise", finding.first, finding.last)]
+
+
+PODS = HostRoutingConfig.from_mapping(
+    {"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "podCidrs": ["10.244.3.0/24"], "podDevs": ["cni0"]}}
+)
+
+
+def test_an_escape_of_pods_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is also asked about what pods send; its answer is the verdict on that, and no route repairs it."""
+    kernel, steady, sick = plain_vm(), plain_vm(), h200()
+    for it in (kernel, steady, sick):
+        it.add_link(Link(name="cni0", index=0))
+        it.add_address("cni0", "10.244.3.1/24")
+    monkeypatch.setattr(
+        kernel, "lookup", lambda asked, flow: (sick if flow.iif == "cni0" else steady).lookup(asked, flow)
+    )
+    found = examine(context(), kernel, PODS, wait=0)
+    assert (found.verdict, found.families[0].report.verdict) == ("overlap", "ok")
+    [finding] = found.findings
+    assert (finding.devs, finding.surprise, finding.senders[0].devs) == (("ib0",), True, ("cni0",))
+    [unsafe] = found.unsafe
+    assert (unsafe.reason, unsafe.senders) == ("surprise", finding.senders)
+    [text] = found.surprises
+    assert text.startswith("172.16.0.0, from 10.244.3.0 and arriving on cni0: the kernel answers [172.16.0.0/16")
+
+
+def test_a_packet_of_a_pod_that_is_dropped() -> None:
+    """If the kernel drops what pods send as it arrives, it says nothing about their route, and disagrees with nothing."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="cni0", index=0, forwarding=False))
+    found = examine(context(), kernel, PODS, wait=0)
+    assert (found.verdict, found.surprises) == ("ok", ())
+    assert [it.reason for it in found.dropped] == ["forwarding"]
+
+
+@given(data=st.data(), block=st.sampled_from([4, 6]).flatmap(blocks))
+def test_the_kernel_is_asked_about_a_plain_packet(data: st.DataObject, block: Prefix) -> None:
+    """In each cell of a check, the decision compared with the kernel's answer is a plain packet's."""
+    fib = Fib(data.draw(snapshots(block)))
+    for cell in fib.cells(block):
+        plainly = fib.lookup(ip_at(block.family, cell.first), PLAIN)
+        assert (cell.decision.kind, cell.decision.route) == (plainly.kind, plainly.route)

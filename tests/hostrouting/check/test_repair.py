@@ -1,0 +1,474 @@
+"""hostrouting.check.repair: the fewest routes that close every escape, and what no route can close."""
+
+from itertools import combinations
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.check.cni import PodBlocks
+from hostrouting.check.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.check.repair import TOO_MANY, Repair, propose_repair
+from hostrouting.check.report import unsafe_line
+from hostrouting.config import StaticRoute
+from hostrouting.fib import PLAIN, Fib
+from hostrouting.model import OURS, TABLE_LOCAL, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules, ip_at
+from hostrouting.testing.strategies import blocks, links, prefixes, routes, rules
+from tests.support.examples import scaled
+from tests.support.topologies import connected, h200, host, plain
+
+BLOCK = blocks(bits=3)
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
+WAY = {("eth0", as_ip("10.0.0.1"))}
+
+
+def networks(block: Prefix) -> st.SearchStrategy[Route]:
+    """A network of a device within the block, as the kernel or an administrator adds it."""
+    return st.builds(
+        lambda prefix, dev, metric, protocol: Route.to(prefix, dev=dev, metric=metric, protocol=protocol),
+        prefixes(block),
+        st.sampled_from(["ib0", "ib0", "ib0", "wg0", "eth0"]),
+        st.sampled_from([0, 0, 100]),
+        st.sampled_from([2, 2, 3, OURS]),
+    )
+
+
+@st.composite
+def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
+    """A host with a default route by eth0, and with networks of devices and any other routes within the block."""
+    own_rules = draw(st.lists(rules(block), max_size=3)) if draw(st.booleans()) else []
+    near = draw(st.lists(networks(block), min_size=1, max_size=7))
+    others = draw(st.lists(routes(block), max_size=4))
+    return Snapshot(
+        links=draw(links()),
+        rules=tuple(sorted([*default_rules(4), *own_rules], key=lambda rule: rule.priority)),
+        # No kernel has the same route twice.
+        routes=tuple(dict.fromkeys([DEFAULT, *connected("eth0", "10.0.0.4/24"), *near, *others])),
+    )
+
+
+def repaired(snapshot: Snapshot, *cidrs: Prefix) -> tuple[OverlapReport, Repair]:
+    """The check and its repair."""
+    fib = Fib(snapshot)
+    report = check_overlap(fib, cidrs, expected_devs=["eth0"], allowed_devs=["wg*"])
+    return report, propose_repair(fib, report)
+
+
+def applied(snapshot: Snapshot, destinations: list[Prefix]) -> Fib:
+    """The host with our routes to these destinations; ours with the same keys are replaced."""
+    new = [Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=OURS) for prefix in destinations]
+    keys = {route.key for route in new}
+    gone = [route for route in snapshot.routes if route.protocol == OURS and route.key in keys]
+    return Fib(snapshot.with_routes(new, without=gone))
+
+
+def ways(fib: Fib, block: Prefix) -> dict[int, tuple[str, object]]:
+    """The decision for each address of the block: its kind, and the devices and gateways."""
+    decisions = {address: fib.lookup(ip_at(4, address)) for address in range(block.first, block.last + 1)}
+    return {
+        address: (it.kind, {(leg.dev, leg.gateway) for leg in (it.route.legs if it.route else ())})
+        for address, it in decisions.items()
+    }
+
+
+def escaping(fib: Fib, block: Prefix) -> set[int]:
+    """The addresses of the block that escape, by looking up each one."""
+    judge = Judge(("eth0",), ("wg*",), blocks=PodBlocks(fib, (block,), ("wg*",)))
+    addresses = range(block.first, block.last + 1)
+    return {address for address in addresses if judge.escape(fib.lookup(ip_at(4, address))) is not None}
+
+
+def holders(snapshot: Snapshot, prefix: Prefix) -> list[Route]:
+    """The routes that are not ours and hold the key which a repair of this prefix would have."""
+    key = Route.to(prefix, dev="eth0").key
+    return [route for route in snapshot.routes if route.key == key and route.protocol != OURS]
+
+
+def every_prefix(snapshot: Snapshot, block: Prefix) -> list[Prefix]:
+    """All prefixes in the block whose key is free."""
+    found = [block]
+    for prefix in found:
+        found += prefix.halves() if prefix.length < 32 else ()
+    return [prefix for prefix in found if not holders(snapshot, prefix)]
+
+
+class TestRepairClosesEveryEscape:
+    """The fewest static routes that close every escape without touching a route that is not ours."""
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=scaled(200))
+    def test_nothing_is_found_afterwards(self, data: st.DataObject, block: Prefix) -> None:
+        """With the repair in place, only unsafe ranges escape, and ranges that did not escape are decided as before."""
+        snapshot = data.draw(hosts(block))
+        report, repair = repaired(snapshot, block)
+        destinations = [route.destination for route in repair.routes]
+        fib = applied(snapshot, destinations)
+        unsafe = {address for it in repair.unsafe for address in range(it.first, it.last + 1)}
+        before = escaping(Fib(snapshot), block)
+        assert bool(before) == bool(report.findings)
+        assert escaping(fib, block) == before & unsafe
+        was, now = ways(Fib(snapshot), block), ways(fib, block)
+        assert all(now[address] in (was[address], ("unicast", WAY)) for address in was)
+        assert all(now[address] == was[address] for address in was if address not in before)
+        assert not any(holders(snapshot, prefix) for prefix in destinations)
+        assert all(it.reason != "still-open" for it in repair.unsafe)
+        assert repair.proof == check_overlap(fib, [block], expected_devs=["eth0"], allowed_devs=["wg*"])
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=scaled(150))
+    def test_none_can_be_left_out(self, data: st.DataObject, block: Prefix) -> None:
+        """Leaving out any route of the repair leaves an escape."""
+        snapshot = data.draw(hosts(block))
+        _, repair = repaired(snapshot, block)
+        destinations = [route.destination for route in repair.routes]
+        whole = escaping(applied(snapshot, destinations), block)
+        for left_out in destinations:
+            rest = [prefix for prefix in destinations if prefix != left_out]
+            assert escaping(applied(snapshot, rest), block) > whole
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=scaled(60))
+    def test_as_few_as_brute_force(self, data: st.DataObject, block: Prefix) -> None:
+        """No smaller set of prefixes closes the same escapes."""
+        snapshot = data.draw(hosts(block))
+        _, repair = repaired(snapshot, block)
+        goal = escaping(applied(snapshot, [route.destination for route in repair.routes]), block)
+        was, before = ways(Fib(snapshot), block), escaping(Fib(snapshot), block)
+        for size in range(min(len(repair.routes), 4)):
+            for few in combinations(every_prefix(snapshot, block), size):
+                fib = applied(snapshot, list(few))
+                now = ways(fib, block)
+                spared = all(now[address] == was[address] for address in was if address not in before)
+                assert not (spared and escaping(fib, block) == goal), f"{few} would do"
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=scaled(100))
+    def test_unsafe_means_unsafe(self, data: st.DataObject, block: Prefix) -> None:
+        """No route of ours with a free key closes any part of an unsafe range, unless no such route can be added."""
+        snapshot = data.draw(hosts(block))
+        _, repair = repaired(snapshot, block)
+        for it in repair.unsafe:
+            if it.reason in {"no-way", "refused"}:
+                continue
+            for prefix in every_prefix(snapshot, block):
+                open_still = escaping(applied(snapshot, [prefix]), block)
+                assert open_still >= {n for n in range(it.first, it.last + 1) if n in escaping(Fib(snapshot), block)}
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=scaled(50))
+    def test_several_cidrs(self, data: st.DataObject, block: Prefix) -> None:
+        """Overlapping and adjacent CIDRs are repaired together, and nothing outside of them changes."""
+        snapshot = data.draw(hosts(block))
+        cidrs = data.draw(st.lists(prefixes(block), min_size=1, max_size=3))
+        _, repair = repaired(snapshot, *cidrs)
+        fib = applied(snapshot, [route.destination for route in repair.routes])
+        unsafe = {address for it in repair.unsafe for address in range(it.first, it.last + 1)}
+        was, now = ways(Fib(snapshot), block), ways(fib, block)
+        for address in range(block.first, block.last + 1):
+            if any(cidr.first <= address <= cidr.last for cidr in cidrs):
+                assert address in unsafe or address not in escaping(fib, block)
+            else:
+                assert now[address] == was[address]
+
+
+def texts(repair: Repair) -> list[str]:
+    """The routes of a repair as text."""
+    return [str(route) for route in repair.routes]
+
+
+class TestRepairOfKnownHosts:
+    """The repair on hosts seen in practice."""
+
+    def test_h200(self) -> None:
+        """On the H200 host two halves win, no InfiniBand route changes, and diverted devices are named."""
+        report, repair = repaired(h200(), Prefix.parse("172.16.0.0/16"))
+        assert report.verdict == "overlap"
+        assert texts(repair) == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert repair.proof.verdict == "ok"
+        assert repair.unsafe == ()
+        ((prefix, devs),) = [(it.prefix, it.devs) for it in repair.diverted]
+        assert (str(prefix), devs) == ("172.16.0.0/16", tuple(f"ib{number}" for number in range(8)))
+
+    def test_nothing_to_repair(self) -> None:
+        """Without findings there is nothing to repair, and the proof is the check itself."""
+        report, repair = repaired(plain(), Prefix.parse("172.16.0.0/16"))
+        assert repair == Repair((), (), (), report)
+
+    def test_higher_metric_is_beaten(self) -> None:
+        """A route of another program with a higher metric is beaten with the same prefix; its key is different."""
+        theirs = Route.to("172.16.0.0/16", dev="ib0", metric=600, protocol=3)
+        _, repair = repaired(plain().with_routes([theirs]), Prefix.parse("172.16.0.0/16"))
+        assert texts(repair) == ["172.16.0.0/16"]
+
+    def test_neighbouring_cidrs(self) -> None:
+        """Two adjacent CIDRs are repaired with one route if that is enough."""
+        theirs = Route.to("172.16.0.0/12", dev="ib0", protocol=3)
+        cidrs = [Prefix.parse("172.18.0.0/16"), Prefix.parse("172.19.0.0/16")]
+        _, repair = repaired(plain().with_routes([theirs]), *cidrs)
+        assert texts(repair) == ["172.18.0.0/15"]
+
+    def test_allowed_device_keeps_its_own(self) -> None:
+        """The pod bridge inside a repaired range keeps its more specific network."""
+        snapshot = h200().with_routes([Route.to("172.16.9.0/24", dev="wg0")])
+        _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/16"))
+        assert len(repair.routes) == 2
+
+    def test_ours_is_replaced(self) -> None:
+        """A route of ours to the wrong device is replaced by the right one."""
+        stale = Route.to("172.16.0.0/16", dev="ib0", protocol=OURS)
+        _, repair = repaired(plain().with_routes([stale]), Prefix.parse("172.16.0.0/16"))
+        assert texts(repair) == ["172.16.0.0/16"]
+        assert repair.proof.verdict == "ok"
+
+    def test_the_proof_keeps_local_and_main_apart(self) -> None:
+        """If the tables local and main are known to be separate, despite the usual rules, the proof uses that."""
+        own = Route(Prefix.parse("192.168.0.0/16"), (NextHop("lo"),), table=TABLE_LOCAL, type="local", scope=254)
+        away = [Route.to(prefix, dev="ib0", protocol=2) for prefix in ("192.168.1.0/24", "172.16.0.0/16")]
+        fib = Fib(plain().with_routes([own, *away]), merged=False)
+        report = check_overlap(fib, [it.prefix for it in away], expected_devs=["eth0"])
+        repair = propose_repair(fib, report)
+        assert [str(it.destination) for it in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert (repair.proof.verdict, repair.unsafe) == ("ok", ())
+
+    def test_earlier_rule(self) -> None:
+        """What a rule decides before table main cannot be repaired there; the rule and route are named."""
+        local, *rest = default_rules(4)
+        rule = Rule(family=4, priority=100, table=77)
+        away = [DEFAULT, Route.to("172.16.0.0/16", dev="tun0", table=77)]
+        snapshot = host([("eth0", "10.0.0.4/24")], away, rules=[local, rule, *rest])
+        _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/15"))
+        (unsafe,) = repair.unsafe
+        assert (repair.routes, unsafe.reason, unsafe.decision.rule) == ((), "earlier-rule", rule)
+        assert (str(ip_at(4, unsafe.first)), str(ip_at(4, unsafe.last))) == ("172.16.0.0", "172.16.255.255")
+        assert repair.proof.verdict == "overlap"
+
+    def test_host_route(self) -> None:
+        """No prefix is longer than a route to a single address: it is unsafe, and the rest is repaired."""
+        theirs = Route.to("172.16.0.9/32", dev="ib0", protocol=3)
+        _, repair = repaired(h200().with_routes([theirs]), Prefix.parse("172.16.0.0/16"))
+        assert [(it.reason, it.first == it.last) for it in repair.unsafe] == [("longest-prefix", True)]
+        assert len(repair.routes) == 2
+
+    def test_suppressed_default(self) -> None:
+        """Under a VPN that suppresses main's default, routes in main still win, so a repair for eth0 goes into main."""
+        local, *rest = default_rules(4)
+        tunnel = [
+            Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),
+            Rule(family=4, priority=32765, table=51820, fwmark=1, fwmask=1, invert=True),
+        ]
+        snapshot = host(
+            [("eth0", "10.0.0.4/24")],
+            [DEFAULT, Route.to("0.0.0.0/0", dev="tun0", table=51820)],
+            rules=[local, *tunnel, *rest],
+        )
+        _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/16"))
+        assert texts(repair) == ["172.16.0.0/16 dev eth0"]
+        assert repair.proof.verdict == "ok"
+
+    def test_absurd_repair(self) -> None:
+        """A repair of thousands of routes is refused: the range is unsafe, with the reason."""
+        local, *rest = default_rules(4)
+        # The gateway itself must be reachable, or Linux would refuse any route.
+        near = Rule(family=4, priority=99, table=254, dst=Prefix.parse("10.0.0.0/24"))
+        rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=30)
+        other = Rule(family=4, priority=101, action="unreachable")
+        snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[local, near, rule, other, *rest])
+        _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/16"))
+        assert ([it.reason for it in repair.unsafe], repair.routes) == (["too-many"], ())
+
+    @pytest.mark.parametrize("expected", [["eth0"], ["eth0", "eth1"]])
+    def test_ecmp_default(self, expected: list[str]) -> None:
+        """With an ECMP default the repair is automatic, unless only one of its devices is expected."""
+        legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
+        snapshot = host(
+            [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
+            [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
+        )
+        fib = Fib(snapshot)
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=expected))
+        spelled = "172.16.0.0/16 dev eth0" if expected == ["eth0"] else "172.16.0.0/16"
+        assert texts(repair) == [spelled]
+        assert repair.proof.verdict == "ok"
+
+    def test_default_without_gateway(self) -> None:
+        """A default route without a gateway gives repair routes without one, which leave that to it."""
+        snapshot = host(
+            [("wg9", "10.0.0.4/24")],
+            [Route.to("0.0.0.0/0", dev="wg9"), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
+        )
+        fib = Fib(snapshot)
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
+        assert texts(repair) == ["172.16.0.0/16"]
+
+    def test_the_second_leg_of_an_ecmp_default(self) -> None:
+        """If only one next hop of an ECMP default is expected, the repair names its device, and has its gateway."""
+        legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
+        snapshot = host(
+            [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
+            [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
+        )
+        assert texts(proposed(snapshot, "172.16.0.0/16", devs=("eth1",))) == ["172.16.0.0/16 dev eth1"]
+
+    def test_the_second_family(self) -> None:
+        """An IPv6 repair uses the IPv6 default route, or the expected one of its two next hops."""
+        legs = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::2")))
+        snapshot = host(
+            [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
+            [Route(Prefix.parse("::/0"), legs, metric=1024), Route.to("fd22::/32", dev="ib0", metric=256), DEFAULT],
+        )
+        snapshot = attrs.evolve(
+            snapshot,
+            rules=(*default_rules(4), *default_rules(6)),
+            routes=[*snapshot.routes, Route.to("fe80::/64", dev="eth0", metric=256)],
+            ipv6_forwarding=True,
+        )
+        fib = Fib(snapshot)
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("fd22::/32")], expected_devs=["eth0"]))
+        assert texts(repair) == ["fd22::/32 dev eth0 metric 1"]
+        assert repair.proof.verdict == "ok"
+
+    def test_metric_1_only_where_it_is_needed(self) -> None:
+        """Of one CIDR, the connected network takes metric 1; longer prefixes than those of an escape do not."""
+        devs = [("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")]
+        routes = [
+            Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024),
+            Route.to("2001:db8:99:1::/64", dev="ib0", metric=256, protocol=2),
+            Route.to("2001:db8:99:6::/64", dev="ib0", metric=1, protocol=3),
+        ]
+        snapshot = attrs.evolve(host(devs, routes), rules=default_rules(6), ipv6_forwarding=True)
+        fib = Fib(snapshot)
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("2001:db8:99::/48")]))
+        assert texts(repair) == [
+            "2001:db8:99:1::/64 metric 1",
+            "2001:db8:99:6::/65",
+            "2001:db8:99:6:8000::/65",
+        ]
+        assert repair.proof.verdict == "ok"
+
+    def test_a_key_of_another_tos_is_no_key_of_ours(self) -> None:
+        """Another program's route with a tos does not hold the key: the repair need not be split."""
+        theirs = attrs.evolve(Route.to("172.16.0.0/17", dev="ib0", protocol=3), tos=0x10)
+        fib = Fib(h200().with_routes([theirs]))
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], flow=PLAIN), flow=PLAIN)
+        assert texts(repair) == [
+            "172.16.0.0/17",
+            "172.16.128.0/17",
+        ]
+
+    def test_what_is_lost_for_one_reason_is_one_range(self) -> None:
+        """Routes that a rule hides do not split an unsafe range: it is reported once."""
+        refused = Rule(family=4, priority=9, action="prohibit", dst=Prefix.parse("172.16.0.0/16"))
+        below = [Route.to(f"172.16.{number}.0/24", dev="ib0") for number in (3, 4, 77)]
+        local, *rest = default_rules(4)
+        snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, *below], rules=[local, refused, *rest])
+        (unsafe,) = proposed(snapshot, "172.16.0.0/16").unsafe
+        assert unsafe_line(unsafe).startswith("172.16.0.0–172.16.255.255 is decided by ")  # noqa: RUF001  as printed
+
+    def test_the_device_of_the_repair_loses_no_neighbours(self) -> None:
+        """Diverted traffic is diverted from other devices than the repair's."""
+        near = [(dev, f"172.16.{at}.1/16") for at, dev in enumerate(("ib0", "eth0", "ib1"))]
+        repair = proposed(host([("eth0", "10.0.0.4/24"), *near], [DEFAULT]), "172.16.0.0/16")
+        assert [(it.devs, it.connected) for it in repair.diverted] == [(("ib0", "ib1"), True)]
+
+    def test_what_the_proof_finds_open_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If a repair did not close an escape, the proof would show it, and the range would be unsafe."""
+        monkeypatch.setattr("hostrouting.check.repair.cover", lambda *_, **__: ())
+        (unsafe,) = proposed(h200(), "172.16.0.0/16").unsafe
+        assert (unsafe.reason, ip_at(4, unsafe.first), ip_at(4, unsafe.last)) == (
+            "still-open",
+            as_ip("172.16.0.0"),
+            as_ip("172.16.255.255"),
+        )
+
+    def test_open_besides_what_was_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Escapes around the ranges already reported as unsafe are reported too, before and after them."""
+        monkeypatch.setattr("hostrouting.check.repair.cover", lambda *_, **__: ())
+        theirs = Route.to("172.16.9.9/32", dev="ib0", protocol=3)
+        unsafe = proposed(h200().with_routes([theirs]), "172.16.0.0/16").unsafe
+        assert [(it.reason, str(ip_at(4, it.first)), str(ip_at(4, it.last))) for it in unsafe] == [
+            ("longest-prefix", "172.16.9.9", "172.16.9.9"),
+            ("still-open", "172.16.0.0", "172.16.9.8"),
+            ("still-open", "172.16.9.10", "172.16.255.255"),
+        ]
+
+    def test_no_way(self) -> None:
+        """If no gateway is known for the expected device, that is the reason."""
+        fib = Fib(attrs.evolve(h200()))
+        report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=["eth7"])
+        repair = propose_repair(fib, report)
+        (unsafe,) = repair.unsafe
+        assert (unsafe.reason, unsafe.missing) == (
+            "no-way",
+            "the device eth7, which expectedDevs names; this host has eth0, ib0, ib1, ib2, ib3, ib4, ib5, ib6, ib7",
+        )
+        assert repair.proof == report
+
+
+def proposed(snapshot: Snapshot, *cidrs: str, devs: tuple[str, ...] = ()) -> Repair:
+    """The repair for the devices of the default route."""
+    fib = Fib(snapshot)
+    repair = propose_repair(fib, check_overlap(fib, map(Prefix.parse, cidrs), expected_devs=devs))
+    for route in repair.routes:
+        given = ("" if route.gateway is None else str(route.gateway), route.dev or "", route.metric)
+        StaticRoute(str(route.destination), *given)  # accepted without an error
+    return repair
+
+
+HALVES = [Route.to("0.0.0.0/1", dev="wg0"), Route.to("128.0.0.0/1", dev="wg0")]
+
+
+class TestRepairCanBePasted:
+    """The configuration accepts every route of a repair, and it resolves to the route that was proven."""
+
+    @given(
+        st.data(),
+        st.sampled_from(["0.0.0.0/6", "126.0.0.0/7", "216.0.0.0/5", "240.0.0.0/4", "0.0.0.0/0", "224.0.0.0/3"]),
+    )
+    @settings(max_examples=scaled(100))
+    def test_the_configuration_takes_it(self, data: st.DataObject, cidr: str) -> None:
+        """No repair route enters a reserved range, and what stays open is unsafe."""
+        block = Prefix.parse(cidr)
+        near = data.draw(st.lists(prefixes(Prefix(4, block.network, block.length)), max_size=3))
+        extra = [Route.to(prefix, dev="ib0", protocol=3) for prefix in near if prefix.length]
+        halves = data.draw(st.sampled_from([[], HALVES]))
+        snapshot = plain().with_routes([*halves, *extra])
+        repair = proposed(snapshot, cidr)
+        assert bool(repair.proof.findings) == bool(repair.unsafe)
+        assert "still-open" not in [it.reason for it in repair.unsafe]
+
+    def test_everything_under_a_vpn(self) -> None:
+        """Two halves of everything are beaten by four quarters, none of which covers a reserved range."""
+        repair = proposed(plain().with_routes(HALVES), "0.0.0.0/0")
+        assert [str(route.destination) for route in repair.routes] == [
+            "0.0.0.0/2",
+            "64.0.0.0/2",
+            "128.0.0.0/2",
+            "192.0.0.0/2",
+        ]
+        assert (repair.unsafe, repair.proof.verdict) == ((), "ok")
+
+    def test_reserved(self) -> None:
+        """A reserved range is unsafe for that reason, and the rest is still repaired."""
+        theirs = [Route.to("240.0.0.0/5", dev="wg0"), Route.to("172.16.0.0/16", dev="ib0")]
+        repair = proposed(plain().with_routes(theirs), "0.0.0.0/0")
+        assert [str(route.destination) for route in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+        (unsafe,) = repair.unsafe
+        assert (unsafe.reason, str(ip_at(4, unsafe.first))) == ("reserved", "240.0.0.0")
+        assert unsafe_line(unsafe).endswith("240.0.0.0/5 proto unspec: no static route there is allowed")
+
+    @pytest.mark.parametrize("gateway", ["172.31.1.1", "fe80::1"])
+    def test_other_defaults(self, gateway: str) -> None:
+        """An on-link gateway and one of the other family are left to the default route."""
+        legs = (NextHop("eth0", gateway=as_ip(gateway), onlink=True),)
+        routes = [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)]
+        repair = proposed(host([("eth0", "10.0.0.4/32"), ("ib0", "192.168.7.1/24")], routes), "172.16.0.0/16")
+        assert (texts(repair), repair.proof.verdict) == (["172.16.0.0/16"], "ok")
+
+    def test_too_many_in_all(self) -> None:
+        """A repair with too many routes is refused as a whole, however few each range takes."""
+        many = [Route.to(f"172.16.{number // 64}.{number % 64 * 4}/32", dev="ib0") for number in range(TOO_MANY + 1)]
+        beaten = [attrs.evolve(route, metric=5) for route in many]
+        repair = proposed(plain().with_routes(beaten), "172.16.0.0/16")
+        assert (repair.routes, {it.reason for it in repair.unsafe}) == ((), {"too-many"})
+        assert len(proposed(plain().with_routes(beaten[1:]), "172.16.0.0/16").routes) == TOO_MANY

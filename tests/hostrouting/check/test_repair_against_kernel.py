@@ -1,0 +1,95 @@
+"""hostrouting.check.repair against Linux itself: the routes of a repair are added, and the kernel is asked.
+
+Nothing here can reach the host's own namespace, and no packet is sent.
+"""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.check.overlap import check_overlap
+from hostrouting.check.repair import propose_repair
+from hostrouting.fib import PLAIN, Fib
+from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, ip_at
+from hostrouting.routes.uplink import resolve_route
+from hostrouting.testing.strategies import DEVICES, blocks, prefixes, routes, rules
+from tests.support.commands import furnish, route_command, rule_command
+from tests.support.namespace import private_namespace
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+# A protocol number that no route drawn below carries: none of them is ours.
+REPAIRS = 77
+DEFAULT = "route add default via 10.0.0.1 dev eth0 proto dhcp"
+
+
+def test_h200() -> None:
+    """On the H200 host the kernel sends every address out by eth0 after the repair; the fabric keeps its routes."""
+    fabric = [f"ib{number}" for number in range(8)]
+    links = tuple(Link(name=name, index=0) for name in ("eth0", *fabric))
+    cidr = Prefix.parse("172.16.0.0/16")
+    with private_namespace() as namespace:
+        furnish(namespace, links)
+        namespace.batch(
+            [
+                DEFAULT,
+                *(f"address add 172.16.{at + 1}.{at + 10}/16 dev {name}" for at, name in enumerate(fabric)),
+            ]
+        )
+        before = Snapshot(links=links, rules=namespace.rules(4), routes=namespace.routes(4))
+        fib = Fib(before)
+        report = check_overlap(fib, [cidr])
+        repair = propose_repair(fib, report)
+        wanted = [resolve_route(route, fib) for route in repair.routes]
+        namespace.batch(route_command(route) for route in wanted if isinstance(route, Route))
+        routes_now = namespace.routes(4)
+        cells = Fib(Snapshot(links=links, rules=namespace.rules(4), routes=routes_now)).cells(cidr)
+        answers = namespace.get(4, [str(ip_at(4, cell.first)) for cell in cells])
+    assert [finding.devs for finding in report.findings] == [("ib0",)]
+    assert [str(route.destination) for route in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+    assert set(before.routes) <= set(routes_now)
+    assert len(answers) == 19
+    for answer in answers:
+        assert isinstance(answer, Route)
+        assert answer.type in {"local", "broadcast"} or answer.devs == ("eth0",)
+
+
+def networks(block: Prefix) -> st.SearchStrategy[Route]:
+    """Networks of other devices in the block."""
+    return st.builds(
+        lambda prefix, dev, metric: Route.to(prefix, dev=dev, metric=metric, protocol=2),
+        prefixes(block),
+        st.sampled_from(["ib0", "ib0", "wg0", "eth0"]),
+        st.sampled_from([0, 0, 100]),
+    )
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_the_kernel_agrees(data: st.DataObject) -> None:
+    """The kernel accepts every route of a repair, and afterwards only unsafe ranges escape."""
+    block = data.draw(blocks(bits=3))
+    near: list[Route] = data.draw(st.lists(networks(block), min_size=1, max_size=6))
+    more: list[Route] = data.draw(st.lists(routes(block), max_size=3))
+    own_rules: list[Rule] = data.draw(st.lists(rules(block), max_size=2, unique_by=lambda it: it.priority))
+    links = tuple(Link(name=name, index=0) for name in DEVICES)
+    with private_namespace() as namespace:
+        furnish(namespace, links)
+        namespace.batch([DEFAULT])
+        namespace.batch([*map(route_command, [*near, *more]), *map(rule_command, own_rules)], force=True)
+        before = Snapshot(links=links, rules=namespace.rules(4), routes=namespace.routes(4))
+        fib = Fib(before)
+        report = check_overlap(fib, [block], expected_devs=["eth0"], allowed_devs=["wg0"], flow=PLAIN)
+        repair = propose_repair(fib, report, protocol=REPAIRS, flow=PLAIN)
+        wanted = [resolve_route(route, fib, protocol=REPAIRS) for route in repair.routes]
+        for route in wanted:
+            assert isinstance(route, Route)
+            added = route_command(route).replace("append", "add")  # "add" would be refused if the key were held
+            namespace.batch([added])
+        addresses = range(block.first, block.last + 1)
+        answers = namespace.get(4, [str(ip_at(4, address)) for address in addresses])
+        assert set(before.routes) <= set(namespace.routes(4))
+    unsafe = {address for it in repair.unsafe for address in range(it.first, it.last + 1)}
+    for address, answer in zip(addresses, answers, strict=True):
+        welcome = isinstance(answer, Route) and (answer.type != "unicast" or {"eth0", "wg0"} >= set(answer.devs))
+        assert welcome or address in unsafe

@@ -1,0 +1,434 @@
+"""hostrouting.check.report: findings, notes, repairs and packets in an operator's words, and written documents read again."""
+
+import json
+
+import attrs
+import pytest
+
+from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
+from hostrouting.check.overlap import OverlapReport, check_overlap
+from hostrouting.check.repair import propose_repair
+from hostrouting.check.report import (
+    CHECK_SCHEMA,
+    CHECK_SCHEMA_BY_FAMILY,
+    GUARD_SCHEMA,
+    check_document,
+    diversion_line,
+    document_in,
+    finding_line,
+    kept_line,
+    note_line,
+    notes_lines,
+    packets_line,
+    repair_document,
+    repair_line,
+    unsafe_line,
+)
+from hostrouting.config import HostRoutingConfig
+from hostrouting.fib import Condition, Fib
+from hostrouting.model import Prefix, Route, RouteType, Rule, Snapshot, default_rules
+from tests.support.topologies import h200, host, plain
+
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
+LOCAL, MAIN, LAST = default_rules(4)
+
+
+def examined(fib: Fib, report: OverlapReport) -> Examination:
+    """The report with its repair."""
+    return Examination((FamilyExamination(report, propose_repair(fib, report), fib),))
+
+
+def lines(snapshot: Snapshot, cidr: str = "172.16.0.0/16", *devs: str) -> list[str]:
+    """The findings of a check, as lines."""
+    report = check_overlap(Fib(snapshot), [Prefix.parse(cidr)], expected_devs=devs)
+    return [finding_line(finding, report.expected_devs) for finding in report.findings]
+
+
+@pytest.mark.parametrize("count", [20, 21])
+def test_a_long_repair(count: int) -> None:
+    """What nobody can paste out of a log is not in it: of a long repair it is told where it is."""
+    routes = [Route.to(f"10.{100 + at}.0.0/16", dev="ib0") for at in range(count)]
+    fib = Fib(plain().with_routes(routes))
+    report = check_overlap(fib, [route.prefix.halves()[0] for route in routes])
+    repair = propose_repair(fib, report)
+    assert len(repair.routes) == count
+    told = repair_line(examined(fib, report))
+    if count > 20:
+        rest = "the repair in route-overlap.json, printed by: hostrouting repair"
+        assert told == f"ACTION: add 21 routes to staticRoutes.routes: {rest}"
+    else:
+        assert told == f"ACTION: add to staticRoutes.routes: {json.dumps(repair_document(repair.routes))}"
+
+
+def test_overlap_line() -> None:
+    """An overlap names the CIDR, the range, the device, the route and its owner, and what was expected."""
+    holes = [Route.to(text, dev="eth0", gateway="10.0.0.1") for text in ("172.16.0.0/22", "172.16.4.0/24")]
+    assert lines(h200().with_routes(holes)) == [
+        (
+            "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.5.0–172.16.255.255) routes via ib0 "  # noqa: RUF001  as printed
+            "[172.16.0.0/16 proto kernel], expected eth0"
+        )
+    ]
+
+
+def test_no_route_line() -> None:
+    """A CIDR without a route says so."""
+    assert lines(host([("eth0", "10.0.0.4/24")]), "172.16.0.0/16", "eth0", "eth1") == [
+        (
+            "NO-ROUTE: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255) has no IPv4 route; "  # noqa: RUF001  as printed
+            "expected via eth0, eth1"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("unreachable", "UNREACHABLE: {} is unreachable [unreachable 172.16.0.0/16 proto static]"),
+        ("blackhole", "BLACKHOLE: {} is dropped by a blackhole [blackhole 172.16.0.0/16 proto static]"),
+        ("prohibit", "PROHIBIT: {} is refused [prohibit 172.16.0.0/16 proto static]"),
+    ],
+)
+def test_refusal_lines(kind: RouteType, words: str) -> None:
+    """A route that refuses is named with its type."""
+    route = Route.to("172.16.0.0/16", type=kind, protocol=4)
+    what = "expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255)"  # noqa: RUF001  as printed
+    assert lines(plain().with_routes([route])) == [words.format(what) + "; expected via eth0"]
+
+
+def test_other_tables_and_rules_are_named() -> None:
+    """What is decided outside of main says by which table and rule; a rule that decides alone is quoted."""
+    rules = [
+        LOCAL,
+        Rule(family=4, priority=7, table=52),
+        Rule(family=4, priority=8, dst=Prefix.parse("172.16.9.0/24"), action="prohibit"),
+        MAIN,
+    ]
+    snapshot = host(
+        [("eth0", "10.0.0.4/24")],
+        [DEFAULT, Route.to("172.16.0.0/24", dev="wg0", table=52, protocol=3)],
+        rules=rules,
+    )
+    first, second = lines(snapshot)
+    assert first.endswith("routes via wg0 [172.16.0.0/24 proto boot table 52, rule 7], expected eth0")
+    assert second.endswith("is refused [rule 8: from all to 172.16.9.0/24 prohibit]; expected via eth0")
+
+
+def test_note_line() -> None:
+    """A note says for which packets the verdict does not hold, and where those go."""
+    rule = Rule(family=4, priority=100, table=77, fwmark=1, fwmask=1, uids=(0, 99))
+    snapshot = host(
+        [("eth0", "10.0.0.4/24")],
+        [DEFAULT, Route.to("172.16.4.0/24", dev="wg0", table=77, protocol=3)],
+        rules=[LOCAL, rule, MAIN],
+    )
+    (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
+    assert note_line(note) == (
+        "expected CIDR 172.16.0.0/16 (172.16.4.0–172.16.4.255): packets with fwmark 0x1/0x1, "  # noqa: RUF001  as printed
+        "of users 0-99 (rule 100) leave by wg0 [172.16.4.0/24 proto boot table 77, rule 100]; "
+        "these packets are not among the findings"
+    )
+
+
+def test_document() -> None:
+    """The JSON of a check has exactly the documented shape."""
+    config = HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})
+    document = check_document(examine_snapshot(h200(), config), mode="STRICT")
+    notes = document.pop("notes")
+    assert document == {
+        "schema": "hostrouting/check/1",
+        "verdict": "overlap",
+        "mode": "STRICT",
+        "expectedDevs": ["eth0"],
+        "findings": [
+            {
+                "cidr": "172.16.0.0/16",
+                "first": "172.16.0.0",
+                "last": "172.16.255.255",
+                "prefixes": ["172.16.0.0/16"],
+                "kind": "overlap",
+                "via": {
+                    "dev": "ib0",
+                    "gateway": None,
+                    "route": "172.16.0.0/16",
+                    "table": "main",
+                    "protocol": "kernel",
+                    "rule": 32766,
+                },
+            }
+        ],
+        "repair": [
+            {"destination": half, "gateway": "", "dev": "", "metric": 0}
+            for half in ("172.16.0.0/17", "172.16.128.0/17")
+        ],
+        "unsafe": [],
+    }
+    (note,) = notes
+    assert note.startswith("the repair diverts addresses of 172.16.0.0/16 from ib0, ib1, ")
+
+
+def test_document_of_what_is_unsafe() -> None:
+    """What cannot be repaired is in the document, with its reason in words and who holds it."""
+    theirs = Route.to("172.16.0.9/32", dev="ib0", gateway="10.0.0.8", protocol=3)
+    snapshot = attrs.evolve(plain(), routes=[*plain().routes, theirs])
+    fib = Fib(snapshot)
+    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")])
+    repair = propose_repair(fib, report)
+    document = check_document(examined(fib, report), mode="WARN")
+    assert document["findings"][0]["via"]["gateway"] == "10.0.0.8"
+    assert document["unsafe"] == [
+        {
+            "first": "172.16.0.9",
+            "last": "172.16.0.9",
+            "reason": "longest-prefix",
+            "text": unsafe_line(repair.unsafe[0]),
+        }
+    ]
+    assert unsafe_line(repair.unsafe[0]) == (
+        "172.16.0.9 is matched by 172.16.0.9/32 proto boot; no prefix can be longer, and "
+        "that route is not ours, so it is not replaced"
+    )
+    assert [diversion_line(it) for it in repair.diverted] == []
+
+
+def test_note_of_a_source() -> None:
+    """Of packets by their source a note says where they are from."""
+    rule = Rule(family=4, priority=100, table=77, src=Prefix.parse("10.0.0.5/32"))
+    away = Route.to("172.16.0.0/16", dev="wg0", table=77, protocol=3)
+    snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, away], rules=[LOCAL, rule, MAIN])
+    (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
+    assert ": packets from 10.0.0.5 (rule 100) leave by wg0 " in note_line(note)
+
+
+def noted(*rules: Rule, routes: tuple[Route, ...] = ()) -> list[str]:
+    """What the notes of a check on 172.16.0.0/16 say, from the packets on."""
+    snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, *routes], rules=[LOCAL, *rules, MAIN])
+    report = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")])
+    return [line.partition("): ")[2].partition("; these packets")[0] for line in map(note_line, report.notes)]
+
+
+def from_source(number: int, **does: object) -> Rule:
+    """A rule for packets from one address."""
+    return Rule(family=4, priority=100 + number, src=Prefix(4, (10 << 24) + number, 32), **does)  # type: ignore[arg-type]  # a rule's own
+
+
+AWAY = Route.to("172.16.0.0/16", dev="wg0", table=77, protocol=3)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "packets from 10.0.0.0 (rule 100) leave by wg0 "),
+        (2, "packets from 10.0.0.0 (rule 100), or from 10.0.0.1 (rule 101) leave by wg0 "),
+        (4, ", or from 10.0.0.2 (rule 102), or of 1 more kind, leave by wg0 "),
+        (9, ", or from 10.0.0.2 (rule 102), or of 6 more kinds, leave by wg0 "),
+    ],
+)
+def test_note_of_many_rules(count: int, words: str) -> None:
+    """Rules that do the same to the packets that they select are one note, which names the first few."""
+    (line,) = noted(*(from_source(number, table=77) for number in range(count)), routes=(AWAY,))
+    assert words in line
+    assert line.endswith("[172.16.0.0/16 proto boot table 77, rule 100]")
+
+
+def test_note_of_many_routes() -> None:
+    """Packets that leave by one device through several routes are one note, which counts them."""
+    more = [Route.to(f"172.16.{number}.0/24", dev="wg0", table=77, protocol=3) for number in (3, 4, 9)]
+    (line,) = noted(from_source(0, table=77), routes=(*more, AWAY))
+    assert line.endswith("leave by wg0 [172.16.0.0/16 proto boot table 77, rule 100 and 3 more routes]")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (from_source(0, action="blackhole"), "vanish in a blackhole [rule 100: from 10.0.0.0/32 blackhole]"),
+        (from_source(0, action="prohibit"), "are refused [rule 100: from 10.0.0.0/32 prohibit]"),
+        (from_source(0, action="unreachable"), "are refused [rule 100: from 10.0.0.0/32 unreachable]"),
+        (from_source(0, action="goto", target=40000), "find no route [no rule]"),
+    ],
+)
+def test_note_of_packets_that_do_not_leave(rule: Rule, words: str) -> None:
+    """Packets that a rule drops do not "leave": what becomes of them is said."""
+    beyond = Rule(family=4, priority=40000, table=99)
+    snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[LOCAL, rule, MAIN, beyond])
+    (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
+    assert f"packets from 10.0.0.0 (rule 100) {words}; these packets are not among the findings" in note_line(note)
+
+
+def test_note_of_packets_that_fare_well() -> None:
+    """Where all else escapes, it is told who leaves as expected, and who stays on the host."""
+    captured = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
+    well = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=77)
+    own = Route(Prefix.parse("0.0.0.0/0"), Route.to("0.0.0.0/0", dev="lo").legs, table=78, type="local")
+    lines = noted(from_source(0, table=77), from_source(1, table=78), routes=(captured, well, own))
+    assert lines == [
+        "packets from 10.0.0.0 (rule 100) leave as expected, by eth0 [default proto unspec table 77, rule 100]",
+        "packets from 10.0.0.1 (rule 101) stay on this host [local default proto unspec table 78, rule 101]",
+    ]
+
+
+def test_a_range_that_the_host_keeps() -> None:
+    """A whole range of type local is no escape, and is told: its packets never leave."""
+    legs = Route.to("0.0.0.0/0", dev="lo").legs
+    anyip = Route(Prefix.parse("172.16.0.0/17"), legs, table=255, type="local", protocol=3)
+    fib = Fib(host([("eth0", "10.0.0.4/24"), ("eth1", "172.16.200.1/24")], [DEFAULT, anyip]))
+    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")])
+    (kept,) = report.kept
+    assert kept_line(kept) == (
+        "expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.127.255) is this host's own "  # noqa: RUF001  as printed
+        "[local 172.16.0.0/17 proto boot table local, rule 0]: packets for it never leave"
+    )
+    assert kept_line(kept) in notes_lines(examined(fib, report))
+    assert kept_line(kept) in check_document(examined(fib, report), mode="WARN")["notes"]
+
+
+def test_a_route_that_only_says_it_is_the_kernels() -> None:
+    """The line ends with it when no address explains a route of the kernel's; what it begins with stays as it is."""
+    hidden = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
+    (line,) = lines(host([("eth0", "10.0.0.4/24"), ("ib0", "10.2.0.4/24")], [DEFAULT, hidden]))
+    assert line.endswith(
+        "routes via ib0 [172.16.0.0/16 proto kernel], expected eth0; owner: kernel (there is no address on ib0 for which the kernel would add this route)"
+    )
+    (known,) = lines(host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT]))
+    assert known.endswith("[172.16.0.0/16 proto kernel], expected eth0")
+
+
+def test_a_lost_carrier_is_told() -> None:
+    """A route whose device has no carrier wins all the same: the line says so."""
+    legs = tuple(attrs.evolve(leg, linkdown=True) for leg in Route.to("0.0.0.0/0", dev="ib0").legs)
+    route = Route(Prefix.parse("172.16.0.0/16"), legs, protocol=2)
+    (line,) = lines(plain().with_routes([route]))
+    assert "routes via ib0 [172.16.0.0/16 proto kernel linkdown], expected eth0" in line
+
+
+def test_what_is_taken_from_a_tunnel() -> None:
+    """Where no network is connected no neighbours are lost, but a tunnel no longer carries the range."""
+    halves = [Route.to(text, dev="wg0", protocol=3) for text in ("0.0.0.0/1", "128.0.0.0/1")]
+    fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT, *halves], links=[]))
+    repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
+    assert [diversion_line(it) for it in repair.diverted] == [
+        "the repair diverts addresses of 128.0.0.0/1 from wg0: packets for the repaired range no longer go there"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "devs", "words"),
+    [
+        (
+            [LOCAL, attrs.evolve(MAIN, invert=True, dst=Prefix.parse("172.16.0.0/16"))],
+            ["eth0"],
+            "is not looked up in table main by any policy rule, so a route there cannot help: see 'ip rule'",
+        ),
+        (
+            [LOCAL, MAIN],
+            ["eht0"],
+            "cannot be repaired: this needs the device eht0, which expectedDevs names; this host has eth0",
+        ),
+        (
+            [LOCAL, Rule(family=4, priority=9, action="prohibit", dst=Prefix.parse("172.16.0.0/16")), MAIN],
+            ["eth0"],
+            "is decided by rule 9: from all to 172.16.0.0/16 prohibit before table main is looked up; no route in table main can change that",
+        ),
+    ],
+)
+def test_why_there_is_no_repair(rules: list[Rule], devs: list[str], words: str) -> None:
+    """A range that no route can close says what stands in the way, or what is not there."""
+    fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=rules))
+    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=devs)
+    (unsafe,) = propose_repair(fib, report).unsafe
+    assert unsafe_line(unsafe) == f"172.16.0.0–172.16.255.255 {words}"  # noqa: RUF001  as printed
+
+
+# The packets that rules match, in words
+
+
+RULE = Rule(family=4, priority=100)
+
+
+def about(*selectors: tuple[str, str], holds: bool = True) -> Condition:
+    """One condition of a rule."""
+    return Condition(RULE, selectors, holds)
+
+
+@pytest.mark.parametrize(
+    ("selector", "words", "opposite"),
+    [
+        (("from", "10.0.0.5/32"), "from 10.0.0.5", "not from 10.0.0.5"),
+        (("from", "10.0.0.0/8"), "from 10.0.0.0/8", "not from 10.0.0.0/8"),
+        (("from", "fd00::5/128"), "from fd00::5", "not from fd00::5"),
+        (("from", "fd00::/32"), "from fd00::/32", "not from fd00::/32"),
+        (("iif", "lo"), "sent by this host", "forwarded by this host"),
+        (("iif", "eth1"), "that arrive on eth1", "that do not arrive on eth1"),
+        (("oif", "eth1"), "from sockets bound to eth1", "not from sockets bound to eth1"),
+        (("uidrange", "0-0"), "of user 0", "not of user 0"),
+        (("uidrange", "0-99"), "of users 0-99", "not of users 0-99"),
+        (("fwmark", "0x1/0xffffffff"), "with fwmark 0x1", "without fwmark 0x1"),
+        (("fwmark", "0x1/0xff"), "with fwmark 0x1/0xff", "without fwmark 0x1/0xff"),
+        (("dport", "53-53"), "with dport 53", "without dport 53"),
+        (("sport", "53-99"), "with sport 53-99", "without sport 53-99"),
+        (("ipproto", "6"), "with ipproto 6", "without ipproto 6"),
+        (("tun_id", "5"), "with tun_id 5", "without tun_id 5"),
+    ],
+)
+def test_each_selector(selector: tuple[str, str], words: str, opposite: str) -> None:
+    """A selector and its opposite are worded as properties of packets."""
+    assert packets_line(((about(selector),),)) == f"packets {words} (rule 100)"
+    assert packets_line(((about(selector, holds=False),),)) == f"packets {opposite} (rule 100)"
+
+
+def test_a_reachable_gateway() -> None:
+    """A condition about the host is worded without a rule."""
+    gateway = ("reachable", "fe80::1 dev e0")
+    assert packets_line(((about(gateway),),)) == "packets sent while fe80::1 dev e0 is reachable"
+    assert packets_line(((about(gateway, holds=False),),)) == "packets sent while fe80::1 dev e0 is not reachable"
+
+
+def test_several_selectors_of_one_rule() -> None:
+    """All conditions are true; or the packets are all except those for which all are true."""
+    both = (("fwmark", "0x1/0xff"), ("uidrange", "0-0"))
+    assert packets_line(((about(*both),),)) == "packets with fwmark 0x1/0xff, of user 0 (rule 100)"
+    assert packets_line(((about(*both, holds=False),),)) == (
+        "packets unless with fwmark 0x1/0xff and of user 0 (rule 100)"
+    )
+
+
+def test_no_sentence_without_end() -> None:
+    """Only the first few of many conditions or kinds are listed, with the number of the remaining ones."""
+    many = [about(("uidrange", f"0-{number}"), holds=False) for number in range(200)]
+    line = packets_line((tuple(many), *((condition,) for condition in many[:9])))
+    assert line == (
+        "packets not of user 0 (rule 100) and not of users 0-1 (rule 100) and not of users 0-2 (rule 100) "
+        "and not of users 0-3 (rule 100) and 196 more conditions, "
+        "or not of user 0 (rule 100), or not of users 0-1 (rule 100), or of 7 more kinds,"
+    )
+    assert packets_line((tuple(many[:5]),)).endswith(" and 1 more condition")
+    assert packets_line(tuple((condition,) for condition in many[:4])).endswith(", or of 1 more kind,")
+
+
+# Documents that were written on a host, read again
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"schema": "hostrouting/check/1", "verdict": "ok"}', True),
+        ('{"verdict": "ok", "schema": "hostrouting/check/2"}\n', True),
+        ('{"schema": "hostrouting/guard/1"}', False),
+        ('{"schema": ["hostrouting/check/1"]}', False),
+        ("{}", False),
+        ('["hostrouting/check/1"]', False),
+        ("[" * 100_000, False),
+        ("not JSON", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_documents_read_again(text: str | None, found: bool) -> None:  # noqa: FBT001  a table of what is found
+    """A document with one of the schemas is found; anything else is an empty one."""
+    assert bool(document_in(text, CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY)) is found
+
+
+def test_schemas() -> None:
+    """The names are those that other programs look for."""
+    assert (CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY) == ("hostrouting/check/1", "hostrouting/check/2")
+    assert GUARD_SCHEMA == "hostrouting/guard/1"

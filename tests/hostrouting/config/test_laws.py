@@ -1,0 +1,124 @@
+"""Laws of the configuration, each under the sentence of the specification that it checks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.errors import ConfigError
+from hostrouting.testing.config_strategies import configs, json_values, near_routes, scalars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def faults_of(read: Callable[[], object]) -> tuple[tuple[str, str, str, str], ...]:
+    """Every fault found by reading, after checking that each is complete; () if it succeeds."""
+    refusal = None
+    try:
+        read()
+    except ConfigError as error:
+        refusal = error
+    if refusal is None:
+        return ()
+    assert refusal.faults
+    for fault in refusal.faults:
+        assert fault.path
+        assert fault.rule
+        assert str(fault).isascii()
+        assert str(fault).isprintable()
+        assert str(fault) in str(refusal)
+    return tuple(attrs.astuple(fault) for fault in refusal.faults)
+
+
+# "to_json gives back what from_json reads"
+
+
+@given(configs())
+def test_json_there_and_back(config: HostRoutingConfig) -> None:
+    """A configuration survives its own JSON, alone and inside an agent's larger file."""
+    assert HostRoutingConfig.from_json(config.to_json()) == config
+    assert HostRoutingConfig.from_json(config.to_json(indent=None).encode()) == config
+    assert HostRoutingConfig.from_mapping({"hostRouting": config.to_mapping(), "other": 1}) == config
+
+
+@given(json_values())
+def test_what_was_read_is_read_again(value: Any) -> None:
+    """If a document can be read, writing and reading the result gives the same configuration."""
+    try:
+        config = HostRoutingConfig.from_mapping(value)
+    except ConfigError:
+        return
+    assert HostRoutingConfig.from_json(config.to_json()) == config
+
+
+# "any JSON value at all given to the config reader either yields a config or a ConfigError whose every fault
+# has a path, and never another exception"
+
+
+@given(json_values())
+def test_any_json_value(value: Any) -> None:
+    """Any JSON value is a configuration or has faults, the same ones as text and as a mapping."""
+    text = json.dumps(value)
+    assert faults_of(lambda: HostRoutingConfig.from_json(text)) == faults_of(
+        lambda: HostRoutingConfig.from_mapping(value)
+    )
+
+
+@given(st.text() | st.text('{}[]",:0123456789eE.-+ntfau \\\n'))
+def test_any_text(text: str) -> None:
+    """Any text is a configuration or has faults."""
+    faults_of(lambda: HostRoutingConfig.from_json(text))
+
+
+@given(st.binary() | json_values().map(lambda value: json.dumps(value).encode("utf-16")))
+def test_any_bytes(data: bytes) -> None:
+    """Any bytes are a configuration or have faults."""
+    faults_of(lambda: HostRoutingConfig.from_json(data))
+
+
+@given(configs(), st.data())
+def test_any_damage(config: HostRoutingConfig, data: st.DataObject) -> None:
+    """A configuration's text with a part removed is a configuration or has faults."""
+    text = config.to_json()
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    faults_of(lambda: HostRoutingConfig.from_json(text[:start] + text[end:]))
+
+
+# "everything is checked at construction"
+
+
+@given(near_routes(scalars().filter(lambda value: value is not None)))
+def test_constructors_refuse_in_the_same_words(fields: dict[str, Any]) -> None:
+    """A constructor refuses what a file refuses, with the same message."""
+    document = {"staticRoutes": {"enabled": True, "routes": [fields]}}
+    from_file = faults_of(lambda: HostRoutingConfig.from_mapping(document))
+    from_python = faults_of(lambda: StaticRoute(**{"destination": fields["destination"], **fields}))
+    prefix = "staticRoutes.routes[0]."
+    assert sorted(from_file) == sorted((prefix + path, *rest) for path, *rest in from_python)
+
+
+# "two entries with one destination and metric → fault naming both"
+
+
+@given(configs(), st.data())
+def test_a_route_may_not_be_given_twice(config: HostRoutingConfig, data: st.DataObject) -> None:
+    """A second entry with the same destination and metric is the only fault, whatever its other fields."""
+    routes = config.static_routes.routes
+    if not routes:
+        return
+    again = attrs.evolve(data.draw(st.sampled_from(routes)), gateway=None, dev="other")
+    (fault,) = faults_of(lambda: StaticRoutesConfig(enabled=True, routes=(*routes, again)))
+    first = next(
+        index
+        for index, route in enumerate(routes)
+        if (route.destination, route.metric) == (again.destination, again.metric)
+    )
+    assert fault[0] == f"routes[{len(routes)}]"
+    assert f"routes[{first}]" in fault[2]

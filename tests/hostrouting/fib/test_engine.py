@@ -1,0 +1,490 @@
+"""hostrouting.fib: what the kernel would do, from a snapshot alone."""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise, product
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib import ANY, PLAIN, Decision, Fib, Flow
+from hostrouting.model import (
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    as_ip,
+    default_rules,
+    ip_at,
+)
+from hostrouting.testing.strategies import DEVICES, blocks, snapshots
+from tests.support.examples import scaled
+from tests.support.growth import grows_evenly
+from tests.support.topologies import h200, host, plain
+
+BLOCK = st.sampled_from([4, 6]).flatmap(blocks)
+ERRORS = {"blackhole", "unreachable", "prohibit"}
+
+
+@st.composite
+def flows(draw: st.DrawFn, family: int, *, known: bool = True) -> Flow:
+    """Any packet; with unknown fields unless it has to be `known`."""
+    choices: dict[str, st.SearchStrategy[object]] = {
+        "source": st.sampled_from([str(PLAIN.source), "172.16.0.3"] if family == 4 else ["::", "fd00:16::3"]),
+        "iif": st.sampled_from(["lo", "eth1"]),
+        "oif": st.sampled_from(["", "", "ib0"]),
+        "mark": st.sampled_from([0, 1, 2]),
+        "tos": st.sampled_from([0, 0x10]),
+        "uid": st.sampled_from([0, 1000, 5000]),
+        "ipproto": st.sampled_from([0, 6]),
+        "sport": st.sampled_from([0, 22]),
+        "dport": st.sampled_from([0, 53]),
+    }
+    chosen = {name: draw(values if known else st.none() | values) for name, values in choices.items()}
+    return Flow(**chosen)  # type: ignore[arg-type]  # as chosen above
+
+
+# The naive oracle: it checks every rule and every route, for one destination and a known packet
+
+
+def rule_matches(rule: Rule, address: int, flow: Flow) -> bool:
+    """Whether a rule matches a packet, selector by selector."""
+    assert None not in attrs.astuple(flow)
+    exists = {"lo", *DEVICES}
+    selected = (
+        not rule.l3mdev
+        and (rule.dst is None or rule.dst.first <= address <= rule.dst.last)
+        and (rule.src is None or flow.source in rule.src.to_network())
+        and (rule.iif is None or (flow.iif == rule.iif and rule.iif in exists))
+        and (rule.oif is None or (flow.oif == rule.oif and rule.oif in exists))
+        and (flow.mark or 0) & rule.fwmask == rule.fwmark & rule.fwmask
+        and rule.tos in {0, flow.tos}
+        and (rule.dscp is None or not ((flow.tos or 0) >> 2 ^ rule.dscp[0]) & rule.dscp[1])
+        and (rule.uids is None or rule.uids[0] <= (flow.uid or 0) <= rule.uids[1])
+        and rule.ipproto in {0, flow.ipproto}
+        and (rule.sports is None or rule.sports[0] <= (flow.sport or 0) <= rule.sports[1])
+        and (rule.dports is None or rule.dports[0] <= (flow.dport or 0) <= rule.dports[1])
+    )
+    return selected != rule.invert
+
+
+def in_ipv6(table: list[Route], links: tuple[Link, ...], address: int, flow: Flow) -> Iterator[Route]:
+    """The routes of a table that a packet can use, in the order in which IPv6 prefers them."""
+    wary = {it.name for it in links if it.ipv6_ignore_routes_with_linkdown}
+    bound, dev = flow.oif, flow.oif or (flow.iif if flow.iif != "lo" else "")
+    near = [it for it in table if it.prefix.family == 6 and it.prefix.first <= address <= it.prefix.last]
+    skipping = True
+    for prefix in sorted({it.prefix for it in near}, key=lambda it: -it.length):
+        its = [it for it in near if it.prefix == prefix]
+        sources = {it.source for it in its if it.source is not None}
+        met = sorted((it for it in sources if flow.source in it.to_network()), key=lambda it: -it.length)
+        if skipping and sources and not met and prefix.length:
+            continue
+        skipping = False
+        for source in (*met, None):
+            alike = [it for it in its if it.source == source]
+            lowest = min((it.metric for it in alike), default=0)
+            found: list[tuple[bool, int, int, int, Route]] = []
+            for at, route in enumerate(alike):
+                devs = {it.dev for it in route.legs if not it.dead and not (it.linkdown and it.dev in wary)}
+                score = 2 * ["low", "medium", "high"].index(route.preference) + (not dev or dev in devs)
+                is_pathless = route.type in {*ERRORS, "throw"}
+                is_there = is_pathless or bool(devs)
+                if is_there and not route.expired and (not bound or (not is_pathless and bound in devs)):
+                    found.append((route.metric != lowest, -score, route.metric, at, route))
+            yield from (it[-1] for it in sorted(found, key=lambda it: it[:-1]))
+
+
+def scan(snapshot: Snapshot, family: int, address: int, flow: Flow) -> tuple[str, Route | None]:
+    """The kernel's decision by checking everything: its kind, and the route."""
+    links = snapshot.links
+    wary = {
+        it.name
+        for it in links
+        if (it.ignore_routes_with_linkdown if family == 4 else it.ipv6_ignore_routes_with_linkdown)
+    }
+    groups = {link.name: link.group for link in snapshot.links}
+
+    def usable(route: Route) -> bool:
+        if route.prefix.family != family or not route.prefix.first <= address <= route.prefix.last:
+            return False
+        if route.tos and route.tos != flow.tos:
+            return False
+        legs = [leg for leg in route.legs if not leg.dead and not (leg.linkdown and leg.dev in wary)]
+        if route.type in {*ERRORS, "throw"}:
+            return True
+        return bool(legs) and (not flow.oif or flow.oif in [leg.dev for leg in legs])
+
+    def ask(tables: set[int]) -> Route | None:
+        """Longest prefix; local first if local and main are merged; tos; metric; list order."""
+        if family == 6:
+            return next(in_ipv6([it for it in snapshot.routes if it.table in tables], links, address, flow), None)
+        found = [route for route in snapshot.routes if route.table in tables and usable(route)]
+        return min(found, key=lambda r: (-r.prefix.length, r.table != 255, -r.tos, r.metric), default=None)
+
+    rules = [rule for rule in snapshot.rules if rule.family == family]
+    together = family == 4 and rules == list(default_rules(4))
+    at = 0
+    while at < len(rules):
+        rule = rules[at]
+        at += 1
+        if not rule_matches(rule, address, flow):
+            continue
+        if rule.action in ERRORS:
+            return rule.action, None
+        if rule.action == "goto":
+            targets = [place for place, it in enumerate(rules) if it.priority == rule.target]
+            at = targets[0] if targets else at
+        if rule.action != "to_table":
+            continue
+        route = ask({254, 255} if together and rule.table == 255 else {rule.table})
+        if route is None or route.type == "throw":
+            continue
+        if route.type not in ERRORS:
+            legs = [leg for leg in route.legs if not leg.dead and not (leg.linkdown and leg.dev in wary)]
+            if rule.suppress_prefixlength is not None and route.prefix.length <= rule.suppress_prefixlength:
+                continue
+            if rule.suppress_ifgroup is not None and groups[str(legs[0].dev)] == rule.suppress_ifgroup:
+                continue
+        return route.type, route
+    return "no-route", None
+
+
+def told(decision: Decision) -> tuple[str, Route | None]:
+    """A decision in the oracle's terms."""
+    return decision.kind, decision.route
+
+
+class TestLookupIsTheKernelsDecision:
+    """Rules by priority; longest prefix, tos, metric, list order; types, throw, suppression, goto."""
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=scaled(200))
+    def test_equals_a_scan(self, data: st.DataObject, block: Prefix) -> None:
+        """Lookup equals a naive scan of all rules and routes, for every address and any packet."""
+        snapshot = data.draw(snapshots(block))
+        flow = data.draw(flows(block.family))
+        fib = Fib(snapshot)
+        for address in range(block.first, block.last + 1):
+            decision = fib.lookup(ip_at(block.family, address), flow)
+            assert told(decision) == scan(snapshot, block.family, address, flow)
+            assert not decision.variants
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=scaled(200))
+    def test_what_is_not_known_is_said(self, data: st.DataObject, block: Prefix) -> None:
+        """Whatever the unknown fields of a packet are, its decision is the answer or one of its variants."""
+        snapshot = data.draw(snapshots(block, max_rules=3))
+        flow = data.draw(flows(block.family, known=False))
+        fib = Fib(snapshot)
+        address = data.draw(st.integers(block.first, block.last))
+        answer = fib.lookup(ip_at(block.family, address), flow)
+        possible = [told(answer), *(told(variant.decision) for variant in answer.variants)]
+        truth = data.draw(flows(block.family))
+        whole = attrs.evolve(
+            flow, **{n: getattr(truth, n) for n in attrs.fields_dict(Flow) if getattr(flow, n) is None}
+        )
+        if not whole.oif or flow.oif:  # a bound device also limits the usable routes
+            assert scan(snapshot, block.family, address, whole) in possible
+        assert told(answer) == scan(snapshot, block.family, address, flow.assumed())
+        assert all(all(variant.cases) for variant in answer.variants)
+        assert told(answer) not in possible[1:]
+
+    def test_each_of_many_packets_has_its_own_rule(self) -> None:
+        """With many kinds of packets, the answer still names the rule for the given one."""
+        local, main, default = default_rules(4)
+        marked = Rule(family=4, priority=1, table=254, fwmark=1, fwmask=1)
+        fib = Fib(attrs.evolve(plain(), rules=(local, marked, main, default)))
+        for mark in range(1000):
+            rule = fib.lookup("192.0.2.1", Flow(mark=mark)).rule
+            assert rule == (marked if mark & 1 else main)
+
+
+class TestCellsPartitionThePrefix:
+    """A cell is a maximal range of destinations with the same decision."""
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=scaled(200))
+    def test_partition(self, data: st.DataObject, block: Prefix) -> None:
+        """The cells of a prefix cover it in order, each is constant, and neighbours differ."""
+        fib = Fib(data.draw(snapshots(block)))
+        flow = data.draw(flows(block.family, known=False))
+        cells = fib.cells(block, flow)
+        assert cells[0].first == block.first
+        assert cells[-1].last == block.last
+        for left, right in pairwise(cells):
+            assert left.last + 1 == right.first
+            assert left.decision != right.decision
+        for cell in cells:
+            for address in range(cell.first, cell.last + 1):
+                assert fib.lookup(ip_at(block.family, address), flow) == cell.decision
+
+    def test_addresses_are_what_they_are(self) -> None:
+        """For 0.0.0.0, multicast and broadcast the kind follows from the address, not from the covering route."""
+        cells = Fib(plain().with_routes([Route.to(it, dev="ib0") for it in ("0.0.0.0/8", "224.0.0.0/3")])).cells
+        kinds = [(it.first >> 24, it.decision.kind) for it in cells(Prefix.parse("0.0.0.0/0"))]
+        assert [kinds[0], *kinds[-3:]] == [
+            (0, "local"),
+            (224, "multicast"),
+            (240, "unicast"),
+            (255, "broadcast"),
+        ]
+
+    def test_a_suppressed_default_is_no_cell(self) -> None:
+        """If a rule suppresses default routes, their cells continue in the next table, and longer prefixes stay."""
+        local, *rest = default_rules(4)
+        suppressing = Rule(family=4, priority=100, table=254, suppress_prefixlength=0)
+        tunnel = Rule(family=4, priority=200, table=51820)
+        routes = [Route.to("0.0.0.0/0", dev="wg0", table=51820), Route.to("198.51.100.0/25", dev="ib0")]
+        fib = Fib(attrs.evolve(plain().with_routes(routes), rules=(local, suppressing, tunnel, *rest)))
+        assert [cell.decision.devs for cell in fib.cells(Prefix.parse("198.51.100.0/24"))] == [("ib0",), ("wg0",)]
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=scaled(150))
+    def test_contests(self, data: st.DataObject, block: Prefix) -> None:
+        """A new route in main decides exactly if its prefix is at least as long as the contest requires."""
+        snapshot = data.draw(snapshots(block, max_routes=6))
+        metric = data.draw(st.sampled_from([0, 100, 5000]))
+        group = data.draw(st.sampled_from([0, 7, 99]))
+        snapshot = attrs.evolve(snapshot, links=(*snapshot.links, Link(name="new", index=99, group=group)))
+        contests = list(Fib(snapshot).contests(block, dev="new", metric=metric))
+        assert [c.first for c in contests[1:]] == [c.last + 1 for c in contests[:-1]]
+        contest = data.draw(st.sampled_from(contests))
+        length = data.draw(st.integers(block.length, 32 if block.family == 4 else 128))
+        new = Route(Prefix.around(block.family, contest.first, length), (NextHop("new"),), metric=metric, protocol=213)
+        if any(route.key == new.key for route in snapshot.routes):
+            return  # the key is held, so the route cannot be added
+        decided = Fib(snapshot.with_routes([new])).lookup(ip_at(block.family, contest.first), PLAIN).route == new
+        is_enough = contest.length is not None and length >= contest.length
+        # A prefix with routes for some sources hides a new route of just its length, so shorter ones may do as well.
+        has_sources = any(route.source is not None for route in snapshot.routes)
+        assert decided == is_enough or (decided and has_sources)
+
+    def test_what_an_address_is_anyway_makes_no_cell(self) -> None:
+        """If a route makes every address local, 0.0.0.0 is not a separate cell."""
+        everything = Route(Prefix.parse("0.0.0.0/0"), (NextHop("lo"),), table=255, type="local")
+        cells = Fib(host([], [everything])).cells(Prefix.parse("0.0.0.0/0"))
+        assert all(left.decision != right.decision for left, right in pairwise(cells))
+        assert (cells[0].first, cells[0].last > 0) == (0, True)
+
+    def test_a_suppressed_route_goes_on(self) -> None:
+        """A new route that is found and suppressed hides a worse one that was not, and may decide at a later rule."""
+        local, *rest = default_rules(4)
+        rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=24)
+        snapshot = host([], [Route.to("0.0.0.0/0", type="blackhole")], rules=[local, rule, *rest])
+        (contest,) = Fib(snapshot).contests(Prefix.parse("172.16.0.0/16"))
+        assert (contest.decision.kind, contest.length) == ("blackhole", 1)
+
+    def test_a_suppressed_default(self) -> None:
+        """If a rule suppresses defaults, a new default would not decide, but anything longer would."""
+        rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=0)
+        snapshot = host([], [], rules=[rule])
+        (contest,) = Fib(snapshot).contests(Prefix.parse("172.16.0.0/16"))
+        assert (contest.decision.kind, contest.length) == ("no-route", 1)
+
+    @pytest.mark.parametrize("last", ["172.16.0.0", "172.16.0.1", "172.16.255.254", "172.16.255.255"])
+    def test_the_edges(self, last: str) -> None:
+        """A route to a single address at the edge of a prefix, or next to it, has its own cell."""
+        snapshot = plain().with_routes([Route.to(last, dev="ib0")])
+        cells = Fib(snapshot).cells(Prefix.parse("172.16.0.0/16"))
+        assert [cell.decision.devs for cell in cells if cell.first == cell.last == int(as_ip(last))] == [("ib0",)]
+        assert {cell.decision.devs for cell in cells} == {("ib0",), ("eth0",)}
+        assert sum(cell.last - cell.first + 1 for cell in cells) == 1 << 16
+
+    def test_routes_outside_do_not_matter(self) -> None:
+        """Only prefixes that begin or end inside make a boundary."""
+        fib = Fib(plain())
+        assert len(fib.cells(Prefix.parse("172.16.0.0/16"))) == 1
+        assert len(fib.cells(Prefix.parse("0.0.0.0/0"))) > 5
+
+
+class TestTheAnswerNamesItsReasons:
+    """A decision has the rule, the route, the devices, and the conditions."""
+
+    def test_h200(self) -> None:
+        """On the H200 host a cluster's address goes to ib0: the first of eight equal routes wins."""
+        decision = Fib(h200()).lookup("172.16.200.1")
+        assert decision.devs == ("ib0",)
+        assert str(decision.rule) == "32766: from all lookup main"
+        assert str(decision.route) == "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"
+
+    @pytest.mark.parametrize(
+        ("address", "kind"),
+        [
+            ("10.0.0.4", "local"),
+            ("10.0.0.255", "broadcast"),
+            ("10.0.0.9", "unicast"),
+            ("224.0.0.5", "multicast"),
+            ("255.255.255.255", "broadcast"),
+            ("240.0.0.1", "unicast"),
+            (str(PLAIN.source), "local"),
+            ("0.0.0.1", "unicast"),
+        ],
+    )
+    def test_kinds_by_address(self, address: str, kind: str) -> None:
+        """Own, broadcast and multicast addresses differ from those that leave."""
+        assert Fib(plain()).lookup(address).kind == kind
+
+    def test_local_table_by_rule(self) -> None:
+        """The host's own address is decided by the rule for table local, merged with main or not."""
+        fib = Fib(plain())
+        assert str(fib.lookup("10.0.0.4").rule) == "0: from all lookup local"
+
+    def test_ecmp_lists_its_legs(self) -> None:
+        """ECMP is not hashed: all live next hops are listed."""
+        legs = (
+            NextHop("eth0", gateway=as_ip("10.0.0.1")),
+            NextHop("eth1", gateway=as_ip("10.1.0.1"), dead=True, linkdown=True),
+            NextHop("eth2", gateway=as_ip("10.2.0.1"), linkdown=True),
+        )
+        fib = Fib(host([("eth0", "10.0.0.4/24")], [Route(Prefix.parse("0.0.0.0/0"), legs)]))
+        assert fib.lookup("1.1.1.1").devs == ("eth0", "eth2")
+
+    def test_a_mark_could_change_it(self) -> None:
+        """A rule on an unknown mark is named, with the decision for marked packets."""
+        rule = Rule(family=4, priority=100, fwmark=1, fwmask=1, table=77)
+        snapshot = host(
+            [("eth0", "10.0.0.4/24")],
+            [
+                Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
+                Route.to("172.16.0.0/16", dev="wg0", table=77),
+            ],
+            rules=[default_rules(4)[0], rule, *default_rules(4)[1:]],
+        )
+        answer = Fib(snapshot).lookup("172.16.1.1")
+        (variant,) = answer.variants
+        assert answer.devs == ("eth0",)
+        assert variant.decision.devs == ("wg0",)
+        assert [str(condition) for condition in variant.cases[0]] == ["fwmark 0x1/0x1 (rule 100)"]
+        assert not Fib(snapshot).lookup("172.17.1.1").variants
+        assert not Fib(snapshot).lookup("172.16.1.1", Flow(mark=2)).variants
+        assert Fib(snapshot).lookup("172.16.1.1", Flow(mark=3)).devs == ("wg0",)
+
+    def test_one_mark_is_one_mark(self) -> None:
+        """Rules on the same mark match together: Tailscale's rules leave no doubt about a packet."""
+
+        def marked(priority: int, table: int = 0, action: str = "to_table") -> Rule:
+            return Rule(
+                family=4,
+                priority=priority,
+                fwmark=0x80000,
+                fwmask=0xFF0000,
+                table=table,
+                action=action,  # type: ignore[arg-type]  # an action of the kernel's either way
+            )
+
+        local, *rest = default_rules(4)
+        tailscale = [
+            marked(5210, 254),
+            marked(5230, 253),
+            marked(5250, action="unreachable"),
+            Rule(family=4, priority=5270, table=52),
+        ]
+        snapshot = host(
+            [("eth0", "10.0.0.4/24")],
+            [
+                Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
+                Route.to("100.64.0.9/32", dev="tailscale0", table=52),
+            ],
+            rules=[local, *tailscale, *rest],
+        )
+        assert not Fib(snapshot).lookup("172.16.1.1").variants
+        assert [v.decision.devs for v in Fib(snapshot).lookup("100.64.0.9").variants] == [("eth0",)]
+
+    def test_wireguard(self) -> None:
+        """A suppressed default: unmarked packets enter the tunnel, and marked ones use the default route."""
+        local, *rest = default_rules(4)
+        rules = [
+            Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),
+            Rule(family=4, priority=32765, table=51820, fwmark=0xCA6C, fwmask=0xFFFFFFFF, invert=True),
+        ]
+        snapshot = host(
+            [("eth0", "10.0.0.4/24")],
+            [
+                Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
+                Route.to("0.0.0.0/0", dev="wg0", table=51820),
+            ],
+            rules=[local, *rules, *rest],
+        )
+        answer = Fib(snapshot).lookup("1.1.1.1")
+        assert answer.devs == ("wg0",)
+        assert [v.decision.devs for v in answer.variants] == [("eth0",)]
+        assert Fib(snapshot).lookup("10.0.0.9").devs == ("eth0",)
+
+    def test_tos_of_a_route(self) -> None:
+        """A route for one tos precedes those for all, for that tos only; the possibility is reported."""
+        routes = [
+            Route.to("30.0.0.0/8", dev="ib0"),
+            attrs.evolve(Route.to("30.0.0.0/8", dev="eth0"), tos=0x10),
+        ]
+        fib = Fib(host([("eth0", "10.0.0.4/24")], routes))
+        (variant,) = fib.lookup("30.1.1.1").variants
+        assert fib.lookup("30.1.1.1", PLAIN).devs == ("ib0",)
+        assert fib.lookup("30.1.1.1", Flow(tos=0x10)).devs == ("eth0",)
+        assert variant.decision.devs == ("eth0",)
+        assert str(variant.cases[0][0]) == "tos 0x10 (rule 32766)"
+
+    def test_routes_of_a_prefix(self) -> None:
+        """The routes of exactly one prefix are returned in the kernel's order."""
+        fib = Fib(h200())
+        assert [route.devs for route in fib.routes(Prefix.parse("172.16.0.0/16"))] == [
+            (f"ib{number}",) for number in range(8)
+        ]
+        assert fib.routes(Prefix.parse("172.16.0.0/17")) == ()
+        assert fib.routes(Prefix.parse("172.16.0.0/16"), table=99) == ()
+        assert fib.routes(Prefix.parse("10.0.0.4/32")) == ()
+        assert len(fib.routes(Prefix.parse("10.0.0.4/32"), table=255)) == 1
+
+
+def test_many_routes_of_one_prefix() -> None:
+    """For a packet of unknown tos, the work per route of a prefix stays the same for many routes."""
+
+    def work(size: int) -> Callable[[], object]:
+        routes = [
+            attrs.evolve(Route.to("192.0.2.0/24", dev="eth1", metric=metric), tos=tos)
+            for metric in range(size)
+            for tos in (16, 8, 4)
+        ]
+        fib = Fib(attrs.evolve(plain(), routes=(*plain().routes, *routes)))
+        decision = fib.lookup("192.0.2.1")
+        assert [(it.decision.route.tos, it.decision.route.metric) for it in decision.variants if it.decision.route] == [
+            (16, 0),
+            (8, 0),
+            (4, 0),
+        ]
+        return lambda: Fib(fib.snapshot).lookup("192.0.2.1")
+
+    assert grows_evenly(work, 8)
+
+
+def combinations() -> Iterator[tuple[bool, bool]]:
+    """Whether a device has a carrier, and whether it ignores routes without one."""
+    yield from product([True, False], repeat=2)
+
+
+@pytest.mark.parametrize(("linkdown", "wary"), list(combinations()))
+def test_lost_carrier(linkdown: bool, wary: bool) -> None:  # noqa: FBT001  parametrised
+    """A route whose device lost its carrier still wins, unless the device ignores such routes."""
+    lost = Route(Prefix.parse("172.16.0.0/16"), (NextHop("ib0", linkdown=linkdown),))
+    links = [Link(name="ib0", index=9, ignore_routes_with_linkdown=wary)]
+    default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1")
+    fib = Fib(host([("eth0", "10.0.0.4/24")], [default, lost], links=links))
+    assert fib.lookup("172.16.1.1", ANY).devs == (("eth0",) if linkdown and wary else ("ib0",))
+
+
+def test_a_rule_that_leads_nowhere_says_nothing_of_the_packet() -> None:
+    """A rule for a table without routes changes nothing: a later route with the same question is still a variant."""
+    with_tos = Route(Prefix.parse("172.16.0.0/18"), (NextHop("ib0"),), tos=0x10)
+    for action in ("to_table", "nop"):
+        snapshot = Snapshot(
+            links=(Link(name="eth0", index=2), Link(name="ib0", index=3)),
+            rules=(*default_rules(4), Rule(family=4, priority=87, action=action, tos=0x10, table=100)),
+            routes=(Route.to("0.0.0.0/0", dev="eth0"), with_tos),
+        )
+        snapshot = attrs.evolve(snapshot, rules=tuple(sorted(snapshot.rules, key=lambda rule: rule.priority)))
+        decision = Fib(snapshot).lookup("172.16.0.1")
+        assert decision.devs == ("eth0",)
+        assert [variant.decision.devs for variant in decision.variants] == [("ib0",)], action

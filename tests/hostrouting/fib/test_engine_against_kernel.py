@@ -1,0 +1,129 @@
+"""hostrouting.fib against Linux itself, in private network namespaces: the kernel is the oracle.
+
+Random rules and routes go into a new namespace; what the kernel then lists is the snapshot; and at every address
+the engine and `ip route get fibmatch` have to name the same route, or the same error.
+"""
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib import PLAIN, Decision, Fib
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model import IP, IPV4, IPV6, Route, Snapshot, as_ip, ip_at
+from hostrouting.testing.strategies import blocks
+from tests.support.commands import LINKS, furnish, query, route_command, rule_command, wishes
+from tests.support.examples import scaled
+from tests.support.namespace import private_namespace
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+# The kernel's error when a lookup ends without a route; it is the same for a rule's "unreachable" and for no route.
+ERRORS = {
+    "Invalid argument": {"blackhole"},
+    "No route to host": {"unreachable"},
+    "Permission denied": {"prohibit"},
+    "Network is unreachable": {"no-route", "unreachable"},
+}
+FLOWS = st.builds(
+    lambda mark, tos, uid, ports: attrs.evolve(
+        PLAIN, mark=mark, tos=tos, uid=uid, ipproto=ports[0], sport=ports[1], dport=ports[2]
+    ),
+    st.sampled_from([0, 1, 2]),
+    st.sampled_from([0, 0x10, 0x30, 0x50, 0xB0, 0x11, 0x8]),
+    st.sampled_from([0, 1000]),
+    st.sampled_from([(17, 0, 0), (6, 22, 443), (17, 5353, 53)]),
+)
+
+
+def agree(answer: Route | str, decision: Decision) -> bool:
+    """Whether the kernel's answer and ours agree."""
+    if isinstance(answer, str):
+        return decision.kind in ERRORS[answer]
+    if decision.route is None:
+        return False
+    return any(_is_named(answer, route, decision.route) for route in (decision.route, *decision.in_turn))
+
+
+def _is_named(answer: Route, route: Route, found: Route) -> bool:
+    """Whether the kernel names this route; for alternating routes it reports the tos of the one found first."""
+    said, ours = ([(leg.dev, leg.gateway) for leg in it.legs] for it in (answer, route))
+    if (answer.prefix, answer.metric) != (route.prefix, route.metric):
+        return False
+    if route.prefix.family == IPV6 and len(ours) > 1:
+        # IPv6 answers with the one next hop of ECMP that it chose, and each has its own type.
+        return set(said) <= set(ours)
+    return (answer.tos, answer.type, answer.protocol, said) == (found.tos, route.type, route.protocol, ours)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@given(data=st.data())
+def test_the_kernel_agrees(family: int, data: st.DataObject) -> None:
+    """For every address and any packet, the engine gives the same route or error as Linux."""
+    block = data.draw(blocks(family))
+    wanted_rules, wanted_routes = data.draw(wishes(block))
+    lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
+    flow = data.draw(FLOWS)
+    if family == IPV6 and not (flow.sport or flow.dport):
+        # If `ip route get` is not given a protocol, only IPv4 assumes UDP.
+        flow = attrs.evolve(flow, ipproto=0)
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS, lost)
+        # The gateways are known but not reachable now, so Linux alternates between default routes.
+        stale = [f"neigh replace 10.0.0.1 lladdr 02:00:00:00:00:01 dev {link.name} nud stale" for link in LINKS]
+        batch = [*map(route_command, wanted_routes), *map(rule_command, wanted_rules), *stale * (family == IPV4)]
+        namespace.batch(batch, force=True, family=family)
+        snapshot = Snapshot(links=LINKS, rules=namespace.rules(family), routes=namespace.routes(family))
+        fib = Fib(snapshot)
+        beyond = [block.first - 1, block.last + 1] if family == IPV4 else []
+        addresses = [ip_at(family, number) for number in [*range(block.first, block.last + 1), *beyond]]
+        answers = namespace.get(family, [query(str(address), flow) for address in addresses])
+    for address, answer in zip(addresses, answers, strict=True):
+        decision = fib.lookup(address, flow)
+        assert agree(answer, decision), (
+            f"{address}: the kernel says {answer}, we say {decision.kind} {decision.route}\n"
+            + "\n".join(map(str, [*snapshot.rules, *snapshot.routes]))
+        )
+
+
+NESTED = ["10.9.0.0/16", "10.9.0.0/20", "10.9.0.0/24", "10.9.0.0/28", "10.9.0.8/29", "10.0.0.0/8"]
+# With a nexthop object or without; the device; the tos.
+HELD = st.tuples(
+    st.sampled_from(NESTED), st.booleans(), st.sampled_from(["eth0", "ib0"]), st.sampled_from(["0", "0", "0x8", "0x10"])
+)
+
+
+@settings(max_examples=scaled(10), deadline=None)
+@given(held=st.lists(HELD, min_size=1, max_size=8))
+@example(held=[("10.9.0.0/24", True, "ib0", "0"), ("10.9.0.0/16", False, "eth0", "0")])
+@example(held=[("10.9.0.0/24", True, "ib0", "0x8"), ("10.9.0.0/16", False, "eth0", "0")])
+def test_a_nexthop_object_and_a_bound_socket(held: list[tuple[str, bool, str, str]]) -> None:
+    """For a bound socket, a route with a nexthop object on another device hides those with the same network address."""
+    lines = [f"link add {name} type veth peer name peer-{name}" for name in ("eth0", "ib0")]
+    lines += [f"link set {name} up" for name in ("peer-eth0", "eth0", "ib0", "peer-ib0")]
+    lines += ["nexthop add id 1 dev eth0", "nexthop add id 2 dev ib0"]
+    for metric, (prefix, by_object, dev, tos) in enumerate(held):
+        way = f"nhid {1 + (dev == 'ib0')}" if by_object else f"dev {dev}"
+        lines.append(f"route add {prefix} {way} tos {tos} metric {metric}")
+    with private_namespace() as namespace:
+        namespace.batch(lines)
+        with NetlinkBackend(netns=namespace.path) as backend:
+            fib = Fib(backend.snapshot(family=4))
+            places = [
+                as_ip(text) for text in ("10.9.0.1", "10.9.0.9", "10.9.0.99", "10.9.9.9", "10.9.99.9", "10.99.9.9")
+            ]
+            for oif in ("", "eth0"):
+                ends: dict[IP, set[Route | None]] = {place: set() for place in places}
+                for packet in (0, 0x8, 0x10, 0x4):
+                    flow = attrs.evolve(PLAIN, oif=oif, tos=packet)
+                    answers = backend.lookup(places, flow)
+                    for place, answer in zip(places, answers, strict=True):
+                        decision = fib.lookup(place, flow)
+                        assert answer.route == decision.route, (place, flow)
+                        ends[place].add(decision.route)
+                unknown = attrs.evolve(PLAIN, oif=oif, tos=None)
+                for place in places:
+                    decision = fib.lookup(place, unknown)
+                    assert {decision.route, *(it.decision.route for it in decision.variants)} == ends[place]

@@ -1,0 +1,216 @@
+"""hostrouting.fib.engine: the fast path gives the same result as single cells."""
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from unittest.mock import patch
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.check.overlap import Judge, check_overlap
+from hostrouting.fib import ANY, Cell, Fib, Flow
+from hostrouting.fib.engine import joined
+from hostrouting.model import (
+    TABLE_MAIN,
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    by_priority,
+    default_rules,
+    ip_at,
+)
+from hostrouting.testing.strategies import blocks, prefixes, snapshots
+from tests.support.examples import scaled
+from tests.support.topologies import plain
+
+BLOCK = blocks()
+TABLES = (TABLE_MAIN, 100)
+DEVS = ("eth0", "eth1")
+WAYS = st.sampled_from([(NextHop("eth0"),)] * 8 + [(NextHop("eth1"), NextHop("eth0")), (NextHop("eth0", dead=True),)])
+
+
+def cell_by_cell(fib: Fib, prefixes: Iterable[Prefix], _: object, flow: Flow = ANY) -> Iterator[list[Cell]]:
+    """The slow path instead of the fast one."""
+    return (fib.cells(prefix, flow) for prefix in prefixes)
+
+
+@st.composite
+def healthy(draw: st.DrawFn, block: Prefix) -> Snapshot:
+    """A host whose routes mostly leave by eth0 or eth1; some are arbitrary."""
+    whole = draw(snapshots(block, max_rules=draw(st.sampled_from([0, 0, 1, 3]))))
+    odd = draw(st.sets(st.integers(0, len(whole.routes)), max_size=3))
+    routes = [
+        route if at in odd else attrs.evolve(route, type="unicast", tos=0, legs=draw(WAYS))
+        for at, route in enumerate(whole.routes)
+    ]
+    family, main = block.family, draw(st.sampled_from([TABLE_MAIN, 100]))
+    ways = [Route.to(Prefix(family, 0, 0), dev="eth0", table=table) for table in draw(st.sets(st.sampled_from(TABLES)))]
+    # Rules that select only on the destination.
+    more: tuple[list[Rule], ...] = (
+        [],
+        [Rule(family=family, priority=100, dst=draw(prefixes(block)), table=main)],
+        [Rule(family=family, priority=100, suppress_prefixlength=draw(st.integers(0, block.length + 2)), table=main)],
+    )
+    rules = by_priority([*whole.rules, *draw(st.sampled_from(more))])
+    return attrs.evolve(whole, rules=rules, routes=(*routes, *ways))
+
+
+SIXTEEN = st.builds(
+    lambda low, length: Prefix.around(4, 0x0A000000 + low, length), st.integers(0, 15), st.integers(27, 32)
+)
+LEGS = [(NextHop("eth0"),)] * 4 + [
+    (NextHop("ib0"),),
+    (NextHop("eth0", dead=True),),
+    (NextHop("eth0", linkdown=True),),
+    (NextHop("eth0"), NextHop("ib0")),
+]
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> Snapshot:
+    """A host with few routes that share the same few addresses, so that their edges coincide."""
+    way, tos = st.sampled_from(LEGS), st.sampled_from([0, 0, 0, 0x10])
+    some = st.builds(lambda prefix, legs, tos: Route(prefix, legs, tos=tos), SIXTEEN, way, tos)
+    rules: tuple[tuple[Rule, ...], ...] = (
+        (),
+        (Rule(family=4, priority=100, dst=draw(SIXTEEN), table=draw(st.sampled_from(TABLES))),),
+        (Rule(family=4, priority=100, suppress_prefixlength=draw(st.integers(0, 32)), table=TABLE_MAIN),),
+    )
+    links = tuple(
+        Link(name=name, index=at, ignore_routes_with_linkdown=draw(st.booleans()))
+        for at, name in enumerate(("eth0", "ib0"), 1)
+    )
+    return Snapshot(
+        links=links,
+        rules=by_priority([*default_rules(4), *draw(st.sampled_from(rules))]),
+        routes=(Route.to("0.0.0.0/0", dev="eth0"), *draw(st.lists(some, min_size=1, max_size=4))),
+    )
+
+
+class TestInBulk:
+    """A check gives the same result with and without the fast path."""
+
+    @given(data=st.data(), block=BLOCK)
+    def test_a_check_is_the_same(self, data: st.DataObject, block: Prefix) -> None:
+        """Findings, notes and kept ranges are those found cell by cell."""
+        fib = Fib(data.draw(healthy(block)))
+        cidrs = data.draw(st.lists(prefixes(block, wider=True), min_size=1, max_size=4))
+        report = check_overlap(fib, cidrs, expected_devs=DEVS, allowed_devs=["wg*"])
+        with patch.object(Fib, "doubtful_cells", cell_by_cell):
+            assert report == check_overlap(fib, cidrs, expected_devs=DEVS, allowed_devs=["wg*"])
+
+    @given(snapshot=crowded(), cidrs=st.lists(SIXTEEN, min_size=1, max_size=2))
+    @settings(max_examples=scaled(300))
+    def test_a_check_is_the_same_where_edges_meet(self, snapshot: Snapshot, cidrs: list[Prefix]) -> None:
+        """The same for a few routes that begin and end at the edges of the CIDRs."""
+        fib = Fib(snapshot)
+        report = check_overlap(fib, cidrs, expected_devs=["eth0"])
+        with patch.object(Fib, "doubtful_cells", cell_by_cell):
+            assert report == check_overlap(fib, cidrs, expected_devs=["eth0"])
+
+    @given(data=st.data(), family=st.sampled_from([4, 6]))
+    def test_what_is_left_out(self, data: st.DataObject, family: int) -> None:
+        """Where no cell is listed, a unicast route by accepted devices decides, for any unknown fields."""
+        block = data.draw(blocks(family))
+        fib, judge = Fib(data.draw(healthy(block))), Judge(DEVS, ())
+        flow = data.draw(st.sampled_from([ANY, Flow(mark=0), Flow(oif="eth0"), Flow(tos=0x10)]))
+        within = data.draw(prefixes(block))
+        (cells,) = fib.doubtful_cells([within], judge.likes, flow)
+        told = {address: cell.decision for cell in cells for address in range(cell.first, cell.last + 1)}
+        assert list(told) == sorted(told)
+        for address in range(within.first, within.last + 1):
+            decision = fib.lookup(ip_at(family, address), flow)
+            assert told.get(address, decision) == decision
+            if address not in told:
+                assert decision.kind == "unicast"
+                assert not decision.variants
+                assert judge.likes(decision.legs)
+
+    def test_only_what_is_odd_is_looked_at(self) -> None:
+        """Among many accepted routes, cells are only computed in the range of an odd one; one Route is created."""
+        ours = [Route.to(f"30.0.{low}.0/24", dev="eth0", gateway="10.0.0.1") for low in range(256)]
+        odd = Route.to("30.0.7.128/25", dev="ib0")
+        fib, judge = Fib(plain().with_routes([*ours, odd])), Judge(("eth0",), ())
+        with patch.object(Judge, "likes", autospec=True) as likes:
+            likes.side_effect = lambda _, legs: legs[0].dev == "eth0"
+            cidrs = [Prefix.parse("30.0.0.0/17"), Prefix.parse("30.0.128.0/17")]
+            found = list(fib.doubtful_cells(cidrs, judge.likes))
+        assert [[(cell.first, cell.last, cell.decision.route) for cell in cells] for cells in found] == [
+            [(odd.prefix.first, odd.prefix.last, odd)],
+            [],
+        ]
+
+    @pytest.mark.parametrize(
+        ("odd", "cidr"),
+        [
+            ("10.0.0.0/24", "10.0.0.255/32"),
+            ("10.0.0.0/24", "10.0.0.0/32"),
+            ("10.0.0.255/32", "10.0.0.0/24"),
+            ("10.0.0.0/32", "10.0.0.0/24"),
+            ("10.0.0.0/24", "10.0.0.0/24"),
+        ],
+    )
+    def test_the_edges(self, odd: str, cidr: str) -> None:
+        """An odd route is found at the first and last address that it shares with a CIDR."""
+        routes = (Route.to("0.0.0.0/0", dev="eth0"), Route.to(odd, dev="ib0"))
+        fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
+        report = check_overlap(fib, [cidr], expected_devs=["eth0"])
+        (found,) = report.findings
+        inner = max(Prefix.parse(odd), Prefix.parse(cidr), key=lambda it: it.length)
+        assert (found.first, found.last) == (inner.first, inner.last)
+
+    def test_for_one_tos(self) -> None:
+        """A route for packets of one tos only is found, although it covers nothing for the others."""
+        aside = attrs.evolve(Route.to("10.0.0.0/24", dev="eth0"), tos=0x10)
+        routes = (Route.to("0.0.0.0/0", dev="ib0"), aside, Route.to("10.0.0.0/25", dev="eth0"))
+        fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
+        report = check_overlap(fib, ["10.0.0.0/24"], expected_devs=["eth0"])
+        assert [(it.first & 0xFF, it.last & 0xFF) for it in report.findings] == [(128, 255)]
+
+    def test_what_is_left_out_lies_between(self) -> None:
+        """Two ranges that escape in the same way are two findings if the range between them is fine and not listed."""
+        middle = Prefix.parse("10.1.64.0/18")
+        rule = Rule(family=4, priority=100, dst=middle, table=TABLE_MAIN)
+        fib = Fib(Snapshot(rules=(rule,), routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
+        report = check_overlap(fib, ["10.1.0.0/16"], expected_devs=["eth0"])
+        assert [(it.kind, it.first, it.last) for it in report.findings] == [
+            ("no-route", 0x0A010000, middle.first - 1),
+            ("no-route", middle.last + 1, 0x0A01FFFF),
+        ]
+
+    def test_a_dead_route_covers_nothing(self) -> None:
+        """A route for all of a CIDR with a dead next hop is ignored, and what no other route covers is reported."""
+        dead = Route(Prefix(4, 0, 0), (NextHop("eth0", dead=True),))
+        fib = Fib(Snapshot(rules=default_rules(4), routes=(dead, Route.to("10.1.0.0/17", dev="eth0"))))
+        report = check_overlap(fib, ["10.1.0.0/16"], expected_devs=["eth0"])
+        assert [(it.kind, it.first, it.last) for it in report.findings] == [("no-route", 0x0A018000, 0x0A01FFFF)]
+
+    def test_addresses_that_are_what_they_are(self) -> None:
+        """Special addresses are never skipped."""
+        fib = Fib(Snapshot(rules=plain().rules, routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
+        for text in ("0.0.0.0/0", "0.0.0.0/32", "224.0.0.0/4", "255.255.255.255/32"):
+            (cells,) = fib.doubtful_cells([Prefix.parse(text)], Judge(("eth0",), ()).likes)
+            assert cells == fib.cells(Prefix.parse(text))
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5))))
+def test_joined_ranges(pairs: list[tuple[int, int]]) -> None:
+    """Joined ranges have the same addresses, in order, and no two of them touch."""
+    spans = [(first, first + more) for first, more in pairs]
+    found = list(joined(spans))
+    assert {it for low, high in found for it in range(low, high + 1)} == {
+        it for low, high in spans for it in range(low, high + 1)
+    }
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
+
+
+def test_families_are_apart() -> None:
+    """A plain route in one family has no effect on the other."""
+    fib = Fib(plain())
+    (cells,) = fib.doubtful_cells([Prefix.parse("2001:db8::/32")], Judge(("eth0",), ()).likes)
+    assert [cell.decision.kind for cell in cells] == ["no-route"]

@@ -1,0 +1,389 @@
+"""hostrouting.fib with unknown packet fields: exactly the possible answers are reported."""
+
+from itertools import product
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.fib import rules as branches
+from hostrouting.fib.packet import Ask
+from hostrouting.fib.trace import trace_route
+from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at, width_of
+from hostrouting.routes.uplink import outbound_devs
+from hostrouting.testing.strategies import blocks, snapshots
+from tests.support.examples import scaled
+
+LOCAL, *REST = default_rules(4)
+LINKS = (Link(name="eth0", index=2), Link(name="wg0", index=3))
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1")
+BY_WG0 = Route.to("0.0.0.0/0", dev="wg0", table=7)
+
+
+def with_rules(*rules: Rule, routes: tuple[Route, ...] = (DEFAULT, BY_WG0)) -> Fib:
+    """A host that leaves by eth0, and by wg0 where a rule looks up table 7."""
+    return Fib(Snapshot(links=LINKS, rules=(LOCAL, *rules, *REST), routes=routes))
+
+
+def others(fib: Fib, address: str = "172.16.0.1") -> list[tuple[str, list[str]]]:
+    """The other devices that packets may leave by, and the conditions."""
+    return [
+        (
+            ", ".join(variant.decision.devs) or variant.decision.kind,
+            [" + ".join(map(str, case)) for case in variant.cases],
+        )
+        for variant in fib.lookup(address).variants
+    ]
+
+
+def marked(priority: int, mark: int, mask: int = 0xFF, *, target: int = 0, table: int = 0) -> Rule:
+    """A rule for packets with a mark: a goto, or one that looks up a table."""
+    action = "goto" if target else "to_table"
+    return Rule(
+        family=4,
+        priority=priority,
+        action=action,  # type: ignore[arg-type]  # one of the two
+        table=table,
+        target=target or None,
+        fwmark=mark,
+        fwmask=mask,
+    )
+
+
+def packets(snapshot: Snapshot, family: int) -> list[Flow]:
+    """One packet of every kind that the rules of a snapshot can distinguish."""
+    rules = [rule for rule in snapshot.rules if rule.family == family]
+    blocks_of_sources = [
+        it for it in (*(rule.src for rule in rules), *(route.source for route in snapshot.routes)) if it
+    ]
+    ends = {end for it in blocks_of_sources if it.family == family for end in (it.network, it.last)}
+    # Prefixes of sources nest: there is a packet between the ends of two of them, too.
+    sources = ends | {end + 1 for end in ends if end < (1 << width_of(family)) - 1}
+    ports = {port for rule in rules for span in (rule.sports, rule.dports) if span for port in (*span, span[1] + 1)}
+    values: dict[str, set[object]] = {
+        "source": {PLAIN.source if family == 4 else ip_at(6, 0), *(ip_at(family, number) for number in sources)},
+        "iif": {"lo", "other", *(rule.iif for rule in rules if rule.iif)},
+        "mark": {0, 1, 2, 3, *(rule.fwmark for rule in rules)} if any(rule.fwmask for rule in rules) else {0},
+        "tos": {0, 0x10, *([0xFC] if any(rule.dscp for rule in rules) else [])},
+        "uid": {0, 5000, *(rule.uids[0] for rule in rules if rule.uids)},
+        "ipproto": {17, 1, *(rule.ipproto for rule in rules if rule.ipproto)},
+        "sport": {0, *ports} if any(rule.sports for rule in rules) else {0},
+        "dport": {0, *ports} if any(rule.dports for rule in rules) else {0},
+    }
+    return [
+        Flow(oif="", **dict(zip(values, chosen, strict=True)))  # type: ignore[arg-type]  # as listed above
+        for chosen in product(*(sorted(them, key=str) for them in values.values()))
+    ]
+
+
+class TestAllThatIsPossibleIsSaidAndNoMore:
+    """The variants of an answer are the answers to possible packets."""
+
+    @given(st.data(), st.sampled_from([4, 6]).flatmap(blocks))
+    @settings(max_examples=scaled(150))
+    def test_every_variant_has_a_packet(self, data: st.DataObject, block: Prefix) -> None:
+        """For each variant there is such a packet, and every packet gets one of the reported answers."""
+        snapshot = data.draw(snapshots(block, max_rules=3))
+        address = ip_at(block.family, data.draw(st.integers(block.first, block.last)))
+        fib = Fib(snapshot)
+        answer = fib.lookup(address, Flow(oif=""))
+        said = {(it.kind, it.route) for it in (answer, *(variant.decision for variant in answer.variants))}
+        kinds = packets(snapshot, block.family)
+        if len(kinds) > 2000:
+            kinds = data.draw(st.lists(st.sampled_from(kinds), min_size=50, max_size=50))
+            assert {(it.kind, it.route) for it in (fib.lookup(address, flow) for flow in kinds)} <= said
+        else:
+            assert {(it.kind, it.route) for it in (fib.lookup(address, flow) for flow in kinds)} == said
+
+    @given(st.data())
+    def test_gotos_upon_gotos(self, data: st.DataObject) -> None:
+        """With many gotos on marks no end is missed, even after walks have dropped their assumptions."""
+        bits = st.sampled_from([1, 2, 4, 8])
+        jumps = st.builds(
+            lambda at, mark, mask, on: marked(at, mark & mask, mask, target=at + on),
+            st.integers(1, 30),
+            bits,
+            bits,
+            st.integers(1, 10),
+        )
+        ends = st.builds(
+            lambda at, mark, table: marked(at, mark, mark, table=table),
+            st.integers(1, 40),
+            bits,
+            st.sampled_from([7, 8, 9]),
+        )
+        rules = sorted(data.draw(st.lists(jumps | ends, max_size=12)), key=lambda rule: rule.priority)
+        routes = (DEFAULT, *(Route.to("0.0.0.0/0", dev=f"wg{table}", table=table) for table in (7, 8, 9)))
+        before = branches.BUDGET
+        branches.BUDGET = data.draw(st.sampled_from([0, 5, before]))
+        try:
+            fib = with_rules(*rules, routes=routes)
+            answer = fib.lookup("172.16.0.1")
+        finally:
+            branches.BUDGET = before
+        said = {it.devs for it in (answer, *(variant.decision for variant in answer.variants))}
+        possible = {fib.lookup("172.16.0.1", attrs.evolve(PLAIN, mark=mark)).devs for mark in range(16)}
+        assert possible <= said
+        assert all(all(variant.cases) for variant in answer.variants)
+
+    def test_contradictions(self) -> None:
+        """A packet has one mark, one input device and one protocol: what would need two of one is not a variant."""
+        for first, second in (
+            ({"fwmark": 0x200, "fwmask": 0xF00}, {"fwmark": 0xA00, "fwmask": 0xF00}),
+            ({"iif": "eth0"}, {"iif": "wg0"}),
+            ({"uids": (0, 10)}, {"uids": (11, 20)}),
+            ({"ipproto": 6}, {"ipproto": 17}),
+            ({"src": Prefix.parse("10.0.0.0/9")}, {"src": Prefix.parse("10.128.0.0/9")}),
+            ({"tos": 0x10}, {"tos": 0x8}),
+        ):
+            rules = [
+                Rule(family=4, priority=10, action="goto", target=20, **first),
+                Rule(family=4, priority=11, table=254),
+                Rule(family=4, priority=20, table=7, **second),
+            ]
+            assert others(with_rules(*rules)) == [], first
+            if "uids" not in first and "ipproto" not in first:
+                assert others(with_rules(rules[0], rules[2])) == [("wg0", [f"{text(rules[2])} (rule 20)"])], first
+
+    def test_what_an_earlier_rule_takes(self) -> None:
+        """Packets that an earlier rule always takes do not reach a later one."""
+        wide = Rule(family=4, priority=10, src=Prefix.parse("10.0.0.0/8"), table=254)
+        narrow = Rule(family=4, priority=20, src=Prefix.parse("10.1.0.0/16"), table=7)
+        assert others(with_rules(wide, narrow)) == []
+        assert others(with_rules(attrs.evolve(wide, src=Prefix.parse("10.1.1.0/24")), narrow)) == [
+            ("wg0", ["from 10.1.0.0/16 (rule 20)"])
+        ]
+
+    def test_many_rules_that_do_the_same(self) -> None:
+        """A thousand rules that lead to one table give one variant, with all their packets."""
+        rules = [Rule(family=4, priority=1000 + n, src=Prefix(4, (10 << 24) + n, 32), table=7) for n in range(1000)]
+        ((devs, cases),) = others(with_rules(*rules))
+        assert (devs, len(cases)) == ("wg0", 1000)
+        assert cases[999] == "from 10.0.3.231/32 (rule 1999)"
+
+    def test_many_marks_that_lead_on(self) -> None:
+        """Twenty-six independent gotos allow an astronomic number of packet kinds, and are still answered."""
+        rules = [marked(100 + n, 1 << n, 1 << n, target=1000 + n) for n in range(26)]
+        rules += [marked(1000 + n, 3 << n, 3 << n, target=2000) for n in range(26)]
+        ((devs, cases),) = others(with_rules(*rules, marked(2000, 5, table=7)))
+        assert devs == "wg0"
+        assert all(cases)
+
+    @pytest.mark.parametrize("name", ["tun_id", "flowlabel"])
+    def test_what_nobody_can_tell(self, name: str) -> None:
+        """An unknown selector is a condition like any other, and never matches a plain packet."""
+        rule = Rule(family=4, priority=10, table=7, others=((name, "5"),))
+        assert others(with_rules(rule)) == [("wg0", [f"{name} 5 (rule 10)"])]
+        assert with_rules(rule).lookup("172.16.0.1", PLAIN).variants
+        again = Rule(family=4, priority=9, action="goto", target=10, others=((name, "4"),))
+        assert others(with_rules(again, attrs.evolve(rule, priority=9, table=254), attrs.evolve(rule, priority=10)))
+
+    def test_a_goto_past_a_rule_that_is_left_out(self) -> None:
+        """If a rule for other destinations is left out, a goto still leads to the rule that it names."""
+        rules = [
+            Rule(family=4, priority=5, dst=Prefix.parse("10.0.0.0/8"), table=254),
+            marked(10, 1, target=30),
+            Rule(family=4, priority=20, table=254),
+            Rule(family=4, priority=30, table=7),
+        ]
+        assert others(with_rules(*rules)) == [("wg0", ["fwmark 0x1/0xff (rule 10)"])]
+
+    def test_not_what_cannot_be(self) -> None:
+        """Conditions that are already known are not repeated: packets with mark 1 do not have mark 2."""
+        rules = [marked(10, 1, target=30), marked(20, 1, table=254), attrs.evolve(marked(30, 2, table=7), invert=True)]
+        local = attrs.evolve(rules[1], priority=11, fwmark=0, fwmask=0)
+        assert others(with_rules(rules[0], local, rules[2])) == [("wg0", ["fwmark 0x1/0xff (rule 10)"])]
+
+    def test_packets_of_a_tos_that_is_thrown_on(self) -> None:
+        """Packets that a route for their tos throws to the next rule are followed there."""
+        routes = (
+            attrs.evolve(Route.to("0.0.0.0/0", type="throw", table=9), tos=0x10),
+            Route.to("0.0.0.0/0", dev="eth0", table=9),
+            DEFAULT,
+            BY_WG0,
+        )
+        rules = (Rule(family=4, priority=10, table=9), Rule(family=4, priority=20, table=7))
+        assert others(with_rules(*rules, routes=routes)) == [("wg0", ["tos 0x10 (rule 10)"])]
+
+    def test_packets_of_a_tos_that_is_taken(self) -> None:
+        """If only packets of one tos are taken, all others continue at the next rule, marked or not."""
+        routes = (
+            attrs.evolve(Route.to("0.0.0.0/0", dev="wg0", table=9), tos=0x10),
+            Route.to("0.0.0.0/0", type="throw", table=9),
+            DEFAULT,
+        )
+        assert others(with_rules(Rule(family=4, priority=10, table=9), routes=routes)) == [
+            ("wg0", ["tos 0x10 (rule 10)"])
+        ]
+        assert others(with_rules(marked(10, 1, table=9), routes=routes)) == [
+            ("wg0", ["fwmark 0x1/0xff (rule 10) + tos 0x10 (rule 10)"])
+        ]
+        later = (Rule(family=4, priority=10, table=9), marked(20, 1, table=7))
+        assert others(with_rules(*later, routes=(*routes, Route.to("0.0.0.0/0", dev="ib0", table=7)))) == [
+            ("wg0", ["tos 0x10 (rule 10)"]),
+            ("ib0", ["fwmark 0x1/0xff (rule 20)"]),
+        ]
+
+    @pytest.mark.parametrize("tos", [0x20, 0xB0])
+    def test_a_tos_that_no_packet_has(self, tos: int) -> None:
+        """A route for a tos with bits that IPv4 ignores matches no packet, and causes no doubt."""
+        routes = (attrs.evolve(Route.to("172.16.0.0/16", dev="wg0"), tos=tos), DEFAULT)
+        fib = with_rules(routes=routes)
+        assert others(fib) == []
+        assert fib.lookup("172.16.0.1", Flow(tos=tos)).devs == ("eth0",)
+
+    def test_two_rules_on_one_table_that_suppress_otherwise(self) -> None:
+        """Rules that look up one table and suppress different groups are kept apart."""
+        links = (Link(name="eth0", index=2), Link(name="wg0", index=3, group=5))
+        first = attrs.evolve(marked(10, 1, table=7), suppress_ifgroup=5)
+        second = attrs.evolve(marked(20, 2, table=7), suppress_ifgroup=6)
+        snapshot = Snapshot(links=links, rules=(LOCAL, first, second, *REST), routes=(DEFAULT, BY_WG0))
+        assert others(Fib(snapshot)) == [("wg0", ["fwmark 0x2/0xff (rule 20)"])]
+
+    def test_what_two_selectors_took_together(self) -> None:
+        """Packets that a rule took for two conditions do not reach a later rule with the same two, in any order."""
+        rules = [
+            attrs.evolve(marked(10, 1, table=254), ipproto=6),
+            marked(20, 1, target=30),
+            Rule(family=4, priority=25, table=254),
+            Rule(family=4, priority=30, table=7, ipproto=6),
+        ]
+        assert others(with_rules(*rules)) == []
+
+    def test_what_is_known_is_no_condition(self) -> None:
+        """A known tos is not a condition, whichever way a walk gets to a route for it."""
+        routes = (attrs.evolve(Route.to("0.0.0.0/0", dev="wg0", table=7), tos=0x10), DEFAULT)
+        answer = with_rules(marked(10, 1, table=7), routes=routes).lookup("172.16.0.1", Flow(tos=0x10))
+        assert [str(condition) for variant in answer.variants for condition in variant.cases[0]] == [
+            "fwmark 0x1/0xff (rule 10)"
+        ]
+
+    def test_what_all_earlier_rules_take(self) -> None:
+        """Packets taken by any earlier rule, not only the last one, are remembered."""
+        takers = [Rule(family=4, priority=10 + n, src=Prefix(4, (10 + n) << 24, 8), table=254) for n in range(3)]
+        assert others(with_rules(*takers, Rule(family=4, priority=90, src=Prefix.parse("10.1.0.0/16"), table=7))) == []
+
+    def test_a_source_of_the_other_family(self) -> None:
+        """An IPv4 source never matches an IPv6 rule."""
+        every = Rule(family=6, priority=10, src=Prefix.parse("::/1"), table=7)
+        route = Route.to("::/0", dev="wg0", table=7)
+        snapshot = Snapshot(links=LINKS, rules=(every, *default_rules(6)), routes=(route, Route.to("::/0", dev="eth0")))
+        assert Fib(snapshot).lookup("fd00::1", PLAIN).devs == ("eth0",)
+
+    @given(st.data())
+    @settings(max_examples=scaled(60))
+    def test_rules_that_collide(self, data: st.DataObject) -> None:
+        """For up to seven rules on a few marks, users and tos, exactly the possible answers are reported."""
+        rules = sorted(data.draw(st.lists(colliding(), min_size=1, max_size=7)), key=lambda rule: rule.priority)
+        fib = with_rules(*rules, routes=data.draw(st.lists(tabled(), max_size=5).map(lambda it: (DEFAULT, *it))))
+        answer = fib.lookup("172.16.0.1", Flow(oif="", iif="lo", source=PLAIN.source, ipproto=17, sport=0, dport=0))
+        flows = [
+            attrs.evolve(PLAIN, mark=mark, uid=uid, tos=tos)
+            for mark, uid, tos in product(range(4), (0, 1, 5, 9), (0, 4, 8, 12))
+        ]
+        found = {(it.kind, it.route) for it in (fib.lookup("172.16.0.1", flow) for flow in flows)}
+        said = [(it.kind, it.route) for it in (answer, *(variant.decision for variant in answer.variants))]
+        assert found <= set(said)
+        assert len(said) == len(set(said))
+        # Refusals that together leave nothing are not noticed; that takes two rules that refuse.
+        if len(rules) < 3:
+            assert found == set(said)
+
+
+@st.composite
+def colliding(draw: st.DrawFn) -> Rule:
+    """A rule that may conflict with others of its kind."""
+    priority = draw(st.integers(1, 12))
+    action = draw(st.sampled_from(["goto", "to_table", "to_table", "to_table", "blackhole"]))
+    mask = draw(st.sampled_from([0, 1, 2, 3]))
+    return Rule(
+        family=4,
+        priority=priority,
+        action=action,  # type: ignore[arg-type]  # one of those
+        target=priority + draw(st.integers(1, 6)) if action == "goto" else None,
+        table=draw(st.sampled_from([7, 8, 254])) if action == "to_table" else 0,
+        fwmark=draw(st.integers(0, 3)) & mask,
+        fwmask=mask,
+        uids=draw(st.sampled_from([None, None, None, (0, 0), (1, 5), (5, 9)])),
+        tos=draw(st.sampled_from([0, 0, 0, 4, 8])),
+        invert=draw(st.integers(0, 3)) == 0,
+        suppress_prefixlength=draw(st.sampled_from([None, None, None, 0, 16])),
+    )
+
+
+@st.composite
+def tabled(draw: st.DrawFn) -> Route:
+    """A route of the tables that those rules look up."""
+    table, prefix = draw(st.sampled_from([7, 8, 254])), draw(st.sampled_from(["0.0.0.0/0", "172.16.0.0/16"]))
+    kind = draw(st.sampled_from(["unicast", "unicast", "unicast", "throw", "prohibit"]))
+    route = Route.to(prefix, dev=f"wg{table}" if kind == "unicast" else None, table=table, type=kind, metric=table)  # type: ignore[arg-type]  # one of those
+    return attrs.evolve(route, tos=draw(st.sampled_from([0, 0, 4, 8])))
+
+
+class TestRulesThatAreForNobody:
+    """Rules that no packet of this host matches."""
+
+    def test_l3mdev(self) -> None:
+        """A rule for packets in a VRF matches none of ours; its opposite matches all."""
+        rule = Rule(family=4, priority=10, l3mdev=True, table=7)
+        assert with_rules(rule).lookup("172.16.0.1").devs == ("eth0",)
+        assert not with_rules(rule).lookup("172.16.0.1").variants
+        assert with_rules(attrs.evolve(rule, invert=True)).lookup("172.16.0.1").devs == ("wg0",)
+
+    @pytest.mark.parametrize("target", [5, 10, 99])
+    def test_a_goto_that_leads_back_or_nowhere(self, target: int) -> None:
+        """A goto to itself, backwards, or to no rule is skipped: a saved snapshot may have such rules."""
+        rules = [marked(5, 1, table=7), Rule(family=4, priority=10, action="goto", target=target)]
+        assert others(with_rules(*rules)) == [("wg0", ["fwmark 0x1/0xff (rule 5)"])]
+
+    def test_rules_out_of_order(self) -> None:
+        """A saved snapshot may list rules in any order: they are tried by priority, and no goto leads back."""
+        goto = Rule(family=4, priority=5, action="goto", target=10)
+        snapshot = Snapshot(links=LINKS, rules=(Rule(family=4, priority=10, table=9), goto), routes=(BY_WG0,))
+        assert Fib(snapshot).lookup("172.16.0.1").kind == "no-route"
+        assert outbound_devs(Fib(snapshot)) == ()
+        assert trace_route(snapshot, "172.16.0.1").kind == "no-route"
+        reverse = Snapshot(links=LINKS, rules=(*REST, marked(9, 0, 0, table=7), LOCAL), routes=(DEFAULT, BY_WG0))
+        assert Fib(reverse).lookup("172.16.0.1").devs == ("wg0",)
+        assert trace_route(reverse, "172.16.0.1").devs == ("wg0",)
+
+    def test_the_default_route_of_the_unselected(self) -> None:
+        """A rule for selected packets does not affect the default route; its opposite does."""
+        selected = marked(10, 1, table=7)
+        assert [entry.route.devs for entry in with_rules(selected).defaults(4)] == [("eth0",)]
+        opposite = attrs.evolve(selected, invert=True)
+        assert [entry.route.devs for entry in with_rules(opposite).defaults(4)] == [("wg0",), ("eth0",)]
+        blocked = attrs.evolve(opposite, action="blackhole", table=0, dst=Prefix.parse("172.16.0.0/16"))
+        assert not list(with_rules(blocked).defaults(4))
+
+
+NUMBERS = st.integers(0, 31)
+SPANS = st.builds(
+    lambda one, other: Ask("uidrange", ("uidrange", ""), min(one, other), max(one, other), None, plain=False),
+    NUMBERS,
+    NUMBERS,
+)
+BITS = st.builds(
+    lambda bits, mask: Ask("fwmark", ("fwmark", ""), bits & mask, bits & mask, mask, plain=False), NUMBERS, NUMBERS
+)
+
+
+class TestQuestionsTogether:
+    """Two questions about one field, by brute force over every number."""
+
+    @given(st.tuples(SPANS, SPANS) | st.tuples(BITS, BITS))
+    def test_joined_and_implied(self, asks: tuple[Ask, Ask]) -> None:
+        """Joined they allow what both do, or nothing; one implies the other if it allows no more."""
+        one, other = asks
+        numbers = range(32)
+        both = [number for number in numbers if one.allows(number) and other.allows(number)]
+        joined = one.joined(other)
+        assert both == ([number for number in numbers if joined.allows(number)] if joined else [])
+        assert one.implies(other) == all(other.allows(number) for number in numbers if one.allows(number))
+
+
+def text(rule: Rule) -> str:
+    """What a rule selects on."""
+    return " ".join(f"{name} {value}" for name, value in rule.selectors())

@@ -1,0 +1,157 @@
+"""hostrouting.fib.trace: the way of one packet, rule by rule."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.fib.trace import Tried, trace_route
+from hostrouting.model import PREFERENCES, Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at
+from hostrouting.testing import h200, vpn_node
+from hostrouting.testing.strategies import blocks, snapshots
+
+HOSTS = st.sampled_from([4, 6]).flatmap(blocks).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
+FLOWS = st.builds(
+    Flow,
+    iif=st.sampled_from([None, "lo", "eth1"]),
+    oif=st.sampled_from([None, "", "ib0"]),
+    mark=st.sampled_from([None, 0, 1, 2]),
+    tos=st.sampled_from([None, 0, 0x10]),
+    uid=st.sampled_from([None, 1000]),
+    dport=st.sampled_from([None, 53]),
+)
+
+
+@given(HOSTS, FLOWS, st.sampled_from([None, False]))
+def test_it_ends_where_the_engine_does(host: tuple[Prefix, Snapshot], flow: Flow, merged: bool | None) -> None:  # noqa: FBT001
+    """On any host and for any packet, the trace comes to the kind, rule, route and legs that Fib.lookup has."""
+    block, snapshot = host
+    fib = Fib(snapshot, merged=merged)
+    for place in (block.first, block.first + 3, block.last):
+        address = ip_at(block.family, place)
+        trace, decision = trace_route(snapshot, address, flow, merged=merged), fib.lookup(address, flow.assumed())
+        assert (trace.kind, trace.rule, trace.route, trace.legs, trace.devs) == (
+            decision.kind,
+            decision.rule,
+            decision.route,
+            decision.legs,
+            decision.devs,
+        )
+        # The turns end where the decision is, and nowhere before.
+        ends = [it for it in trace.tried if it.result in {"decides", "refused"}]
+        assert ends == list(trace.tried[-1:] if decision.rule is not None else ())
+        assert all((it.rule, it.route) == (decision.rule, decision.route) for it in ends)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "0.0.0.0",  # noqa: S104  an address to ask for, and nothing is bound
+        "0.0.0.1",
+        "224.0.0.1",
+        "239.255.255.255",
+        "240.0.0.1",
+        "255.255.255.255",
+    ],
+)
+def test_addresses_that_are_what_they_are(address: str) -> None:
+    """Multicast, broadcast and the addresses of this network are that, whichever route takes them."""
+    with h200() as kernel:
+        snapshot = kernel.snapshot(family=4)
+    assert trace_route(snapshot, address).kind == Fib(snapshot).lookup(address, PLAIN).kind
+
+
+@given(HOSTS)
+def test_every_other_route_has_its_reason(host: tuple[Prefix, Snapshot]) -> None:
+    """In the table that decides, each route that covers the address was taken, or passed over for a reason that holds."""
+    block, snapshot = host
+    trace = trace_route(snapshot, ip_at(block.family, block.first + 1))
+    if trace.route is None:
+        assert not trace.passed
+        return
+    taken = trace.route
+    for passed in trace.passed:
+        route = passed.route
+        match passed.reason:
+            case "shorter":
+                assert route.prefix.length < taken.prefix.length
+            case "metric":
+                assert route.prefix == taken.prefix
+                assert (-route.tos, route.metric) > (-taken.tos, taken.metric) or route.table != taken.table
+            case "tie":
+                # Linux lists the routes of the tables local and main together, those of local first.
+                same = (route.prefix, route.metric, route.tos) == (taken.prefix, taken.metric, taken.tos)
+                assert same or route.table != taken.table
+            case "preference":
+                assert (route.prefix, route.source) == (taken.prefix, taken.source)
+                assert PREFERENCES.index(route.preference) < PREFERENCES.index(taken.preference)
+            case "source":
+                assert route.source is not None or any(it.source for it in snapshot.routes if it.prefix == route.prefix)
+            case "expired":
+                assert route.expired
+            case "down":
+                assert all(leg.dead or leg.linkdown for leg in route.legs)
+            case "tos":
+                assert route.tos
+            case "oif":
+                pytest.fail("a plain packet is bound to no device")
+
+
+def test_the_h200_node() -> None:
+    """The connected route of ib0 wins; those of the other seven are ties, and the default route is shorter."""
+    with h200() as kernel:
+        trace = trace_route(kernel.snapshot(family=4), "172.16.5.9")
+    assert [tried.result for tried in trace.tried] == ["no-route", "decides"]
+    assert trace.devs == ("ib0",)
+    assert [(it.reason, it.route.devs) for it in trace.passed] == [
+        *(("tie", (f"ib{number}",)) for number in range(1, 8)),
+        ("shorter", ("eth0",)),
+    ]
+
+
+def test_a_vpn() -> None:
+    """Main's default route is suppressed, and the rule for packets without the tunnel's mark decides."""
+    with vpn_node() as kernel:
+        snapshot = kernel.snapshot(family=4)
+    trace = trace_route(snapshot, "8.8.8.8")
+    assert [(it.rule.priority, it.result) for it in trace.tried] == [
+        (0, "no-route"),
+        (32763, "suppressed"),
+        (32764, "decides"),
+    ]
+    marked = trace_route(snapshot, "8.8.8.8", Flow(mark=51820))
+    assert [(it.rule.priority, it.result) for it in marked.tried][2:] == [(32764, "not-selected"), (32766, "decides")]
+
+
+def test_every_way_in_which_a_rule_does_not_decide() -> None:
+    """Each rule says what it came to, and a rule that is not for the packet what it asks for."""
+    local, main, _ = default_rules(4)
+    extra = [
+        Rule(family=4, priority=1, dst=Prefix.parse("10.0.0.0/8"), table=100),
+        Rule(family=4, priority=2, iif="gone", table=100),
+        Rule(family=4, priority=3, action="nop"),
+        Rule(family=4, priority=4, action="goto", target=6),
+        Rule(family=4, priority=5, action="blackhole"),
+        Rule(family=4, priority=6, table=100),
+        Rule(family=4, priority=7, l3mdev=True),
+    ]
+    routes = (
+        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
+        Route.to("172.16.0.0/16", table=100, type="throw"),
+    )
+    host = Snapshot(links=(Link(name="eth0", index=2),), rules=(local, *extra, main), routes=routes)
+    assert [attrs.astuple(it, recurse=False)[1:] for it in trace_route(host, "172.16.0.9").tried] == [
+        ("no-route", None, None),
+        ("not-selected", ("to", "10.0.0.0/8"), None),
+        ("not-selected", ("iif", "gone"), None),
+        ("nothing", None, None),
+        ("jump", None, None),
+        ("thrown", None, routes[1]),
+        ("not-selected", ("in", "a VRF"), None),
+        ("decides", None, routes[0]),
+    ]
+    refusing = attrs.evolve(host, rules=(local, extra[4], main))
+    assert trace_route(refusing, "172.16.0.9").tried[-1] == Tried(extra[4], "refused")

@@ -1,0 +1,217 @@
+"""The judgement of one snapshot among many is that of `hostrouting check --snapshot`, and can be sent; snapshots that are there more than once."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.check.overlap import check_overlap
+from hostrouting.check.report import repair_document
+from hostrouting.fib import Fib
+from hostrouting.fleet import judge as repeats
+from hostrouting.fleet.judge import Question, count_repeated, digest_of, judge, judge_each
+from hostrouting.host.saved import snapshot_bytes
+from hostrouting.kernel.base import Change
+from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.routes.uplink import resolve_route
+from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing.strategies import blocks, snapshots
+from tests.support.cli import say
+from tests.support.fleets import ASKED, CIDR, HALVES, config_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.model import Snapshot
+
+
+def alone(data: bytes, config: HostRoutingConfig, folder: Path, *words: str) -> tuple[int, Any]:
+    """What `check --snapshot` says of it: the exit code and the document."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(config.to_mapping()))
+    said = say("check", "--snapshot", "-", "--config", str(path), "--json", *words, stdin=data)
+    return said.code, said.json
+
+
+def refusing() -> MemoryBackend:
+    """An H200 node with a rule that no route can mend."""
+    kernel = h200()
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
+    return kernel
+
+
+def marking() -> MemoryBackend:
+    """A host where a rule sends packets with a mark elsewhere."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_rule(Rule(family=4, priority=100, fwmark=0x10, fwmask=0x10, table=100))
+    kernel.change([Change("add", Route.to("0.0.0.0/0", dev="eth1", table=100))])
+    return kernel
+
+
+NODES: dict[str, tuple[Callable[[], MemoryBackend], HostRoutingConfig]] = {
+    "h200": (h200, config_of()),
+    "dual stack": (lambda: h200(dual_stack=True), config_of(CIDR, "fd16::/48")),
+    "half": (lambda: h200(dual_stack=False), config_of(CIDR, "fd16::/48")),
+    "vm": (plain_vm, config_of()),
+    "vpn": (vpn_node, config_of()),
+    "ecmp": (ecmp_node, config_of(mode="STRICT")),
+    "cni": (cni_node, config_of("10.244.0.0/16")),
+    "refusing": (refusing, config_of()),
+    "marking": (marking, config_of()),
+    "pods": (cni_node, config_of(podCidrs=["10.244.0.0/24"])),
+    "nothing": (MemoryBackend, config_of()),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_the_same_judgement(name: str, tmp_path: Path) -> None:
+    """Its document is what the check of this snapshot alone prints, whatever the host."""
+    make, config = NODES[name]
+    data = make().snapshot().to_json().encode()
+    result = judge(data, Question(config))
+    code, document = alone(data, config, tmp_path)
+    assert json.loads(result.answer) == document
+    assert "\n" not in result.answer
+    assert {"ok": 0, "overlap": 1, "undecided": 3, "no-default-route": 3}[str(result.verdict)] == code
+
+
+@given(
+    st.sampled_from([4, 6]).flatmap(
+        lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
+    )
+)
+def test_the_same_judgement_of_any_host(
+    tmp_path_factory: pytest.TempPathFactory, host: tuple[Prefix, Snapshot]
+) -> None:
+    """The check of a snapshot alone also asks the tables as it would ask a kernel; they say what was judged."""
+    block, snapshot = host
+    data, config = snapshot.to_json().encode(), config_of(str(block), allowedDevs=["eth1"])
+    _, document = alone(data, config, tmp_path_factory.mktemp("config"))
+    assert json.loads(judge(data, Question(config)).answer) == document
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b" \n", b"{", b"\xff", b"[]", b'{"schema": "hostrouting/snapshot/1", "links": 7}', b"[" * 100_000],
+    ids=["empty", "blank", "cut", "latin", "list", "fault", "deep"],
+)
+def test_the_same_error(data: bytes, tmp_path: Path) -> None:
+    """What is no snapshot is refused with the words of the check of this file alone."""
+    [result] = judge_each([data], ASKED)
+    (tmp_path / "node.json").write_bytes(data)
+    said = say("check", "--snapshot", str(tmp_path / "node.json"), CIDR, "--json")
+    named = attrs.evolve(result, path=str(tmp_path / "node.json"))
+    assert said.code == 2
+    assert str(named.error) == said.json["message"]
+    assert type(named.error).__name__ == said.json["error"]
+
+
+def test_a_device_that_a_node_does_not_have(tmp_path: Path) -> None:
+    """`--dev` has to name a device of every node."""
+    data, config = plain_vm().snapshot().to_json().encode(), config_of(expectedDevs=["eth7"])
+    [result] = judge_each([data], Question(config, devs=("eth7",)))
+    _, document = alone(data, config_of(), tmp_path, "--dev", "eth7")
+    assert str(result.error) == document["message"]
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_results_can_be_sent(name: str) -> None:
+    """A result is the same after a journey, and so is the question; a result is small."""
+    make, config = NODES[name]
+    [result] = judge_each([make().snapshot().to_json().encode()], Question(config))
+    assert pickle.loads(pickle.dumps(result)) == result  # noqa: S301  our own bytes
+    assert pickle.loads(pickle.dumps(Question(config))) == Question(config)  # noqa: S301  as above
+    assert len(pickle.dumps(result)) < 8192
+
+
+def test_a_repair_for_many_nodes() -> None:
+    """The repair names neither device nor gateway if the default route fills them in; a document has the same routes."""
+    result = judge(h200().snapshot().to_json().encode(), ASKED)
+    assert result.open_repair == HALVES
+    assert result.repair == repair_document(HALVES)
+
+
+@given(
+    st.sampled_from([4, 6]).flatmap(
+        lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
+    )
+)
+def test_an_open_repair_repairs(host: tuple[Prefix, Snapshot]) -> None:
+    """Routes that leave all to the default route, if it is not ours, close what is to be closed on any host."""
+    block, snapshot = host
+    config = config_of(str(block))
+    result = judge(snapshot.to_json().encode(), Question(config))
+    fib = Fib(snapshot)
+    complete = [resolve_route(it, fib, protocol=config.protocol) for it in result.open_repair]
+    ours = any(not route.prefix.length and route.protocol == config.protocol for route in snapshot.routes)
+    assert ours or {(it.gateway, it.dev) for it in result.open_repair} <= {(None, None)}
+    if result.is_repairable:
+        report = check_overlap(fib, [block])
+        after = fib.with_routes([it for it in complete if isinstance(it, Route)])
+        assert check_overlap(after, [block], expected_devs=report.expected_devs).verdict != "overlap"
+
+
+def test_what_escapes() -> None:
+    """A finding is told with its range and devices; of an undecided verdict, the packets that escape are named."""
+    [escape] = judge(h200().snapshot().to_json().encode(), Question(config_of("172.0.0.0/8"))).escapes
+    assert (str(escape.cidr), escape.kind, escape.devs, escape.is_whole) == ("172.0.0.0/8", "overlap", ("ib0",), False)
+    [marked] = judge(marking().snapshot().to_json().encode(), ASKED).escapes
+    assert (marked.devs, marked.packets) == (("eth1",), "packets with fwmark 0x10/0x10 (rule 100)")
+    lost = judge(MemoryBackend().snapshot().to_json().encode(), ASKED)
+    assert (lost.escapes, lost.without_default) == ((), (4,))
+
+
+# Which snapshots are there more than once
+
+
+@given(st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b"ba", b"abc"])))
+def test_how_often(tmp_path_factory: pytest.TempPathFactory, contents: list[bytes]) -> None:
+    """For all bytes that more than one file has, and for no others, there is the number of files."""
+    folder = tmp_path_factory.mktemp("files")
+    paths = [str(folder / str(number)) for number in range(len(contents))]
+    for path, data in zip(paths, contents, strict=True):
+        with open(path, "wb") as stream:
+            stream.write(data)
+    counted = {digest_of(data): count for data, count in Counter(contents).items() if count > 1}
+    assert count_repeated(paths) == counted
+
+
+def test_what_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file whose size no other has is not read; nor is a pipe, a directory, or what is not there."""
+    for name, text in {"one": "1", "other": "2", "longer": "33"}.items():
+        (tmp_path / name).write_text(text)
+    os.mkfifo(tmp_path / "pipe")
+    read: list[str] = []
+
+    def reading(path: str) -> bytes:
+        read.append(os.path.basename(path))
+        return b""
+
+    monkeypatch.setattr(repeats, "snapshot_bytes", reading)
+    names = ["one", "longer", "other", "pipe", "gone", "."]
+    count_repeated([*(str(tmp_path / name) for name in names), "a\0b"])
+    assert read == ["one", "other"]
+
+
+def test_a_file_that_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be read is like no other; its result will say so."""
+    for name in ("one", "other", "gone"):
+        (tmp_path / name).write_text("same")
+
+    def reading(path: str) -> bytes:
+        (tmp_path / "gone").unlink(missing_ok=True)
+        return snapshot_bytes(path)
+
+    monkeypatch.setattr(repeats, "snapshot_bytes", reading)
+    assert count_repeated(str(tmp_path / name) for name in ("one", "gone", "other")) == {digest_of(b"same"): 2}

@@ -1,0 +1,233 @@
+"""Saved hosts: they answer as the host did, and documents that no `ip` has printed are refused with their place.
+
+Documents of a real `ip`: tests/hostrouting/boot/test_snapshot_script.py.
+"""
+
+from __future__ import annotations
+
+import json
+from sys import byteorder
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.boot import render_snapshot_script
+from hostrouting.errors import BackendError, SnapshotError
+from hostrouting.fib import Flow
+from hostrouting.host.saved import SCHEMA, SavedBackend, is_ip_document, read_ip_document
+from hostrouting.kernel.base import Change
+from hostrouting.kernel.netlink.channel import HEADER
+from hostrouting.kernel.netlink.route_message import encode_change
+from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, as_ip
+from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, vpn_node
+from hostrouting.testing.strategies import DEVICES, blocks, routes
+from tests.support.rawmessages import pack_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+INDEX = {name: index for index, name in enumerate(DEVICES, start=2)}
+LINKS = [
+    {"ifindex": index, "ifname": name, "flags": ["UP", "LOWER_UP"], "link_type": "[1]", "group": "0"}
+    for name, index in INDEX.items()
+]
+RULES, ROUTES = b"\x86\x69\x70\x71", b"\x24\x12\x31\x45"
+
+
+def saved(first: bytes, *messages: bytes) -> str:
+    """A list as the script prints it."""
+    return (first if byteorder == "little" else first[::-1]).hex() + b"".join(messages).hex()
+
+
+def rule_message(rule: Rule) -> bytes:
+    """The kernel's message about a rule."""
+    body = pack_rule(rule)
+    return HEADER.pack(HEADER.size + len(body), 32, 0, 0, 0) + body
+
+
+def document(**parts: Any) -> dict[str, Any]:
+    """A document of a host with devices and nothing else, but for these parts."""
+    empty = {f"{name}{family}": "" for name in ("addresses", "rules", "routes") for family in (4, 6)}
+    return {
+        "schema": SCHEMA,
+        "ip": "",
+        "links": LINKS,
+        "settings4": [],
+        "settings6": [],
+        "on": [],
+        "nexthops": [],
+        **empty,
+        **parts,
+    }
+
+
+def read(said: object) -> Snapshot:
+    """The snapshot in it."""
+    return read_ip_document(json.dumps(said).encode())
+
+
+def test_the_script_writes_this_schema() -> None:
+    """The script prints the schema that is read, and a document is recognised by it."""
+    assert f'"schema": "{SCHEMA}"' in render_snapshot_script()
+    assert is_ip_document(json.dumps(document()).encode())
+    assert not is_ip_document(Snapshot().to_json().encode())
+
+
+@given(data=st.data())
+def test_routes_of_both_families(data: st.DataObject) -> None:
+    """Routes are read in their order, those of IPv4 first."""
+    found = {family: data.draw(st.lists(routes(data.draw(blocks(family))), max_size=6)) for family in (4, 6)}
+    lists = {
+        f"routes{family}": saved(ROUTES, *(encode_change("add", it, INDEX.__getitem__) for it in some))
+        for family, some in found.items()
+    }
+    expected = read_back([*found[4], *found[6]])
+    assert [str(route) for route in read(document(**lists)).routes] == expected
+
+
+def read_back(routes: Iterable[Route]) -> list[str]:
+    """The routes in words, without the flags that only the kernel sets."""
+    return [str(route).replace(" dead", "").replace(" linkdown", "") for route in routes]
+
+
+def test_settings_of_all_devices() -> None:
+    """A setting of "all" holds for every device; of rp_filter, the larger number."""
+    said = [
+        {"interface": "all", "rp_filter": "strict", "ignore_routes_with_linkdown": True},
+        {"interface": "eth0", "rp_filter": "loose", "ignore_routes_with_linkdown": False},
+        {"interface": "ib0", "rp_filter": "unknown", "ignore_routes_with_linkdown": False},
+    ]
+    found = {link.name: link for link in read(document(settings4=said)).links}
+    assert all(link.ignore_routes_with_linkdown for link in found.values())
+    assert [found[name].rp_filter for name in ("eth0", "ib0", "eth1")] == [2, 2, 1]
+
+
+def test_settings_that_ip_does_not_show() -> None:
+    """They are listed if they are not 0; one of "all" holds for every device, and for one that is created later."""
+    said = [{"interface": "default", "rp_filter": "loose", "forwarding": True}]
+    found = read(document(settings4=said, on=["eth0/accept_local", "all/src_valid_mark"]))
+    links = {link.name: link for link in found.links}
+    assert [links[name].accept_local for name in ("eth0", "ib0")] == [True, False]
+    assert all(link.src_valid_mark and not link.route_localnet for link in links.values())
+    expected = Link(name="default", index=0, rp_filter=2, forwarding=True, src_valid_mark=True)
+    assert found.default_link == expected
+
+
+def test_rules_of_another_family_are_left_out() -> None:
+    """A kernel without IPv6 lists its IPv4 rules when asked for those of IPv6."""
+    rule = Rule(family=4, priority=5, table=100)
+    found = read(document(rules4=saved(RULES, rule_message(rule)), rules6=saved(RULES, rule_message(rule))))
+    assert found.rules == (rule,)
+
+
+BACKWARDS = saved(RULES)[6:8] + saved(RULES)[4:6] + saved(RULES)[2:4] + saved(RULES)[:2]
+HALF = saved(RULES, rule_message(Rule(family=4, priority=5, table=100))[:-4])
+FAULTS: dict[str, tuple[object, str, str]] = {
+    "another schema": ({"schema": "x", "was": SCHEMA}, "schema", "must be 'hostrouting/ip-snapshot/1'"),
+    "a list": ([SCHEMA], "schema", "must be"),
+    "missing": ({"schema": SCHEMA}, "addresses4", "missing; take it again with the script"),
+    "unknown": (document(more=1), "'more'", "unknown key; take it again"),
+    "no list": (document(links=7), "links", "this is not as ip prints it (TypeError"),
+    "no device": (document(links=[{}]), "links", "this is not as ip prints it (KeyError: 'ifname')"),
+    "no number": (document(links=[{**LINKS[0], "ifindex": "2"}]), "links[0].index", "is not allowed here"),
+    "a list as number": (document(links=[{**LINKS[0], "ifindex": []}]), "links", "(TypeError"),
+    "an object as number": (document(links=[{**LINKS[0], "ifindex": {}}]), "links", "(TypeError"),
+    "half a letter": (document(links=[{**LINKS[0], "ifname": "\ud800"}]), "links", "(UnicodeEncodeError"),
+    "setting": (document(settings4=[7]), "settings4", "this is not as ip prints it"),
+    "a setting of another kind": (
+        document(on=["eth0/arp_notify"]),
+        "on",
+        "arp_notify is none of accept_local, route_lo",
+    ),
+    "settings in another form": (document(on=[7]), "on", "(AttributeError"),
+    "weight": (
+        document(nexthops=[{"id": 5, "dev": "eth0"}, {"id": 6, "group": [{"id": 5, "weight": 0}]}]),
+        "nexthops",
+        "0 is not a weight",
+    ),
+    "not hexadecimal": (document(rules4="xy"), "rules4", "non-hexadecimal"),
+    "of another list": (document(rules4=saved(ROUTES)), "rules4", "it does not begin with 0x71706986"),
+    "another order": (document(rules4=BACKWARDS), "rules4", "-endian computer; read it on one of that kind"),
+    "half a message": (document(rules6=HALF), "rules6", "at byte 4, a message of kind 32 is missing"),
+    "no end": (document(routes4=saved(ROUTES, bytes(40))), "routes4", "at byte 4, a message of kind 24 is missing"),
+    "no range": (
+        document(rules4=saved(RULES, rule_message(Rule(family=4, priority=5, table=100, uids=(9, 5))))),
+        "rules[0].uids",
+        "it ends before it begins",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults(name: str) -> None:
+    """Whatever is wrong is told with its place."""
+    said, path, problem = FAULTS[name]
+    with pytest.raises(SnapshotError) as caught:
+        read(said)
+    assert caught.value.path == path
+    assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b'{"a": "\xff'])
+def test_not_json(data: bytes) -> None:
+    """What is not JSON is told as such."""
+    with pytest.raises(SnapshotError, match=r"not JSON|nested too deep"):
+        read_ip_document(data)
+
+
+@given(data=st.data())
+def test_any_other_byte(data: st.DataObject) -> None:
+    """Messages with another byte somewhere are read or refused; whatever is read can be used."""
+    block = data.draw(blocks(4))
+    some = data.draw(st.lists(routes(block), min_size=1, max_size=3))
+    listed = bytearray(bytes.fromhex(saved(ROUTES, *(encode_change("add", it, INDEX.__getitem__) for it in some))))
+    for at in data.draw(st.lists(st.integers(0, len(listed) - 1), max_size=3)):
+        listed[at] = data.draw(st.integers(0, 255))
+    try:
+        found = read(document(routes4=listed.hex()))
+    except SnapshotError:
+        return
+    assert found.to_json()
+
+
+def test_one_of_many() -> None:
+    """A route with a prefix that cannot be is refused at once, also among many that are alike."""
+    many = [encode_change("add", Route.to(f"10.0.{at}.0/24", dev="eth0"), INDEX.__getitem__) for at in range(100)]
+    assert len(read(document(routes4=saved(ROUTES, *many))).routes) == 100
+    many[70] = many[70][: HEADER.size + 1] + b"\x99" + many[70][HEADER.size + 2 :]
+    with pytest.raises(SnapshotError, match="routes4"):
+        read(document(routes4=saved(ROUTES, *many)))
+
+
+# SavedBackend: a saved host answers as the host did
+
+
+ADDRESSES = [as_ip(text) for text in ("172.16.5.9", "8.8.8.8", "10.0.0.4", "10.244.0.7", "127.0.0.1", "224.0.0.1")]
+
+
+@pytest.mark.parametrize("make", [h200, vpn_node, ecmp_node, cni_node])
+def test_it_answers_as_the_host(make: type[MemoryBackend]) -> None:
+    """Its lookups and snapshots are those of the kernel that it was taken from, with any filter."""
+    with make() as kernel:
+        saved = SavedBackend(kernel.snapshot())
+        for address, here, there in zip(ADDRESSES, saved.lookup(ADDRESSES), kernel.lookup(ADDRESSES), strict=True):
+            if not address.is_multicast:  # of which a kernel's lookup says what its route is
+                assert here.kind == there.kind
+                assert (here.route and here.route.devs) == (there.route and there.route.devs)
+        for chosen in ({}, {"family": 4}, {"family": 6}, {"table": 254}, {"protocol": 16, "family": 4}):
+            assert saved.snapshot(**chosen) == kernel.snapshot(**chosen)  # type: ignore[arg-type]  # as listed above
+        some = {Prefix.parse("172.16.0.0/16")}
+        assert saved.snapshot(prefixes=some) == kernel.snapshot(prefixes=some)
+        assert saved.lookup(ADDRESSES[:2], Flow(mark=51820))[1].route is not None
+
+
+def test_nothing_can_be_changed_and_nothing_changes() -> None:
+    """A change is refused, and a wait ends at once."""
+    with h200() as kernel, SavedBackend(kernel.snapshot()) as saved:
+        with pytest.raises(BackendError, match="a saved snapshot cannot be changed"):
+            saved.change([Change("add", Route.to("9.0.0.0/8", dev="eth0"))])
+        with saved.watch() as watch:
+            watch.wake()
+            assert not watch.wait(60)

@@ -1,0 +1,314 @@
+"""What NetlinkBackend reads and requests by hand, against pyroute2 on the same bytes."""
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterator
+from functools import partial
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib import Flow
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.channel import (
+    Channel,
+    Listing,
+    attributes_of,
+    inside,
+    numbered,
+    open_namespace,
+    open_socket,
+)
+from hostrouting.kernel.netlink.lookup import encode_lookup
+from hostrouting.kernel.netlink.read import (
+    Names,
+    ask_device,
+    ask_list,
+    decode_selectors,
+    read_addresses,
+    read_device,
+    read_links,
+    read_rules,
+    read_settings,
+)
+from hostrouting.model import Address, Link, Rule, as_ip, ip_at
+from hostrouting.testing.strategies import DEVICES, blocks, rules
+from tests.support.commands import furnish, rule_command
+from tests.support.namespace import Namespace, private_namespace
+from tests.support.pyroute2messages import Shape, address_of, encode, link_of, rule_of, setting_of
+
+RTM_NEWLINK, RTM_NEWADDR, RTM_NEWRULE, RTM_NEWNETCONF = 16, 20, 32, 80
+SKIP_STATS = ("IFLA_EXT_MASK", 8)
+WORDS = st.sampled_from([0, 1, 7, 255, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF])
+NAMES = st.sampled_from([*DEVICES, "lo", "a-name.of_15-by"])
+
+
+def attributes(**said: st.SearchStrategy[object]) -> st.SearchStrategy[list[tuple[str, object]]]:
+    """Any of these attributes, in any order."""
+    return st.fixed_dictionaries({}, optional=said).flatmap(lambda chosen: st.permutations(list(chosen.items())))
+
+
+def addresses_of(family: int) -> st.SearchStrategy[str]:
+    """Addresses, as text."""
+    return st.integers(1, 2**32 - 1).map(lambda number: str(ip_at(family, number)))
+
+
+class TestReading:
+    """Both read the same from a message."""
+
+    @given(
+        said=attributes(
+            IFLA_MASTER=st.sampled_from([2, 3, 99]),
+            IFLA_GROUP=WORDS,
+            IFLA_CARRIER=st.integers(0, 1),
+            IFLA_LINK_NETNSID=st.sampled_from([-1, 0, 5]),
+            IFLA_MTU=WORDS,
+            IFLA_LINKINFO=st.sampled_from(["veth", "bridge", "vrf"]).map(
+                lambda kind: {"attrs": [("IFLA_INFO_KIND", kind)]}
+            ),
+        ),
+        fields=st.fixed_dictionaries({"ifi_type": st.sampled_from([1, 32, 772, 65534]), "flags": WORDS}),
+        name=NAMES,
+    )
+    def test_of_a_device(self, said: list[tuple[str, object]], fields: dict[str, int], name: str) -> None:
+        """For any attributes, in any order."""
+        messages = [
+            encode("link", RTM_NEWLINK, fields={"index": 3}, attributes=[("IFLA_IFNAME", "master")]),
+            encode("link", RTM_NEWLINK, fields={"index": 2, **fields}, attributes=[*said, ("IFLA_IFNAME", name)]),
+        ]
+        names = {2: name, 3: "master"}
+        assert read_links(messages, {}, {}) == tuple(link_of(data, names) for data in messages)
+        assert [read_device(data) for data in messages] == [(3, "master"), (2, name)]
+
+    def test_of_a_device_whose_name_is_no_text(self) -> None:
+        """Its name can be read, and matches no device."""
+        known = encode("link", RTM_NEWLINK, fields={"index": 2})
+        name = struct.pack("=HH4s", 8, 3, b"\xff0\0\0")
+        (link,) = read_links([struct.pack("=I", len(known) + len(name)) + known[4:] + name], {}, {})
+        assert link.name == "\\xff0"
+
+    @given(family=st.sampled_from([4, 6]), data=st.data())
+    def test_of_an_address(self, family: int, data: st.DataObject) -> None:
+        """With and without a peer, a broadcast address, a label, flags and a metric."""
+        text = addresses_of(family)
+        said = data.draw(
+            attributes(
+                IFA_LOCAL=text, IFA_BROADCAST=text, IFA_LABEL=NAMES, IFA_FLAGS=WORDS, IFA_RT_PRIORITY=WORDS
+            ).flatmap(lambda said: text.map(lambda address: [*said, ("IFA_ADDRESS", address)]))
+        )
+        fields = {"family": n.AF_OF[family], "prefixlen": data.draw(st.integers(0, 32)), "index": 2, "scope": 253}
+        message = encode("address", RTM_NEWADDR, fields=fields, attributes=said)
+        assert read_addresses([message], {2: "eth0"}) == (address_of(message, {2: "eth0"}),)
+
+    def test_of_addresses_that_are_of_neither_family(self) -> None:
+        """A kernel without IPv6 lists the addresses of every other family: they are left out."""
+        mctp = encode("address", RTM_NEWADDR, fields={"family": 45, "prefixlen": 0, "index": 1})
+        assert read_addresses([mctp + struct.pack("=HHB3x", 5, 2, 8)], {}) == ()
+
+    @given(family=st.sampled_from([4, 6]), data=st.data())
+    def test_of_a_rule(self, family: int, data: st.DataObject) -> None:
+        """Every action, every selector that pyroute2 knows."""
+        text, bits = addresses_of(family), st.integers(0, 32)
+        said = data.draw(
+            attributes(
+                FRA_DST=text, FRA_SRC=text, FRA_IIFNAME=NAMES, FRA_OIFNAME=NAMES, FRA_GOTO=WORDS, FRA_PRIORITY=WORDS,
+                FRA_FWMARK=WORDS, FRA_FWMASK=WORDS, FRA_TABLE=WORDS, FRA_L3MDEV=st.integers(0, 1),
+                FRA_SUPPRESS_IFGROUP=WORDS, FRA_SUPPRESS_PREFIXLEN=WORDS, FRA_UID_RANGE=st.just("0:4294967295"),
+                FRA_IP_PROTO=st.integers(0, 255), FRA_SPORT_RANGE=st.just("1:65535"), FRA_FLOW=WORDS,
+                FRA_DPORT_RANGE=st.just("53:53"), FRA_PROTOCOL=st.integers(0, 255),
+            )
+        )  # fmt: skip
+        fields = {
+            "family": n.AF_OF[family], "dst_len": data.draw(bits), "src_len": data.draw(bits), "tos": 0x10,
+            "table": data.draw(st.integers(0, 255)), "action": data.draw(st.integers(0, 9)),
+            "flags": data.draw(st.integers(0, 3)),
+        }  # fmt: skip
+        message = encode("rule", RTM_NEWRULE, fields=fields, attributes=said)
+        assert read_rules([message]) == (rule_of(message),)
+        header = {"family": family, "src": fields["src_len"], "dst": fields["dst_len"], "tos": fields["tos"]}
+        selectors = decode_selectors(attributes_of(message, 28), header)
+        assert attrs.evolve(rule_of(message), **selectors) == rule_of(message)
+
+    def test_of_rules_of_newer_kernels(self) -> None:
+        """A rule with a full DSCP selects on all six bits; a rule for neither family is left out."""
+        said = [("FRA_PRIORITY", 5), ("FRA_TABLE", 100), ("FRA_DSCP", 10)]
+        dscp = encode("rule", RTM_NEWRULE, fields={"family": 2, "action": 1}, attributes=said)
+        other = encode("rule", RTM_NEWRULE, fields={"family": 128, "action": 1}, attributes=said[:2])
+        assert read_rules([dscp, other]) == (Rule(family=4, priority=5, table=100, dscp=(10, 0x3F)),)
+
+    def test_of_rules_of_the_future(self) -> None:
+        """A rule with an unknown selector does not match all packets: it names the attribute."""
+        known = encode("rule", RTM_NEWRULE, fields={"family": 2, "action": 1}, attributes=[("FRA_TABLE", 100)])
+        future = struct.pack("=HHI", 8, 77, 5) + struct.pack("=HH", 4, 78 | 0x8000)
+        data = struct.pack("=I", len(known) + len(future)) + known[4:] + future
+        others = (("attribute-77", future[4:8].hex()), ("attribute-78", "set"))
+        assert read_rules([data]) == (Rule(family=4, priority=0, table=100, others=others),)
+        assert "attribute-78 set" in str(read_rules([data])[0])
+
+    @given(
+        said=attributes(NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN=st.integers(0, 1), NETCONFA_RP_FILTER=st.integers(0, 2))
+    )
+    def test_of_settings(self, said: list[tuple[str, object]]) -> None:
+        """Those of a device, and those of "all"."""
+        messages = [
+            encode("netconf", RTM_NEWNETCONF, fields={"family": 2}, attributes=[("NETCONFA_IFINDEX", index), *said])
+            for index in (-1, 2)
+        ]
+        expected = dict(map(setting_of, messages))
+        assert read_settings(messages) == expected
+
+    @given(data=st.binary(max_size=40))
+    def test_nothing_is_read_for_ever(self, data: bytes) -> None:
+        """Bytes that are not attributes do not cause an endless loop."""
+        attributes_of(data, 0)
+
+
+class TestAsking:
+    """A request equals pyroute2's."""
+
+    @given(family=st.sampled_from([4, 6]), data=st.data())
+    def test_what_becomes_of_a_packet(self, family: int, data: st.DataObject) -> None:
+        """For any flow."""
+        number, dev = st.sampled_from([None, 0, 1, 255]), st.sampled_from([None, "", *DEVICES])
+        flow = data.draw(
+            st.builds(Flow, mark=number, tos=number, uid=number, ipproto=number, sport=number, dport=number, oif=dev)
+        )
+        source = data.draw(st.none() | st.integers(0, 2**32 - 1).map(partial(ip_at, family)))
+        flow = attrs.evolve(flow, source=source, iif=data.draw(dev | st.just("lo")))
+        destination, entry = data.draw(st.integers(0, 2**32 - 1)), data.draw(st.integers(0, 1))
+        bits = 32 if family == 4 else 128
+        fields = {
+            "family": n.AF_OF[family],
+            "dst_len": bits,
+            "src_len": bits if source is not None and int(source) else 0,
+            "tos": flow.tos or 0,
+            "flags": 0x2000 * entry | (0x1000 if family == 4 else 0),
+        }
+        said = {
+            "DST": str(ip_at(family, destination)),
+            "SRC": str(source) if source is not None and int(source) else None,
+            "IIF": flow.iif and flow.iif != "lo" and 300 + DEVICES.index(flow.iif),
+            "OIF": flow.oif and 300 + DEVICES.index(flow.oif),
+            "MARK": flow.mark or None,
+            "IP_PROTO": flow.ipproto or None,
+            "SPORT": flow.sport or None,
+            "DPORT": flow.dport or None,
+        }
+        words = [(f"RTA_{name}", value) for name, value in said.items() if value]
+        if flow.uid is not None:
+            place = [name for name, _ in words if name in {"RTA_DST", "RTA_SRC", "RTA_IIF", "RTA_OIF", "RTA_MARK"}]
+            words.insert(len(place), ("RTA_UID", flow.uid))
+        asked = encode_lookup(family, flow, lambda name: 300 + DEVICES.index(name), entry=entry, dst=destination)
+        assert asked == encode("route", n.RTM_GETROUTE, n.NLM_F_REQUEST, fields=fields, attributes=words)
+
+    @pytest.mark.parametrize(
+        ("shape", "kind"),
+        [
+            ("link", n.RTM_GETLINK),
+            ("address", n.RTM_GETADDR),
+            ("rule", n.RTM_GETRULE),
+            ("netconf", n.RTM_GETNETCONF),
+            ("nexthop", n.RTM_GETNEXTHOP),
+            ("route", n.RTM_GETROUTE),
+        ],
+    )
+    @pytest.mark.parametrize("family", [0, 2, 10])
+    def test_for_a_list(self, shape: Shape, kind: int, family: int) -> None:
+        """Of every kind."""
+        said = [SKIP_STATS] if shape == "link" else []
+        asked = encode(shape, kind, n.NLM_F_REQUEST | n.NLM_F_DUMP, fields={"family": family}, attributes=said)
+        assert ask_list(kind, family) == asked
+        assert numbered(asked, 0x01020304)[8:12] == struct.pack("=I", 0x01020304)
+
+    @given(table=st.integers(1, 2**32 - 1), protocol=st.integers(0, 255))
+    def test_for_some_routes(self, table: int, protocol: int) -> None:
+        """Those of a table and a protocol."""
+        fields, said = {"family": 2, "proto": protocol}, [("RTA_TABLE", table)]
+        flags = n.NLM_F_REQUEST | n.NLM_F_DUMP
+        assert ask_list(n.RTM_GETROUTE, 2, table, protocol) == encode(
+            "route", n.RTM_GETROUTE, flags, fields=fields, attributes=said
+        )
+
+    @given(name=NAMES)
+    def test_for_a_device(self, name: str) -> None:
+        """By its name."""
+        assert ask_device(name.encode()) == encode(
+            "link", n.RTM_GETLINK, n.NLM_F_REQUEST, attributes=[("IFLA_IFNAME", name), SKIP_STATS]
+        )
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """Devices of several kinds, one in a bridge."""
+    with private_namespace() as made:
+        furnish(made, tuple(Link(name=name, index=0, group=7 * (name == "eth1")) for name in DEVICES), {"ib0"})
+        made.batch(["link add bridge type bridge", "link set eth1 master bridge"])
+        made.batch(["address add 10.9.0.1 peer 10.9.0.2/32 dev wg0", "address add fd00:9::1 peer fd00:9::2 dev wg0"])
+        made.batch(["address add 10.10.0.1/24 dev wg0 metric 7", "address add 10.11.0.1/24 dev wg0 noprefixroute"])
+        yield made
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+class TestOfAKernel:
+    """Both read the same from what a kernel lists."""
+
+    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(family=st.sampled_from([4, 6]), data=st.data())
+    def test_everything(self, namespace: Namespace, family: int, data: st.DataObject) -> None:
+        """Devices, addresses, settings, and any rules."""
+        wanted = data.draw(st.lists(rules(data.draw(blocks(family))), max_size=8))
+        namespace.batch(["rule flush", *map(rule_command, wanted)], family=family, force=True)
+        held, af = open_namespace(namespace.path), n.AF_OF[family]
+        channel = Channel(lambda: inside(held, open_socket), 5.0)
+        try:
+
+            def listed(kind: int, of: int) -> Listing:
+                channel.begin()
+                return channel.listing(partial(numbered, ask_list(kind, of)))
+
+            links = list(listed(n.RTM_GETLINK, 0))
+            names = dict(map(read_device, links))
+            assert read_links(links, {}, {}) == tuple(link_of(it, names) for it in links)
+            one_by_one = Names(channel)
+            assert {index: one_by_one[index] for index in names} == names
+            assert max(names) + 1 not in one_by_one
+            addresses = list(listed(n.RTM_GETADDR, af))
+            assert read_addresses(addresses, names) == tuple(address_of(it, names) for it in addresses) != ()
+            standing = list(listed(n.RTM_GETRULE, af))
+            assert read_rules(standing) == tuple(map(rule_of, standing)) != ()
+            conf = list(listed(n.RTM_GETNETCONF, af))
+            assert read_settings(conf) == dict(map(setting_of, conf))
+        finally:
+            channel.close()
+            held.close()
+
+    def test_reading_loads_no_pyroute2(self, namespace: Namespace) -> None:
+        """Programs that only read and look up never load pyroute2."""
+        code = (
+            "import sys, hostrouting.kernel.netlink as it\n"
+            "from hostrouting.model import as_ip\n"
+            "with it.NetlinkBackend() as backend:\n"
+            "    assert len(backend.snapshot().links) > 4 and backend.lookup([as_ip('10.0.0.9')])[0].route\n"
+            "assert not [name for name in sys.modules if name.split('.')[0] in {'pyroute2', 'asyncio'}]\n"
+        )
+        done = namespace.run(sys.executable, "-W", "error", "-c", code)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_listing_is_of_whole_messages() -> None:
+    """A listing yields its messages, without the padding between them."""
+    messages = [encode("rule", RTM_NEWRULE, fields={"family": 2, "action": 1, "table": table}) for table in (1, 2)]
+    listing = Listing(b"".join(messages), array("I", [0, len(messages[0])]))
+    assert [rule.table for rule in read_rules(listing)] == [1, 2]
+
+
+def test_an_address_is_told_from_the_other_end() -> None:
+    """If both addresses are given, LOCAL is the host's."""
+    said = [("IFA_ADDRESS", "10.0.0.2"), ("IFA_LOCAL", "10.0.0.1")]
+    message = encode("address", RTM_NEWADDR, fields={"family": 2, "prefixlen": 32, "index": 2}, attributes=said)
+    expected = Address(ip=as_ip("10.0.0.1"), length=32, dev="eth0", peer=as_ip("10.0.0.2"))
+    assert read_addresses([message], {2: "eth0"}) == (expected,)

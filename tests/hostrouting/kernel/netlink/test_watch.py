@@ -1,0 +1,266 @@
+"""NetlinkWatch: sockets that cannot be opened or fail, events of nftables, which changes disturb a reading, and no descriptor that stays open."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.errors import BackendError
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink.watch import EVERYTHING, NetlinkWatch, Wanted
+from hostrouting.model import TABLE_LOCAL, TABLE_MAIN, Prefix, Route
+from tests.support.namespace import private_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hostrouting.kernel.base import Source
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Closed at the end of the test."""
+    with ExitStack() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket that failed is opened again after a tenth of a second."""
+    monkeypatch.setattr("hostrouting.kernel.netlink.watch._AGAIN", 0.1)
+
+
+class Broken(socket.socket):
+    """A socket that cannot be read any more as soon as something has come."""
+
+    def recv(self, *given: int) -> bytes:
+        """Fail, unless nothing has come."""
+        super().recv(*given)
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def pair(stack: ExitStack, kind: type[socket.socket] = socket.socket) -> tuple[socket.socket, socket.socket]:
+    """A socket to listen to, and the one that sends to it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return kind(fileno=ours.detach()), stack.enter_context(theirs)
+
+
+def troubles(watch: NetlinkWatch) -> list[str]:
+    """What the watch says now."""
+    return list(watch.troubles)
+
+
+def open_descriptors() -> int:
+    """The number of descriptors of this process."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.needs("root", "nft")
+@pytest.mark.linux
+def test_nftables_of_the_kernel() -> None:
+    """Another program's change of nftables is heard as long as the watch listens to it; no thread is needed for that."""
+    with private_namespace() as namespace, NetlinkBackend(netns=namespace.path) as backend, backend.watch() as watch:
+        namespace.run("nft", "add", "table", "ip6", "nobody")
+        assert not watch.wait(0.1)
+        before = open_descriptors(), threading.active_count()
+        watch.listen(nftables=True)
+        assert troubles(watch) == []
+        assert not watch.wait(0.1)
+        assert threading.active_count() == before[1]
+        for words in ("add table ip6 someone", "flush ruleset"):
+            namespace.run("nft", *words.split())
+            assert watch.wait(30)
+            while watch.wait(0.2):  # the end of the transaction
+                pass
+        watch.listen(nftables=False)
+        namespace.run("nft", "add", "table", "ip6", "someone")
+        assert not watch.wait(0.1)
+        assert open_descriptors() == before[0]
+
+
+def test_a_socket_that_fails(stack: ExitStack) -> None:
+    """That counts as a change and is a trouble; a new one is opened later, which counts as a change and ends the trouble."""
+    first, sender = pair(stack, Broken)
+    later, other = pair(stack)
+    made, is_full = iter([first, later]), False
+
+    def make(_: Source) -> socket.socket:
+        if is_full:
+            raise BackendError("too many open files")
+        return next(made)
+
+    with NetlinkWatch(make) as watch:
+        is_full = True
+        sender.send(b"x")
+        assert watch.wait(5)
+        assert troubles(watch) == ["cannot listen to changes of routes: netlink failed (kernel: Input/output error)"]
+        begun = time.monotonic()
+        assert not watch.wait(0.15)
+        assert time.monotonic() - begun >= 0.15
+        while "netlink failed" in troubles(watch)[0]:  # on a busy machine, that wait may end before the next attempt
+            assert not watch.wait(0.01)
+        assert troubles(watch) == ["cannot listen to changes of routes: too many open files"]
+        is_full = False
+        assert watch.wait(5)
+        assert troubles(watch) == []
+        assert not watch.wait(0)
+        other.send(b"x")
+        assert watch.wait(5)
+        assert not watch.wait(0)
+    assert later.fileno() < 0
+
+
+def test_a_socket_that_can_never_be_read(stack: ExitStack) -> None:
+    """It is a trouble and not a change, and it is opened again after a pause, not at once."""
+    opened = 0
+
+    def make(source: Source) -> socket.socket:
+        nonlocal opened
+        if source == "routes":
+            return pair(stack)[0]
+        opened += 1
+        ours, theirs = pair(stack, Broken)
+        theirs.send(b"x")
+        return ours
+
+    with NetlinkWatch(make) as watch:
+        watch.listen(nftables=True)
+        assert not watch.wait(0.35)
+        assert "Input/output error" in troubles(watch)[0]
+        assert opened <= 5
+
+
+@pytest.mark.parametrize("deaf", ["routes", "nftables"])
+def test_one_of_two_cannot_be_opened(stack: ExitStack, deaf: Source) -> None:
+    """The other one is heard all the same; a wait ends by its changes, by its time, and when both are open."""
+    senders, opens = dict[str, socket.socket](), True
+
+    def make(source: Source) -> socket.socket:
+        if source == deaf and not opens:
+            raise BackendError("no namespace")
+        ours, senders[source] = pair(stack, Broken if source == deaf and source not in senders else socket.socket)
+        return ours
+
+    with NetlinkWatch(make) as watch:
+        watch.listen(nftables=True)
+        opens = False
+        senders[deaf].send(b"x")
+        assert watch.wait(5)
+        assert not watch.wait(0.15)
+        [other] = set(senders) - {deaf}
+        senders[other].send(b"x")
+        assert watch.wait(5)
+        assert not watch.wait(0)
+        assert troubles(watch) == [f"cannot listen to changes of {deaf}: no namespace"]
+        opens = True
+        assert watch.wait(5)
+        assert troubles(watch) == []
+        assert not watch.wait(0)
+        for sender in senders.values():
+            sender.send(b"x")
+            assert watch.wait(5)
+            assert not watch.wait(0)
+
+
+def test_a_trouble_ends_with_listening(stack: ExitStack) -> None:
+    """A watch that no longer listens to nftables does not care whether it could."""
+
+    def make(source: Source) -> socket.socket:
+        if source == "nftables":
+            raise BackendError("not now")
+        return pair(stack)[0]
+
+    with NetlinkWatch(make) as watch:
+        watch.listen(nftables=True)
+        assert watch.troubles
+        watch.listen(nftables=False)
+        assert troubles(watch) == []
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_no_descriptor_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often sockets fail, none is left; if a watch cannot be made, that is a BackendError."""
+    monkeypatch.setattr("hostrouting.kernel.netlink.watch._AGAIN", 0.0)
+    with private_namespace() as namespace, NetlinkBackend(netns=namespace.path) as backend:
+        with backend.watch() as watch:
+            watch.listen(nftables=True)
+            before = open_descriptors()
+            for _ in range(50):
+                for listener in watch._listeners.values():  # nothing else makes a real socket fail
+                    listener.close()
+                assert watch.wait(0)
+            assert open_descriptors() == before
+
+        def refuse(_: Source) -> socket.socket:
+            raise BackendError("in a sandbox")
+
+        def no_pipe(_flags: int) -> tuple[int, int]:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        before = open_descriptors()
+        monkeypatch.setattr(os, "pipe2", no_pipe)
+        with pytest.raises(BackendError, match="this process has too many open files"):
+            backend.watch()
+        monkeypatch.undo()
+        with pytest.raises(BackendError, match="in a sandbox"):
+            NetlinkWatch(refuse)
+        assert open_descriptors() == before
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_watch_outlives_its_backend() -> None:
+    """A watch whose socket fails after its backend was closed says so."""
+    with private_namespace() as namespace:
+        backend = NetlinkBackend(netns=namespace.path)
+        with backend.watch() as watch:
+            backend.close()
+            watch.listen(nftables=True)
+            assert troubles(watch) == ["cannot listen to changes of nftables: this backend was closed"]
+            assert not watch.wait(0)
+
+
+# The changes that spoil the reading of a few routes, and those that do not
+
+
+HERE = Prefix.parse("20.0.0.0/16")
+THERE = Prefix.parse("fd00::/16")
+
+
+def route_to(prefix: Prefix, *, table: int = TABLE_MAIN) -> Route:
+    """A route that was changed."""
+    return Route(prefix, table=table)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changed", "disturbs"),
+    [
+        (EVERYTHING, route_to(HERE, table=100), True),
+        (Wanted(table=TABLE_MAIN), route_to(HERE), True),
+        (Wanted(table=TABLE_MAIN), route_to(HERE, table=100), False),
+        # The two tables are merged until the first custom rule.
+        (Wanted(table=TABLE_MAIN), route_to(HERE, table=TABLE_LOCAL), True),
+        (Wanted(table=TABLE_LOCAL), route_to(HERE, table=TABLE_MAIN), True),
+        (Wanted(table=100), route_to(HERE, table=TABLE_LOCAL), False),
+        # Among routes that begin at one address, the kernel counts.
+        (Wanted(protocol=213), route_to(HERE), True),
+        (Wanted(prefixes=frozenset({HERE})), route_to(HERE), True),
+        (Wanted(prefixes=frozenset({HERE})), route_to(Prefix.parse("20.0.0.0/24")), True),
+        (Wanted(prefixes=frozenset({HERE})), route_to(Prefix.parse("20.0.1.0/24")), False),
+        # In IPv6 it counts the routes of the whole table.
+        (Wanted(prefixes=frozenset({THERE})), route_to(Prefix.parse("fd01::/16")), True),
+        (Wanted(table=TABLE_MAIN, prefixes=frozenset({THERE})), route_to(Prefix.parse("fd01::/16"), table=100), False),
+    ],
+)
+def test_what_disturbs(wanted: Wanted, changed: Route, *, disturbs: bool) -> None:
+    """A change disturbs only where the kernel could lose its position because of it."""
+    assert wanted.disturbed_by(changed) == disturbs

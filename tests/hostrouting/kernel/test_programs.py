@@ -1,0 +1,189 @@
+"""Programs that are run: what comes back, what is left of one that is not waited for, and what this process may do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hostrouting.errors import NotPermitted
+from hostrouting.host import Rights, own_rights
+from hostrouting.kernel.programs import Ended, find_program, own_program, read_rights, run_program
+from tests.support.children import in_child
+from tests.support.waiting import wait_for
+
+# A program with a child that would hold its output open for long after it.
+WITH_A_CHILD = "/bin/sleep 60 & echo $$ $! >$OUT.new; mv $OUT.new $OUT; wait"
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and not only what is left of one that nobody has waited for."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def await_the_end(path: Path) -> None:
+    """Wait until the processes are gone whose numbers such a program has written down."""
+    pids = [int(word) for word in path.read_text(encoding="utf-8").split()]
+    assert len(pids) == 2
+    wait_for("the end of the program and its child", lambda: not any(is_running(pid) for pid in pids))
+
+
+@pytest.mark.linux
+class TestRunProgram:
+    """Real programs."""
+
+    def test_what_it_says(self) -> None:
+        """The exit code and both outputs come back, and the text is its standard input; odd bytes are spelled out."""
+        done = run_program("sh", "-c", "cat; printf '\\377' >&2; exit 3", timeout=30, text="h\u00e4llo\n")
+        assert done == Ended(3, "h\u00e4llo\n", "\\xff")
+
+    def test_no_input(self) -> None:
+        """Without text its standard input is empty."""
+        assert run_program("cat", timeout=30) == Ended(0)
+
+    def test_its_environment(self) -> None:
+        """It has exactly the environment that it is given, or else ours; its own PATH says where it is found."""
+        assert run_program("env", timeout=30, environment={"A": "1", "PATH": os.environ["PATH"]}).out.count("\n") == 2
+        with pytest.raises(FileNotFoundError):
+            run_program("env", timeout=30, environment={"PATH": "/nowhere"})
+
+    def test_its_words(self) -> None:
+        """Its words reach it as they are."""
+        assert run_program("printf", "%s|", "a b", "$(c)", "*", timeout=30).out == "a b|$(c)|*|"
+
+    def test_no_such_program(self) -> None:
+        """A program that is not there, and one that cannot be started, are told apart."""
+        with pytest.raises(FileNotFoundError):
+            run_program("no-such-program", timeout=30)
+        with pytest.raises(PermissionError):
+            run_program("/dev/null", timeout=30)
+
+    def test_a_folder_that_may_not_be_entered(self, tmp_path: Path) -> None:
+        """A program that is in no other folder of PATH is not there; root may enter any folder, but start none."""
+        (tmp_path / "closed").mkdir(mode=0)
+        (tmp_path / "open" / "no-such-program").mkdir(parents=True)
+        for folder in ("closed", "open"):
+            path = f"{tmp_path / folder}:{os.environ['PATH']}"
+            with pytest.raises(FileNotFoundError):
+                run_program("no-such-program", timeout=30, environment={**os.environ, "PATH": path})
+            assert run_program("true", timeout=30, environment={**os.environ, "PATH": path}).code == 0
+
+    def test_ended_by_a_signal(self) -> None:
+        """A program that a signal ended has the signal's name; one that ended by itself has none."""
+        assert run_program("sh", "-c", "kill -TERM $$", timeout=30).signal == "SIGTERM"
+        assert run_program("true", timeout=30).signal == ""
+        assert Ended(-(signal.SIGRTMIN + 2)).signal == f"signal {signal.SIGRTMIN + 2}"
+
+    def test_too_late(self, tmp_path: Path) -> None:
+        """A program that has not ended in time is ended together with its children, and is not waited for."""
+        out = tmp_path / "pids"
+
+        def has_begun() -> bool:
+            with pytest.raises(TimeoutError, match=r"sh has not ended within 0\.3 s"):
+                run_program("sh", "-c", WITH_A_CHILD, timeout=0.3, environment={**os.environ, "OUT": str(out)})
+            return out.exists()
+
+        wait_for("it to start its child within 0.3 s", has_begun)
+        await_the_end(out)
+
+    def test_interrupted(self, tmp_path: Path) -> None:
+        """Whatever ends the wait, a signal's handler for one, ends the program and its children."""
+        out = tmp_path / "pids"
+
+        def stop(*_: object) -> None:
+            if out.exists():
+                raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, stop)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.3, 0.1)
+            with pytest.raises(KeyboardInterrupt):
+                run_program("sh", "-c", WITH_A_CHILD, timeout=50, environment={**os.environ, "OUT": str(out)})
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        await_the_end(out)
+
+
+def test_the_program_of_this_installation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is beside the Python that runs; without one, and without one of Debian's pip, there is none."""
+    assert own_program() == str(Path(sys.executable).parent / "hostrouting")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert own_program() in {None, "/usr/local/bin/hostrouting"}
+    monkeypatch.setattr(sys, "executable", "")
+    assert own_program() in {None, "/usr/local/bin/hostrouting"}
+
+
+def test_where_a_program_is() -> None:
+    """A program that the boot scripts can run has a path; what is not there, a folder, and a path have none."""
+    path = find_program("sh")
+    assert path is not None
+    assert os.access(path, os.X_OK)
+    assert find_program("no-such-program") is None
+    assert find_program("") is None
+
+
+# What this process may do, as the kernel says it
+
+
+STATUS = "Name:\tpython3\nUid:\t0\t0\t0\t0\nCapEff:\t{}\nCapBnd:\t000001ffffffffff\n"
+
+
+@pytest.mark.parametrize(
+    ("mask", "may"), [("000001ffffffffff", True), ("0000000000001000", True), ("000001ffffffefff", False), ("0", False)]
+)
+def test_capability(mask: str, *, may: bool) -> None:
+    """CAP_NET_ADMIN is bit 12 of the effective capabilities."""
+    assert read_rights(STATUS.format(mask), user=0) == Rights(changes_network=may)
+
+
+@pytest.mark.parametrize("status", ["", "CapEff:\tx\n", "CapEff:\n"])
+def test_nothing_to_go_by(status: str) -> None:
+    """Where the kernel does not say it, the process is assumed to have the capability: the kernel decides later."""
+    assert read_rights(status, user=1000) == Rights(is_root=False)
+
+
+@pytest.mark.parametrize(
+    ("rights", "told"),
+    [
+        (Rights(changes_network=False), "root without the capability CAP_NET_ADMIN"),
+        (Rights(is_root=False, changes_network=False), "run it as root"),
+    ],
+)
+def test_required(rights: Rights, told: str) -> None:
+    """Whoever lacks the capability is told what to do: root in a container needs something else than a user."""
+    Rights(is_root=False).require_network()
+    with pytest.raises(NotPermitted, match=told):
+        rights.require_network()
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+class TestOwn:
+    """Of real processes."""
+
+    def test_another_user(self) -> None:
+        """A user other than root has no capabilities."""
+
+        def inside() -> str:
+            os.setuid(65534)
+            return repr(own_rights())
+
+        assert in_child(inside) == repr(Rights(is_root=False, changes_network=False))
+
+    def test_root_in_a_container(self) -> None:
+        """Root may lack the capability."""
+        code = "from hostrouting.host import own_rights; print(own_rights())"
+        drop = ("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")
+        done = subprocess.run(
+            [*drop, sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+        )
+        assert done.stdout == f"{Rights(changes_network=False)}\n"

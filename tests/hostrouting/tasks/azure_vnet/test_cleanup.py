@@ -1,0 +1,476 @@
+"""From facts about a host to the plan: what is stale, and why the rest is kept; the state file of azure-vnet."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, UnknownPeer
+from hostrouting.model import Address, NextHop, Route, Snapshot, as_ip
+from hostrouting.tasks.azure_vnet import (
+    CleanupPlan,
+    Endpoint,
+    Facts,
+    NotAPodRule,
+    StateFileUnreadable,
+    plan_cleanup,
+    pod_rule,
+    read_saved,
+    read_state,
+)
+from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MANAGED, OWN, R1, R2, R3, azure_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+STALE = R2.format("10.240.0.5", DEAD)
+UNKNOWN = EthernetLink(name="azv9", index=9, kind="veth", master="azure0", peer=UnknownPeer("it is gone"))
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.240.0.1")
+
+
+def facts(
+    *rules: str,
+    links: Iterable[EthernetLink] = LINKS,
+    neighbours: Iterable[Neighbour] = (),
+    routes: Sequence[Route] = (),
+    addresses: Sequence[Address] = (),
+    endpoints: Sequence[Endpoint] = (),
+    others: str = "",
+) -> Facts:
+    """The facts about a host."""
+    text = "\n".join(["*nat", *(f"-A {rule}" for rule in rules), others])
+    return Facts(
+        rules=read_saved(text),
+        view=LinkLayerView(links, neighbours),
+        snapshot=Snapshot(addresses=tuple(addresses), routes=routes),
+        endpoints=tuple(endpoints),
+    )
+
+
+def planned(*rules: str, settings: dict[str, Any] | None = None, **host: Any) -> CleanupPlan:
+    """The plan for a host with these facts."""
+    return plan_cleanup(azure_settings(**(settings or {})), facts(*rules, **host))
+
+
+def why_kept(*rules: str, **host: Any) -> str:
+    """The reason why the only entry of such a host is kept."""
+    plan = planned(*rules, **host)
+    assert plan.is_empty
+    (it,) = plan.kept
+    return it.reason
+
+
+class TestRules:
+    """The decisions about rules."""
+
+    def test_all_three_of_a_dead_pod(self) -> None:
+        """Each rule for a dead pod is deleted, each duplicate once, in the order of the table."""
+        rules = (R1.format("10.240.0.5", DEAD), STALE, R3.format("fd00:1::5", DEAD), STALE)
+        plan = planned(*rules)
+        assert [it.spec for it in plan.deletions] == list(rules)
+        assert {it.reason for it in plan.deletions} == {
+            f"{ip} is managed by another CNI, and no device has the MAC address {DEAD}"
+            for ip in ("10.240.0.5", "fd00:1::5")
+        }
+        assert (plan.bridges, plan.uplinks) == (("azure0",), ("eth0",))
+
+    def test_rules_of_the_node(self) -> None:
+        """The rules that azure-vnet adds for the node are kept."""
+        own = Address(ip=as_ip("10.0.0.4"), length=16, dev="azure0")
+        assert planned(*OWN, addresses=[own], settings={"managed": ["10.0.0.0/8"]}).is_empty
+
+    @pytest.mark.parametrize(
+        ("rule", "why"),
+        [
+            (STALE.replace("0.5", "0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not a single address"),
+            (STALE.replace("-i eth0", "-i ! eth0"), "it has a negation: -i ! eth0"),
+            (f"{R1.format('10.240.0.5', DEAD)} --arp-ip-src 10.0.0.1", "it also has --arp-ip-src"),
+            (STALE.replace("ACCEPT", "DROP"), "it has --dnat-target DROP, not ACCEPT"),
+            (STALE.replace("PREROUTING", "AZURE"), "it is in the chain AZURE, not in PREROUTING"),
+        ],
+    )
+    def test_look_alikes(self, rule: str, why: str) -> None:
+        """A rule that contains a managed address but is not exactly a pod rule is kept, and the reason names the difference."""
+        assert why_kept(rule) == f"not a rule that azure-vnet adds for a pod: {why}"
+
+    def test_another_table(self) -> None:
+        """The same rule in another table is kept, and printed with its table."""
+        (it,) = planned(others=f"*filter\n-A {STALE}").kept
+        assert it.spec == f"-t filter {STALE}"
+
+    def test_a_device_that_is_not_an_uplink(self) -> None:
+        """A rule for a pod's own veth is not one that azure-vnet adds."""
+        assert why_kept(STALE.replace("eth0", "azv1")) == "azv1 is not an uplink: it is a port for a pod"
+
+    def test_an_uplink_that_is_not_in_the_bridge(self) -> None:
+        """If no uplink is in the bridge, no frame matches the rules: they are inert, and are kept."""
+        links = [attrs.evolve(it, master=None) if it.name == "eth0" else it for it in LINKS]
+        plan = planned(R1.format("10.240.0.5", DEAD), STALE, links=links)
+        assert plan.is_empty
+        assert [it.reason for it in plan.inert] == [
+            "no bridge of azure-vnet has an uplink as a port, so this rule matches no frame"
+        ] * 2
+
+    def test_rules_of_another_uplink(self) -> None:
+        """The rules of an uplink that is not in the bridge are inert, even if another uplink is in it."""
+        (it,) = planned(STALE.replace("eth0", "eth7")).inert
+        assert it.reason == "eth7 is not a port of a bridge of azure-vnet, so this rule matches no frame"
+
+    def test_an_uplink_that_is_configured(self) -> None:
+        """An uplink that the operator names counts even if it is not in the bridge."""
+        assert len(planned(STALE.replace("eth0", "eth7"), settings={"uplinks": ["eth7"]}).deletions) == 1
+
+    def test_lines_that_are_not_understood(self) -> None:
+        """Unreadable lines are counted, and never deleted."""
+        plan = planned(STALE, others=f'-A {STALE} "')
+        assert len(plan.deletions) == 1
+        assert plan.to_mapping()["unreadable"] == 1
+
+    def test_without_ebtables(self) -> None:
+        """If `what.ebtables` is false, the plan contains no rules."""
+        assert planned(STALE, settings={"what": {"ebtables": False}}) == CleanupPlan(
+            bridges=("azure0",), uplinks=("eth0",)
+        )
+
+
+class TestPods:
+    """Whether the address or the MAC address is in use."""
+
+    def test_not_managed(self) -> None:
+        """Everything outside the managed networks is kept."""
+        told = "10.9.0.5 is not in a managed network (azureVnetCleanup.managed)"
+        assert why_kept(R2.format("10.9.0.5", DEAD)) == told
+
+    def test_an_address_of_the_host(self) -> None:
+        """Entries for the host's own address are kept, whatever the MAC address is."""
+        own = Address(ip=as_ip("10.240.0.5"), length=16, dev="azure0")
+        assert why_kept(STALE, addresses=[own]) == "10.240.0.5 is an address of this host, on azure0"
+
+    def test_a_default_gateway(self) -> None:
+        """Entries for the default gateway are kept."""
+        assert why_kept(R2.format("10.240.0.1", DEAD), routes=[DEFAULT]) == "10.240.0.1 is a default gateway"
+
+    def test_protected(self) -> None:
+        """Entries for protected addresses are kept."""
+        told = why_kept(STALE, settings={"protect": ["10.240.0.4/30", "fd00::1"]})
+        assert told == "10.240.0.5 is protected (azureVnetCleanup.protect)"
+
+    def test_a_pod_that_is_alive(self) -> None:
+        """A managed address with a live MAC address is a conflict and is kept, even without `requireDeadMac`."""
+        plan = planned(R2.format("10.240.0.5", LIVE), settings={"require_dead_mac": False})
+        assert plan.is_empty
+        (it,) = plan.conflicts
+        told = f"10.240.0.5 is managed by another CNI, but its MAC address {LIVE} belongs to a pod behind azv1"
+        assert it.reason == told
+
+    def test_the_mac_of_a_device(self) -> None:
+        """A MAC address of the host itself is alive."""
+        (it,) = planned(R2.format("10.240.0.5", "0:d:3a:0:0:1")).conflicts
+        assert it.reason.endswith("its MAC address 00:0d:3a:00:00:01 belongs to the device azure0")
+
+    def test_a_pod_of_any_veth(self) -> None:
+        """A pod behind a veth outside the bridge is alive."""
+        lxc = EthernetLink(name="lxc1", index=8, kind="veth", mac="aa:00:00:00:00:08", peer=PeerMac(DEAD))
+        assert planned(STALE, links=[*LINKS, lxc]).conflicts
+
+    def test_a_port_that_cannot_be_asked(self) -> None:
+        """As long as the other end of one port cannot be read, no MAC address is known to be dead."""
+        assert why_kept(STALE, links=[*LINKS, UNKNOWN]) == (
+            "it is not known whether its pod is alive: the MAC addresses behind azv9 cannot be read"
+        )
+        assert planned(STALE, links=[*LINKS, UNKNOWN], settings={"require_dead_mac": False}).deletions
+
+    @pytest.mark.parametrize("kind", ["tun", "vxlan", "openvswitch", "one of tomorrow"])
+    def test_a_port_that_is_neither_a_veth_nor_an_uplink(self, kind: str) -> None:
+        """Behind a tap there may be a VM with any MAC address, so rules, neighbours and routes by the bridge are kept."""
+        tap = EthernetLink(name="tap0", index=9, kind=kind, mac="fe:00:00:00:00:09", master="azure0")
+        told = "it is not known whether its pod is alive: the MAC addresses behind tap0 cannot be read"
+        plan = planned(
+            STALE,
+            neighbours=[Neighbour("10.240.0.5", DEAD, "azure0")],
+            routes=[Route.to("10.240.0.5/32", dev="azure0")],
+            links=[*LINKS, tap],
+        )
+        assert plan.uplinks == ("eth0",)
+        assert [(it.kind, it.reason) for it in plan.kept] == [(it, told) for it in ("rule", "neighbour", "route")]
+        assert plan.is_empty
+        assert why_kept(STALE.replace("eth0", "tap0"), links=[*LINKS, tap]) == (
+            "tap0 is not an uplink: it is a port for a pod"
+        )
+        assert planned(STALE, links=[*LINKS, tap], settings={"require_dead_mac": False}).deletions
+        # The operator knows that it is connected to the node's network.
+        assert planned(STALE, links=[*LINKS, tap], settings={"uplinks": ["tap0"]}).deletions
+
+    @pytest.mark.parametrize("kind", ["", "bond", "team", "vlan", "macvlan"])
+    def test_the_kinds_of_uplinks(self, kind: str) -> None:
+        """Hardware, and devices on top of hardware, are uplinks."""
+        links = [attrs.evolve(it, kind=kind) if it.name == "eth0" else it for it in LINKS]
+        assert planned(STALE, links=links).deletions
+
+    def test_a_route_by_a_tap(self) -> None:
+        """A route by a device of azure-vnet is kept if there may be a VM behind the device."""
+        tap = EthernetLink(name="azv9", index=9, kind="tun")
+        told = "it is not known whether its pod is alive: what is behind azv9 cannot be read"
+        assert why_kept(routes=[Route.to("10.240.0.5/32", dev="azv9")], links=[*LINKS, tap]) == told
+
+    def test_an_unknown_veth_elsewhere(self) -> None:
+        """An unreadable port of another bridge does not matter."""
+        assert planned(STALE, links=[*LINKS, attrs.evolve(UNKNOWN, master="docker0")]).deletions
+
+    def test_a_pod_in_the_state_file(self) -> None:
+        """An address that the state file gives to an existing device is kept; without the device it is not."""
+        mine = Endpoint("a-eth0", "azv1", (as_ip("10.240.0.5"),))
+        told = "azure-vnet's state file gives 10.240.0.5 to a-eth0, whose device azv1 exists"
+        assert why_kept(STALE, endpoints=[mine]) == told
+        assert planned(STALE, endpoints=[attrs.evolve(mine, device="azv7")]).deletions
+
+
+class TestNeighbours:
+    """The decisions about neighbours."""
+
+    def test_a_permanent_one(self) -> None:
+        """A permanent neighbour of a dead pod is deleted, in both families."""
+        entries = [Neighbour(ip, DEAD, "azure0") for ip in ("10.240.0.5", "fd00:1::5")]
+        assert [it.thing for it in planned(neighbours=entries).deletions] == entries
+
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            Neighbour("10.240.0.5", DEAD, "azure0", "stale"),
+            Neighbour("10.240.0.5", DEAD, "azure0", "failed"),
+            Neighbour("10.240.0.5", DEAD, "eth0"),
+            Neighbour("10.240.0.5", "", "azure0"),
+        ],
+    )
+    def test_those_of_others(self, entry: Neighbour) -> None:
+        """Entries of the kernel, and of other devices, are ignored."""
+        assert planned(neighbours=[entry]) == CleanupPlan(bridges=("azure0",), uplinks=("eth0",))
+
+    def test_one_that_a_program_keeps(self) -> None:
+        """An entry that another program has added (extern_learn) is kept."""
+        entry = Neighbour("10.240.0.5", DEAD, "azure0", externally_learned=True)
+        assert why_kept(neighbours=[entry]) == "another program added it and maintains it (extern_learn)"
+
+    def test_a_live_one(self) -> None:
+        """The neighbour of a live pod is a conflict."""
+        assert planned(neighbours=[Neighbour("10.240.0.5", LIVE, "azure0")]).conflicts
+
+
+class TestRoutes:
+    """The decisions about routes."""
+
+    def test_by_the_bridge(self) -> None:
+        """A route by the bridge to a dead pod is deleted; the neighbour entry has the MAC address of the pod."""
+        route = Route.to("10.240.0.5/32", dev="azure0")
+        entry = Neighbour("10.240.0.5", DEAD, "azure0")
+        assert [it.kind for it in planned(neighbours=[entry], routes=[route]).deletions] == ["neighbour", "route"]
+
+    def test_by_the_bridge_to_nobody_known(self) -> None:
+        """If there are live pods behind the bridge, and the MAC address is not known, the route is kept."""
+        route = Route.to("10.240.0.5/32", dev="azure0")
+        assert why_kept(routes=[route]).endswith("its MAC address is not known, and there are pods behind azure0")
+        assert planned(routes=[route], links=LINKS[:3]).deletions
+
+    def test_by_the_bridge_to_a_live_pod(self) -> None:
+        """If a neighbour, in any state, has a live MAC address, the route is a conflict."""
+        entry = Neighbour("10.240.0.5", LIVE, "azure0", "reachable")
+        assert planned(neighbours=[entry], routes=[Route.to("10.240.0.5/32", dev="azure0")]).conflicts
+
+    def test_by_a_pods_device(self) -> None:
+        """A route by azv* is deleted if there is no pod behind the device, and is a conflict if there is one."""
+        plan = planned(routes=[Route.to("10.240.0.5/32", dev="azv2"), Route.to("10.240.0.6/32", dev="azv1")])
+        assert [it.reason for it in plan.deletions] == [
+            "10.240.0.5 is managed by another CNI, and there is no pod behind azv2"
+        ]
+        assert [it.reason for it in plan.conflicts] == [
+            "10.240.0.6 is managed by another CNI, but there is a pod behind azv1"
+        ]
+
+    @pytest.mark.parametrize("links", [[*LINKS, UNKNOWN], LINKS])
+    def test_by_a_device_that_cannot_be_asked(self, links: Sequence[EthernetLink]) -> None:
+        """If the other end cannot be read, or the device appeared after the devices were read, the route is kept."""
+        told = "it is not known whether its pod is alive: what is behind azv9 cannot be read"
+        assert why_kept(routes=[Route.to("10.240.0.5/32", dev="azv9")], links=links) == told
+
+    def test_kept_for_its_address(self) -> None:
+        """A route is kept for the same reasons as a rule."""
+        mine = Endpoint("a-eth0", "azv1", (as_ip("10.240.0.5"),))
+        route = Route.to("10.240.0.5/32", dev="azv2")
+        assert "state file" in why_kept(routes=[route], endpoints=[mine])
+        assert "not in a managed network" in why_kept(routes=[Route.to("10.9.0.5/32", dev="azv2")])
+
+    @pytest.mark.parametrize(("protocol", "name"), [(9, "ra"), (16, "dhcp"), (12, "bird"), (213, "hostrouting")])
+    @pytest.mark.parametrize(("dev", "links"), [("azure0", LINKS[:3]), ("azv2", LINKS)])
+    def test_of_another_program(self, protocol: int, name: str, dev: str, links: Sequence[EthernetLink]) -> None:
+        """A route that DHCP or a routing daemon added, such as one to a name server, is kept."""
+        route = Route.to("10.240.0.53/32", dev=dev, protocol=protocol)
+        told = f"azure-vnet does not add routes with proto {name}"
+        assert why_kept(routes=[route], links=links) == told
+        assert planned(routes=[attrs.evolve(route, protocol=2)], links=links).deletions
+
+    @pytest.mark.parametrize(("dev", "links"), [("azure0", LINKS[:3]), ("azv2", LINKS)])
+    def test_what_could_not_be_brought_back(self, dev: str, links: Sequence[EthernetLink]) -> None:
+        """A route with an attribute that an undo file cannot hold is kept, and the reason names the attribute."""
+        route = attrs.evolve(Route.to("10.240.0.5/32", dev=dev), unread=("lock", "initcwnd"))
+        assert why_kept(routes=[route], links=links) == "undo could not restore its lock, initcwnd"
+
+    @pytest.mark.parametrize(
+        "route",
+        [
+            Route.to("10.240.0.0/24", dev="azure0"),
+            Route.to("10.240.0.5/32", dev="eth0"),
+            Route.to("10.240.0.5/32", dev="azv2", gateway="10.240.0.1"),
+            Route.to("10.240.0.5/32", dev="azv2", table=100),
+            Route.to("10.240.0.5/32", type="blackhole"),
+            attrs.evolve(Route.to("10.240.0.5/32", dev="azv2"), tos=4),
+            attrs.evolve(Route.to("10.240.0.5/32", dev="azv2"), legs=(NextHop("azv2"), NextHop("azure0"))),
+        ],
+        ids=str,
+    )
+    def test_other_routes(self, route: Route) -> None:
+        """A route that is not a plain route to a single address by such a device is ignored."""
+        plan = planned(routes=[route], links=LINKS[:3])
+        assert not plan.deletions
+        assert not plan.kept
+
+
+class TestPlan:
+    """The plan as a value."""
+
+    def test_within_what_was_shown(self) -> None:
+        """Only deletions that were shown remain, each as often as it was shown."""
+        once, twice = planned(STALE), planned(STALE, STALE, R1.format("10.240.0.5", DEAD))
+        assert [it.spec for it in twice.within(once).deletions] == [STALE]
+        assert once.within(CleanupPlan()).is_empty
+
+    def test_how_it_reads(self) -> None:
+        """Each entry is printed as a line with the decision and the reason."""
+        text = str(planned(STALE, R2.format("10.240.0.9", LIVE), STALE.replace("eth0", "eth7"), *OWN[:1], others="x"))
+        assert [line.split()[0] for line in text.splitlines()] == ["delete", "conflict", "inert", "keep", "unreadable"]
+        assert str(CleanupPlan()) == "nothing to delete"
+
+
+IPS = st.sampled_from(["10.240.0.5", "10.240.0.6", "10.240.0.4/31", "10.9.0.5", "10.0.0.4"])
+RULES = st.builds(
+    str.format,
+    st.sampled_from([R1, R2, R2.replace("-i eth0", "-i ! eth0"), R2.replace("PRE", "POST")]),
+    IPS,
+    st.sampled_from([DEAD, LIVE]),
+) | st.sampled_from([*OWN, R3.format("fd00:1::5", DEAD), "FORWARD -j ACCEPT"])
+HOSTS = st.lists(RULES, max_size=12)
+
+
+@given(HOSTS, st.booleans())
+def test_nothing_goes_that_is_not_a_rule_of_a_pod(rules: list[str], unknown: bool) -> None:  # noqa: FBT001  drawn
+    """For any rules, each deleted one existed, has exactly one of the three shapes, a managed address and a dead MAC address."""
+    plan = planned(*rules, links=[*LINKS, UNKNOWN] if unknown else LINKS)
+    assert not Counter(it.spec for it in plan.deletions) - Counter(rules)
+    for it in plan.deletions:
+        found = pod_rule(read_saved(f"*nat\n-A {it.spec}").rules[0])
+        assert any(found.ip in network for network in azure_settings().managed)
+        assert found.mac == DEAD
+        assert not unknown
+
+
+@given(HOSTS)
+def test_the_naive_plan(rules: list[str]) -> None:
+    """A naive oracle, which compares whole lines with the rules of dead managed pods, finds the same deletions."""
+    known = {shape.format(ip, DEAD) for shape in (R1, R2) for ip in ("10.240.0.5", "10.240.0.6")}
+    known.add(R3.format("fd00:1::5", DEAD))
+    assert [it.spec for it in planned(*rules).deletions] == [rule for rule in rules if rule in known]
+
+
+@given(HOSTS)
+def test_after_it_there_is_nothing_to_do(rules: list[str]) -> None:
+    """After the deletions, a new plan is empty; and the same facts give the same plan."""
+    plan = planned(*rules)
+    left = list(rules)
+    for it in plan.deletions:
+        left.remove(it.spec)
+    assert planned(*left).is_empty
+    assert planned(*rules) == plan
+
+
+@given(HOSTS)
+def test_every_look_alike_has_its_reason(rules: list[str]) -> None:
+    """Each rule that contains a managed address is in exactly one part of the plan."""
+    plan = planned(*rules)
+    told = Counter(it.spec for part in (plan.deletions, plan.kept, plan.conflicts, plan.inert) for it in part)
+    assert not told - Counter(rules)
+    for rule in rules:
+        assert (rule in told) is ("10.240." in rule or "fd00:1:" in rule or _is_pod_rule(rule))
+
+
+def _is_pod_rule(rule: str) -> bool:
+    try:
+        pod_rule(read_saved(f"*nat\n-A {rule}").rules[0])
+    except NotAPodRule:
+        return False
+    return True
+
+
+def test_managed_networks_are_those_of_the_tests() -> None:
+    """The managed networks that the laws above rely on."""
+    assert tuple(map(str, azure_settings().managed)) == MANAGED
+
+
+# The state file of azure-vnet
+
+
+ENDPOINT = {
+    "HostIfName": "azv1",
+    "MacAddress": "AgAAAAAF",
+    "IPAddresses": [{"IP": "10.240.0.5", "Mask": "//8AAA=="}, {"IP": "fd00:1::5", "Mask": "/w=="}],
+}
+
+
+def state(endpoints: object) -> str:
+    """A state file with these endpoints."""
+    network = {"Networks": {"azure": {"Endpoints": endpoints}}}
+    return json.dumps({"Network": {"Version": "v1", "ExternalInterfaces": {"eth0": network}}})
+
+
+def test_its_endpoints() -> None:
+    """Each endpoint has a device and addresses of both families."""
+    ips = (ip_address("10.240.0.5"), ip_address("fd00:1::5"))
+    assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        '{"Network": null}',
+        '{"Network": {"ExternalInterfaces": null}}',
+        '{"Network": {"ExternalInterfaces": {"eth0": {"Networks": null}}}}',
+        state(None),
+    ],
+)
+def test_what_is_empty(text: str) -> None:
+    """azure-vnet writes null for empty objects; such a file has no pods."""
+    assert read_state(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not JSON, or is truncated"),
+        (state({"a": ENDPOINT})[:-9], "not JSON, or is truncated"),
+        ("[]", "the document is not a JSON object"),
+        (state([]), "Endpoints is not a JSON object"),
+        (state({"a": {**ENDPOINT, "IPAddresses": [{"IP": "ten"}]}}), "the endpoint 'a' has an invalid address"),
+        (state({"a": {**ENDPOINT, "HostIfName": 7}}), "the endpoint 'a' does not have HostIfName"),
+    ],
+)
+def test_what_is_not_a_state_file(text: str, why: str) -> None:
+    """A file that is truncated, or is a different file, is an error, because a live pod may be missing from it."""
+    with pytest.raises(StateFileUnreadable, match=why):
+        read_state(text)

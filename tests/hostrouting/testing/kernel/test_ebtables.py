@@ -1,0 +1,133 @@
+"""The fake ebtables: what a test can set up with them, and their contract."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hostrouting.errors import BadRule, EbtablesError, EbtablesTimeout, EbtablesWrongBackend
+from hostrouting.kernel.ebtables import program as refusal
+from hostrouting.kernel.ebtables.program import nat_rules
+from hostrouting.testing.filter_contracts import CONTRACT_RULES, EbtablesContract
+from hostrouting.testing.kernel.ebtables import MemoryEbtables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hostrouting.kernel.ebtables import Ebtables
+
+
+ARP = CONTRACT_RULES[0]
+
+
+def every_verb(ebtables: MemoryEbtables) -> list[Callable[[], Any]]:
+    """Each verb, ready to be called."""
+    asked = ebtables.of(ebtables.backend)
+    return [
+        it
+        for way in (ebtables, asked)
+        for it in (way.save, lambda: way.delete([ARP]), lambda: way.delete_one(ARP), lambda: way.add([ARP]))  # noqa: B023
+    ]
+
+
+def test_a_fault_that_stays() -> None:
+    """A fault is raised by every verb until it is cleared, and nothing is done."""
+    ebtables = MemoryEbtables([ARP])
+    for error in (refusal.missing(), refusal.not_permitted(), refusal.not_loaded(), refusal.refused("do it", "no")):
+        ebtables.fault = error
+        for verb in every_verb(ebtables):
+            with pytest.raises(type(error)):
+                verb()
+    ebtables.fault = None
+    assert nat_rules(ebtables.save()) == (ARP,)
+    assert ebtables.writes == []
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both are tested
+    """Only the nth call fails; if it was still carried out, the result shows."""
+    ebtables = MemoryEbtables([ARP])
+    ebtables.fail(refusal.timed_out("delete it", 10), nth=2, done=done)
+    ebtables.save()
+    with pytest.raises(EbtablesTimeout):
+        ebtables.delete([ARP])
+    assert (nat_rules(ebtables.save()) == ()) is done
+
+
+def test_what_happens_meanwhile() -> None:
+    """Another program may delete a rule just before our deletion."""
+    ebtables = MemoryEbtables([ARP, ARP])
+    ebtables.meanwhile(lambda: ebtables.rules.remove(ARP))
+    with pytest.raises(BadRule, match="has no rule 'PREROUTING -p ARP"):
+        ebtables.delete([ARP, ARP])
+    ebtables.delete([ARP])
+    assert ebtables.writes == [f"delete {ARP}"]
+
+
+def test_the_other_backend() -> None:
+    """A request for the backend without rules raises an error that names the other one, unless neither has any."""
+    ebtables = MemoryEbtables([ARP], backend="legacy")
+    verbs: list[Callable[[], object]] = [ebtables.of("nft").save, lambda: ebtables.of("nft").add([ARP])]
+    for verb in verbs:
+        with pytest.raises(
+            EbtablesWrongBackend, match="the nft backend of ebtables has no rules in table nat, but legacy has 1"
+        ):
+            verb()
+    ebtables.of("legacy").delete([ARP])
+    assert nat_rules(ebtables.of("nft").save()) == ()
+
+
+def test_both_backends() -> None:
+    """If both have rules, the backend must be named; `alone` works even after its last rule is gone."""
+    ebtables = MemoryEbtables([ARP], elsewhere=[CONTRACT_RULES[1]])
+    with pytest.raises(EbtablesWrongBackend, match=r"\(1 in nft and 1 in legacy\)"):
+        ebtables.of("auto").save()
+    nft = ebtables.of("nft", alone=True)
+    assert nft.program() == "ebtables-nft"
+    nft.delete([ARP])
+    with pytest.raises(EbtablesWrongBackend, match="but legacy has 1"):
+        ebtables.of("nft").save()
+    assert ebtables.of("auto").program() == "ebtables-legacy"
+    nft.add([ARP])
+    assert (ebtables.rules, ebtables.elsewhere) == ([ARP], [CONTRACT_RULES[1]])
+
+
+def test_text() -> None:
+    """The text has every chain, the rules chain by chain, and the other tables."""
+    ebtables = MemoryEbtables([CONTRACT_RULES[3], "mine -j DROP", ARP], others="*filter\n")
+    assert re.findall(r"^(?:[*:]\S+|-A \S+)", str(ebtables), re.MULTILINE) == [
+        "*nat",
+        *(":PREROUTING", ":OUTPUT", ":POSTROUTING", ":mine"),
+        *("-A PREROUTING", "-A POSTROUTING", "-A mine"),
+        "*filter",
+    ]
+
+
+def test_errors_are_of_one_kind() -> None:
+    """EbtablesError catches all of them."""
+    assert issubclass(BadRule, EbtablesError)
+    assert issubclass(EbtablesWrongBackend, EbtablesError)
+
+
+# The fake ebtables fulfil the contract of Ebtables
+
+
+class TestMemoryEbtables(EbtablesContract):
+    """Every promise, on a list."""
+
+    @contextmanager
+    def make(self) -> Iterator[MemoryEbtables]:
+        """Without rules."""
+        yield MemoryEbtables()
+
+
+class TestOfABackend(EbtablesContract):
+    """Every promise, on the same list requested by the name of its backend."""
+
+    @contextmanager
+    def make(self) -> Iterator[Ebtables]:
+        """Without rules."""
+        yield MemoryEbtables(backend="legacy").of("legacy")

@@ -1,0 +1,128 @@
+"""The fake nftables: what a test can set up with them, and their contract."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hostrouting.errors import NftablesError, NftTimeout, TableOwned
+from hostrouting.kernel.nftables import Table
+from hostrouting.kernel.nftables import program as refusal
+from hostrouting.testing.filter_contracts import NftablesContract, contract_table
+from hostrouting.testing.kernel.nftables import MemoryNftables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def every_verb(nft: MemoryNftables) -> list[Callable[[], Any]]:
+    """Each verb, ready to be called."""
+    return [
+        lambda: nft.table("first"),
+        lambda: nft.counters("first"),
+        nft.names,
+        lambda: nft.replace(Table("first")),
+        lambda: nft.remove("first"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [refusal.missing(), refusal.too_old(), refusal.not_permitted(), refusal.refused("do it", "no")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_fault_that_stays(error: NftablesError) -> None:
+    """A fault is raised by every verb until it is cleared, and nothing is done."""
+    nft = MemoryNftables(contract_table())
+    nft.fault = error
+    for verb in every_verb(nft):
+        with pytest.raises(type(error)):
+            verb()
+    nft.fault = None
+    assert nft.table("first") == contract_table()
+    assert nft.writes == []
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both are tested
+    """Only the nth call fails; if it was still carried out, the result shows."""
+    nft = MemoryNftables(contract_table())
+    nft.fail(refusal.timed_out("remove it", 10), nth=2, done=done)
+    nft.table("first")
+    with pytest.raises(NftTimeout):
+        nft.remove("first")
+    assert (nft.table("first") is None) is done
+    with pytest.raises(ValueError, match="nth is 0, but the next call is 1"):
+        nft.fail(refusal.missing(), nth=0)
+
+
+def test_what_happens_meanwhile() -> None:
+    """Another program may change something just before a call."""
+    nft = MemoryNftables(others=[("inet", "filter")])
+    nft.replace(contract_table())
+    nft.meanwhile(nft.flush)
+    assert nft.table("first") is None
+    assert nft.names() == ()
+
+
+def test_flags() -> None:
+    """A table with a flag is unreadable; a dormant one can be replaced, and one with an owner cannot be changed."""
+    dormant = Table("first", contract_table().chains, ["dormant"])
+    nft = MemoryNftables(dormant, Table("mine", flags=["owner"]))
+    assert nft.table("first") == Table("first", flags=["dormant"], is_readable=False)
+    assert nft.counters("first") == ()
+    verbs: list[Callable[[], None]] = [
+        lambda: nft.replace(Table("mine")),
+        lambda: nft.replace(Table("first"), without=["mine"]),
+        lambda: nft.remove("first", "mine"),
+    ]
+    for verb in verbs:
+        with pytest.raises(TableOwned, match="the table ip6 mine is owned by another process, and only its owner"):
+            verb()
+    assert nft.tables["first"] is dormant
+    nft.replace(contract_table())
+    assert nft.table("first") == contract_table()
+    nft.flush()
+    assert nft.names() == (("ip6", "mine"),)
+
+
+def test_counts() -> None:
+    """A test sets the packet counts, and a new table begins at 0."""
+    nft = MemoryNftables(contract_table())
+    nft.count("first", 1, 2, 3)
+    nft.count("first", 1, 0, 0)
+    assert nft.counters("first") == (2, 2, 3)
+    nft.replace(contract_table())
+    assert nft.counters("first") == (0, 0, 0)
+    with pytest.raises(ValueError, match="1 numbers for the table first, which has 3 counters"):
+        nft.count("first", 1)
+
+
+def test_what_was_written() -> None:
+    """Every change is recorded, but reading is not."""
+    nft = MemoryNftables()
+    nft.replace(Table("first"))
+    nft.table("first")
+    nft.remove("first", "second")
+    nft.remove()
+    assert nft.writes == ["replace first", "remove first second"]
+
+
+def test_text() -> None:
+    """It prints as nft lists a ruleset."""
+    nft = MemoryNftables(contract_table(), others=[("inet", "filter")])
+    assert str(nft) == f"table inet filter {{\n}}\n{contract_table()}"
+
+
+# The fake nftables fulfil the contract of Nftables
+
+
+class TestMemoryNftables(NftablesContract):
+    """Every promise, on a dictionary."""
+
+    @contextmanager
+    def make(self) -> Iterator[MemoryNftables]:
+        """Without tables."""
+        yield MemoryNftables()
