@@ -6,7 +6,7 @@ words, compares or generates rules uses these entries and does not name any sele
 a packet when only some of its fields are known (`hostrouting.fib`).
 
 To add a selector: add a field to Rule, a field to `hostrouting.fib.Flow` if a lookup can specify it, an entry in
-`SELECTORS`, and a row in `tests/hostrouting/test_selectors.py`, which fails as long as one of them is missing.
+`SELECTORS`, and a row in `tests/hostrouting/model/test_rule.py`, which fails as long as one of them is missing.
 """
 
 import struct
