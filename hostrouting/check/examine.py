@@ -24,7 +24,7 @@ from hostrouting.check.packets import find_pod_packets
 from hostrouting.check.pods import Ask, Dropped, PodReport, check_pods, find_dropped
 from hostrouting.check.repair import Diversion, Filtered, Repair, Unsafe, propose_repair
 from hostrouting.errors import BackendError, NotReady, Unsettled
-from hostrouting.fib import ANY, Decision, Fib, Flow
+from hostrouting.fib import ANY, PLAIN, Decision, Fib, Flow
 from hostrouting.fib.arrival import find_drop
 from hostrouting.model import IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
 from hostrouting.routes.plan import RoutePlan, plan_routes, plan_static_routes, wanted_routes
@@ -291,12 +291,14 @@ class _Asking:
         if not self._report.expected_devs:
             return {}
         family, found = self._report.family, {}
-        # The kernel is asked about a plain packet, which is what a decision describes first.
+        # The kernel is asked about a plain packet, which is what a decision describes first. Where no protocol is said,
+        # Linux takes UDP in IPv4, and none in IPv6.
+        plain = flow if family == IPV4 or flow.ipproto is not None else attrs.evolve(flow, ipproto=PLAIN.ipproto)
         asked = {cell.first: cell.decision for cidr in self._report.cidrs for cell in self._fib.cells(cidr, flow)}
         places = sorted(asked)
         for begin in range(0, len(places), _AT_ONCE):
             some = places[begin : begin + _AT_ONCE]
-            answers = self._backend.lookup([ip_at(family, place) for place in some], flow)
+            answers = self._backend.lookup([ip_at(family, place) for place in some], plain)
             for place, answer in zip(some, answers, strict=True):
                 if not _agree(asked[place], answer) and find_drop(self._fib, ip_at(family, place), flow) is None:
                     found[place] = _as_answered(asked[place], answer)
@@ -321,13 +323,18 @@ def _as_answered(decision: Decision, answer: Answer) -> Decision:
 
 
 def _agree(decision: Decision, answer: Answer) -> bool:
+    """Whether both are the same; Linux lists the legs of an IPv6 route from the one that it chose for the address."""
     route = answer.route
     if route is None or decision.route is None:
         # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing or decision.kind == "local"
     mine = (decision.route, *decision.in_turn)
-    return any((route.prefix, route.devs, route.metric) == (own.prefix, own.devs, own.metric) for own in mine)
+    return any(_named(route) == _named(own) for own in mine)
+
+
+def _named(route: Route) -> tuple[Prefix, list[str], int]:
+    return route.prefix, sorted(route.devs), route.metric
 
 
 def _words(answer: Answer) -> str:

@@ -202,7 +202,9 @@ def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
         [answer] = backend.lookup([trace.address], flow)
     except BackendError as error:
         return f"the kernel itself could not be asked: {error}"
-    if answer.route is not None and (answer.route.prefix, answer.route.devs) == (trace.route.prefix, trace.route.devs):
+    said = answer.route
+    # Linux lists the legs of an IPv6 route from the one that it chose for the address.
+    if said is not None and (said.prefix, sorted(said.devs)) == (trace.route.prefix, sorted(trace.route.devs)):
         return ""
     if comes_in and answer.kind in {"blackhole", "unreachable"}:
         return f"the kernel itself drops it when it arrives on {flow.iif}; the tables and settings do not say why"

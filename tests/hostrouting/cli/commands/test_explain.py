@@ -10,7 +10,7 @@ import pytest
 from hostrouting.cli.explain import explain
 from hostrouting.fib import ANY, Flow
 from hostrouting.kernel.base import Answer, Change
-from hostrouting.model import Link, Prefix, Route, Rule, as_ip
+from hostrouting.model import Link, NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 
@@ -162,6 +162,19 @@ def test_a_kernel_that_answers_otherwise() -> None:
     backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
     said = say("explain", "172.16.5.9", host=FakeHost(backend=lambda: backend))
     assert said.lines[1].startswith("But the kernel itself answers default via 10.0.0.1")
+
+
+def test_a_kernel_that_lists_the_legs_otherwise() -> None:
+    """Linux lists the legs of an IPv6 route from the one that it chose; that is no other answer. Kills: legs in order."""
+    legs = [NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("ib0", gateway=as_ip("fe80::2"))]
+    kernel = h200(dual_stack=True)
+    [added] = kernel.change([Change("add", Route(Prefix.parse("fd00:16::/64"), tuple(legs)))])
+    assert added.ok
+    backend, [answer] = kernel.reopen(), kernel.lookup([as_ip("fd00:16::1")], ANY)
+    assert answer.route is not None
+    turned = attrs.evolve(answer, route=attrs.evolve(answer.route, legs=answer.route.legs[::-1]))
+    backend.lookup = lambda *_: (turned,)  # type: ignore[method-assign]  # Linux does so by its hash
+    assert "But the kernel" not in say("explain", "fd00:16::1", host=FakeHost(backend=lambda: backend)).out
 
 
 def test_many_other_routes_are_capped() -> None:

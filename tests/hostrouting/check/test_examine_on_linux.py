@@ -1,0 +1,56 @@
+"""hostrouting.check.examine on Linux: what the kernel answers is what its tables say, where it only says it otherwise."""
+
+from contextlib import closing
+
+import pytest
+
+import phases
+from hostrouting.check.examine import Examination, examine
+from hostrouting.kernel.netlink import NetlinkBackend
+from phases.testing import FakeClock
+from tests.support.commands import LINKS, furnish
+from tests.support.namespace import private_namespace
+from tests.support.tasks import config
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+LEGS = "nexthop via fd00:99::1 dev eth0 nexthop via fd00:9::1 dev eth1"
+CIDRS = tuple(f"fd00:16:{number:x}::/48" for number in range(16))
+
+
+def examined(*lines: str, cidrs: tuple[str, ...] = CIDRS) -> Examination:
+    """The check of a host to which these IPv6 routes and rules were added."""
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS)
+        namespace.batch(["address add fd00:9::4/64 dev eth1 nodad", *lines], family=6)
+        with closing(NetlinkBackend(netns=namespace.path)) as backend:
+            return examine(phases.Context(clock=FakeClock(), observers=[]), backend, config(cidrs=cidrs), wait=0)
+
+
+def test_the_legs_of_an_ipv6_route_in_any_order() -> None:
+    """Linux lists the legs from the one that it chose for the address; that is no other route. Kills: legs in order."""
+    found = examined(f"route add default {LEGS}")
+    assert (found.verdict, found.surprises) == ("ok", ())
+
+
+def test_an_escape_over_several_legs() -> None:
+    """So an escape through such a route is one that the tables explain, and a repair closes it."""
+    found = examined(
+        "route add default via fd00:99::1 dev eth0", f"route add fd00:16::/32 {LEGS}", cidrs=("fd00:16::/32",)
+    )
+    assert (found.verdict, found.surprises, found.unsafe) == ("overlap", (), ())
+    assert found.routes
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict"),
+    [
+        ("to fd00:16::/32 ipproto udp blackhole", "overlap"),
+        ("not ipproto udp blackhole", "undecided"),
+        ("ipproto tcp blackhole", "undecided"),
+    ],
+)
+def test_a_rule_by_protocol(rule: str, verdict: str) -> None:
+    """The plain packet is UDP in both families: a rule for UDP decides, one for others leaves it open. Kills: no protocol in IPv6."""
+    found = examined("route add default via fd00:99::1 dev eth0", f"rule add pref 100 {rule}")
+    assert (found.verdict, found.surprises) == (verdict, ())
