@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.check.cni import CNI_ROUTES
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, ip_at, protocol_name
 from hostrouting.model.constants import RESERVED_RANGES

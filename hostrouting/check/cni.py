@@ -1,72 +1,16 @@
 """The pod blocks of a host: the routes that refuse packets for them, which a CNI installs on purpose.
 
-Here: which refusing routes each CNI installs, in one table with the place in its source, and which routes of a host are
-of that kind. Not here: how other refusing routes are judged (`overlap`).
-
-A CNI that gives a node a block of addresses often makes the node drop packets for addresses that no pod has. Without
-that, such packets go to the router, which sends them back. The pods themselves have longer prefixes, by devices of the
-CNI. So these routes are not escapes.
-
-kube-router (protocol 17) and Antrea install unicast routes only. OVN-Kubernetes (protocol 85) has an unreachable
-default route in the table of each VRF: that is not a pod block, so it has no row. BIRD also installs `unreachable`
-where it has no route to the block of another node: those pods are lost, so that has no row either.
+Here: which routes of a host are of that kind, so that they are not escapes. Not here: which refusing routes each CNI
+installs (`config.cni`), and how other refusing routes are judged (`overlap`).
 """
 
 from collections.abc import Iterable
 
-import attrs
-
+from hostrouting.config.cni import CNI_ROUTES, CniRoute
 from hostrouting.fib import Fib
-from hostrouting.model import REFUSING, Prefix, Route, RouteType, width_of
+from hostrouting.model import REFUSING, Prefix, Route, width_of
 
-__all__ = ["CNI_ROUTES", "CniRoute", "PodBlocks", "is_like"]
-
-
-@attrs.frozen
-class CniRoute:
-    """Refusing routes of one CNI; with a `dev`, only on a host that has a device of such a name."""
-
-    cni: str
-    protocols: frozenset[int]
-    types: frozenset[RouteType]
-    source: str
-    single: bool = False  # for single addresses only
-    dev: str = "*"
-
-
-_BOOT, _KERNEL, _BIRD, _CALICO = 3, 2, 12, 80
-
-CNI_ROUTES = (
-    CniRoute(
-        "Calico with BIRD",
-        frozenset({_BIRD}),
-        frozenset({"blackhole"}),
-        "projectcalico/calico, confd/etc/calico/confd/templates/bird_ipam.cfg.template",
-    ),
-    CniRoute(
-        "Calico's Felix",
-        frozenset({_CALICO}),
-        frozenset(REFUSING),
-        "projectcalico/calico, felix/dataplane/linux/route_mgr.go (blackholeRoutes) and felix/routetable/defs.go",
-    ),
-    # The address of a pod that is gone (enable-unreachable-routes), until another one gets it.
-    CniRoute(
-        "Cilium",
-        frozenset({_BOOT, _KERNEL}),
-        frozenset({"unreachable"}),
-        "cilium/cilium, pkg/datapath/linux/routing/routing.go (Delete)",
-        single=True,
-        dev="cilium_*",
-    ),
-    # The node's pod block (--ip-blackhole-route, since 0.27.1), without a protocol of its own.
-    CniRoute(
-        "Flannel",
-        frozenset({_BOOT}),
-        frozenset({"blackhole"}),
-        "flannel-io/flannel, main.go (ip-blackhole-route)",
-        dev="flannel*",
-    ),
-)
+__all__ = ["PodBlocks", "is_like"]
 
 
 class PodBlocks:

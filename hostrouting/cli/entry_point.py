@@ -1,6 +1,6 @@
-"""From arguments to an exit code: parse, carry out the command, print the reply or the error.
+"""From arguments to an exit code: parse, carry out the command, have the reply or the error printed.
 
-Here: the command line and its help, made from the records in `commands`; and the only place that catches, prints and
+Here: the command line and its help, made from the records in `commands`; and the only place that catches errors and
 decides on the exit code. Not here: the options and texts of one command, and anything about routing. Until the
 arguments are parsed, only argparse and the records of the commands are loaded.
 """

@@ -3,6 +3,7 @@
 settings         the whole of it: the frozen classes, and reading and writing them: JSON, mapping, file
 probe_rewrite    the section probeRewrite: classes and rules
 azure_vnet       the section azureVnetCleanup: classes and rules
+cni              the devices and the refusing routes of known CNIs, as tables
 values           the rule for each single value
 json             files, JSON objects and lists in general: paths, keys, faults; nothing about routing
 """
@@ -13,6 +14,7 @@ from hostrouting.config.azure_vnet import (
     EbtablesChoice,
     IfAzureVnetActive,
 )
+from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
 from hostrouting.config.probe_rewrite import ImdsConfig, OnUnknown, ProbeCondition, ProbeRewriteConfig
 from hostrouting.config.settings import (
     GuardConfig,
@@ -22,7 +24,7 @@ from hostrouting.config.settings import (
     StaticRoutesConfig,
     needs_config,
 )
-from hostrouting.config.values import DEFAULT_ALLOWED_DEVS, Mode
+from hostrouting.config.values import Mode
 
 __all__ = [
     "AzureVnetCleanupConfig",

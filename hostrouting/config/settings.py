@@ -18,6 +18,7 @@ import attrs
 
 from hostrouting.config import values
 from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
+from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
 from hostrouting.config.json import InvalidValue, Keys, Spot, items, parse, printable, read, text_of
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.config.values import Address, Network  # noqa: TC001  attrs.resolve_types looks them up here
@@ -111,7 +112,7 @@ class RouteOverlapConfig:
         expected_cidrs: Iterable[Network | str] = (),
         mode: values.Mode | str = "",
         expected_devs: Iterable[str] = (),
-        allowed_devs: Iterable[str] = values.DEFAULT_ALLOWED_DEVS,
+        allowed_devs: Iterable[str] = DEFAULT_ALLOWED_DEVS,
         *,
         pod_cidrs: Iterable[Network | str] = (),
         pod_devs: Iterable[str] = (),

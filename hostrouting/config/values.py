@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hostrouting.config.json import Spot
 
 __all__ = [
-    "DEFAULT_ALLOWED_DEVS",
     "Address",
     "Mode",
     "Network",
@@ -48,35 +47,6 @@ E = TypeVar("E", bound="Word")
 
 _LENGTHS = {str(length): length for length in range(129)}
 _FORM = 'write an address, a slash and a length, such as "10.0.0.0/8" or "fd00::/8"'
-
-DEFAULT_ALLOWED_DEVS = (
-    "antrea-gw*",  # Antrea's gateway to the pods of this node
-    "azure*",  # Azure CNI: bridge mode's azure0
-    "azv*",  # Azure CNI: transparent mode's veths
-    "cali*",  # Calico's veths
-    "cbr0",  # kubenet's bridge
-    "cilium_*",  # Cilium: cilium_host, cilium_net, cilium_vxlan, cilium_wg0
-    "cni0",  # the bridge of the reference bridge plugin, and flannel's
-    "flannel*",  # flannel's VXLAN and WireGuard devices
-    "gke*",  # GKE's veths
-    "kube-bridge",  # kube-router's bridge
-    "kube-ipvs0",  # kube-proxy in IPVS mode holds the service addresses here
-    "lxc*",  # Cilium's veths
-    "nodelocaldns",  # NodeLocal DNSCache holds its service address here
-    "ovn-k8s-mp*",  # OVN-Kubernetes' port to the pods of this node
-    "tunl0",  # Calico's IP-in-IP tunnel
-    "veth*",  # the veths of the bridge plugin, kubenet and flannel
-    "vxlan-v6.calico",  # Calico's VXLAN devices
-    "vxlan.calico",
-    "weave",  # Weave Net's bridge
-    "wg-v6.cali",  # Calico's WireGuard devices
-    "wireguard.cali",
-)
-"""Devices for this node's pods and services, or for the cluster's tunnel to the pods of other nodes.
-
-The list has no names of network cards, and not docker0 either: no cluster network uses docker0, and its 172.17.0.0/16
-can capture part of a cluster's 172.16.0.0/12 just as InfiniBand's route does.
-"""
 
 _NAME_LENGTH = 15  # IFNAMSIZ without its closing zero
 _NAME_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")

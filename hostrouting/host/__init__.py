@@ -1,7 +1,9 @@
 """The rest of a host: files, systemd, paths, and what else is asked there. Tasks decide; this carries it out.
 
-host       everything of a host in one value; sandbox: a host that is separate from this machine
-files      files, written atomically and only if they differ, and the lock; image: the same below a root directory
+host       everything of a host in one value
+sandbox    a host that is separate from this machine
+files      files, written atomically and only if they differ, and the lock
+image      the same below a root directory
 fileset    files that are installed and removed together
 layout     every path and every name
 systemd    the service manager: units, and what a service tells it

@@ -3,11 +3,15 @@
 An edge has a contract, which is a Protocol, and an implementation for Linux. The fake ones are in
 `hostrouting.testing`, and so are the contract suites, which run on both.
 
-base        the contract of the routing edge, and its values; netlink: that edge on Linux requests    what is the same
-for every routing edge: which request cannot be sent, what a delete matches, refusals nftables    the packet filter;
-ebtables: rules for Ethernet frames; neighbours: MAC addresses and neighbours marking     what sets the marks of
-packets; bpf: programs that see a packet before nftables programs    running a program of the host, and the rights of
-this process
+base        the contract of the routing edge, and its values
+netlink     that edge on Linux
+requests    what is the same for every routing edge: what cannot be sent, what a delete matches, refusals
+nftables    the packet filter
+ebtables    rules for Ethernet frames
+neighbours  MAC addresses and neighbours
+marking     what sets the marks of packets
+bpf         programs that see a packet before nftables
+programs    running a program of the host, and the rights of this process
 """
 
 from hostrouting.kernel.base import Answer, Change, Outcome, RouteBackend, Verb, Watch

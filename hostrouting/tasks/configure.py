@@ -1,4 +1,8 @@
-"""Configure and Remove: install and remove everything that belongs to hostrouting."""
+"""Configure and Remove: install and remove everything that belongs to hostrouting, task by task.
+
+Here: `TASKS`, the tasks that install something, in their order; a new one is a module in this room and a line there.
+Not here: what each of them does, and the gate before every start of a machine (`boot.gate`).
+"""
 
 from __future__ import annotations
 
