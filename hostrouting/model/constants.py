@@ -1,8 +1,7 @@
 """Numbers and ranges that mean the same on every host: reserved addresses, and the defaults of a route that is added.
 
 Here: the ranges, each with its meaning, our protocol number, and the metric that Linux gives. Not here: what is refused
-or ignored because of them, and the numbers that other programs use (names: `route`; reasons: `config.values`). This module imports only ipaddress,
-because it is loaded with every configuration.
+or ignored because of them, and the numbers that other programs use (names: `route`; reasons: `config.values`).
 """
 
 from __future__ import annotations
