@@ -36,7 +36,7 @@ FOREIGN = {
     "attrs": {"*"},
     "rich": {"phases.live"},
     "exceptiongroup": {"phases.errors"},
-    "pyroute2": {"hostrouting.kernel.netlink.read", "hostrouting.kernel.neighbours.kernel"},
+    "pyroute2": {"hostrouting.kernel.netlink.read", "hostrouting.kernel.neighbours"},
     "pytest": {"hostrouting.testing.contract", "hostrouting.testing.plugin"},
     "hypothesis": {
         "hostrouting.testing.strategies",

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import AmbiguousRule, BackendError, BadRule
-from hostrouting.kernel.ebtables.program import nat_rules
-from hostrouting.kernel.neighbours.kernel import EthernetLink, LinkLayerView, Neighbour, PeerMac
+from hostrouting.kernel.ebtables import nat_rules
+from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac
 from hostrouting.kernel.nftables.table import Chain, Counter, Match, Rewrite, Rule, Table, Unknown, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from hostrouting.kernel.ebtables.program import Ebtables
-    from hostrouting.kernel.neighbours.kernel import LinkLayer
+    from hostrouting.kernel.ebtables import Ebtables
+    from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables.program import Nftables
 
 __all__ = [

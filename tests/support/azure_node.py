@@ -32,8 +32,7 @@ import attrs
 import phases
 from hostrouting.config import AzureVnetCleanupConfig, EbtablesChoice, HostRoutingConfig
 from hostrouting.host.host import Host
-from hostrouting.kernel.ebtables import EbtablesProgram
-from hostrouting.kernel.ebtables.program import batch, nat_rules
+from hostrouting.kernel.ebtables import EbtablesProgram, batch, nat_rules
 from hostrouting.kernel.neighbours import KernelLinkLayer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, UndoAzureVnetCleanup, UndoResult

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BadRule, EbtablesError
-from hostrouting.kernel.ebtables import program as refusal
-from hostrouting.kernel.ebtables.program import BACKENDS, missing_from, require_distinct, require_lines
+from hostrouting.kernel import ebtables as refusal
+from hostrouting.kernel.ebtables import BACKENDS, missing_from, require_distinct, require_lines
 from hostrouting.testing.kernel.faults import Faulty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hostrouting.kernel.ebtables.program import Backend, OneBackend
+    from hostrouting.kernel.ebtables import Backend, OneBackend
 
 __all__ = ["MemoryEbtables"]
 

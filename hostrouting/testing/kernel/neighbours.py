@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.neighbours.kernel import EthernetLink, LinkLayerView, Neighbour, no_device, require_permanent
+from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, no_device, require_permanent
 from hostrouting.testing.kernel.faults import Faulty
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from hostrouting.errors import (
 )
 from hostrouting.host.effects import effects_of
 from hostrouting.host.host import Host
-from hostrouting.kernel.ebtables import program as refusal
+from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.model import Route
 from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, Configure, UndoAzureVnetCleanup, UndoResult

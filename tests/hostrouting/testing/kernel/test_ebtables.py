@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hostrouting.errors import BadRule, EbtablesError, EbtablesTimeout, EbtablesWrongBackend
-from hostrouting.kernel.ebtables import program as refusal
-from hostrouting.kernel.ebtables.program import nat_rules
+from hostrouting.kernel import ebtables as refusal
+from hostrouting.kernel.ebtables import nat_rules
 from hostrouting.testing.filter_contracts import CONTRACT_RULES, EbtablesContract
 from hostrouting.testing.kernel.ebtables import MemoryEbtables
 

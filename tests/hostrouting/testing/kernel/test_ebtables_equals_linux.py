@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.errors import BadRule
-from hostrouting.kernel.ebtables import EbtablesProgram
-from hostrouting.kernel.ebtables.program import nat_rules
+from hostrouting.kernel.ebtables import EbtablesProgram, nat_rules
 from hostrouting.testing.filter_contracts import CONTRACT_RULES
 from hostrouting.testing.kernel.ebtables import MemoryEbtables
 from tests.support.examples import scaled

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import BackendError, BackendTimeout
+from hostrouting.kernel import neighbours as refusal
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac, UnknownPeer, canonical_mac
-from hostrouting.kernel.neighbours import kernel as refusal
 from hostrouting.testing.filter_contracts import LinkLayerContract, contract_view
 from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
 

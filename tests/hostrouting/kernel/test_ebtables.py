@@ -19,8 +19,7 @@ from hostrouting.errors import (
     EbtablesTooOld,
     EbtablesWrongBackend,
 )
-from hostrouting.kernel.ebtables import EbtablesProgram
-from hostrouting.kernel.ebtables.program import batch, nat_rules
+from hostrouting.kernel.ebtables import EbtablesProgram, batch, nat_rules
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing.filter_contracts import CONTRACT_RULES, EbtablesContract
 from tests.support.azure_rules import LOOK_ALIKES, R1, R2, R3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hostrouting.errors import AmbiguousRule
-from hostrouting.kernel.ebtables.program import (
+from hostrouting.kernel.ebtables import (
     batch,
     has_nat,
     is_incomplete,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hostrouting.errors import BackendError, BackendTimeout, NetlinkUnavailable, NotPermitted, Unsettled
-from hostrouting.kernel.neighbours import KernelLinkLayer, Neighbour, PeerMac, UnknownPeer, kernel
+from hostrouting.kernel import neighbours
+from hostrouting.kernel.neighbours import KernelLinkLayer, Neighbour, PeerMac, UnknownPeer
 from hostrouting.testing.filter_contracts import LinkLayerContract, contract_view
 from tests.support.children import in_child, refuse_netlink
 from tests.support.namespace import Namespace, private_namespace
@@ -201,7 +202,7 @@ class TestStandIn:
     def look(self, monkeypatch: pytest.MonkeyPatch, wire: _Wire) -> LinkLayerView:
         """Use the stand-in."""
         library = SimpleNamespace(AsyncIPRoute=lambda **_: wire, NetlinkError=_NetlinkError)
-        monkeypatch.setattr(kernel, "_pyroute2", lambda: library)
+        monkeypatch.setattr(neighbours, "_pyroute2", lambda: library)
         return KernelLinkLayer().look()
 
     def test_a_list_that_was_interrupted(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,13 +256,13 @@ class TestStandIn:
         def fail(_name: str) -> None:
             raise ImportError("no such module")
 
-        monkeypatch.setattr(kernel, "import_module", fail)
-        kernel._pyroute2.cache_clear()
+        monkeypatch.setattr(neighbours, "import_module", fail)
+        neighbours._pyroute2.cache_clear()
         try:
             with pytest.raises(BackendError, match=r"ImportError: no such module\); install it with `pip install"):
                 KernelLinkLayer().look()
         finally:
-            kernel._pyroute2.cache_clear()
+            neighbours._pyroute2.cache_clear()
 
 
 # The contract of LinkLayer, on Linux, in private network namespaces for each test
