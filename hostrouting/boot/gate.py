@@ -31,7 +31,7 @@ from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import phases
     from hostrouting.host import Files
@@ -46,9 +46,10 @@ _PATIENCE = 20.0  # seconds to wait for machines that are starting
 _SCRIPT = 0o755
 
 
-def paths_of(changed: Changed) -> tuple[str, ...]:
-    """All paths, those of the first step first."""
-    return tuple(path for paths in changed.values() for path in paths)
+def paths_of(changed: Changed) -> Iterator[str]:
+    """All paths, those of the first step first. They are read when they are needed: a part may be put back before."""
+    for paths in changed.values():
+        yield from paths
 
 
 @attrs.frozen
@@ -79,6 +80,11 @@ class Part:
         return FileSet(
             (*files.files, *program.files), (*files.links, *program.links), (*files.obsolete, *program.obsolete)
         )
+
+    def found(self, files: Files) -> Part | None:
+        """The part with the texts that its files have on the host; None if one is missing, masked or not ours."""
+        own, program = self.files.found(files), self.program.found(files)
+        return None if own is None or program is None else attrs.evolve(self, files=own, program=program)
 
     def present(self, files: Files) -> tuple[str, ...]:
         """The existing paths that are removed with the gate."""

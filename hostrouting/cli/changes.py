@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 import phases
+from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import GateState, find_gate_state
-from hostrouting.check.examine import Examination
+from hostrouting.check.examine import Examination, read
 from hostrouting.check.report import foreseen_line, repair_document
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.failure import code_of, errors_in
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
 from hostrouting.cli.remedy import route_lines
+from hostrouting.cli.source import installed_config
+from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import FileError, HostRoutingError, ManagerError, RouteOverlapError
 from hostrouting.host.effects import Effects, Operation, effects_of
-from hostrouting.routes.plan import Step
+from hostrouting.routes.plan import Step, plan_static_routes, wanted_routes
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks import CheckResult, RoutesResult, Standing
 from phases.errors import BaseExceptionGroup
@@ -34,10 +37,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from hostrouting.boot import GateStep
     from hostrouting.cli.output import Line, Tone
-    from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
-    from hostrouting.model import Route
+    from hostrouting.model import Route, Snapshot
     from hostrouting.routes.plan import Foreseen, RoutePlan
 
 __all__ = [
@@ -153,6 +156,8 @@ class Prospect:
     notes: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     """What prevents these operations."""
+    has_fallback: bool = False
+    """Whether the host keeps its last good static-routes.sh if no route can be changed."""
 
     @property
     def is_stuck(self) -> bool:
@@ -406,16 +411,46 @@ def gate_lines(gate: GateState) -> Iterator[Line]:
             yield from (line("  ", Painted(text, "bad")) for text in sentences)
 
 
-def after_a_failure(gate: GateState, *, boots: bool = False) -> Line:
-    """The last line of a run that failed: whether a machine can start now.
-
-    With `boots`, systemd does not run here, so no machine can start before the next boot.
-    """
+def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> Line:
+    """The last line of a run of this configuration that failed: whether a machine can start now."""
     if gate.openings or not gate.is_up:
         why = gate.openings[0] if gate.openings else "the drop-in that makes machines wait for the check is missing"
         ways = f"keep machines from starting with: {gate.hold}; or fix this and apply again"
         return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
     if gate.bars:
         return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")
+    refusal, is_kept = "", False
+    with suppress(HostRoutingError):  # a file or the kernel cannot be read: the gate's state is all that is known
+        installed = installed_config(host) or HostRoutingConfig()
+        kept, wanted = wanted_routes(installed), wanted_routes(config)
+        is_kept = bool(kept and wanted) and kept != wanted
+        if host.backend is not None:
+            with host.backend() as backend:
+                refusal = _refusal(installed, read(backend)[0], Gate(host).steps)
+    # Without systemd, no machine can start before the next boot.
+    boots = host.manager is not None and not host.manager.is_running()
+    if refusal:
+        when = "From the next boot on, no machine starts:" if boots else "No machine starts now:"
+        return line(Painted(when, "warn"), f" {refusal}; correct this, and apply again")
+    if is_kept:
+        when = "from the next boot on, machines are" if boots else "machines are still"
+        told = f"The last good static-routes.sh is still installed: {when} checked with it before they start"
+        return line(f"{told}; see: hostrouting status")
     when = "From the next boot on, machines are" if boots else "Machines are still"
     return line(f"{when} checked before they start; see: hostrouting status")
+
+
+def _refusal(installed: HostRoutingConfig, snapshot: Snapshot, steps: Sequence[GateStep]) -> str:
+    """Why the installed routes and the installed check would refuse every machine; empty if they would not."""
+    required = {step.name for step in steps if step.kind == "requires"}
+    plan = plan_static_routes(installed, snapshot)
+    if "static-routes" in required:
+        for step in plan.conflicts:
+            return f"static-routes.sh cannot install {step.route.prefix}: {step.why}"
+        for pending in plan.pending:
+            return f"static-routes.sh waits: {pending}"
+    if "check-route-overlap" in required and not plan.conflicts and not plan.pending:
+        after = Check.of(plan.apply_to(snapshot), installed)
+        if after.found.verdict in {"overlap", "no-default-route"}:
+            return f"the mode is STRICT, and the verdict is {after.found.verdict}"
+    return ""

@@ -95,6 +95,21 @@ class FileSet:
     links: tuple[tuple[str, str], ...] = ()
     obsolete: tuple[str, ...] = ()
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the files and links."""
+        return (*(file.path for file in self.files), *(path for path, _ in self.links))
+
+    def found(self, files: Files) -> FileSet | None:
+        """The same files with the texts that they have on the host; None if one is missing, masked or not ours."""
+        own: list[File] = []
+        for file in self.files:
+            text = files.read(file.path)
+            if not text or file.is_foreign(files):
+                return None
+            own.append(attrs.evolve(file, text=text))
+        return attrs.evolve(self, files=tuple(own))
+
     def foreign(self, files: Files) -> tuple[str, ...]:
         """The paths of existing files that we did not write."""
         return tuple(file.path for file in self.files if file.is_foreign(files))

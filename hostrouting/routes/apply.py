@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteConflict, RouteExists, Unsettled
+from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteExists, Unsettled
 from hostrouting.host.effects import tell_effects
 from hostrouting.kernel.base import Change, Outcome, RouteBackend
 from hostrouting.model import IPV6, OURS, Route, RouteKey, Snapshot
@@ -73,8 +73,7 @@ def apply_plan(
     wherever the run can be cancelled; what it raises is raised again after the rollback. A plan without changes writes
     nothing.
     """
-    if plan.conflicts:
-        raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in plan.conflicts])
+    plan.require_possible()
     if plan.pending:
         raise ValueError(f"the plan is not ready: {'; '.join(map(str, plan.pending))}")
     if not plan.changes:

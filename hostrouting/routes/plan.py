@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 import attrs
 
 from hostrouting.arguments import listed, require
+from hostrouting.errors import RouteConflict
 from hostrouting.fib import Fib
 from hostrouting.model import (
     IPV4,
@@ -177,6 +178,11 @@ class RoutePlan:
     def conflicts(self) -> tuple[Step, ...]:
         """The steps for routes that cannot be added because a route that is not ours holds their key."""
         return tuple(step for step in self._busy if step.action == "conflict")
+
+    def require_possible(self) -> None:
+        """Raise RouteConflict if a route that is not ours holds the key of a wanted one."""
+        if self.conflicts:
+            raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in self.conflicts])
 
     @property
     def kept(self) -> int:

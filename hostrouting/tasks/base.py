@@ -17,22 +17,35 @@ from hostrouting.boot.gate import Gate, paths_of
 from hostrouting.config import needs_config
 from hostrouting.errors import FileError, HostRoutingError, UnitFailed
 from hostrouting.host.effects import effects_of, having_changed, tell_effects
+from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.guard import Look
 from hostrouting.tasks.results import Preview
+from phases.errors import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from typing_extensions import Self
 
-    from hostrouting.boot.gate import Part
+    from hostrouting.boot.gate import Changed, Part
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host import Manager
     from hostrouting.tasks.guard import Repair
     from hostrouting.tasks.results import Standing
 
-__all__ = ["Alive", "HostTask", "MayRepair", "locked", "preview", "run_once", "start_unit", "valid_wait"]
+__all__ = [
+    "Alive",
+    "Fallback",
+    "HostTask",
+    "MayRepair",
+    "install",
+    "locked",
+    "preview",
+    "run_once",
+    "start_unit",
+    "valid_wait",
+]
 
 MayRepair: TypeAlias = "Callable[[Repair], bool]"
 """Whether this repair may be made now; another program may keep undoing it."""
@@ -71,10 +84,27 @@ def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[H
 
 
 @attrs.frozen
+class Fallback:
+    """A part of the gate as it was before a run, which is put back if the task fails and has changed nothing else."""
+
+    part: Part
+    is_unchanged: Callable[[], bool]
+    """Whether what the task works on is as it was before the run."""
+
+
+@attrs.frozen
 class HostTask(Generic[ResultT]):
     """A task with a part in the gate. A subclass says what its part is, when it is wanted, and what else it does.
 
-    The gate is changed before the task does its work. If the work fails, the gate still matches the configuration.
+    The gate is changed before the task does its work, so the gate matches the configuration if the work then fails.
+    The exception is a task that has worked before: if it fails and has changed nothing, its part stays as it was.
+
+    1. `prepare` raises what makes the work fail before anything is changed. Then the part is not touched.
+    2. If `install` fails later and what it changed was undone, the part is put back by a second change of the gate. A
+       run that is killed before that leaves the new part: the next start of a machine uses it, or is refused by it.
+    3. In both cases the parts of all other tasks are those of the new configuration: a stricter check is in force.
+    4. A task that has never worked on this host has no part to keep: its new part is installed, which then refuses
+       every machine.
     """
 
     name: ClassVar[str]
@@ -134,8 +164,9 @@ class HostTask(Generic[ResultT]):
         if self.host.backend is not None and not rights.changes_network and self.look(up=up).changes_kernel:
             rights.require_network()
 
-    def prepare(self, ctx: phases.Context) -> None:
-        """Do what has to come before the gate is changed; for most tasks nothing."""
+    def prepare(self, ctx: phases.Context) -> Fallback | None:  # noqa: ARG002  most tasks prepare nothing
+        """Do what has to come before the gate is changed. If it raises, the task's part of the gate stays as it is."""
+        return None
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
         """Do the work. The task's part of the gate is installed; `changed` are the paths written for it."""
@@ -176,20 +207,31 @@ class HostTask(Generic[ResultT]):
             return attrs.evolve(found, files=found.files.without(Gate(self.host).own_paths))
         return found
 
-    def behind_gate(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT | phases.Skip:
-        """Do the task's work after the gate was changed for several tasks together."""
-        if self.is_wanted:
-            return self.install(ctx, changed)
-        return self.remove(ctx, changed) if changed or self.is_here() else phases.Skip(self.nothing)
-
     def _behind_its_gate(self, ctx: phases.Context, *, up: bool) -> ResultT:
         part = self.part
         self.require_rights(up=up)
-        if up:
-            self.prepare(ctx)
-        changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,)))).get(part.name, ())
-        with having_changed(files=changed):
-            return self.install(ctx, changed) if up else self.remove(ctx, changed)
+        fallback = self.prepare(ctx) if up else None
+        changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,))))
+        with having_changed(files=paths_of(changed)):
+            return install(ctx, self, changed, fallback) if up else self.remove(ctx, changed.get(part.name, ()))
+
+
+def install(ctx: phases.Context, task: HostTask[ResultT], changed: Changed, fallback: Fallback | None) -> ResultT:
+    """Do the task's work. If it fails and has changed nothing, put back its part, which then no longer is `changed`."""
+    name = task.part.name
+    try:
+        return task.install(ctx, changed.get(name, ()))
+    except (HostRoutingError, phases.Cancelled) as error:
+        if fallback is not None and fallback.is_unchanged():
+            try:
+                with ctx.shielded() as safe:
+                    Gate(task.host).change(safe, (fallback.part,))
+            except HostRoutingError as other:
+                add_note(error, str(other))
+            else:
+                back = fallback.part.all_files.paths
+                changed[name] = tuple(path for path in changed.get(name, ()) if path not in back)
+        raise
 
 
 def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Preview:
@@ -198,13 +240,14 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> P
     FileError if a file cannot be written.
     """
     gate = Gate(host)
-    rising = tuple(task.part for task in tasks if up and task.is_wanted)
+    looks = [(task, task.look(up=up and task.is_wanted)) for task in tasks]
+    rising = tuple(task.part for task, look in looks if up and task.is_wanted and not look.keeps_script)
     falling = tuple(task.part for task in tasks if not (up and task.is_wanted))
     if rising:
         gate.require_installable(rising)
-    found = Preview(None, gate.changes(rising, falling))
-    for task in tasks:
-        found += task.look(up=up and task.is_wanted)
+    found = Preview(None, gate.changes(rising, falling) if rising or falling else Changes())
+    for _, look in looks:
+        found += look
     if not found.files and (rising or gate.present()):
         found += Preview(unread=gate.is_unread((*rising, *falling)))
     return found

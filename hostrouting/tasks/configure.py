@@ -18,7 +18,7 @@ from hostrouting.config import needs_config
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.effects import having_changed
 from hostrouting.host.host import Host, needs_host
-from hostrouting.tasks.base import HostTask, locked, preview, valid_wait
+from hostrouting.tasks.base import HostTask, install, locked, preview, valid_wait
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from hostrouting.boot.gate import Changed
     from hostrouting.config import HostRoutingConfig
+    from hostrouting.tasks.base import Fallback
     from hostrouting.tasks.results import Preview
 
 __all__ = ["TASKS", "Configure", "Remove"]
@@ -48,8 +49,7 @@ TASKS: tuple[type[HostTask[Any]], ...] = (
 class Configure:
     """Run the tasks in order: the static routes, the check of their effect, the probe rewrite, and the guard.
 
-    The gate is changed once, before the first task does its work. If a task fails, the gate still matches the
-    configuration.
+    The gate is changed once, before the first task does its work. `HostTask` says what the gate is if a task fails.
     """
 
     name: ClassVar[str] = "configure"
@@ -79,12 +79,20 @@ class Configure:
             tasks = [attrs.evolve(task, host=host) for task in settled]
             for task in chosen:
                 task.require_rights(up=task.is_wanted)
+            failures: dict[str, HostRoutingError] = {}
+            fallbacks: dict[str, Fallback | None] = {}
             for task in chosen:
                 if task.is_wanted:
-                    task.prepare(ctx)
-            changed = Gate(host).change(ctx, up, down) if chosen else {}
+                    try:
+                        fallbacks[task.name] = task.prepare(ctx)
+                    except HostRoutingError as error:
+                        failures[task.name] = error
+                        up.remove(task.part)
+            changed = Gate(host).change(ctx, up, down) if up or down else {}
             begun = set(left_out)
-            behind = [_BehindGate(task, changed.get(task.part.name, ()), begun) for task in tasks]
+            behind = [
+                _BehindGate(task, changed, begun, failures.get(task.name), fallbacks.get(task.name)) for task in tasks
+            ]
             with having_changed(files=paths_of(changed)):
                 try:
                     return phases.serial(*behind, name=self.name).do(ctx)
@@ -92,7 +100,7 @@ class Configure:
                     for gated in behind:
                         if gated.name not in begun and not ctx.cancelled:
                             with suppress(HostRoutingError, phases.Cancelled):
-                                gated.task.despite_failure(ctx, gated.changed)
+                                gated.task.despite_failure(ctx, gated.paths)
                     raise
 
     def undo(self, ctx: phases.Context) -> object:
@@ -110,17 +118,31 @@ class _BehindGate:
     """A task whose part of the gate was changed together with that of the others."""
 
     task: HostTask[Any]
-    changed: tuple[str, ...]
+    changed: Changed
     begun: set[str]
     """The names of the tasks that have begun, or are left out."""
+    failure: HostRoutingError | None
+    """Why the task's part was left as it was."""
+    fallback: Fallback | None
 
     @property
     def name(self) -> str:
         return self.task.name
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths that were changed for the task."""
+        return self.changed.get(self.task.part.name, ())
+
     def do(self, ctx: phases.Context) -> object:
         self.begun.add(self.name)
-        return self.task.behind_gate(ctx, self.changed)
+        if self.failure is not None:
+            raise self.failure
+        if self.task.is_wanted:
+            return install(ctx, self.task, self.changed, self.fallback)
+        return (
+            self.task.remove(ctx, self.paths) if self.paths or self.task.is_here() else phases.Skip(self.task.nothing)
+        )
 
 
 @attrs.frozen

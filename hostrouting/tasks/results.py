@@ -49,6 +49,8 @@ class Preview:
     """Remarks on the operations, each a sentence."""
     conflicts: tuple[str, ...] = ()
     """What prevents the operations, each a sentence."""
+    has_fallback: bool = False
+    """Whether the host has an earlier script that has succeeded, and keeps it if no route can be changed."""
 
     @property
     def is_empty(self) -> bool:
@@ -62,6 +64,11 @@ class Preview:
         routes = self.routes
         return bool(self.operations) or (routes is not None and bool(routes.changes or routes.pending))
 
+    @property
+    def keeps_script(self) -> bool:
+        """Whether the run would fail before it changed a route, and keep the earlier script."""
+        return self.has_fallback and self.routes is not None and bool(self.routes.conflicts)
+
     def __add__(self, other: Preview) -> Preview:
         """Both previews in one; at most one of them may have a route plan."""
         files, stays = self.files + other.files, (*self.stays, *other.stays)
@@ -69,7 +76,8 @@ class Preview:
         operations, notes = (*self.operations, *other.operations), (*self.notes, *other.notes)
         unread = self.unread or other.unread
         conflicts = (*self.conflicts, *other.conflicts)
-        return Preview(self.routes or other.routes, files, unread, stays, before, operations, notes, conflicts)
+        routes, has_fallback = self.routes or other.routes, self.has_fallback or other.has_fallback
+        return Preview(routes, files, unread, stays, before, operations, notes, conflicts, has_fallback)
 
     def to_mapping(self) -> dict[str, object]:
         """The preview as plain values."""

@@ -18,22 +18,23 @@ from hostrouting.boot import (
     render_routes_unit,
     render_static_routes_script,
 )
-from hostrouting.boot.gate import Part
+from hostrouting.boot.gate import Gate, Part
 from hostrouting.check.examine import await_plan, is_any_route_ours, read
 from hostrouting.check.report import foreseen_line, stays_line
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import ApplyError, ConfigError
+from hostrouting.errors import ApplyError, BackendError, ConfigError
 from hostrouting.host.effects import having_changed
 from hostrouting.host.fileset import Changes, File, FileSet, unit_file
 from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes, reply_destinations, wanted_routes, wanted_routes_of
-from hostrouting.tasks.base import HostTask, run_once
+from hostrouting.routes.uplink import bare_leg
+from hostrouting.tasks.base import Fallback, HostTask, run_once
 from hostrouting.tasks.guard import Look, Problem, Repair
 from hostrouting.tasks.results import Preview, RoutesResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import phases
     from hostrouting.config import StaticRoutesConfig
@@ -56,12 +57,13 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     """Install the static routes of the configuration, now and at every boot, before any machine starts.
 
     1. If no routes are configured and none of our routes exist, do nothing.
-    2. Write unit, script and gate if they differ: from now on no machine starts without the routes.
-    3. Wait for the default route, and take from it what a route leaves open.
-    4. Plan the routes against the kernel's table. If another program's route has the key of one: RouteConflict.
-    5. Apply the plan, all or nothing.
-    6. Run the script once if it is new or its last run failed.
-    7. If no routes are configured any more, remove everything in the same order. A running machine is never touched.
+    2. If a script that has succeeded is installed, plan first (4, 5): if that fails, the script stays as it is.
+    3. Write unit, script and gate if they differ: from now on no machine starts without the routes.
+    4. Wait for the default route, and take from it what a route leaves open.
+    5. Plan the routes against the kernel's table. If another program's route has the key of one: RouteConflict.
+    6. Apply the plan, all or nothing. If that fails and our routes are as before, the last good script is put back.
+    7. Run the script once if it is new or its last run failed.
+    8. If no routes are configured any more, remove everything in the same order. A running machine is never touched.
 
     Our routes are those that carry the configured protocol number, or the number that was configured before it.
     """
@@ -111,10 +113,45 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         routes = None if before is None else self._plan_routes(self._wanted if up else (), before)
         if up:
             is_stuck = routes is not None and (routes.conflicts or routes.pending)
-            return Preview(routes, Changes() if is_stuck else self._name.differences(files), before=before)
+            names = Changes() if is_stuck else self._name.differences(files)
+            return Preview(routes, names, before=before, has_fallback=self._fallback is not None)
         removes = (*part.program.present(files), *self._name.present(files))
         stays = () if before is None else self._stays(before)
         return Preview(routes, Changes(removes=removes), stays=stays, before=before)
+
+    def prepare(self, ctx: phases.Context) -> Fallback | None:
+        """Plan the routes if the last good script would be replaced. Raises what `install` would raise for the plan."""
+        last, open_backend = self._fallback, self.host.backend
+        if last is None or open_backend is None:
+            return None
+        former = self._former
+        ours = {self.config.protocol, *former}
+        with open_backend() as backend:
+            plan, before = self._await_plan(ctx, backend, self._wanted, former)
+        plan.require_possible()
+
+        def is_unchanged() -> bool:
+            with suppress(BackendError), open_backend() as backend:
+                return _as_told(read(backend)[0], ours) == _as_told(before, ours)
+            return False
+
+        return Fallback(last, is_unchanged)
+
+    @property
+    def _fallback(self) -> Part | None:
+        """The part on the host, if it differs from the new one, all of it is in place, and its script has succeeded.
+
+        The name of our route protocol is written after a success.
+        """
+        files, layout, part = self.host.files, self.host.layout, self.part
+        found = part.found(files)
+        if found is None or found == part or Gate(self.host).changes((found,)):
+            return None
+        with suppress(ValueError):
+            script = parse_static_routes_script(files.read(layout.routes_script_path) or "")
+            if script.protocol == parse_protocol_name(files.read(layout.protocol_name_path) or ""):
+                return found
+        return None
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """Install the routes now, run the boot script once, and write the name of our route protocol."""
@@ -240,6 +277,12 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     def _plan_routes(self, wanted: tuple[DesiredRoute, ...], before: Snapshot) -> RoutePlan:
         return plan_routes(wanted, before, protocol=self.config.protocol, former=self._former, spared=self._spared)
 
+    def _await_plan(
+        self, ctx: phases.Context, backend: RouteBackend, wanted: tuple[DesiredRoute, ...], former: frozenset[int]
+    ) -> tuple[RoutePlan, Snapshot]:
+        number, spared = self.config.protocol, self._spared
+        return await_plan(ctx, backend, wanted, protocol=number, former=former, spared=spared, wait=self.wait)
+
     def _stays(self, before: Snapshot) -> tuple[Route, ...]:
         """The routes that match the configuration, present or installed before, but are not ours."""
         installed = installed_routes(self.host.files, self.host.layout)
@@ -256,9 +299,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return None, None
         protocol = self.config.protocol
         with self.host.backend() as backend:
-            plan, before = await_plan(
-                ctx, backend, wanted, protocol=protocol, former=former, spared=self._spared, wait=self.wait
-            )
+            plan, before = self._await_plan(ctx, backend, wanted, former)
             # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.
             with ctx.shielded():
                 applied = apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
@@ -273,6 +314,12 @@ def repair_of(step: Step) -> Repair:
     if step.action == "delete":
         return Repair(key, "no route", f"[{route}]")
     return Repair(key, f"[{route}]", "no route" if step.held is None else f"[{step.held}]")
+
+
+def _as_told(snapshot: Snapshot, protocols: Collection[int]) -> list[str]:
+    """The routes with these protocols, without the state of their next hops."""
+    ours = (snapshot.routes[place] for place in snapshot.routes.places(lambda shape: shape.protocol in protocols))
+    return sorted(str(attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)))) for route in ours)
 
 
 def _in_short(texts: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""A gate that cannot be written: apply fails, its last line says whether a machine starts now, and that is true."""
+"""An apply that fails, because of files or routes: its last line says whether a machine starts now, and that is true."""
 
 import json
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import attrs
 import pytest
 
-from hostrouting.config import Mode
-from tests.support.gate import LAYOUT, config, end, gate_tests, host, pid, start
+from hostrouting.config import Mode, StaticRoute
+from tests.support.gate import CIDR, HALVES, LAYOUT, config, configure, end, gate_tests, host, pid, start
 from tests.support.inside import answering
 from tests.support.systemd import System
 
@@ -103,6 +103,35 @@ def test_what_the_last_line_says_is_true(kind: str) -> None:
             assert said.splitlines()[-1] == _REFUSED, name
             assert start(system) == 1, name
             _clear(system)
+
+
+_KEPT = "The last good static-routes.sh is still installed: machines are still checked with it before they start"
+_STRICT = "No machine starts now: the mode is STRICT, and the verdict is overlap"
+
+
+@pytest.mark.parametrize(
+    ("good", "mode", "last", "status"),
+    [
+        (HALVES, Mode.WARN, _KEPT, 0),
+        (HALVES, Mode.STRICT, _KEPT, 0),
+        (HALVES[:1], Mode.STRICT, _STRICT, 1),
+    ],
+    ids=["warn", "strict", "strict, and an address escapes"],
+)
+def test_a_wrong_edit_of_what_works(good: list[StaticRoute], mode: Mode, last: str, status: int) -> None:
+    """Routes that cannot be had leave the last good ones, and a machine starts; a stricter check is in force all the same."""
+    with host() as system, answering(system, _CLI) as cli:
+        configure(system, config(*good, mode=Mode.WARN))
+        table = system.must("ip", "route")
+        system.lay(_CONFIG, config(StaticRoute(CIDR), mode=mode).to_json())
+        code, said = cli(["apply", "--config", _CONFIG])
+        assert code == 1
+        assert said.splitlines()[-1].startswith(last), said
+        assert start(system) == status
+        assert bool(pid(system)) != bool(status)
+        assert system.must("ip", "route") == table
+        configure(system, config(*HALVES, mode=Mode.STRICT))
+        assert status == 0 or start(system) == 0
 
 
 def _holds(system: System, last: str) -> None:

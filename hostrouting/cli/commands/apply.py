@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.changes import Done
     from hostrouting.cli.output import Line, Style
+    from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
@@ -33,13 +34,14 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     run = run_task(Configure(config, host=here, wait=wait_of(arguments, here)), here)
     done = Done.of(run, config, looked_at_gate(here))
     failed = None if done.escapes else run.failed  # the page explains escapes in detail
-    boots = here.manager is not None and not here.manager.is_running()
     return Reply(
-        run.code, lambda: _document(done), lambda style: _page(done, arguments, style, boots=boots), failed=failed
+        run.code, lambda: _document(done), lambda style: _page(done, arguments, style, config, here), failed=failed
     )
 
 
-def _page(done: Done, arguments: argparse.Namespace, style: Style, *, boots: bool) -> Iterator[Line]:
+def _page(
+    done: Done, arguments: argparse.Namespace, style: Style, config: HostRoutingConfig, host: Host
+) -> Iterator[Line]:
     from hostrouting.cli.changes import after_a_failure, foreseen_lines, gate_lines
     from hostrouting.cli.remedy import remedy_lines
     from hostrouting.errors import (
@@ -71,7 +73,7 @@ def _page(done: Done, arguments: argparse.Namespace, style: Style, *, boots: boo
         is_denied(failure.error) or isinstance(failure.error, ConfigError) for failure in done.run.report.failures
     ):
         yield line()
-        yield after_a_failure(done.gate, boots=boots)
+        yield after_a_failure(host, config, done.gate)
 
 
 def _answer_line(done: Done, config: str) -> Line:

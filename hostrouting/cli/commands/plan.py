@@ -58,6 +58,7 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
         operations=look.operations,
         notes=look.notes,
         conflicts=look.conflicts,
+        has_fallback=look.has_fallback,
     )
 
 
@@ -126,6 +127,8 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
 
     beside = "; only routes, because a snapshot has no files" if prospect.saved else ""
     until, none = ("", "") if prospect.saved else (", and no machine starts until then", ", and no machine starts")
+    if prospect.has_fallback:
+        until = none = "; the last good static-routes.sh would stay installed"
     if prospect.routes.conflicts:
         count = counted(len(prospect.routes.conflicts), "route")
         told = f" {count} cannot be added; apply would change no route and fail{none}{beside}"

@@ -33,7 +33,6 @@ from hostrouting.errors import (
     HostRoutingError,
     MetadataError,
     NftMissing,
-    RouteConflict,
     TableNotInForce,
     TableOwned,
 )
@@ -381,8 +380,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         plan = self._plan(nft, snapshot, up=up)
         if plan.conflict:
             raise TableOwned(plan.conflict)
-        if plan.routes.conflicts:
-            raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in plan.routes.conflicts])
+        plan.routes.require_possible()
         if not plan.is_empty:
             self._carry(ctx, nft, backend, snapshot, plan)
         return plan.operations

@@ -14,6 +14,7 @@ from hostrouting.boot.gate import Gate
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import HostRoutingError, ManagerError
 from hostrouting.host import UnitState
+from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import Change
 from hostrouting.model import OURS
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
@@ -147,6 +148,104 @@ class TestShut:
             f"remove {LAYOUT.routes_script_path}",
             f"remove {LAYOUT.protocol_name_path}",
         }
+
+
+def good() -> FakeHost:
+    """A host on which routes and a check in WARN are installed."""
+    host = FakeHost(kernel=h200())
+    run(Configure(config(*REPAIR, cidrs=(CIDR,), mode="WARN"), host=host))
+    return host
+
+
+class TestLastGood:
+    """A run that fails before it has changed a route keeps the routes' script that has succeeded, and its unit."""
+
+    @pytest.mark.parametrize("alone", [False, True])
+    @pytest.mark.parametrize("failure", ["conflict", "no default route", "refused"])
+    def test_it_stays(self, failure: str, *, alone: bool) -> None:
+        """Whether it fails in the plan or in the kernel: script, unit, routes and step are as before, and files say so."""
+        host = good()
+        before, routes = dict(host.files.texts), ours(host)
+        wanted = (CIDR,) if failure == "conflict" else (*REPAIR, "172.20.0.0/16")
+        if failure == "no default route":
+            [default] = [route for route in host.kernel.snapshot().routes if route.prefix.length == 0]
+            host.kernel.ip_route("delete", default)
+        if failure == "refused":
+            host.kernel.faults.fail("change", 105)
+        settings = config(*wanted, cidrs=(CIDR,), mode="WARN")
+        task = ConfigureStaticRoutes(settings, host=host) if alone else Configure(settings, host=host)
+        with pytest.raises((phases.TaskFailed, HostRoutingError)) as failed:
+            run(task)
+        assert not {path for path in effects_of(failed.value).files if "/run/" not in path}
+        assert ours(host) == routes
+        assert {path: text for path, text in host.files.texts.items() if "/run/" not in path} == {
+            path: text for path, text in before.items() if "/run/" not in path
+        }
+        assert is_read(host)
+
+    def test_a_stricter_check_is_installed_all_the_same(self) -> None:
+        """The check of the new configuration is required; the routes' script is the one that has succeeded."""
+        host = good()
+        script = host.files.texts[LAYOUT.routes_script_path]
+        with pytest.raises(phases.TaskFailed, match="another route has the same destination"):
+            run(Configure(config(CIDR, cidrs=(CIDR, "10.9.0.0/16")), host=host))
+        assert steps(host) == {"static-routes": "requires", "check-route-overlap": "requires"}
+        assert host.files.texts[LAYOUT.routes_script_path] == script
+        assert "cidr 10.9.0.0/16" in host.files.texts[LAYOUT.check_script_path]
+
+    def test_without_one_the_gate_is_shut(self) -> None:
+        """A script that has never succeeded is not kept: the one of the new configuration takes its place."""
+        host = FakeHost(kernel=h200())
+        for wanted in (CIDR, f"{CIDR}", "172.16.0.0/16"):
+            with pytest.raises(phases.TaskFailed):
+                run(ConfigureStaticRoutes(config(wanted), host=host))
+        other = config(CIDR, *REPAIR)
+        with pytest.raises(phases.TaskFailed):
+            run(ConfigureStaticRoutes(other, host=host))
+        assert "route 172.16.128.0/17" in host.files.texts[LAYOUT.routes_script_path]
+
+    def test_what_changed_a_route_is_not_taken_back(self) -> None:
+        """If the boot script fails after the routes were changed, the new script stays: the old one has other routes."""
+        host = good()
+        assert host.manager is not None
+        host.manager.failing[LAYOUT.routes_unit] = ()
+        with pytest.raises(phases.TaskFailed):
+            run(Configure(config(*REPAIR, "172.20.0.0/16", cidrs=(CIDR,), mode="WARN"), host=host))
+        assert "route 172.20.0.0/16" in host.files.texts[LAYOUT.routes_script_path]
+
+    def test_the_next_run(self) -> None:
+        """Once the configuration is correct, a run installs all of it, and the one after that finds nothing to do."""
+        host = good()
+        with pytest.raises(phases.TaskFailed):
+            run(Configure(config(CIDR, cidrs=(CIDR,)), host=host))
+        wanted = config(REPAIR[0], cidrs=(REPAIR[0],))
+        run(Configure(wanted, host=host))
+        assert is_done(host, wanted)
+
+    @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
+    def test_ended_anywhere(self, error: Callable[[str], BaseException]) -> None:
+        """Wherever a run that puts the script back ends, its steps are whole or `changing`, and the next run ends with all."""
+        good_one, better = config(*REPAIR, cidrs=(CIDR,)), config(REPAIR[0], cidrs=(REPAIR[0],))
+        for nth in count(1):
+            host, mishaps = mishap_host()
+            run(Configure(good_one, host=host))
+            script = host.files.texts[LAYOUT.routes_script_path]
+            host.kernel.faults.fail("change", 105)
+            mishaps.arm(nth, error)
+            with pytest.raises((Killed, phases.TaskFailed)):
+                run(Configure(better, host=host))
+            is_whole = steps(host)["static-routes"] == "requires"
+            has_ended = len(mishaps.events) < nth
+            if is_whole and has_ended:
+                assert host.files.texts[LAYOUT.routes_script_path] == script
+            mishaps.disarm()
+            if host.kernel.faults.waiting:
+                with pytest.raises(phases.TaskFailed):
+                    run(Configure(better, host=host))
+            run(Configure(better, host=host))
+            assert is_done(host, better), nth
+            if has_ended:
+                return
 
 
 CONFIGS = {

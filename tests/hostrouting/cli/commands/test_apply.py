@@ -67,6 +67,51 @@ def test_after_a_failure_without_systemd(repaired: str) -> None:
     assert said.lines[-1] == "From the next boot on, machines are checked before they start; see: hostrouting status"
 
 
+KEPT = "The last good static-routes.sh is still installed: "
+
+
+@pytest.mark.parametrize(
+    ("mode", "cidr", "last"),
+    [
+        (
+            "WARN",
+            "172.16.0.0/17",
+            f"{KEPT}machines are still checked with it before they start; see: hostrouting status",
+        ),
+        ("STRICT", "172.16.0.0/17", f"{KEPT}machines are still checked with it before they start"),
+        (
+            "STRICT",
+            "172.16.0.0/16",
+            "No machine starts now: the mode is STRICT, and the verdict is overlap; correct this",
+        ),
+    ],
+)
+def test_a_wrong_edit_of_what_works(written: Callable[..., str], mode: str, cidr: str, last: str) -> None:
+    """The last line says whether a machine starts with the last good routes and the new check; plan says it before."""
+    host = FakeHost(kernel=h200())
+    assert say("apply", "--config", written(HALF, mode="WARN", cidrs=[cidr]), host=host).code == 0
+    before = host.files.texts[SCRIPT]
+    config = written({"destination": "172.16.0.0/16"}, mode=mode, cidrs=[cidr])
+    said = say("plan", "--config", config, host=host)
+    assert said.lines[0].endswith(
+        "apply would change no route and fail; the last good static-routes.sh would stay installed"
+    )
+    assert SCRIPT not in said.out
+    said = say("apply", "--config", config, host=host)
+    assert said.code == 1
+    assert said.lines[-1].startswith(last)
+    assert f"wrote {SCRIPT}" not in said.out
+    assert host.files.texts[SCRIPT] == before
+
+
+def test_a_wrong_configuration_at_first(written: Callable[..., str]) -> None:
+    """Without a last good script no machine starts, and the last line names the route and the reason."""
+    said = say("apply", "--config", written({"destination": "172.16.0.0/16"}, mode="WARN"), kernel=h200())
+    assert said.lines[-1].startswith(
+        "No machine starts now: static-routes.sh cannot install 172.16.0.0/16: another route"
+    )
+
+
 def test_once_more(repaired: str) -> None:
     """A second run finds nothing to do, and says so, although the verdict under /run is written anew."""
     host = FakeHost(kernel=h200())

@@ -215,7 +215,7 @@ def test_what_cannot_be_done_lists_what_would_be_done_all_the_same(written: Call
     ],
 )
 def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, before: str, after: str) -> None:
-    """Whatever was before, no machine starts with what is configured now; a snapshot has no gate."""
+    """No machine starts with what is configured now, unless a script that has succeeded stays; a snapshot has no gate."""
     config, host = written(HALF, STUCK[stuck]), FakeHost(kernel=h200())
     assert say("plan", "--config", config, host=host).lines[0] == before
     if stuck == "conflict":
@@ -226,7 +226,8 @@ def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, be
     saved = say("plan", "--config", config, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
     assert saved.lines[0] == f"{after}; only routes, because a snapshot has no files"
     say("apply", "--config", written(HALF, mode="WARN"), host=host)
-    assert say("plan", "--config", config, host=host).lines[0] == before
+    kept = f"{after}; the last good static-routes.sh would stay installed"
+    assert say("plan", "--config", config, host=host).lines[0] == kept
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,7 @@ def test_a_conflict_where_the_check_goes(written: Callable[..., str]) -> None:
     done = say("apply", "--config", config, "--json", host=host).json
     assert {host.layout.check_unit_path, host.layout.check_script_path} <= set(document["files"]["remove"])
     assert set(done["files"]["removed"]) <= set(document["files"]["remove"])
-    changed = {host.layout.gate_steps_path, host.layout.routes_script_path}
+    changed = {host.layout.gate_steps_path}  # the last good script stays
     assert set(document["files"]["write"]) == set(done["files"]["wrote"]) == changed
 
 
