@@ -25,7 +25,7 @@ from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
 from hostrouting.cli.remedy import route_lines
 from hostrouting.cli.source import installed_config
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import FileError, HostRoutingError, ManagerError, RouteOverlapError
+from hostrouting.errors import Fault, FileError, HostRoutingError, ManagerError, RouteOverlapError
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.routes.plan import Step, plan_static_routes, wanted_routes
 from hostrouting.routes.uplink import bare_leg
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.model import Route, Snapshot
     from hostrouting.routes.plan import Foreseen, RoutePlan
+    from hostrouting.tasks.results import Removal
 
 __all__ = [
     "Done",
@@ -57,6 +58,7 @@ __all__ = [
     "looked_at_gate",
     "operation_document",
     "operation_lines",
+    "refusals",
     "run_task",
     "step_document",
     "step_lines",
@@ -156,6 +158,8 @@ class Prospect:
     notes: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     """What prevents these operations."""
+    refused: tuple[str, ...] = ()
+    """What `apply` refuses to take away without --allow-removal, each a sentence."""
     has_fallback: bool = False
     """Whether the host keeps its last good static-routes.sh if no route can be changed."""
 
@@ -345,6 +349,12 @@ def tally(steps: Sequence[Step], words: dict[str, str]) -> list[str]:
     """The numbers of routes for each action in `words`, as phrases."""
     counts = [(word, sum(step.action == action for step in steps)) for action, word in words.items()]
     return [word.format(counted(count, "route")) for word, count in counts if count]
+
+
+def refusals(removals: Sequence[Removal]) -> tuple[Fault, ...]:
+    """Why `apply` refuses a configuration without --allow-removal; empty if it does not."""
+    remedy = "add it to this file, or allow this with --allow-removal; to remove everything: hostrouting remove"
+    return tuple(Fault(removal.path, "", removal.text, remedy) for removal in removals if removal.is_protection)
 
 
 def step_document(step: Step) -> dict[str, Any]:

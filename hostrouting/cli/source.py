@@ -128,12 +128,13 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     found = routes or check or probe
     if found is None:
         return None
+    has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe
     return HostRoutingConfig(
         None if routes is None else routes.config,
         None if check is None else check.config,
         found.protocol,
         probe_rewrite=None if probe is None else _rewrite_of(probe),
-        guard=None if program is None else GuardConfig(enabled=True, program=program),
+        guard=None if program is None or not has_work else GuardConfig(enabled=True, program=program),
     )
 
 

@@ -308,6 +308,18 @@ def _devices_only_of_pods(found: dict[str, Any], at: Spot) -> None:
         at.below("podDevs").note_absence(rule, "add podCidrs: the addresses of the pods")
 
 
+def _something_to_guard(found: dict[str, Any], at: Spot) -> None:
+    guard, routes, check, rewrite = (
+        found.get(key) for key in ("guard", "static_routes", "route_overlap", "probe_rewrite")
+    )
+    if guard is None or routes is None or check is None or rewrite is None or not guard.enabled:
+        return  # the same if one of them has a fault
+    if not (routes.routes or check.expected_cidrs or rewrite.enabled):
+        rule = "the guard has nothing to guard: there are no routes, no expected CIDRs and no probe rewrite"
+        remedy = "add staticRoutes, routeOverlap or probeRewrite: a file is the whole configuration"
+        at.below("guard").note_absence(rule, remedy)
+
+
 def _program(raw: object, at: Spot) -> str:
     remedy = 'write the path of the program, such as "/opt/agent/bin/hostrouting"'
     text = text_of(raw, at, remedy)
@@ -358,4 +370,5 @@ _HOST_ROUTING = Keys(
         "guard": _GUARD.reader(GuardConfig),
     },
     absent={"azure_vnet_cleanup": None},
+    together=_something_to_guard,
 )

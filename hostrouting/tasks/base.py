@@ -20,7 +20,7 @@ from hostrouting.host.effects import effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.guard import Look
-from hostrouting.tasks.results import Preview
+from hostrouting.tasks.results import Preview, Removal
 from phases.errors import add_note
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "install",
     "locked",
     "preview",
+    "removals_of",
     "run_once",
     "start_unit",
     "valid_wait",
@@ -148,6 +149,10 @@ class HostTask(Generic[ResultT]):
         """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""
         return None
 
+    def removals(self) -> tuple[Removal, ...]:
+        """What the host loses by this configuration, because that does not ask for it; the gate is not included."""
+        return ()
+
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  not every task has something to keep
         """Look at what the task installed, and repair what can be repaired now; wait for nothing.
 
@@ -189,7 +194,10 @@ class HostTask(Generic[ResultT]):
             return phases.Skip(self.nothing)
         task = self.settled(ctx)
         with locked(self.host, ctx, (task.part,) if task.is_wanted else ()) as host:
-            return attrs.evolve(task, host=host)._behind_its_gate(ctx, up=task.is_wanted)
+            task = attrs.evolve(task, host=host)
+            for removal in removals_of(host, (task,)):
+                ctx.log.warning("%s", removal)
+            return task._behind_its_gate(ctx, up=task.is_wanted)
 
     def undo(self, ctx: phases.Context) -> ResultT:
         """Remove what the task installs, whatever the configuration says."""
@@ -248,9 +256,22 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> P
     found = Preview(None, gate.changes(rising, falling) if rising or falling else Changes())
     for _, look in looks:
         found += look
+    if up:
+        found += Preview(notes=tuple(map(str, removals_of(host, tasks))))
     if not found.files and (rising or gate.present()):
         found += Preview(unread=gate.is_unread((*rising, *falling)))
     return found
+
+
+def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Removal, ...]:
+    """What these tasks, done together, take away although nobody asked to remove it; the gate first."""
+    found = tuple(removal for task in tasks for removal in task.removals())
+    gate, falling = Gate(host), {task.part.name for task in tasks if not task.is_wanted}
+    rising = any(task.is_wanted and task.part.step for task in tasks)
+    if rising or not gate.steps or not {step.name for step in gate.steps} <= falling:
+        return found
+    told = "the installed gate is not in this configuration, which has no routes and no check: machines start unchecked"
+    return (Removal("routeOverlap", told, is_protection=True), *found)
 
 
 def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new: bool) -> bool:

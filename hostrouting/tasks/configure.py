@@ -18,7 +18,7 @@ from hostrouting.config import needs_config
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.effects import having_changed
 from hostrouting.host.host import Host, needs_host
-from hostrouting.tasks.base import HostTask, install, locked, preview, valid_wait
+from hostrouting.tasks.base import HostTask, install, locked, preview, removals_of, valid_wait
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hostrouting.boot.gate import Changed
     from hostrouting.config import HostRoutingConfig
     from hostrouting.tasks.base import Fallback
-    from hostrouting.tasks.results import Preview
+    from hostrouting.tasks.results import Preview, Removal
 
 __all__ = ["TASKS", "Configure", "Remove"]
 
@@ -77,6 +77,8 @@ class Configure:
         down = [task.part for task in chosen if not task.is_wanted]
         with locked(self.host, ctx, up) as host:
             tasks = [attrs.evolve(task, host=host) for task in settled]
+            for removal in removals_of(host, chosen):
+                ctx.log.warning("%s", removal)
             for task in chosen:
                 task.require_rights(up=task.is_wanted)
             failures: dict[str, HostRoutingError] = {}
@@ -106,6 +108,10 @@ class Configure:
     def undo(self, ctx: phases.Context) -> object:
         """Remove everything of hostrouting, whatever the configuration says; the same as Remove."""
         return Remove(self.config, host=self.host).do(ctx)
+
+    def removals(self) -> tuple[Removal, ...]:
+        """What the host has, and loses by this configuration, because that does not ask for it."""
+        return removals_of(self.host, self.subtasks)
 
     def preview(self, ctx: phases.Context | None = None) -> Preview:
         """What all tasks would do together; changes nothing. FileError if a file cannot be written."""

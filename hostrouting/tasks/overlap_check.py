@@ -26,7 +26,8 @@ from hostrouting.errors import FileError, RouteOverlapError, Unsettled
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.guard import Look, Problem
-from hostrouting.tasks.results import CheckResult, Preview
+from hostrouting.tasks.results import CheckResult, Preview, Removal
+from hostrouting.text import spoken
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.check.examine import Correction
+    from hostrouting.config import RouteOverlapConfig
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.tasks.base import Alive, MayRepair
 
@@ -41,10 +43,8 @@ __all__ = ["CheckRouteOverlap"]
 
 _ANSWER = {"schema", "verdict", "verdicts", "mode", "expectedDevs", "findings", "pods"}
 """The keys of a report that say what the answer is."""
-_MODES = {
-    (Mode.STRICT, Mode.WARN): "the mode changes from STRICT to WARN: machines then start even while addresses escape",
-    (Mode.WARN, Mode.STRICT): "the mode changes from WARN to STRICT: then no machine starts while an address escapes",
-}
+_TO_WARN = "the mode changes from STRICT to WARN: machines then start even while addresses escape"
+_TO_STRICT = "the mode changes from WARN to STRICT: then no machine starts while an address escapes"
 _AT_MOST = 20  # lines of one kind in a log or an error
 
 
@@ -90,16 +90,34 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
     def look(self, *, up: bool) -> Preview:
         """What a new mode means. The task itself changes only the files of the gate."""
-        told = self._other_mode() if up else ""
-        return Preview(notes=(told,) if told else ())
+        return Preview(notes=(_TO_STRICT,) if up and self._gets_strict else ())
 
-    def _other_mode(self) -> str:
-        """What changes for machines if another mode is installed now; else empty."""
+    def removals(self) -> tuple[Removal, ...]:
+        """The installed check, its mode STRICT, or those of its CIDRs that are not in the configuration."""
+        old, new = self._installed, self.config.route_overlap
+        if old is None:
+            return ()
+        gone = [str(cidr) for cidr in old.expected_cidrs if cidr not in new.expected_cidrs]
+        if not self.is_wanted:
+            told = f"not in this configuration, but installed: the check of {spoken(gone)} in mode {old.mode}"
+            return (Removal("routeOverlap", told, is_protection=old.mode is Mode.STRICT),)
+        found = [Removal("routeOverlap.expectedCidrs", f"no longer checked: {spoken(gone)}")] if gone else []
+        if (old.mode, new.mode) == (Mode.STRICT, Mode.WARN):
+            found.append(Removal("routeOverlap.mode", _TO_WARN, is_protection=True))
+        return tuple(found)
+
+    @property
+    def _installed(self) -> RouteOverlapConfig | None:
+        """The settings of the installed check, if its script is ours."""
         text = self.host.files.read(self.host.layout.check_script_path)
         with suppress(ValueError, LookupError):
-            if text is not None:
-                return _MODES.get((parse_check_script(text).config.mode, self.config.route_overlap.mode), "")
-        return ""
+            return None if text is None else parse_check_script(text).config
+        return None
+
+    @property
+    def _gets_strict(self) -> bool:
+        old = self._installed
+        return old is not None and (old.mode, self.config.route_overlap.mode) == (Mode.WARN, Mode.STRICT)
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
         """Check now."""
@@ -188,12 +206,12 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return (layout.ok_path, layout.detected_path, layout.report_path)
 
     def prepare(self, ctx: phases.Context) -> None:
-        """Warn if the mode changes, and remove the markers of earlier checks.
+        """Warn if the mode becomes STRICT, and remove the markers of earlier checks.
 
         A marker must not describe routes that have not been checked.
         """
-        if told := self._other_mode():
-            ctx.log.warning("%s", told)
+        if self._gets_strict:
+            ctx.log.warning("%s", _TO_STRICT)
         for error in self._forget():
             ctx.log.warning("%s; this file holds the result of an earlier check", error)
 

@@ -25,6 +25,7 @@ __all__ = [
     "PreflightResult",
     "Preview",
     "ProbeResult",
+    "Removal",
     "RoutesResult",
     "Standing",
     "UndoResult",
@@ -106,6 +107,20 @@ class Preview:
         """All remarks, each a sentence."""
         foreseen = () if self.routes is None else self.routes.foreseen
         return (*map(foreseen_line, foreseen), *map(stays_line, self.stays), *self.notes)
+
+
+@attrs.frozen
+class Removal:
+    """Something installed that a configuration takes away, because it does not ask for it."""
+
+    path: str
+    """The key of the configuration that would ask for it."""
+    text: str
+    is_protection: bool = False
+    """Whether it keeps machines or routes right. The command `apply` then refuses, unless it is told to allow this."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}"
 
 
 @attrs.frozen

@@ -31,7 +31,8 @@ from hostrouting.routes.plan import RoutePlan, plan_routes, reply_destinations, 
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks.base import Fallback, HostTask, run_once
 from hostrouting.tasks.guard import Look, Problem, Repair
-from hostrouting.tasks.results import Preview, RoutesResult
+from hostrouting.tasks.results import Preview, Removal, RoutesResult
+from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -97,6 +98,17 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         """The paths of the task's files that exist on the host."""
         part, files = self.part, self.host.files
         return (*part.present(files), *part.program.present(files), *self._name.present(files))
+
+    def removals(self) -> tuple[Removal, ...]:
+        """The routes of the installed script that are not in the configuration."""
+        installed = installed_routes(self.host.files, self.host.layout)
+        wanted = {wish.key for wish in self._wanted}
+        found = () if installed is None else wanted_routes_of(installed)
+        gone = [str(wish.destination) for wish in found if wish.key not in wanted]
+        if not gone:
+            return ()
+        told = f"not in this configuration, but installed: {counted(len(gone), 'route')}, to {spoken(gone)}"
+        return (Removal("staticRoutes", told),)
 
     def is_here(self) -> bool:
         """Whether the host has files of the task, or its kernel has routes of ours."""

@@ -23,15 +23,21 @@ __all__ = ["COMMAND"]
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     wait_option(parser, installs=True)
+    told = "also if this takes away the gate, the mode STRICT or the guard, which are installed"
+    parser.add_argument("--allow-removal", action="store_true", help=told)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.changes import Done, looked_at_gate, run_task
+    from hostrouting.cli.changes import Done, looked_at_gate, refusals, run_task
     from hostrouting.cli.source import config_of, wait_of
+    from hostrouting.errors import ConfigError
     from hostrouting.tasks import Configure
 
     config, here = config_of(arguments), host()
-    run = run_task(Configure(config, host=here, wait=wait_of(arguments, here)), here)
+    configure = Configure(config, host=here, wait=wait_of(arguments, here))
+    if not arguments.allow_removal and (refused := refusals(configure.removals())):
+        raise ConfigError(refused, arguments.config)
+    run = run_task(configure, here)
     done = Done.of(run, config, looked_at_gate(here))
     failed = None if done.escapes else run.failed  # the page explains escapes in detail
     return Reply(
@@ -128,8 +134,10 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-Requires root. Either all routes are applied or none; a running machine is not touched. If an overlap is left
-afterwards, the exit code is 1 in mode STRICT; in mode WARN the overlap is only reported.
+Requires root. The file is the whole configuration: what is installed and not in it is removed. If the gate, the mode
+STRICT or the guard would go, apply changes nothing and exits with 2, unless --allow-removal is given. Either all routes
+are applied or none; a running machine is not touched. If an overlap is left afterwards, the exit code is 1 in mode
+STRICT; in mode WARN the overlap is only reported.
 """,
     examples="""\
 # as root: apply it now, and at every boot

@@ -39,13 +39,15 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
-    from hostrouting.cli.changes import Prospect, looked_at_gate
+    from hostrouting.cli.changes import Prospect, looked_at_gate, refusals
     from hostrouting.cli.source import wait_of
     from hostrouting.routes.plan import RoutePlan
     from hostrouting.tasks import Configure
 
-    look = Configure(config, host=host, wait=wait_of(arguments, host)).preview()
+    configure = Configure(config, host=host, wait=wait_of(arguments, host))
+    look = configure.preview()
     routes, gate = look.routes or RoutePlan(), looked_at_gate(host)
+    refused = tuple(map(str, refusals(configure.removals())))
     after = None if look.before is None else _afterwards(routes, look.before, config)
     return Prospect(
         routes,
@@ -56,8 +58,9 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
         gate=gate,
         rewrites=tuple(path for path in look.files.writes if host.files.is_there(path)),
         operations=look.operations,
-        notes=look.notes,
+        notes=tuple(note for note in look.notes if not any(text.startswith(note) for text in refused)),
         conflicts=look.conflicts,
+        refused=refused,
         has_fallback=look.has_fallback,
     )
 
@@ -87,6 +90,10 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
     from hostrouting.cli.changes import file_lines, foreseen_lines, gate_lines, operation_lines, step_lines
 
     yield _answer_line(prospect, arguments.config)
+    if prospect.refused:
+        yield line()
+        yield line("apply refuses this, because it takes away what is installed:")
+        yield from (line("  ", Painted(text, "bad")) for text in prospect.refused)
     if prospect.steps or prospect.routes.pending:
         yield line()
     yield from step_lines(prospect.steps)
@@ -119,7 +126,8 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
     if prospect.changes and prospect.answer != "conflict" and not prospect.is_stuck and arguments.snapshot is None:
         yield line()
         wait = "" if arguments.wait is None else f" --wait {arguments.wait:g}"
-        yield line(f"To apply it, as root: hostrouting apply --config {arguments.config}{wait}")
+        allow = " --allow-removal" if prospect.refused else ""
+        yield line(f"To apply it, as root: hostrouting apply --config {arguments.config}{wait}{allow}")
 
 
 def _answer_line(prospect: Prospect, config: str) -> Line:
@@ -167,6 +175,7 @@ def _document(prospect: Prospect) -> dict[str, Any]:
         "operations": [operation_document(operation) for operation in prospect.operations],
         "notes": list(prospect.notes),
         "conflicts": list(prospect.conflicts),
+        "refused": list(prospect.refused),
         "files": None if prospect.saved else _files(prospect),
         "verdict": None if prospect.after is None else prospect.after.found.verdict,
         "check": None if prospect.after is None else prospect.after.document(),
@@ -206,6 +215,7 @@ hostrouting plan --config agent.json --snapshot node.json
         **OPERATIONS,
         "notes[]": "remarks on the operations; each a sentence",
         "conflicts[]": "what prevents the operations; each a sentence",
+        "refused[]": "what apply refuses to take away without --allow-removal; each a sentence",
         "files.write[]": "the files that would be written, even if apply then fails; files is null for a snapshot",
         "files.rewrite[]": "those of them that already exist, and are different",
         "files.remove[]": "the files that would be removed",

@@ -17,7 +17,7 @@ from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.effects import Operation
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask, start_unit
-from hostrouting.tasks.results import GuardResult, Preview, Standing
+from hostrouting.tasks.results import GuardResult, Preview, Removal, Standing
 from hostrouting.text import show
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ _RUNNING = {"active", "reloading"}
 class InstallGuard(HostTask[GuardResult]):
     """Install the service that keeps the routing right, and start it.
 
-    1. If the guard is not enabled, or the configuration has nothing to guard, remove the service; if there is none, do
-       nothing.
+    1. If the guard is not enabled, remove the service; if there is none, do nothing.
     2. Write the unit if it differs; it is enabled, so it starts at every boot.
     3. Start it if the unit is new or the guard does not run. A running guard reads a new configuration by itself.
     """
@@ -68,11 +67,15 @@ class InstallGuard(HostTask[GuardResult]):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the guard is enabled and has something to guard."""
-        config = self.config
-        return config.guard.enabled and bool(
-            config.static_routes.routes or config.route_overlap.expected_cidrs or config.probe_rewrite.enabled
-        )
+        """Whether the guard is enabled."""
+        return self.config.guard.enabled
+
+    def removals(self) -> tuple[Removal, ...]:
+        """The installed guard, if the configuration does not enable it."""
+        if self.is_wanted or not self.host.files.is_there(self.host.layout.guard_unit_path):
+            return ()
+        told = "not in this configuration, but installed: the guard, without which a lost route stays lost"
+        return (Removal("guard", told, is_protection=True),)
 
     def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  the host's files answer
         """The task itself. Raises ConfigError if the service could not run the program."""

@@ -43,7 +43,7 @@ from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.uplink import missing_device
 from hostrouting.tasks.base import HostTask, run_once
 from hostrouting.tasks.guard import Look, Problem, Repair
-from hostrouting.tasks.results import Preview, ProbeResult, Standing
+from hostrouting.tasks.results import Preview, ProbeResult, Removal, Standing
 from hostrouting.tasks.static_routes import repair_of
 
 if TYPE_CHECKING:
@@ -85,6 +85,12 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     nothing: ClassVar[str] = "the probe rewrite is neither enabled nor installed"
     answer: Answer | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
     """The answer of the instance metadata service; None if it was not asked."""
+
+    def removals(self) -> tuple[Removal, ...]:
+        """The installed rewrite, if the configuration does not enable it."""
+        if self.config.probe_rewrite.enabled or not self.host.files.is_there(self.host.layout.probe_script_path):
+            return ()
+        return (Removal("probeRewrite", "not in this configuration, but installed: the probe rewrite"),)
 
     @property
     def part(self) -> Part:

@@ -487,7 +487,7 @@ def _read_back(settings: Any) -> Any:
         case AzureVnetCleanupConfig():
             return _read_back(HostRoutingConfig(azure_vnet_cleanup=settings)).azure_vnet_cleanup
         case GuardConfig():
-            return _read_back(HostRoutingConfig(guard=settings)).guard
+            return _read_back(HostRoutingConfig(route_overlap={"expectedCidrs": ["10.0.0.0/8"]}, guard=settings)).guard
         case CleanupScope():
             return _read_back(AzureVnetCleanupConfig(["10.0.0.0/8"], what=settings)).what
         case ImdsConfig():

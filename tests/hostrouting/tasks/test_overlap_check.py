@@ -37,7 +37,11 @@ class TestCheckRouteOverlap:
     @pytest.mark.parametrize(
         ("old", "new", "told"),
         [
-            ("STRICT", "WARN", "the mode changes from STRICT to WARN: machines then start even while addresses escape"),
+            (
+                "STRICT",
+                "WARN",
+                "routeOverlap.mode: the mode changes from STRICT to WARN: machines then start even while addresses escape",
+            ),
             ("WARN", "STRICT", "the mode changes from WARN to STRICT: then no machine starts while an address escapes"),
             ("WARN", "WARN", ""),
         ],

@@ -306,3 +306,66 @@ def test_what_was_undone_was_not_changed(repaired: str) -> None:
     document = say("apply", "--config", repaired, "--json", kernel=kernel).json
     assert str(kernel) == before
     assert (document["ok"], document["steps"]) == (False, [])
+
+
+GUARD = {"guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "what"),
+    [
+        ({"routeOverlap": {}, "staticRoutes": {}, "guard": {}}, "routeOverlap", "the installed gate is not in this "),
+        ({"routeOverlap": {}}, "routeOverlap", "not in this configuration, but installed: the check of 172.16.0.0/16"),
+        (
+            {"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}},
+            "routeOverlap.mode",
+            "the mode changes from STRICT to",
+        ),
+        ({"guard": {}}, "guard", "not in this configuration, but installed: the guard"),
+    ],
+    ids=["all", "check", "mode", "guard"],
+)
+def test_what_takes_protection_away(
+    repaired: str, tmp_path: Path, change: dict[str, object], path: str, what: str
+) -> None:
+    """Apply refuses and changes nothing; plan says it first, in the same sentence; --allow-removal does it, and logs it."""
+    host = FakeHost(kernel=h200())
+    full, less = {**json.loads(Path(repaired).read_text()), **GUARD}, tmp_path / "less.json"
+    less.write_text(json.dumps(full))
+    assert say("apply", "--config", str(less), host=host).code == 0
+    less.write_text(json.dumps({**full, **change}))
+    before = dict(host.files.texts)
+    planned = say("plan", "--config", str(less), host=host)
+    [told] = [text.strip() for text in planned.lines if text.strip().startswith(f"{path}: {what}")]
+    assert told.endswith("or allow this with --allow-removal; to remove everything: hostrouting remove")
+    assert planned.lines[-1].endswith(" --allow-removal")
+    assert told in say("plan", "--config", str(less), "--json", host=host).json["refused"]
+    said = say("apply", "--config", str(less), host=host)
+    assert said.code == 2
+    assert told in said.err
+    assert host.files.texts == before
+    said = say("apply", "--config", str(less), "--allow-removal", host=host)
+    assert said.code == 0
+    assert f"{path}: {what}" in said.err
+    assert "refuses" not in say("plan", "--config", str(less), host=host).out
+
+
+def test_routes_that_go(repaired: str, written: Callable[..., str]) -> None:
+    """Routes alone may go, because the check stays: plan and log name them."""
+    host = FakeHost(kernel=h200())
+    assert say("apply", "--config", repaired, host=host).code == 0
+    config = written(HALF, cidrs=("172.16.0.0/17",))
+    told = "staticRoutes: not in this configuration, but installed: 1 route, to 172.16.128.0/17"
+    assert told in say("plan", "--config", config, host=host).out
+    said = say("apply", "--config", config, host=host)
+    assert said.code == 0
+    assert told in said.err
+
+
+def test_a_guard_with_nothing_to_guard(tmp_path: Path) -> None:
+    """A file that has only the guard would take everything else away: it is a fault of the file."""
+    path = tmp_path / "guard.json"
+    path.write_text('{"guard": {"enabled": true}}')
+    said = say("apply", "--config", str(path), host=FakeHost(kernel=h200()))
+    assert said.code == 2
+    assert "guard: the guard has nothing to guard: " in said.err

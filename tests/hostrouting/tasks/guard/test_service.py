@@ -86,18 +86,11 @@ def test_another_configuration_does_not_restart_it(host: FakeHost) -> None:
     assert started(host) == 1
 
 
-@pytest.mark.parametrize(
-    "later",
-    [
-        pytest.param(attrs.evolve(GUARDED, guard=GuardConfig()), id="disabled"),
-        pytest.param(HostRoutingConfig(guard=GuardConfig(enabled=True)), id="nothing left to guard"),
-    ],
-)
-def test_it_goes_with_the_configuration(host: FakeHost, later: HostRoutingConfig) -> None:
+def test_it_goes_with_the_configuration(host: FakeHost) -> None:
     """It is stopped, and its files go, with those that it has written."""
     run(Configure(GUARDED, host=host))
     host.files.texts |= dict.fromkeys((LAYOUT.guard_path, LAYOUT.figures_path), "written")
-    run(Configure(later, host=host))
+    run(Configure(attrs.evolve(GUARDED, guard=GuardConfig()), host=host))
     assert host.manager is not None
     assert f"stop {UNIT}" in host.manager.calls
     assert not [path for path in (*host.files.texts, *host.files.links) if "guard" in path or ".prom" in path]
@@ -110,13 +103,6 @@ def test_remove(host: FakeHost) -> None:
     run(Remove(HostRoutingConfig(), host=host))
     assert host.files.texts == {}
     assert host.files.links == {}
-
-
-def test_not_without_something_to_guard(host: FakeHost) -> None:
-    """With nothing else configured, nothing is installed."""
-    report = phases.run(Configure(HostRoutingConfig(guard=GuardConfig(enabled=True)), host=host), observers=[])
-    assert "no guard is wanted, and none is installed" in str(report)
-    assert host.files.writes == []
 
 
 def test_alone(host: FakeHost) -> None:

@@ -105,6 +105,7 @@ complete -c hostrouting -n __hostrouting_command -a apply -d 'apply the configur
 complete -c hostrouting -n '__hostrouting_command apply' -s h -l help -d 'show this help message and exit'
 complete -c hostrouting -n '__hostrouting_command apply' -l config -r -F -d 'the configuration, as JSON; - is standard input'
 complete -c hostrouting -n '__hostrouting_command apply' -l wait -x -d 'how long to wait for a default route or a device that does not exist yet (default: as in the installed boot scripts, or 30; the boot scripts wait at most 60)'
+complete -c hostrouting -n '__hostrouting_command apply' -l allow-removal -d 'also if this takes away the gate, the mode STRICT or the guard, which are installed'
 complete -c hostrouting -n '__hostrouting_command apply' -l json -d 'print one JSON document, hostrouting/apply/1'
 complete -c hostrouting -n '__hostrouting_command apply' -s v -l verbose -d 'log each action to standard error'
 

@@ -213,7 +213,7 @@ class ActionModule(NodeAction):
             planned = outcome_of(ran)
             if dry or not planned.documents:  # if plan fails, apply would fail too
                 return planned
-        ran["apply"] = self._ran("apply", words, options, arguments, config)
+        ran["apply"] = self._ran("apply", words, [*options, "--allow-removal"], arguments, config)
         return outcome_of(ran)
 
     def _ran(
