@@ -211,7 +211,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("status", host=escaping),
         told("status", "--config", repaired, host=well),
         told("plan", "--config", nothing, host=well),
-        told("apply", "--config", nothing, host=well),
+        told("apply", "--config", nothing, "--allow-removal", host=well),
         told("apply", "--config", repaired, host=well),
         told("remove", host=well),
         told("remove", host=stuck),

@@ -106,7 +106,7 @@ def test_schema(repaired: str, *, from_snapshot: bool) -> None:
     said = say("plan", "--config", repaired, "--json", *where, kernel=h200(), stdin=snapshot)
     document = said.json
     told = {"steps", "pending", "foreseen", "operations", "notes", "conflicts", "files", "verdict", "check", "gate"}
-    assert set(document) == {"schema", "answer", "changes"} | told
+    assert set(document) == {"schema", "answer", "changes", "refused"} | told
     assert (document["schema"], document["changes"], document["verdict"]) == ("hostrouting/plan/1", True, "ok")
     assert document["steps"][0] == {
         "action": "add",
@@ -225,7 +225,7 @@ def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, be
         assert "  write " not in again.out
     saved = say("plan", "--config", config, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
     assert saved.lines[0] == f"{after}; only routes, because a snapshot has no files"
-    say("apply", "--config", written(HALF, mode="WARN"), host=host)
+    say("apply", "--config", written(HALF, mode="WARN"), "--allow-removal", host=host)
     kept = f"{after}; the last good static-routes.sh would stay installed"
     assert say("plan", "--config", config, host=host).lines[0] == kept
 

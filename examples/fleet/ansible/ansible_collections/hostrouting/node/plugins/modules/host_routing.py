@@ -31,7 +31,8 @@ options:
     type: path
   state:
     description:
-      - With V(present), the node is made as the configuration says.
+      - With V(present), the node is made as the configuration says. What is installed and not in the configuration is
+        removed without a question, also the check and the guard. Check mode lists the files that would go.
       - With V(absent), everything that hostrouting has installed on the node is removed, and nothing else. The file
         O(program) stays.
     type: str
