@@ -157,7 +157,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if os.environ.get("HOSTROUTING_FORBID_SKIPS") and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which this run forbids: {report.longrepr}"
-    return report  # type: ignore[return-value]  # see above
+    return report  # type: ignore[return-value]  # a wrapper hook returns what its hook does
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
     """Carry out one command line, on this machine or another host; return the exit code."""
     # Nothing is loaded before the `try`, so that Ctrl-C while modules load is handled here as well.
     try:
-        from hostrouting.cli import entry_point  # noqa: PLC0415  see above
+        from hostrouting.cli import entry_point  # noqa: PLC0415  Ctrl-C may come while it loads
 
         return entry_point.main(argv, host=host)
     except KeyboardInterrupt:

@@ -82,7 +82,7 @@ class Standings:
         directories = (host.layout.at(host.layout.config_directory), host.layout.at(host.layout.state_directory))
         if not (config.probe_rewrite.enabled or config.guard.enabled or any(map(host.files.names, directories))):
             return cls()  # nothing of ours is here or wanted; to load the tasks takes longer than a check
-        from hostrouting.tasks import Configure  # noqa: PLC0415  as above
+        from hostrouting.tasks import Configure  # noqa: PLC0415  most hosts do not need it
 
         found, troubles = [], []
         for task in Configure(config, host=host).subtasks:

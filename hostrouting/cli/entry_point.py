@@ -231,7 +231,7 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign:
             from hostrouting.host.host import Host  # noqa: PLC0415  imported after parsing
 
             host = Host.local
-        from hostrouting.cli.terminal import log_to_stderr  # noqa: PLC0415  as above
+        from hostrouting.cli.terminal import log_to_stderr  # noqa: PLC0415  imported after parsing
 
         log_to_stderr(verbose=arguments.verbose or command.tells_progress)
         reply = command.answer(arguments, _telling(arguments, host) if arguments.verbose else host)
@@ -254,7 +254,7 @@ def _unwritten() -> bool:
 
 def _telling(arguments: argparse.Namespace, host: Callable[[], Host]) -> Callable[[], Host]:
     """A function that makes a host which logs each access, for --verbose."""
-    from hostrouting.cli.verbose import tell_sources, telling  # noqa: PLC0415  as above
+    from hostrouting.cli.verbose import tell_sources, telling  # noqa: PLC0415  only --verbose needs it
 
     tell_sources(arguments)
     return lambda: telling(host())
@@ -276,7 +276,7 @@ def _complaint(error: str, message: str) -> Callable[[Terminal], None]:
 def _rendered(reply: Reply, *, as_json: bool) -> Callable[[Terminal], None]:
     """A function that writes the reply. The document is made before, because that can fail."""
     if as_json or reply.lines is None:
-        from collections.abc import Iterator  # noqa: PLC0415  as above
+        from collections.abc import Iterator  # noqa: PLC0415  imported only with --json
 
         document = reply.document()
         if isinstance(document, Iterator):
@@ -297,7 +297,7 @@ def _write_each(documents: Iterator[str], terminal: Terminal) -> None:
 
 def _answered(code: Callable[[], int], write: Callable[[Terminal], None]) -> int:
     """Write the answer and return the exit code; not 0 if it could not be written."""
-    from hostrouting.cli.terminal import Terminal  # noqa: PLC0415  as above
+    from hostrouting.cli.terminal import Terminal  # noqa: PLC0415  imported after parsing
 
     try:
         write(Terminal())
@@ -317,7 +317,7 @@ def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int,
         )
         _say(text)
         return 3, _complaint(type(error).__name__, text) if as_json else lambda _: None
-    from hostrouting.cli.failure import code_of, document_of  # noqa: PLC0415  as above
+    from hostrouting.cli.failure import code_of, document_of  # noqa: PLC0415  imported only for an error
     from hostrouting.errors import HostRoutingError  # noqa: PLC0415  as above
 
     if not isinstance(error, HostRoutingError):
@@ -332,7 +332,7 @@ def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int,
 
 def _words_of(error: BaseException) -> Iterator[str]:
     """The message of the error, and which commands work anyway."""
-    from hostrouting.errors import (  # noqa: PLC0415  as above
+    from hostrouting.errors import (  # noqa: PLC0415  imported only for an error
         ConfigError,
         NetlinkUnavailable,
         is_denied,
@@ -353,7 +353,7 @@ def _words_of(error: BaseException) -> Iterator[str]:
 
 def _why_failed(report: phases.Report) -> Iterator[Line]:
     """Why a run failed: each failure once, and which commands work anyway."""
-    from hostrouting.cli.failure import errors_in  # noqa: PLC0415  as above
+    from hostrouting.cli.failure import errors_in  # noqa: PLC0415  imported only for an error
 
     if not report.failures:
         yield line(Painted("STOPPED:", "warn"), f" {report.reason or 'it was stopped'}")
@@ -364,7 +364,7 @@ def _why_failed(report: phases.Report) -> Iterator[Line]:
 
 
 def _say(*paragraphs: str) -> None:
-    from contextlib import suppress  # noqa: PLC0415  as above
+    from contextlib import suppress  # noqa: PLC0415  imported only for an error
 
     from hostrouting.cli.terminal import Terminal  # noqa: PLC0415  as above
 

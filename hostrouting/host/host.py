@@ -196,8 +196,8 @@ class Host:
         `root` is not a directory below /. Routes, filters, neighbours, settings under /proc/sys/net and requests to the
         metadata service use the namespace. There is no systemd: enabling a unit only creates a link below the root.
         """
-        from hostrouting.host.sandbox import Namespace, SandboxFiles, SandboxLinkLayer  # noqa: PLC0415  as above
-        from hostrouting.kernel.netlink import NetlinkBackend  # noqa: PLC0415  netlink is imported on first use
+        from hostrouting.host.sandbox import Namespace, SandboxFiles, SandboxLinkLayer  # noqa: PLC0415  few need it
+        from hostrouting.kernel.netlink import NetlinkBackend  # noqa: PLC0415  as `_netlink` does
 
         namespace = Namespace.of(netns)
         return cls(

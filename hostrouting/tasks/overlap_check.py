@@ -181,7 +181,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
         It is empty if they do not say it: the boot script does not. It also words some details differently.
         """
-        import json  # noqa: PLC0415  as above
+        import json  # noqa: PLC0415  only a check needs it
 
         files, layout = self.host.files, self.host.layout
         bad = verdict in {"overlap", "no-default-route"}
