@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from tests.support.needs import advice, require
+from tests.support.needs import PATH, advice, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +43,7 @@ os.environ["LC_ALL"] = "C.UTF-8"
 with suppress(locale.Error):
     locale.setlocale(locale.LC_ALL, "C.UTF-8")
 
-# A user's PATH has no programs of the administrator, and many of them serve a user, too.
-os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+os.environ["PATH"] = PATH
 
 # Whoever runs the tests may have another package of our name there. A program that a test starts finds ours without it.
 os.environ.pop("PYTHONPATH", None)

@@ -23,7 +23,7 @@ ROOT_ONLY = "Skipped: it needs root"
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The one folder of PATH, without programs."""
-    monkeypatch.setattr(needs, "_PATH", str(tmp_path))
+    monkeypatch.setattr(needs, "PATH", str(tmp_path))
     return tmp_path
 
 

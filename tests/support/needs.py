@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["FILES", "PACKAGES", "absent", "advice", "packages_for", "require"]
+__all__ = ["FILES", "PACKAGES", "PATH", "absent", "advice", "packages_for", "require"]
 
 PACKAGES = {
     "bash": "bash",
@@ -69,8 +69,8 @@ FILES = {
 
 _BEGIN = "it needs "
 
-# A user's PATH has no programs of the administrator, and many of them serve a user, too.
-_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+"""Where programs are: a user's PATH has none of the administrator's, and many of them serve a user, too."""
 
 
 def absent(names: Iterable[str]) -> list[str]:
@@ -84,7 +84,7 @@ def _is_met(name: str) -> bool:
     assert name in PACKAGES, f"tests/support/needs.py does not know {name}"
     if name in FILES:
         return os.path.exists(FILES[name]) and os.path.getsize(FILES[name]) > 0
-    return shutil.which(name, path=_PATH) is not None
+    return shutil.which(name, path=PATH) is not None
 
 
 @cache
