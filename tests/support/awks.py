@@ -1,6 +1,6 @@
 """The programs of the host that the boot scripts use: one of several awks, and an `ip` of any version.
 
-Other versions of `ip` are in the trees of other distributions, if HOSTROUTING_SYSTEMS names some (systemd.py).
+Other versions of `ip` are in the trees of other distributions, if HOSTROUTING_TREES names some (systemd.py).
 """
 
 import shutil
@@ -17,7 +17,7 @@ NAMES = ("mawk", "gawk", "original-awk", "busybox")
 AWKS = tuple(name for name in NAMES if shutil.which(name))
 """The awks that are installed here."""
 
-TREES = trees()
+TREES = [THIS_HOST, *trees()]
 """The trees whose `ip` can be used."""
 
 each_awk = pytest.mark.parametrize(

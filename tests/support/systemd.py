@@ -6,8 +6,8 @@ view of the host's, and everything ends with the block, even if the test run is 
 Other versions of systemd are booted from other trees: root file systems of other distributions, as `make roots` creates
 them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_TREE names the tree that every test boots instead of
 this host's files; with several in HOSTROUTING_TREES, each test that is marked `releases` boots one after the other
-(tests/system/conftest.py). HOSTROUTING_SYSTEMS names a directory of trees for the tests that run in several. Tasks run in all of
-them in the same way, with `agents`.
+(tests/system/conftest.py), and tests of the boot scripts use the `ip` of any (awks.py). Tasks run in all of them in the
+same way, with `agents`.
 """
 
 import os
@@ -58,12 +58,8 @@ BindReadOnly=/usr
 
 
 def trees() -> list[Path]:
-    """The root file systems that can be booted: this host's, and those in the directory that HOSTROUTING_SYSTEMS names."""
-    directory = os.environ.get("HOSTROUTING_SYSTEMS")
-    if not directory:
-        return [THIS_HOST]
-    found = sorted(it for it in Path(directory).resolve(strict=True).iterdir() if (it / "usr/bin/systemctl").exists())
-    return [THIS_HOST, *found]
+    """The root file systems that HOSTROUTING_TREES names, with colons between them."""
+    return [Path(tree).resolve() for tree in os.environ.get("HOSTROUTING_TREES", "").split(":") if tree]
 
 
 class System:

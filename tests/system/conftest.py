@@ -1,11 +1,9 @@
 """What the tests under a real systemd have in common: how often they are repeated, and from which trees they boot."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from tests.support.examples import LONG
+from tests.support.systemd import trees
 
 
 @pytest.fixture(params=range(20 if LONG else 1))
@@ -15,11 +13,10 @@ def again(request: pytest.FixtureRequest) -> int:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test that is marked `releases` in each of the trees that HOSTROUTING_TREES names, with colons between them."""
-    named = os.environ.get("HOSTROUTING_TREES")
-    if not named or not metafunc.definition.get_closest_marker("releases"):
+    """Run each test that is marked `releases` in each of the trees that HOSTROUTING_TREES names."""
+    roots = trees()
+    if not roots or not metafunc.definition.get_closest_marker("releases"):
         return
-    roots = [Path(root) for root in named.split(":")]
     for root in roots:
         if not (root / "usr/bin/systemctl").exists():
             raise pytest.UsageError(f"HOSTROUTING_TREES: there is no systemd in {root}; install it: make roots")

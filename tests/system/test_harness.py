@@ -11,7 +11,7 @@ import pytest
 from hostrouting.config import Mode
 from tests.support.agents import agents
 from tests.support.gate import HALVES, LAYOUT, config, end, host, ours, pid, start
-from tests.support.systemd import NEEDS, PROJECT, THIS_HOST, booted, this_tree, trees
+from tests.support.systemd import NEEDS, PROJECT, booted, this_tree, trees
 from tests.support.waiting import wait_for
 
 pytestmark = [
@@ -82,15 +82,12 @@ def test_its_tree() -> None:
 
 
 def test_which_trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside this host's own, those that have a systemd in the directory that is named."""
-    monkeypatch.delenv("HOSTROUTING_SYSTEMS", raising=False)
-    assert trees() == [THIS_HOST]
-    for name in ("b/usr/bin", "a/usr/bin", "c"):
-        (tmp_path / name).mkdir(parents=True)
-    for name in "ab":
-        (tmp_path / name / "usr/bin/systemctl").touch()
-    monkeypatch.setenv("HOSTROUTING_SYSTEMS", str(tmp_path))
-    assert trees() == [THIS_HOST, tmp_path / "a", tmp_path / "b"]
+    """Those that are named, wherever a test's working directory is; none if none is."""
+    monkeypatch.delenv("HOSTROUTING_TREES", raising=False)
+    assert trees() == []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOSTROUTING_TREES", "b:/a")
+    assert trees() == [tmp_path / "b", Path("/a")]
 
 
 def test_an_agent_is_killed() -> None:
