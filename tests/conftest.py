@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from tests.support.needs import PATH, advice, require
+from tests.support.systemd import HOST_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ _NAMES_A_FILE = {
     *("open", "os.listdir", "os.scandir", "os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink"),
     *("os.chmod", "os.chown", "os.truncate", "os.utime", "os.setxattr", "shutil.rmtree"),
 }
-_OF_THE_HOST = ("/etc/aks-flex-node", "/etc/systemd", "/run/aks-flex-node", "/var/lib/aks-flex-node")
+_OF_THE_HOST = tuple(f"{folder}/" for folder in HOST_FOLDERS)
 _MOUNTS = "/proc/self/ns/mnt"
 _OUTSIDE = os.readlink(_MOUNTS) if sys.platform == "linux" else ""
 _walled_in = threading.local()
@@ -67,9 +68,10 @@ def _wall(event: str, arguments: tuple[object, ...]) -> None:
     """An audit hook: it sees every process, socket and file, whichever library opens it. It cannot be removed again."""
     if event in _NAMES_A_FILE:
         # What a symbolic link contains is not looked at.
-        for path in arguments[1:2] if event == "os.symlink" else arguments[:2]:
+        for given in arguments[1:2] if event == "os.symlink" else arguments[:2]:
+            path = os.fsdecode(given) if isinstance(given, str | bytes | os.PathLike) else ""
             # A child process that has entered a mount namespace of a test has other files under these names.
-            if str(path).startswith(_OF_THE_HOST) and os.readlink(_MOUNTS) == _OUTSIDE:
+            if f"{path}/".startswith(_OF_THE_HOST) and os.readlink(_MOUNTS) == _OUTSIDE:
                 told = f"a test tried to reach {path} of the host ({event}); use a private machine"
                 raise PermissionError(errno.EPERM, told)
         return

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.decoy import FOLDERS, furnish
-from tests.support.systemd import NEEDS
+from tests.support.decoy import furnish
+from tests.support.systemd import HOST_FOLDERS, NEEDS
 
 PROJECT = Path(__file__).resolve().parents[1]
 SOME = (
@@ -40,7 +40,7 @@ def with_decoy(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", HOST_FOLDERS)
 def test_this_process_is_refused(folder: str) -> None:
     """A test that opens, lists, creates or removes a file of the host is told so, whether the file exists or not."""
     for attempt in (
@@ -51,9 +51,13 @@ def test_this_process_is_refused(folder: str) -> None:
         lambda: Path(folder).mkdir(),
         lambda: Path(f"{folder}/some").unlink(),
         lambda: Path("/nowhere").rename(f"{folder}/some"),
+        lambda: os.listdir(os.fsencode(folder)),
+        lambda: os.rmdir(os.fsencode(f"{folder}/some")),
     ):
         with pytest.raises(PermissionError, match=f"a test tried to reach {folder}.* of the host"):
             attempt()
+    with pytest.raises(FileNotFoundError):  # another folder, although its name begins alike
+        Path(f"{folder}-other/some").read_text()
 
 
 @pytest.mark.linux
@@ -67,7 +71,7 @@ def test_what_was_touched_is_told() -> None:
     rm /run/aks-flex-node/guard.json
     echo >>/etc/aks-flex-node/static-routes.sh
     """
-    there = [path for path in FOLDERS if Path(path).exists()]
+    there = [path for path in HOST_FOLDERS if Path(path).exists()]
     done = with_decoy("sh", "-c", script)
     told = [
         *("created /etc/systemd/some", "read /etc/aks-flex-node/host-routing-gate.conf", "read /etc/systemd/nspawn"),
@@ -76,7 +80,7 @@ def test_what_was_touched_is_told() -> None:
     ]
     assert done.stderr.splitlines() == [f"decoy: the command {line} of the host" for line in told]
     assert done.returncode == 1
-    assert [path for path in FOLDERS if Path(path).exists()] == there
+    assert [path for path in HOST_FOLDERS if Path(path).exists()] == there
     assert not Path("/etc/systemd/some").exists()
 
 

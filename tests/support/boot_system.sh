@@ -1,21 +1,23 @@
 #!/bin/bash
 # Boots a real systemd on a throw-away copy of a tree of files, and boots it again whenever it reboots.
 # Runs as the first process of its own mount and pid namespaces (see systemd.py); ends when the system is off.
-#   boot_system.sh WORK GROUP VISIBLE TREE
+#   boot_system.sh WORK GROUP VISIBLE TREE HIDDEN...
 # WORK: an empty directory. GROUP: a name for the control group. VISIBLE: a directory to show live, at its own path and
 # as /opt/project, because a service with its own /tmp sees nothing below /tmp. TREE: the root of the files, / for those of
-# this host; or several with a colon between them, of which the first lies on top.
+# this host; or several with a colon between them, of which the first lies on top. HIDDEN: folders of the tree that the
+# system does not have.
 set -euo pipefail
 work=$1 group=$2 visible=$3 tree=$4
+shift 4
 
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$work"
 mkdir "$work"/{upper,work,root,seed}
 # A test must not depend on how the tree's own systemd is set up, on its machines, or on what hostrouting or an agent has
 # written into it. A device 0/0 in the upper directory is how an overlay hides a name, however much is below it.
-for hidden in etc/systemd etc/aks-flex-node run/aks-flex-node var/lib/aks-flex-node var/lib/machines; do
-  mkdir -p "$work/upper/${hidden%/*}"
-  mknod "$work/upper/$hidden" c 0 0
+for hidden in "$@" /var/lib/machines; do
+  mkdir -p "$work/upper${hidden%/*}"
+  mknod "$work/upper$hidden" c 0 0
 done
 mount -t overlay overlay -o "lowerdir=$tree,upperdir=$work/upper,workdir=$work/work" "$work/root"
 root=$work/root

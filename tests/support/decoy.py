@@ -25,13 +25,11 @@ from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRout
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
+from tests.support.systemd import HOST_FOLDERS
 
-__all__ = ["FOLDERS", "UNDER", "furnish", "touched"]
+__all__ = ["UNDER", "furnish", "touched"]
 
 LAYOUT = HostLayout()
-FOLDERS = ("/etc/aks-flex-node", "/etc/systemd", "/run/aks-flex-node")
-"""The folders that no test may read or write on the host."""
-
 UNDER = "HOSTROUTING_DECOY"
 """The environment variable that tells the tests which files lie over the host's; a booted system has them, too."""
 
@@ -64,7 +62,7 @@ _WRONG = HostRoutingConfig(
 
 def furnish(root: Path) -> None:
     """Write these files below a directory."""
-    for folder in FOLDERS:
+    for folder in HOST_FOLDERS:
         (root / folder[1:]).mkdir(parents=True)
     phases.execute(Configure(_WRONG, host=Host.offline(str(root))), phases.Context(observers=[]))
     for path, text in _FILES.items():
@@ -76,7 +74,7 @@ def furnish(root: Path) -> None:
 def _times(root: Path) -> dict[str, tuple[int, int]]:
     """When each file and directory was last read, and last changed."""
     found = {}
-    for folder in FOLDERS:
+    for folder in HOST_FOLDERS:
         top = root / folder[1:]
         for path in (top, *top.rglob("*")):
             state = path.lstat()
@@ -103,14 +101,14 @@ def _inside(work: Path, command: list[str]) -> int:
     _mount("-t", "tmpfs", "-o", "noatime,mode=755", "tmpfs", str(work))
     tree = work / "tree"
     furnish(tree)
-    for top in ("etc", "run"):
+    for top in ("etc", "run", "var/lib"):
         # It gives each folder a place to be mounted on, which the host may lack.
         layers = work / f"over-{top}"
         (layers / "work").mkdir(parents=True)
         options = f"lowerdir={tree / top}:/{top},upperdir={layers}/upper,workdir={layers}/work"
         (layers / "upper").mkdir()
         _mount("-t", "overlay", "-o", options, "overlay", f"/{top}")
-    for folder in FOLDERS:
+    for folder in HOST_FOLDERS:
         _mount("--bind", str(tree / folder[1:]), folder)
         _mount("-o", "remount,bind,strictatime", folder)
     for path in (tree, *tree.rglob("*")):

@@ -22,7 +22,7 @@ from typing import IO
 
 from tests.support.waiting import wait_for
 
-__all__ = ["NEEDS", "PROGRAM", "THIS_HOST", "System", "booted", "this_tree", "trees"]
+__all__ = ["HOST_FOLDERS", "NEEDS", "PROGRAM", "THIS_HOST", "System", "booted", "this_tree", "trees"]
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -34,6 +34,9 @@ def this_tree() -> Path:
 
 THIS_HOST = this_tree()
 """The same, as it was at the start of the run."""
+
+HOST_FOLDERS = ("/etc/aks-flex-node", "/etc/systemd", "/run/aks-flex-node", "/var/lib/aks-flex-node")
+"""The folders that no test may read or write on the host; a booted system has them empty."""
 
 PROGRAM = "/opt/agent/bin/hostrouting"
 """The path of this checkout's program in a system with this host's files; a service can run it, wherever the checkout is."""
@@ -205,8 +208,9 @@ def booted(
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     # What lies over this host's files (decoy.py) lies over those of the tree, too: a view of / does not contain its mounts.
     layers = ":".join(filter(None, (os.environ.get("HOSTROUTING_DECOY"), str(tree))))
+    command += [str(script), str(work), work.name, str(PROJECT), layers, *HOST_FOLDERS]
     outer = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *command, str(script), str(work), work.name, str(PROJECT), layers],
+        ["setpriv", "--pdeathsig", "KILL", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
