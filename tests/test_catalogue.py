@@ -137,7 +137,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.linux
 def test_nothing_is_loaded_for_a_rewrite_that_nobody_wants() -> None:
-    """On a host without the probe rewrite, the ways to nftables, to the metadata and to BPF programs are not loaded."""
+    """On a host without the probe rewrite, the ways to nftables and to the metadata are not loaded."""
     code = (
         "import sys\n"
         "import hostrouting.host.host\n"
@@ -145,7 +145,7 @@ def test_nothing_is_loaded_for_a_rewrite_that_nobody_wants() -> None:
         "from hostrouting import Configure, Host, HostRoutingConfig\n"
         "Host.local()\n"
         "print(Configure(HostRoutingConfig(), host=Host.offline('/nowhere')).preview().is_empty)\n"
-        "ways = 'kernel.nftables', 'host.metadata', 'kernel.bpf', 'tasks.probe_rewrite.rules'\n"
+        "ways = 'kernel.nftables', 'host.metadata', 'tasks.probe_rewrite.rules'\n"
         "print(*[name for name in sys.modules if name.startswith(tuple(f'hostrouting.{way}' for way in ways))])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -1,7 +1,7 @@
 """Who sets the marks that an answer depends on: looked up on the host, and as JSON.
 
 Here: which marks matter for a check or an explanation, and what was found about them. Not here: the rules that set
-marks (`kernel.marking`), BPF programs on a device (`kernel.bpf`), and the lines about it (`cli`).
+marks (`kernel.marking`), and the lines about it (`cli`).
 """
 
 from __future__ import annotations
@@ -17,27 +17,20 @@ if TYPE_CHECKING:
 
     from hostrouting.check.examine import Examination
     from hostrouting.fib import Cases
-    from hostrouting.kernel.bpf import ProgramsAt
     from hostrouting.kernel.marking import MarkingOf
     from hostrouting.model import Prefix, Rule
 
 __all__ = ["NOT_IN_A_SNAPSHOT", "Marks", "SoughtMark", "SourcesOfMarks", "look_for_marks", "marks_of", "rules_in"]
 
-_DEVICES = 4  # of pods, on which BPF programs are looked for: the CNI treats all of its devices alike
 NOT_IN_A_SNAPSHOT = Marking(unseen=("packet filters and IPsec policies (a snapshot does not contain them)",))
 
 
 class SourcesOfMarks(Protocol):
-    """What a host is asked: its packet filters and IPsec policies, and the BPF programs on a device."""
+    """What a host is asked: its packet filters and IPsec policies."""
 
     @property
     def marking_of(self) -> MarkingOf:
         """Returns what can mark packets of a family."""
-        ...
-
-    @property
-    def programs_at(self) -> ProgramsAt:
-        """Returns the BPF programs that process packets arriving on a device before nftables."""
         ...
 
 
@@ -55,8 +48,6 @@ class Marks:
     """Who sets the marks that an answer depends on; empty if it depends on none."""
 
     sought: tuple[SoughtMark, ...] = ()
-    programs: tuple[str, ...] = ()
-    """BPF programs that can mark packets as they arrive, each a phrase."""
     policies: tuple[IpsecPolicy, ...] = ()
     """IPsec policies for the same destinations."""
     unseen: tuple[str, ...] = ()
@@ -68,7 +59,6 @@ class Marks:
         every = list(many)
         return cls(
             tuple(sought for marks in every for sought in marks.sought),
-            tuple(dict.fromkeys(program for marks in every for program in marks.programs)),
             tuple(policy for marks in every for policy in marks.policies),
             tuple(dict.fromkeys(reason for marks in every for reason in marks.unseen)),
         )
@@ -89,7 +79,6 @@ class Marks:
                 }
                 for mark in self.sought
             ],
-            "markingPrograms": list(self.programs),
             "ipsec": [
                 {
                     "source": str(policy.source),
@@ -128,12 +117,7 @@ def marks_of(found: Examination, host: Callable[[], SourcesOfMarks] | None) -> M
                 if rule.fwmask and any(not rule.fwmark or mark & rule.fwmask == rule.fwmark for mark in marks)
             ),
         ]
-        devs = dict.fromkeys(
-            dev for pods in family.pods for packets in pods.packets if packets.exist for dev in packets.devs
-        )
-        of_families.append(
-            look_for_marks(host, rules, family=family.report.family, destinations=family.report.cidrs, devs=devs)
-        )
+        of_families.append(look_for_marks(host, rules, family=family.report.family, destinations=family.report.cidrs))
     return Marks.together(of_families)
 
 
@@ -143,12 +127,10 @@ def look_for_marks(
     *,
     family: int,
     destinations: Iterable[Prefix],
-    devs: Iterable[str] = (),
 ) -> Marks:
     """Look for who sets the marks that these rules select.
 
-    Also for BPF programs on the devices `devs`, and for IPsec policies on the way to the destinations. A snapshot has
-    no `host` to look at.
+    Also for IPsec policies on the way to the destinations. A snapshot has no `host` to look at.
     """
     by_mark: dict[tuple[int, int], dict[int, None]] = {}
     for rule in rules:
@@ -156,13 +138,8 @@ def look_for_marks(
             by_mark.setdefault((rule.fwmark, rule.fwmask), {})[rule.priority] = None
     if not by_mark:
         return Marks()
-    here = None if host is None else host()
-    marking = NOT_IN_A_SNAPSHOT if here is None else here.marking_of(family)
-    names, near = list(devs), list(destinations)
-    looked = [] if here is None else [(dev, here.programs_at(dev)) for dev in names[:_DEVICES]]
-    unseen = [*marking.unseen, *(f"{reason} on {dev}" for dev, programs in looked for reason in programs.unseen)]
-    if here is not None and len(names) > _DEVICES:
-        unseen.append(f"BPF programs on {len(names) - _DEVICES} more devices of pods (only a few are looked at)")
+    marking = NOT_IN_A_SNAPSHOT if host is None else host().marking_of(family)
+    near = list(destinations)
     return Marks(
         tuple(
             SoughtMark(
@@ -172,9 +149,8 @@ def look_for_marks(
             )
             for (mark, mask), priorities in by_mark.items()
         ),
-        tuple(f"{program} on {dev}" for dev, programs in looked for program in programs.found),
         tuple(policy for policy in marking.policies if any(_overlap(policy.destination, prefix) for prefix in near)),
-        tuple(dict.fromkeys(unseen)),
+        marking.unseen,
     )
 
 

@@ -447,11 +447,6 @@ def mark_lines(marks: Marks) -> Iterator[Line]:
             who = "Nothing that was looked at" if marks.unseen else "No rule of a packet filter"
             told = f"{who} sets mark {sought.name} ({rules}). A program may set it on its own sockets."
             yield line(Painted(told, "soft"))
-    if marks.programs:
-        yield line("BPF programs that can mark packets as they arrive:")
-        yield from capped(
-            (line("  ", Painted(program, "warn")) for program in marks.programs[:SHOWN]), len(marks.programs)
-        )
     yield from capped(
         (line(Painted(_policy(policy), "warn")) for policy in marks.policies[:SHOWN]), len(marks.policies)
     )

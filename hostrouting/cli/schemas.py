@@ -110,7 +110,6 @@ MARKS = {
     "marks[].setters[].text": "what this rule does",
     "marks[].setters[].effects[]": "the packets whose route it changes: arriving, own (of this host), own-later (of"
     " this host, if Linux looks up their route again), or none",
-    "markingPrograms[]": "BPF programs that can mark packets as they arrive, on devices of pods or on that of --iif",
     "ipsec[].source": "an IPsec policy for an expected CIDR: the source of its packets",
     "ipsec[].destination": "their destination",
     "ipsec[].only": "what else it selects them by, as ip xfrm policy prints it",

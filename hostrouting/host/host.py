@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.host.metadata import Fetch, Reply
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.kernel.bpf import Programs, ProgramsAt
     from hostrouting.kernel.ebtables import Ebtables, EbtablesProgram
     from hostrouting.kernel.marking import Marking, MarkingOf
     from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayer
@@ -113,12 +112,6 @@ def _marking_of(family: int, words: tuple[str, ...] = ()) -> Marking:
     return marking_of(family, words=words)
 
 
-def _programs_at(dev: str) -> Programs:
-    from hostrouting.kernel.bpf import programs_at  # noqa: PLC0415
-
-    return programs_at(dev)
-
-
 @attrs.frozen(kw_only=True)
 class Host:
     """The edges of one host. Each can be replaced separately."""
@@ -137,8 +130,6 @@ class Host:
     """Opens the link layer: MAC addresses and neighbours; None for an image."""
     fetch: Fetch = _fetch
     """Sends the requests for instance metadata."""
-    programs_at: ProgramsAt = _programs_at
-    """Returns the BPF programs that process packets arriving on a device before nftables."""
     marking_of: MarkingOf = _marking_of
     """Returns what can mark packets of a family."""
     find_program: Callable[[str], str | None] = find_program
@@ -209,7 +200,6 @@ class Host:
             ebtables=lambda: _ebtables(namespace.words),
             link_layer=lambda: SandboxLinkLayer(_link_layer(), namespace),
             fetch=lambda url, timeout: namespace.call(lambda: _fetch(url, timeout)),
-            programs_at=lambda dev: namespace.call(lambda: _programs_at(dev)),
             marking_of=lambda family: _marking_of(family, namespace.words),
         )
 

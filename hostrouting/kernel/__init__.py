@@ -10,7 +10,6 @@ nftables    the packet filter
 ebtables    rules for Ethernet frames
 neighbours  MAC addresses and neighbours
 marking     what sets the marks of packets
-bpf         programs that see a packet before nftables
 programs    running a program of the host, and the rights of this process
 """
 

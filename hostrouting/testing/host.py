@@ -20,7 +20,6 @@ from hostrouting.fib import PLAIN, Flow
 from hostrouting.host import Rights, UnitState
 from hostrouting.host.host import Host, made, makes_edge
 from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
-from hostrouting.kernel.bpf import Programs
 from hostrouting.kernel.marking import Marking, MarkingOf
 from hostrouting.testing.kernel import MemoryBackend
 from hostrouting.testing.kernel.ebtables import MemoryEbtables
@@ -318,10 +317,6 @@ def _nobody_answers(url: str, _timeout: float) -> Reply:
     raise MetadataError(url, "does not answer, because this is a fake host; pass fetch=… to FakeHost")
 
 
-def _no_programs(_dev: str) -> Programs:
-    return Programs()
-
-
 def _no_marking(family: int) -> Marking:  # noqa: ARG001  as in MarkingOf
     return Marking()
 
@@ -367,7 +362,6 @@ class FakeHost(Host):
         default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True), validator=makes_edge
     )
     fetch: Fetch = attrs.field(default=_nobody_answers)
-    programs_at: Callable[[str], Programs] = attrs.field(default=_no_programs)
     marking_of: MarkingOf = attrs.field(default=_no_marking)
     find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
     """Returns the path of a program. By default every program is installed."""

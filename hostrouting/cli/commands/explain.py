@@ -131,7 +131,6 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         ],
         family=address.version,
         destinations=[Prefix.of(address)],
-        devs=[flow.iif] if flow.iif and flow.iif != "lo" else [],
     )
     return Reply(
         FINE,

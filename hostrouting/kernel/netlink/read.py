@@ -83,10 +83,7 @@ __all__ = [
     "NoDevice",
     "RouteReader",
     "Settings",
-    "as_number",
     "as_text",
-    "ask_device",
-    "ask_list",
     "decode_selectors",
     "default_link",
     "in_force",
@@ -95,7 +92,6 @@ __all__ = [
     "list_names",
     "list_routes",
     "read_addresses",
-    "read_device",
     "read_links",
     "read_nexthops",
     "read_rules",
@@ -252,7 +248,7 @@ class NextHops(Mapping[int, tuple["NextHop", ...]]):
 
 
 def _list(channel: Channel, what: str, kind: int, family: int, *, table: int = 0, protocol: int = 0) -> Listing:
-    asked = ask_list(kind, family, table, protocol)
+    asked = _ask_list(kind, family, table, protocol)
     for _ in range(_ATTEMPTS):
         try:
             return channel.listing(partial(numbered, asked))
@@ -337,7 +333,7 @@ class Settings(NamedTuple):
 
 
 @cache
-def ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes:
+def _ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes:
     """The request for all entries of a kind (RTM_GET…); for routes, those of a table and a protocol (0: any)."""
     if kind == n.RTM_GETROUTE:
         body = RTMSG.pack(family, 0, 0, 0, 0, protocol, 0, 0, 0)
@@ -348,7 +344,7 @@ def ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> bytes
     return message(kind, body, said, flags=n.NLM_F_DUMP)
 
 
-def ask_device(name: bytes) -> bytes:
+def _ask_device(name: bytes) -> bytes:
     """The request for one device, by its name."""
     return message(n.RTM_GETLINK, _blank(n.RTM_GETLINK, 0), [(_IFNAME, name + b"\0"), (_EXT_MASK, _SKIP_STATS)])
 
@@ -357,7 +353,7 @@ def _blank(kind: int, family: int) -> bytes:
     return bytes([family]).ljust(_SIZES[kind], b"\0")
 
 
-def as_number(raw: Mapping[int, bytes], kind: int, otherwise: int = 0) -> int:
+def _as_number(raw: Mapping[int, bytes], kind: int, otherwise: int = 0) -> int:
     """A number of any width, or the default if the attribute is missing."""
     return int.from_bytes(raw[kind], byteorder) if kind in raw else otherwise
 
@@ -377,7 +373,7 @@ def _ip(packed: bytes | None) -> IP | None:
     return IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
 
 
-def read_device(data: bytes) -> tuple[int, str]:
+def _read_device(data: bytes) -> tuple[int, str]:
     """The number and the name of a device."""
     _, _, index, _ = _LINK.unpack_from(data)
     return index, _text(attributes_of(data, _LINK.size, (_IFNAME,)), _IFNAME) or ""
@@ -420,9 +416,9 @@ def _link(
         kind=_text(made_by, _INFO_KIND) or "",
         type=looks,
         up=bool(flags & _IFF_UP),
-        carrier=_CARRIER not in raw or bool(as_number(raw, _CARRIER)),
-        master=names.get(as_number(raw, _MASTER)),
-        group=as_number(raw, _GROUP),
+        carrier=_CARRIER not in raw or bool(_as_number(raw, _CARRIER)),
+        master=names.get(_as_number(raw, _MASTER)),
+        group=_as_number(raw, _GROUP),
         peer_namespace=None if peer < 0 else peer,
         ipv6_ignore_routes_with_linkdown=ipv6_settings.wary,
         # Without settings for IPv6, the device does not have it.
@@ -457,9 +453,9 @@ def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
     parsed = (attributes_of(data, _NETCONF_SIZE) for data in messages)
     return {
         _SIGNED.unpack(raw[_NETCONF_IFINDEX])[0]: Settings(
-            bool(as_number(raw, _NETCONF_WARY)),
-            as_number(raw, _NETCONF_RP_FILTER),
-            bool(as_number(raw, _NETCONF_FORWARDING)) if _NETCONF_FORWARDING in raw else None,
+            bool(_as_number(raw, _NETCONF_WARY)),
+            _as_number(raw, _NETCONF_RP_FILTER),
+            bool(_as_number(raw, _NETCONF_FORWARDING)) if _NETCONF_FORWARDING in raw else None,
         )
         for raw in parsed
         if _NETCONF_IFINDEX in raw
@@ -495,8 +491,8 @@ def _addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> Iterator[
             scope=scope,
             peer=None if other == packed else _ip(other),
             broadcast=_ip(raw.get(_IFA_BROADCAST)),
-            metric=as_number(raw, _IFA_RT_PRIORITY),
-            prefix_route=not as_number(raw, _IFA_FLAGS) & _IFA_F_NOPREFIXROUTE,
+            metric=_as_number(raw, _IFA_RT_PRIORITY),
+            prefix_route=not _as_number(raw, _IFA_FLAGS) & _IFA_F_NOPREFIXROUTE,
         )
 
 
@@ -511,7 +507,7 @@ def _rule(data: bytes) -> Rule:
     family, action = FAMILY_OF[af], _ACTIONS.get(number, _UNKNOWN)
 
     def limit(kind: int) -> int | None:
-        return None if kind not in raw or (value := as_number(raw, kind)) == _UNSET else value
+        return None if kind not in raw or (value := _as_number(raw, kind)) == _UNSET else value
 
     said = decode_selectors(raw, {"family": family, "src": src_len, "dst": dst_len, "tos": tos})
     if flags & _FIB_RULE_FIND_SADDR and family == IPV6 and said["src"] is not None:
@@ -521,14 +517,14 @@ def _rule(data: bytes) -> Rule:
 
     return Rule(
         family=family,
-        priority=as_number(raw, _PRIORITY),
+        priority=_as_number(raw, _PRIORITY),
         action=action,
-        table=(as_number(raw, _TABLE) or table) if action == "to_table" else 0,
-        target=as_number(raw, _GOTO) if action == "goto" and _GOTO in raw else None,
+        table=(_as_number(raw, _TABLE) or table) if action == "to_table" else 0,
+        target=_as_number(raw, _GOTO) if action == "goto" and _GOTO in raw else None,
         invert=bool(flags & _FIB_RULE_INVERT),
         suppress_prefixlength=limit(_SUPPRESS_PREFIXLEN),
         suppress_ifgroup=limit(_SUPPRESS_IFGROUP),
-        protocol=as_number(raw, _PROTOCOL),
+        protocol=_as_number(raw, _PROTOCOL),
         **said,
     )
 
@@ -550,7 +546,7 @@ def _others(raw: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
         label, mask = (int.from_bytes(raw.get(kind, b""), "big") for kind in (_FLOWLABEL, _FLOWLABEL_MASK))
         yield "flowlabel", f"{label:#x}/{mask:#x}"
     for ports in _PORTS:
-        if (mask := as_number(raw, ports.mask, _ALL_PORT)) != _ALL_PORT:
+        if (mask := _as_number(raw, ports.mask, _ALL_PORT)) != _ALL_PORT:
             yield ports.word, f"{int.from_bytes(raw[ports.attribute][:2], byteorder):#x}/{mask:#x}"
     for kind in sorted(set(raw) - _KNOWN):
         yield f"attribute-{kind}", raw[kind].hex() or "set"
@@ -783,7 +779,7 @@ def index_of(channel: Channel, name: str) -> int:
     packed = name.encode(errors="replace")
     if not 0 < len(packed) < 16 or b"\0" in packed or packed.decode() != name:
         raise NoDevice(name)
-    asked = ask_device(packed)
+    asked = _ask_device(packed)
     try:
         answer = channel.ask(lambda number: numbered(asked, number))
     except KernelError as error:
@@ -791,7 +787,7 @@ def index_of(channel: Channel, name: str) -> int:
             raise NoDevice(name, error) from error
         raise BackendError(f"the kernel did not answer whether device {name} exists", errno=error.number,
                            kernel=error.words) from error  # fmt: skip
-    index, own = read_device(answer)
+    index, own = _read_device(answer)
     if own != name:
         # The route would be read back with a different device name than requested.
         raise NoDevice(name, own=own)

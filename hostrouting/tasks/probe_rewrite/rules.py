@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.config import ProbeRewriteConfig
-    from hostrouting.kernel.bpf import Programs
     from hostrouting.model import Link, Snapshot
 
 __all__ = [
@@ -386,8 +385,6 @@ HindranceKind: TypeAlias = Literal[
     "own-address",
     "no-way-back",
     "other-table",
-    "bpf-program",
-    "not-looked-at",
 ]
 
 
@@ -421,8 +418,6 @@ class Surroundings:
     """The outgoing devices for a packet to the global address."""
     tables: tuple[tuple[str, str], ...] = ()
     """Family and name of every nftables table."""
-    programs: Mapping[str, Programs] = attrs.field(factory=dict)
-    """By device: the BPF programs that process a packet before nftables."""
 
 
 def find_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> tuple[Hindrance, ...]:
@@ -440,8 +435,6 @@ def _hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Hi
         if _RIVAL in name.lower():
             told = f"the nftables table {family} {name} has the same purpose; other agents create and delete it"
             yield Hindrance("other-table", f"{family} {name}", f"{told}; it is not changed", is_certain=False)
-    for dev in config.interfaces:
-        yield from _program_hindrances(dev, around.programs.get(dev))
 
 
 def _setting_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Hindrance]:
@@ -491,14 +484,3 @@ def _is_vrf(link: Link | None) -> bool:
     ip6_rcv for the port, passes the packet to the VRF, and runs the hook again there.)
     """
     return link is not None and link.kind == "vrf"
-
-
-def _program_hindrances(dev: str, programs: Programs | None) -> Iterator[Hindrance]:
-    if programs is None:
-        return
-    for program in programs.found:
-        told = f"{program} at {dev} processes packets before nftables does, and they may bypass the rules"
-        yield Hindrance("bpf-program", dev, f"{told}; compare the counters (hostrouting status)", is_certain=False)
-    for unchecked in programs.unseen:
-        told = f"the BPF programs at {dev} could not all be checked: {unchecked}"
-        yield Hindrance("not-looked-at", dev, told, is_certain=False)

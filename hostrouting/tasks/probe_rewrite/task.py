@@ -76,8 +76,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     3. Write unit, script and gate if they differ: from now on no machine starts before the rules are loaded.
     4. Compare the rules with what nft lists, and load them in one transaction if they differ; then add the route.
     5. Run the script once if it is new or its last run failed. Then read everything back.
-    6. Log what else keeps probes from the pods: forwarding is off, the device is in a bridge, or a BPF program sees
-       the packets before nftables.
+    6. Log what else keeps probes from the pods: forwarding is off, or the device is in a bridge.
     7. If the configuration no longer enables the rewrite, or its condition does not hold, delete table and route.
     """
 
@@ -440,7 +439,6 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             accept_ra={dev: value for dev, value in accepting.items() if value is not None},
             way_back=() if answer.route is None else answer.route.devs,
             tables=nft.names(),
-            programs={link.name: self.host.programs_at(link.name) for link in there},
         )
 
     def _setting(self, dev: str, name: str) -> int | None:

@@ -9,7 +9,6 @@ import attrs
 import pytest
 
 from hostrouting.kernel.base import Change
-from hostrouting.kernel.bpf import Programs
 from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeHost, plain_vm
@@ -58,7 +57,6 @@ def host(*rules: Rule, found: Marking = FOUND) -> FakeHost:
     return FakeHost(
         kernel=kernel,
         marking_of=marking_of,
-        programs_at=lambda dev: Programs(found=("tc program 5",), unseen=() if dev == "veth1" else ("why",)),
     )
 
 
@@ -134,15 +132,6 @@ def test_the_mark_of_answers_that_are_dropped(tmp_path: Path) -> None:
     said = say("check", "--config", str(config), "--snapshot", "-", stdin=sick)
     assert "replies from 172.16.0.0/16 to packets with mark 0x10 are dropped when they arrive on ib0" in said.out
     assert "mark 0x10/0x10 (rule 100)" in said.out
-
-
-def test_programs_on_the_devices_of_pods(tmp_path: Path) -> None:
-    """What pods send can be marked by BPF programs on their devices."""
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "podCidrs": ["10.244.3.0/24"]}}))
-    assert "  tc program 5 on veth1" in say("check", "--config", str(config), host=host(by_mark())).lines
-    said = say("explain", "172.16.5.9", "--iif", "veth1", "--from", "10.244.3.9", host=host(by_mark()))
-    assert "  tc program 5 on veth1" in said.lines
 
 
 @pytest.mark.parametrize("words", [("check", CIDR), ("explain", "172.16.5.9")])

@@ -15,7 +15,6 @@ from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import FileError, NetlinkUnavailable
 from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.kernel.base import Change
-from hostrouting.kernel.bpf import Programs
 from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.tasks.azure_vnet import CleanupPlan
@@ -169,7 +168,6 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     marked = FakeHost(
         kernel=by_mark,
         marking_of=lambda family: Marking((setter,), frozenset(), (policy,), (f"IPv{family} (why)",)),
-        programs_at=lambda dev: Programs(found=(f"a program on {dev}",)),
     )
     marks = (
         ("check", "--config", str(forwarding)),

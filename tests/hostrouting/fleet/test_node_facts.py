@@ -65,7 +65,7 @@ def test_the_answer_of_the_command(tmp_path: Path, verdict: str) -> None:
         told["notes"] = []  # the command also says which devices may be meant
     assert found.check == {key: told[key] for key in found.check}
     # The command also looks for who sets a mark, and for other tasks.
-    assert set(told) - set(found.check) <= {"marks", "markingPrograms", "ipsec", "notLookedAt", "standings"}
+    assert set(told) - set(found.check) <= {"marks", "ipsec", "notLookedAt", "standings"}
     assert found.message.startswith(f"{told['verdict'].upper()}: ")
 
 

@@ -25,11 +25,11 @@ from hostrouting.kernel.netlink.channel import (
 from hostrouting.kernel.netlink.lookup import encode_lookup
 from hostrouting.kernel.netlink.read import (
     Names,
-    ask_device,
-    ask_list,
+    _ask_device,
+    _ask_list,
+    _read_device,
     decode_selectors,
     read_addresses,
-    read_device,
     read_links,
     read_rules,
     read_settings,
@@ -81,7 +81,7 @@ class TestReading:
         ]
         names = {2: name, 3: "master"}
         assert read_links(messages, {}, {}) == tuple(link_of(data, names) for data in messages)
-        assert [read_device(data) for data in messages] == [(3, "master"), (2, name)]
+        assert [_read_device(data) for data in messages] == [(3, "master"), (2, name)]
 
     def test_of_a_device_whose_name_is_no_text(self) -> None:
         """Its name can be read, and matches no device."""
@@ -220,7 +220,7 @@ class TestAsking:
         """Of every kind."""
         said = [SKIP_STATS] if shape == "link" else []
         asked = encode(shape, kind, n.NLM_F_REQUEST | n.NLM_F_DUMP, fields={"family": family}, attributes=said)
-        assert ask_list(kind, family) == asked
+        assert _ask_list(kind, family) == asked
         assert numbered(asked, 0x01020304)[8:12] == struct.pack("=I", 0x01020304)
 
     @given(table=st.integers(1, 2**32 - 1), protocol=st.integers(0, 255))
@@ -228,14 +228,14 @@ class TestAsking:
         """Those of a table and a protocol."""
         fields, said = {"family": 2, "proto": protocol}, [("RTA_TABLE", table)]
         flags = n.NLM_F_REQUEST | n.NLM_F_DUMP
-        assert ask_list(n.RTM_GETROUTE, 2, table, protocol) == encode(
+        assert _ask_list(n.RTM_GETROUTE, 2, table, protocol) == encode(
             "route", n.RTM_GETROUTE, flags, fields=fields, attributes=said
         )
 
     @given(name=NAMES)
     def test_for_a_device(self, name: str) -> None:
         """By its name."""
-        assert ask_device(name.encode()) == encode(
+        assert _ask_device(name.encode()) == encode(
             "link", n.RTM_GETLINK, n.NLM_F_REQUEST, attributes=[("IFLA_IFNAME", name), SKIP_STATS]
         )
 
@@ -268,10 +268,10 @@ class TestOfAKernel:
 
             def listed(kind: int, of: int) -> Listing:
                 channel.begin()
-                return channel.listing(partial(numbered, ask_list(kind, of)))
+                return channel.listing(partial(numbered, _ask_list(kind, of)))
 
             links = list(listed(n.RTM_GETLINK, 0))
-            names = dict(map(read_device, links))
+            names = dict(map(_read_device, links))
             assert read_links(links, {}, {}) == tuple(link_of(it, names) for it in links)
             one_by_one = Names(channel)
             assert {index: one_by_one[index] for index in names} == names

@@ -9,7 +9,6 @@ import attrs
 import pytest
 
 from hostrouting.config import ProbeRewriteConfig
-from hostrouting.kernel.bpf import Programs
 from hostrouting.model import Address, Link, Snapshot, as_ip
 from hostrouting.tasks.probe_rewrite import OwnAddress, Surroundings, find_hindrances, has_address, own_addresses
 
@@ -37,8 +36,6 @@ def test_none() -> None:
         ({"way_back": ()}, "no-way-back", True, "has no route"),
         ({"way_back": ("eth1",)}, "no-way-back", True, "leaves by eth1"),
         ({"tables": (("ip6", "azureSLBProbe"),)}, "other-table", False, "table ip6 azureSLBProbe"),
-        ({"programs": {"eth0": Programs(found=("XDP program 7",))}}, "bpf-program", False, "XDP program 7 at eth0"),
-        ({"programs": {"eth0": Programs(unseen=("tcx: no",))}}, "not-looked-at", False, "tcx: no"),
     ],
 )
 def test_each(changed: dict[str, Any], kind: str, certain: bool, words: str) -> None:  # noqa: FBT001

@@ -492,25 +492,6 @@ def test_an_uplink_in_a_bridge(lab: Lab) -> None:
     probe(lab)
 
 
-# A UDP packet is dropped (2), any other continues (-1).
-DROP_UDP = "4,48 0 0 20,21 0 1 17,6 0 0 2,6 0 0 4294967295"
-
-
-def test_a_program_before_the_rules(lab: Lab) -> None:
-    """A BPF program can drop probes before the rules: nothing is counted, and the task names the program."""
-    rewriting = Rewriting(lab.node)
-    assert told(rewriting.apply()).notes == ()
-    program = ("ingress", "bpf", "direct-action", "bytecode", DROP_UDP)
-    for words in (("qdisc", "add", "dev", "eth0", "clsact"), ("filter", "add", "dev", "eth0", *program)):
-        done = lab.node.run("tc", *words)
-        assert done.returncode == 0, done.stderr
-    assert is_lost(lab)
-    standing = rewriting.standing()
-    (note,) = standing.notes
-    assert note.startswith("tc filter (bpf) at eth0")
-    assert standing.facts == ("0 packets rewritten on their way in, 0 on their way out",)
-
-
 def told(result: ProbeResult) -> Standing:
     """The state after a run of the task."""
     assert result.standing is not None
