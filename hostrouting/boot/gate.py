@@ -103,8 +103,6 @@ class Gate:
         self.files, self.layout = host.files, layout
         self._is_image = host.backend is None
         self.manager = host.manager if host.manager is not None and host.manager.is_running() else None
-        former = tuple(File(path, "", marks=(OURS,)) for path in layout.former_drop_in_paths)
-        self.former = FileSet(former, obsolete=layout.former_note_paths)
 
     @cached_property
     def drop_in(self) -> FileSet:
@@ -131,22 +129,16 @@ class Gate:
 
     @property
     def own_paths(self) -> tuple[str, ...]:
-        """The paths of the gate itself, without those of its parts and of earlier versions."""
+        """The paths of the gate itself, without those of its parts."""
         layout = self.layout
         return (layout.gate_drop_in_path, layout.gate_steps_path, layout.gate_script_path, layout.gate_unit_path)
 
     def present(self) -> tuple[str, ...]:
         """The existing paths of the gate itself, without those of its parts."""
-        layout, former = self.layout, self.former.present(self.files)
-        if not former and not any(map(self.files.is_there, self.own_paths)):
+        if not any(map(self.files.is_there, self.own_paths)):
             return ()  # on most hosts; nothing has to be rendered for that
-        listed = [path for path in (layout.gate_steps_path,) if self.files.is_there(path)]
-        return (
-            *former,
-            *self.drop_in.present(self.files),
-            *listed,
-            *self.rest.present(self.files),
-        )
+        listed = [path for path in (self.layout.gate_steps_path,) if self.files.is_there(path)]
+        return (*self.drop_in.present(self.files), *listed, *self.rest.present(self.files))
 
     @property
     def is_left(self) -> bool:
@@ -170,7 +162,7 @@ class Gate:
         files, steps = self.files, self._steps_after(up, down)
         found = Changes() if steps else Changes(removes=self.present())
         if steps:
-            found += Changes(removes=self.former.present(files)) + self.drop_in.differences(files)
+            found += self.drop_in.differences(files)
             is_listed = files.holds(self.layout.gate_steps_path, render_gate_steps(steps))
             found += Changes(() if is_listed else (self.layout.gate_steps_path,)) + self.rest.differences(files)
         for part in up:
@@ -285,7 +277,6 @@ class _Change:
         self._stop([part for part in stale if part.step is not None])
         self._forget(leaving)
         self._list(steps)
-        self._retire_former()
 
     def put_beside(self, up: Sequence[Part]) -> None:
         """Install the files of parts that have no step, on a host without a gate."""
@@ -297,17 +288,14 @@ class _Change:
         """Empty the list, so that machines start; then remove the gate and the parts, as far as possible."""
         failures: list[FileError] = []
         gate, path = self._gate, self._layout.gate_steps_path
-        is_asked = bool(gate.drop_in.present(self._files)) or self._files.is_there(path)
-        if is_asked:
+        if gate.drop_in.present(self._files) or self._files.is_there(path):
             with suppress(FileError):
                 self._list(())
             self._stop_gate()
-        if is_asked or gate.former.present(self._files):
             # Machines that are starting pass now. If a drop-in was removed first, systemd would skip the commands of
             # other drop-ins.
             self._await_starts()
-        for file_set in (gate.drop_in, gate.former):
-            self._note("", file_set.remove(self._files, failures))
+        self._note("", gate.drop_in.remove(self._files, failures))
         self._reload(down)
         self._stop(down)  # while systemd still knows these units, so that the stop does not count as a failure
         for part in down:
@@ -346,20 +334,8 @@ class _Change:
         for part in parts:
             self._note(part.name, FileSet(obsolete=part.remains).remove(self._files, failures))
 
-    def _retire_former(self) -> None:
-        """Remove the drop-ins that the first version installed, when no starting machine is running their commands."""
-        former = self._gate.former
-        if not former.present(self._files):
-            return
-        if starting := self._await_starts():
-            names = " and ".join(starting)
-            self._ctx.log.warning("%s is still starting: the next run removes the former drop-ins", names)
-            return
-        self._note("", former.remove(self._files))
-        self._reload(())
-
-    def _await_starts(self) -> tuple[str, ...]:
-        """Wait until no machine is starting; return those that still are after the timeout."""
+    def _await_starts(self) -> None:
+        """Wait until no machine is starting, or until the timeout."""
         end = self._ctx.clock.now() + _PATIENCE
         told = False
         while starting := self._gate.starting():
@@ -369,7 +345,6 @@ class _Change:
             if self._ctx.clock.now() >= end:
                 break
             self._ctx.sleep(0.1)
-        return starting
 
     def _note(self, name: str, paths: Iterable[str]) -> None:
         found = dict.fromkeys(paths)

@@ -175,18 +175,6 @@ class HostLayout:
         return self.at(self.gate_steps)
 
     @property
-    def former_drop_in_paths(self) -> tuple[str, ...]:
-        """The paths of the drop-ins of early versions, which had one for each task."""
-        names = ("50-static-routes.conf", "60-check-route-overlap.conf")
-        return tuple(self.at(f"{self.unit_directory}/{self.machine_unit}.d/{name}") for name in names)
-
-    @property
-    def former_note_paths(self) -> tuple[str, ...]:
-        """The paths of the files in which early versions recorded an unfinished run."""
-        names = ("static-routes.pending", "check-route-overlap.pending")
-        return tuple(self.at(f"{self.state_directory}/{name}") for name in names)
-
-    @property
     def own_folders(self) -> tuple[str, ...]:
         """The paths of the folders that no package of systemd or iproute2 has; they are removed if they are empty."""
         found = (

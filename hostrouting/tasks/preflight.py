@@ -562,8 +562,7 @@ class Preflight:
         # A link that enables a unit is as it should be once it is there; the unit behind it is among the paths.
         links = {path for part in up for path, _ in part.all_files.links}
         replaced = [path for path, text in texts.items() if text and OURS not in text and path not in links]
-        removed = Gate(self.host).former.present(files) if up else ()
-        removed += tuple(path for part in up for path in part.all_files.differences(files).removes)
+        removed = tuple(path for part in up for path in part.all_files.differences(files).removes)
         return replacement_findings(replaced, removed)
 
     def _unwritable(self, folders: Iterable[str]) -> Iterator[FileError]:

@@ -47,19 +47,6 @@ def test_where_a_clean_up_is_written_down() -> None:
     assert HostLayout(root="/mnt").undo_file(1) == "/mnt/var/lib/aks-flex-node/azure-vnet-1.undo"
 
 
-def test_where_the_first_installations_had_more() -> None:
-    """The paths of the drop-ins and notes of early versions are known, so that they can be deleted."""
-    layout = HostLayout()
-    drop_ins = "/etc/systemd/system/systemd-nspawn@.service.d"
-    assert layout.former_drop_in_paths == (
-        f"{drop_ins}/50-static-routes.conf",
-        f"{drop_ins}/60-check-route-overlap.conf",
-    )
-    names = ("static-routes", "check-route-overlap")
-    assert layout.former_note_paths == tuple(f"/run/aks-flex-node/{name}.pending" for name in names)
-    assert all(layout.gate_drop_in_path < path for path in layout.former_drop_in_paths)
-
-
 def test_machines() -> None:
     """The pattern for the units of all machines does not match the template itself."""
     assert HostLayout().machines == "systemd-nspawn@*.service"

@@ -547,16 +547,6 @@ class TestOthers:
         run(Remove(HostRoutingConfig(), host=host))
         assert (host.files.texts, host.files.links) == before
         assert host.manager.calls == []
-        former = LAYOUT.former_drop_in_paths[0]
-        host.files.texts[former] = "# Written by hostrouting\n"
-        host.manager.boot()
-        run(Remove(HostRoutingConfig(), host=host))
-        assert (host.files.texts, host.files.links) == before
-        assert host.manager.calls == [
-            "reload",
-            f"stop {LAYOUT.guard_unit}",
-            f"stop {LAYOUT.probe_unit}",
-        ]  # there are none of these names
 
     @pytest.mark.parametrize("path", MARKED)
     @pytest.mark.parametrize("as_link", [True, False])

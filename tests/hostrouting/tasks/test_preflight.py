@@ -241,13 +241,6 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         WHOLE,
         ("units", "error", LAYOUT.machine_unit),
     ),
-    "the original's drop-in": (
-        lambda: FakeHost(
-            kernel=h200(), files=FakeFiles({LAYOUT.former_drop_in_paths[0]: "# Written by hostrouting\n[Unit]\n"})
-        ),
-        WHOLE,
-        ("files", "info", LAYOUT.former_drop_in_paths[0]),
-    ),
     "the original's script": (
         lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.routes_script_path: "#!/bin/sh\nip route add x\n"})),
         WHOLE,
