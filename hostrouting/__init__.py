@@ -116,16 +116,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
 `hostrouting.cli` is the command line.
 """
 
-import sys
-
-if sys.version_info < (3, 10):  # noqa: UP036  whatever Python imports this is told which one is needed
-    from hostrouting import too_old_python
-
-    too_old_python.refuse(
-        "hostrouting",
-        "; without a newer one: the boot files of 'hostrouting render' and the shell script of"
-        " 'hostrouting snapshot --script' need no Python here; make them on another host",
-    )
+from __future__ import annotations
 
 from hostrouting import installation
 from hostrouting.release import __version__
@@ -396,13 +387,12 @@ if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept 
         __getattr__ = phases.lazily(__name__, _HOMES, globals())
     else:
 
-        def __getattr__(name):  # noqa: ANN001, ANN202  every Python can read this file: see `too_old_python`
+        def __getattr__(name: str) -> object:
             """Raise an error for each public name; the command line can still import what it needs to report it."""
             if name in __all__:
                 installation.require_own_phases()
-            raise AttributeError("module %r has no attribute %r" % (__name__, name))  # noqa: UP031  as above
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__():  # noqa: ANN202  as above
-    # type: () -> list[str]
+def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))

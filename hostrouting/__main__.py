@@ -1,16 +1,20 @@
 """`python -m hostrouting`, or `python hostrouting.pyz`: the command line.
 
-Any Python, even the oldest, can read this file.
+Any Python, even the oldest, can read this file: one that is too old to run the rest says so in one line.
 """
 
 import sys
 
-try:
-    from hostrouting.cli import main
-except ImportError as error:
-    if tuple(sys.version_info) >= (3, 10):  # as hostrouting/too_old_python.py; a tuple, for type checkers
-        raise
-    sys.stderr.write("%s\n" % error)  # noqa: UP031
+if tuple(sys.version_info) < (3, 10):  # a tuple, or type checkers would skip the rest
+    version = "%d.%d" % (sys.version_info[0], sys.version_info[1])  # noqa: UP031  any Python can read it
+    told = (
+        "hostrouting: Python 3.10 or newer is needed, and this is Python %s (%s); without a newer one: the boot files"
+        " of 'hostrouting render' and the shell script of 'hostrouting snapshot --script' need no Python here; make"
+        " them on another host\n"
+    )
+    sys.stderr.write(told % (version, sys.executable))
     sys.exit(3)
+
+from hostrouting.cli import main
 
 sys.exit(main())

@@ -71,14 +71,11 @@ A step is any object with a `name` and a method `do(ctx)`. A decorator turns a f
     Clock, SystemClock          where the time comes from; `phases.testing` has a clock that never waits
 """
 
-import sys
-
-if sys.version_info < (3, 10):  # noqa: UP036  any Python can read this file, so it has no annotations and no f-strings
-    raise ImportError("phases needs Python 3.10 or newer, and this is Python %d.%d" % sys.version_info[:2])  # noqa: UP031
+from __future__ import annotations
 
 TYPE_CHECKING = False  # loading `typing` would take a third of the time of a program that only prints its usage
 if TYPE_CHECKING:
-    from collections.abc import Callable  # noqa: F401  a type comment needs it
+    from collections.abc import Callable
 
     from phases.clock import Clock, SystemClock
     from phases.context import Context
@@ -165,19 +162,17 @@ _HOMES = {
 }
 
 
-def lazily(package, homes, names):  # noqa: ANN001, ANN202  see the top
-    # type: (str, dict[str, tuple[str, ...]], dict[str, object]) -> Callable[[str], object]
+def lazily(package: str, homes: dict[str, tuple[str, ...]], names: dict[str, object]) -> Callable[[str], object]:
     """A package's __getattr__ (PEP 562) that imports each name from its module on first use."""
 
-    def load(name):  # noqa: ANN001, ANN202
-        # type: (str) -> object
+    def load(name: str) -> object:
         for home, offered in homes.items():
             if name in offered:
                 from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-                value = names[name] = getattr(import_module(package + "." + home), name)
+                value = names[name] = getattr(import_module(f"{package}.{home}"), name)
                 return value
-        raise AttributeError("module %r has no attribute %r" % (package, name))  # noqa: UP031
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return load
 
@@ -186,6 +181,5 @@ if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name
     __getattr__ = lazily(__name__, _HOMES, globals())
 
 
-def __dir__():  # noqa: ANN202
-    # type: () -> list[str]
+def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))

@@ -146,9 +146,9 @@ def refused_with_one_line(root: Bare) -> None:
     root.sh("python3 -m zipfile -e /mnt/dist/hostrouting-*.whl /root/site")
     for words in ("python3 /mnt/dist/hostrouting.pyz", "cd /root/site && python3 -m hostrouting"):
         told = root.sh(f"{words} check 172.16.0.0/16", code=3)
-        assert re.fullmatch(r"hostrouting needs Python 3\.10 or newer, and this is Python 3\.9 .*--script.*\n", told), (
-            told
-        )
+        assert re.fullmatch(
+            r"hostrouting: Python 3\.10 or newer is needed, and this is Python 3\.9 .*--script.*\n", told
+        ), told
 
 
 def package_is_refused(root: Bare) -> None:

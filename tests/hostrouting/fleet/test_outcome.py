@@ -325,8 +325,8 @@ FAULTS: dict[str, tuple[Callable[[], Ran], str]] = {
     "an error": (lambda: ran("plan", FakeHost(backend=without_netlink), WARN), "there is no netlink here"),
     "a wrong configuration": (lambda: ran("plan", FakeHost(), {"protocol": 2}), "standard input: protocol: 2 "),
     "an old Python": (
-        lambda: Ran(3, "", "hostrouting needs Python 3.10 or newer, and this is Python 3.8 (/usr/bin/python3)\n"),
-        "did not print its document on the node; it ended with exit code 3; its message: hostrouting needs Python 3.10",
+        lambda: Ran(3, "", "hostrouting: Python 3.10 or newer is needed, and this is Python 3.8 (/usr/bin/python3)\n"),
+        "did not print its document on the node; it ended with exit code 3; its message: hostrouting: Python 3.10 or newer",
     ),
     "a signal": (lambda: Ran(-9), "it was ended by signal 9, without a message"),
     "another program": (
