@@ -7,12 +7,24 @@ from functools import partial
 from hypothesis import strategies as st
 
 from hostrouting.fib import Flow
-from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.model import PROTOCOL_KERNEL, Link, Prefix, Route, Rule, default_rules
+from hostrouting.testing import MemoryBackend
 from hostrouting.testing.strategies import DEVICES, routes, rules
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
 
-__all__ = ["LINKS", "fabric_host", "furnish", "lose_carriers", "query", "route_command", "rule_command", "wishes"]
+__all__ = [
+    "LINKS",
+    "commands_of",
+    "fabric_host",
+    "furnish",
+    "lose_carriers",
+    "ports",
+    "query",
+    "route_command",
+    "rule_command",
+    "wishes",
+]
 
 # One is in another group, and one has ignore_routes_with_linkdown.
 LINKS = tuple(
@@ -44,17 +56,42 @@ def rule_command(rule: Rule) -> str:
     return " ".join(words)
 
 
-def route_command(route: Route) -> str:
+def route_command(route: Route, onlink: str = " onlink") -> str:
     """The command that appends the route behind those with the same key; every gateway is on-link."""
     words = [f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"]
     words += [f"tos {route.tos:#x}"] if route.tos else []
     words.append(f"proto {route.protocol}")
-    hops = [f"via {leg.gateway} dev {leg.dev} onlink" if leg.gateway else f"dev {leg.dev}" for leg in route.legs]
+    hops = [f"via {leg.gateway} dev {leg.dev}{onlink}" if leg.gateway else f"dev {leg.dev}" for leg in route.legs]
     weights = [f"weight {leg.weight}" for leg in route.legs]
     words += hops if len(hops) == 1 else [f"nexthop {hop} {weight}" for hop, weight in zip(hops, weights, strict=True)]
     words += [f"mtu {route.mtu}"] if route.mtu else []
     words += [f"advmss {route.advmss}"] if route.advmss else []
     return " ".join(words)
+
+
+def ports(*names: str) -> list[str]:
+    """The commands for devices that are up, each one end of a veth, and without an address that Linux makes up."""
+    ends = [(name, f"peer-{name}") for name in names]
+    return [
+        *(f"link add {name} type veth peer name {peer}" for name, peer in ends),
+        *(f"link set {end} addrgenmode none up" for pair in ends for end in pair),
+    ]
+
+
+def commands_of(kernel: MemoryBackend) -> list[str]:
+    """The commands that make a host like this one; every device becomes one end of a veth, and IPv6 is left out."""
+    host = kernel.snapshot(family=4)
+    return [
+        "link set lo up",
+        *ports(*(link.name for link in host.links if link.name != "lo")),
+        *(
+            f"address add {it.ip}/{it.length} dev {it.dev}"
+            for it in host.addresses
+            if it.dev != "lo" and it.ip.version == 4
+        ),
+        *(route_command(route, onlink="") for route in host.routes if route.protocol != PROTOCOL_KERNEL),
+        *(rule_command(rule) for rule in host.rules if rule not in default_rules(4)),
+    ]
 
 
 def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = ()) -> None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hostrouting.testing import h200
+from tests.support.commands import commands_of
 from tests.support.inside import carry_out
 from tests.support.namespace import Namespace, run_program
 
@@ -19,15 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["H200", "Machine", "private_machine"]
 
 ROOT = Path(__file__).resolve().parents[2]
-DEVICES = ("eth0", *(f"ib{number}" for number in range(8)))
-H200 = [
-    "link set lo up",
-    *(f"link add {name} type veth peer name peer-{name}" for name in DEVICES),
-    *(f"link set {end} up" for name in DEVICES for end in (name, f"peer-{name}")),
-    "address add 10.0.0.4/24 dev eth0",
-    *(f"address add 172.16.{number + 1}.10/16 dev ib{number}" for number in range(8)),
-    "route add default via 10.0.0.1 dev eth0 proto dhcp",
-]
+H200 = commands_of(h200())
 # If the process of the test is killed, its end of the pipe is closed, and cat ends.
 # The loader finds libraries with its cache; nothing else of /etc is needed. /run is empty, so no systemd is found.
 _SETUP = """

@@ -26,10 +26,20 @@ from tests.support.check_script import (
     plain_lines,
     snapshot_of,
 )
-from tests.support.commands import LINKS, fabric_host, furnish, lose_carriers, route_command, rule_command, wishes
+from tests.support.commands import (
+    LINKS,
+    commands_of,
+    fabric_host,
+    furnish,
+    lose_carriers,
+    route_command,
+    rule_command,
+    wishes,
+)
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.tables.cni_blocks import CNI_BLOCKS
+from tests.tables.topologies import TOPOLOGIES, escapes_of
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -249,10 +259,6 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         "overlap",
     ),
     "addresses of its own": (["address add 172.20.7.7/24 dev ib0"], [], "overlap"),
-    "anycast to a network": (["route add anycast 172.20.16.0/24 dev ib0"], [], "overlap"),
-    "multicast to a network": (["route add multicast 172.20.17.0/24 dev ib0"], [], "overlap"),
-    "broadcast to a network": (["route add broadcast 172.20.17.0/24 dev ib0"], [], "overlap"),
-    "broadcast to an address": (["route add broadcast 172.20.17.9 dev ib0"], [], "ok"),
     "a gateway of IPv6": (["route add 172.20.18.0/24 via inet6 fe80::1 dev ib0"], [], "overlap"),
     "a device that is allowed": ([*device("pod0.5"), "route add 172.20.19.0/24 dev pod0.5"], [], "ok"),
     "a device of nearly that name": ([*device("pod0x5"), "route add 172.20.19.0/24 dev pod0x5"], [], "overlap"),
@@ -412,6 +418,17 @@ def test_as_the_engine(namespace: Namespace, tmp_path: Path, story: str) -> None
     namespace.batch(commands)
     lose_carriers(namespace, lost)
     agree(namespace, tmp_path, story, "172.20.0.0/16", verdict)
+
+
+@pytest.mark.parametrize("name", some_at_night(TOPOLOGIES))
+def test_each_host(tmp_path: Path, name: str) -> None:
+    """On each host of the table, the script says what is told there; it judges only packets that no mark selects."""
+    row = TOPOLOGIES[name]
+    with private_namespace() as namespace:
+        namespace.batch(commands_of(row.kernel()))
+        document = Checked(namespace, row.config, tmp_path).document
+    assert document["verdict"] == row.verdict.replace("undecided", "ok")
+    assert (document["expectedDevs"], escapes_of(document)) == (list(row.devs), row.escapes)
 
 
 SEVERAL = "nexthop via fe80::1 dev ib0 nexthop via fe80::2 dev wg0 nexthop via fe80::3 dev eth1"

@@ -6,11 +6,17 @@ import pytest
 
 import phases
 from hostrouting.check.examine import Examination, examine
+from hostrouting.check.report import check_document
+from hostrouting.fib import Fib
+from hostrouting.kernel.base import Change
 from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model import OURS, Route
+from hostrouting.routes.uplink import resolve_route
 from phases.testing import FakeClock
-from tests.support.commands import LINKS, furnish
+from tests.support.commands import LINKS, commands_of, furnish
 from tests.support.namespace import private_namespace
 from tests.support.tasks import config
+from tests.tables.topologies import TOPOLOGIES, escapes_of, repair_of
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -54,3 +60,27 @@ def test_a_rule_by_protocol(rule: str, verdict: str) -> None:
     """The plain packet is UDP in both families: a rule for UDP decides, one for others leaves it open. Kills: no protocol in IPv6."""
     found = examined("route add default via fd00:99::1 dev eth0", f"rule add pref 100 {rule}")
     assert (found.verdict, found.surprises) == (verdict, ())
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_each_host(name: str) -> None:
+    """On each host of the table, made on Linux, the check says what is told there, the kernel too, and the repair repairs it."""
+    row = TOPOLOGIES[name]
+    with private_namespace() as namespace:
+        namespace.batch(commands_of(row.kernel()))
+        with closing(NetlinkBackend(netns=namespace.path)) as backend:
+
+            def again() -> Examination:
+                return examine(phases.Context(clock=FakeClock(), observers=[]), backend, row.config, wait=0)
+
+            found, before = again(), backend.snapshot(family=4)
+            wanted = [resolve_route(route, Fib(before)) for route in found.routes]
+            changes = [Change("delete", it) for it in before.routes if it.protocol == OURS and found.routes]
+            changes += [Change("add", it) for it in wanted if isinstance(it, Route)]
+            assert all(outcome.ok for outcome in backend.change(changes))
+            repaired = again() if found.routes else found
+    document = check_document(found, mode="STRICT")
+    assert (document["verdict"], document["expectedDevs"]) == (row.verdict, list(row.devs))
+    assert (escapes_of(document), repair_of(document)) == (row.escapes, row.repair)
+    assert repaired.verdict == (row.verdict if found.unsafe or not row.escapes else "ok")
+    assert (found.surprises, repaired.surprises) == ((), ())

@@ -23,37 +23,6 @@ REPAIRS = 77
 DEFAULT = "route add default via 10.0.0.1 dev eth0 proto dhcp"
 
 
-def test_h200() -> None:
-    """On the H200 host the kernel sends every address out by eth0 after the repair; the fabric keeps its routes."""
-    fabric = [f"ib{number}" for number in range(8)]
-    links = tuple(Link(name=name, index=0) for name in ("eth0", *fabric))
-    cidr = Prefix.parse("172.16.0.0/16")
-    with private_namespace() as namespace:
-        furnish(namespace, links)
-        namespace.batch(
-            [
-                DEFAULT,
-                *(f"address add 172.16.{at + 1}.{at + 10}/16 dev {name}" for at, name in enumerate(fabric)),
-            ]
-        )
-        before = Snapshot(links=links, rules=namespace.rules(4), routes=namespace.routes(4))
-        fib = Fib(before)
-        report = check_overlap(fib, [cidr])
-        repair = propose_repair(fib, report)
-        wanted = [resolve_route(route, fib) for route in repair.routes]
-        namespace.batch(route_command(route) for route in wanted if isinstance(route, Route))
-        routes_now = namespace.routes(4)
-        cells = Fib(Snapshot(links=links, rules=namespace.rules(4), routes=routes_now)).cells(cidr)
-        answers = namespace.get(4, [str(ip_at(4, cell.first)) for cell in cells])
-    assert [finding.devs for finding in report.findings] == [("ib0",)]
-    assert [str(route.destination) for route in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
-    assert set(before.routes) <= set(routes_now)
-    assert len(answers) == 19
-    for answer in answers:
-        assert isinstance(answer, Route)
-        assert answer.type in {"local", "broadcast"} or answer.devs == ("eth0",)
-
-
 def networks(block: Prefix) -> st.SearchStrategy[Route]:
     """Networks of other devices in the block."""
     return st.builds(

@@ -20,10 +20,13 @@ from hostrouting.model import (
     default_rules,
     ip_at,
 )
+from hostrouting.testing import vpn_node
 from hostrouting.testing.strategies import DEVICES, blocks, snapshots
+from tests.support.cases import for_each
 from tests.support.examples import scaled
 from tests.support.growth import grows_evenly
 from tests.support.topologies import h200, host, plain
+from tests.tables.topologies import TOPOLOGIES
 
 BLOCK = st.sampled_from([4, 6]).flatmap(blocks)
 ERRORS = {"blackhole", "unreachable", "prohibit"}
@@ -304,10 +307,18 @@ class TestCellsPartitionThePrefix:
 class TestTheAnswerNamesItsReasons:
     """A decision has the rule, the route, the devices, and the conditions."""
 
+    @for_each("name", TOPOLOGIES)
+    def test_each_host(self, name: str) -> None:
+        """On each host of the table, an address escapes exactly as is told there."""
+        row = TOPOLOGIES[name]
+        fib = Fib(row.kernel().snapshot(family=4))
+        for address, escape in row.asked().items():
+            decision = fib.lookup(address)
+            assert decision.own or row.escape_of(decision.kind, decision.devs) == escape, address
+
     def test_h200(self) -> None:
         """On the H200 host a cluster's address goes to ib0: the first of eight equal routes wins."""
         decision = Fib(h200()).lookup("172.16.200.1")
-        assert decision.devs == ("ib0",)
         assert str(decision.rule) == "32766: from all lookup main"
         assert str(decision.route) == "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"
 
@@ -345,74 +356,28 @@ class TestTheAnswerNamesItsReasons:
 
     def test_a_mark_could_change_it(self) -> None:
         """A rule on an unknown mark is named, with the decision for marked packets."""
-        rule = Rule(family=4, priority=100, fwmark=1, fwmask=1, table=77)
-        snapshot = host(
-            [("eth0", "10.0.0.4/24")],
-            [
-                Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
-                Route.to("172.16.0.0/16", dev="wg0", table=77),
-            ],
-            rules=[default_rules(4)[0], rule, *default_rules(4)[1:]],
-        )
-        answer = Fib(snapshot).lookup("172.16.1.1")
+        fib = Fib(TOPOLOGIES["a rule by fwmark 0x1/0x1"].kernel().snapshot(family=4))
+        answer = fib.lookup("172.16.4.1")
         (variant,) = answer.variants
-        assert answer.devs == ("eth0",)
-        assert variant.decision.devs == ("wg0",)
+        assert (answer.devs, variant.decision.devs) == (("eth0",), ("ib0",))
         assert [str(condition) for condition in variant.cases[0]] == ["fwmark 0x1/0x1 (rule 100)"]
-        assert not Fib(snapshot).lookup("172.17.1.1").variants
-        assert not Fib(snapshot).lookup("172.16.1.1", Flow(mark=2)).variants
-        assert Fib(snapshot).lookup("172.16.1.1", Flow(mark=3)).devs == ("wg0",)
+        assert not fib.lookup("172.17.1.1").variants
+        assert not fib.lookup("172.16.4.1", Flow(mark=2)).variants
+        assert fib.lookup("172.16.4.1", Flow(mark=3)).devs == ("ib0",)
 
     def test_one_mark_is_one_mark(self) -> None:
         """Rules on the same mark match together: Tailscale's rules leave no doubt about a packet."""
-
-        def marked(priority: int, table: int = 0, action: str = "to_table") -> Rule:
-            return Rule(
-                family=4,
-                priority=priority,
-                fwmark=0x80000,
-                fwmask=0xFF0000,
-                table=table,
-                action=action,  # type: ignore[arg-type]  # an action of the kernel's either way
-            )
-
-        local, *rest = default_rules(4)
-        tailscale = [
-            marked(5210, 254),
-            marked(5230, 253),
-            marked(5250, action="unreachable"),
-            Rule(family=4, priority=5270, table=52),
-        ]
-        snapshot = host(
-            [("eth0", "10.0.0.4/24")],
-            [
-                Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
-                Route.to("100.64.0.9/32", dev="tailscale0", table=52),
-            ],
-            rules=[local, *tailscale, *rest],
-        )
-        assert not Fib(snapshot).lookup("172.16.1.1").variants
-        assert [v.decision.devs for v in Fib(snapshot).lookup("100.64.0.9").variants] == [("eth0",)]
+        fib = Fib(TOPOLOGIES["the rules of Tailscale"].kernel().snapshot(family=4))
+        assert not fib.lookup("172.16.1.1").variants
+        assert [v.decision.devs for v in fib.lookup("100.64.0.9").variants] == [("eth0",)]
 
     def test_wireguard(self) -> None:
         """A suppressed default: unmarked packets enter the tunnel, and marked ones use the default route."""
-        local, *rest = default_rules(4)
-        rules = [
-            Rule(family=4, priority=32764, table=254, suppress_prefixlength=0),
-            Rule(family=4, priority=32765, table=51820, fwmark=0xCA6C, fwmask=0xFFFFFFFF, invert=True),
-        ]
-        snapshot = host(
-            [("eth0", "10.0.0.4/24")],
-            [
-                Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
-                Route.to("0.0.0.0/0", dev="wg0", table=51820),
-            ],
-            rules=[local, *rules, *rest],
-        )
-        answer = Fib(snapshot).lookup("1.1.1.1")
+        fib = Fib(vpn_node().snapshot(family=4))
+        answer = fib.lookup("1.1.1.1")
         assert answer.devs == ("wg0",)
         assert [v.decision.devs for v in answer.variants] == [("eth0",)]
-        assert Fib(snapshot).lookup("10.0.0.9").devs == ("eth0",)
+        assert fib.lookup("10.0.0.9").devs == ("eth0",)
 
     def test_tos_of_a_route(self) -> None:
         """A route for one tos precedes those for all, for that tos only; the possibility is reported."""

@@ -14,21 +14,12 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeFiles, FakeManager
+from tests.support.machine import H200
 from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 CIDR = "172.16.0.0/16"
-DEVICES = ("eth0", *(f"ib{number}" for number in range(8)))
-H200 = [
-    "link set lo up",
-    *(f"link add {name} type veth peer name peer-{name}" for name in DEVICES),
-    *(f"link set {name} up" for name in DEVICES),
-    *(f"link set peer-{name} up" for name in DEVICES),
-    "address add 10.0.0.4/24 dev eth0",
-    *(f"address add 172.16.{number + 1}.10/16 dev ib{number}" for number in range(8)),
-    "route add default via 10.0.0.1 dev eth0 proto dhcp",
-]
 
 
 def host(namespace: Namespace) -> Host:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,55 +9,26 @@ import pytest
 from hostrouting import testing
 from hostrouting.errors import BackendError
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import Prefix, as_ip, ip_at
-from hostrouting.routes.uplink import outbound_devs
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.fib.decision import is_own
+from hostrouting.model import Prefix, ip_at
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from hostrouting.testing.contract import BackendContract
-from hostrouting.testing.kernel import MemoryBackend
+from tests.support.cases import for_each
+from tests.tables.topologies import TOPOLOGIES
 
-HOSTS = [plain_vm, h200, vpn_node, ecmp_node, cni_node]
 
-
-@pytest.mark.parametrize("host", HOSTS)
-def test_kernel_and_engine_agree_everywhere(host: Callable[[], MemoryBackend]) -> None:
-    """On every ready-made host, the engine finds in the snapshot the same entry as the kernel."""
-    kernel = host()
+@for_each("name", TOPOLOGIES)
+def test_each_host(name: str) -> None:
+    """On each host of the table, the fake kernel answers as is told there, and everywhere as the engine does."""
+    row = TOPOLOGIES[name]
+    kernel, asked = row.kernel(), row.asked()
+    for (address, escape), answer in zip(asked.items(), kernel.lookup(list(asked)), strict=True):
+        devs = answer.route.devs if answer.route else ()
+        assert is_own(answer.kind, answer.route) or row.escape_of(answer.kind, devs) == escape, address
     fib = Fib(kernel.snapshot())
     cells = fib.cells(Prefix.parse("0.0.0.0/1"), PLAIN)[1:]
-    answers = kernel.lookup([ip_at(4, cell.first) for cell in cells])
-    for cell, answer in zip(cells, answers, strict=True):
-        assert answer.route is not None
-        assert cell.decision.devs == answer.route.devs
-
-
-@pytest.mark.parametrize(
-    ("host", "devs"),
-    [
-        (plain_vm, ("eth0",)),
-        (h200, ("eth0",)),
-        (vpn_node, ("wg0",)),
-        (ecmp_node, ("eth0", "eth1")),
-        (cni_node, ("eth0",)),
-    ],
-)
-def test_outbound_devices(host: Callable[[], MemoryBackend], devs: tuple[str, ...]) -> None:
-    """The default route of each host is the one that its name suggests."""
-    assert outbound_devs(Fib(host().snapshot())) == devs
-
-
-def test_where_each_host_sends_the_cluster() -> None:
-    """Each host has its special feature: the fabric, the tunnel, the pods."""
-
-    def dev(kernel: MemoryBackend, destination: str) -> str:
-        (answer,) = kernel.lookup([as_ip(destination)])
-        assert answer.route is not None
-        return answer.route.devs[0]
-
-    assert dev(h200(), "172.16.77.1") == "ib0"
-    assert dev(plain_vm(), "172.16.77.1") == "eth0"
-    assert dev(vpn_node(), "172.16.77.1") == "wg0"
-    assert dev(vpn_node(), "10.0.0.9") == "eth0"
-    assert [dev(cni_node(), f"10.244.{node}.9") for node in (0, 1)] == ["cni0", "eth0"]
+    for cell, answer in zip(cells, kernel.lookup([ip_at(4, cell.first) for cell in cells]), strict=True):
+        assert cell.decision.devs == (answer.route.devs if answer.route else ())
 
 
 def test_a_host_can_be_looked_at_after_a_task() -> None:
