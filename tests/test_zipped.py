@@ -17,6 +17,7 @@ from hostrouting.boot import render_gate_script
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.testing import h200, plain_vm
 from tests.support.bundle import DEPENDENCIES
+from tests.support.commands import ports
 from tests.support.fleets import save
 from tests.support.namespace import private_namespace
 from tests.support.zipped import write_pyz
@@ -127,11 +128,8 @@ def test_boot_files_are_written(pyz: Path, tmp_path: Path) -> None:
 def test_a_kernel_is_asked(pyz: Path) -> None:
     """Netlink works from the archive, next hop objects included, for which pyroute2 is loaded."""
     with private_namespace() as namespace:
-        namespace.batch(["link set lo up", "link add eth0 type veth peer name peer", "link set eth0 up"])
-        namespace.batch(
-            ["link set peer up", "address add 10.0.0.4/24 dev eth0", "nexthop add id 7 via 10.0.0.1 dev eth0"]
-        )
-        namespace.batch(["route add default nhid 7"])
+        namespace.batch(["link set lo up", *ports("eth0"), "address add 10.0.0.4/24 dev eth0"])
+        namespace.batch(["nexthop add id 7 via 10.0.0.1 dev eth0", "route add default nhid 7"])
         done = ran(pyz, "check", "192.168.0.0/16", before=namespace.enter)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("OK: every address of 192.168.0.0/16 leaves by eth0")

@@ -25,6 +25,7 @@ from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.private import FABRIC, GATEWAY
 from tests.benchmarks.workload import in_family
 from tests.support.awks import put_before
+from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:
@@ -108,10 +109,9 @@ class Node:
     def __init__(self, namespace: Namespace, directory: Path) -> None:
         """Furnish the host: eth0 leads out, and ib0 is connected to the fabric, in both families."""
         self._namespace, self._directory = namespace, directory
-        for dev in ("eth0", "ib0"):
-            namespace.batch([f"link add {dev} type veth peer name far-{dev}", f"link set {dev} up"])
-            namespace.batch([f"link set far-{dev} up"])
-        namespace.batch(["address add 10.0.0.4/24 dev eth0", "address add 172.16.1.5/16 dev ib0"])
+        namespace.batch(
+            [*ports("eth0", "ib0"), "address add 10.0.0.4/24 dev eth0", "address add 172.16.1.5/16 dev ib0"]
+        )
         namespace.batch([f"address add {FABRIC[6].replace('::/', ':1::5/')} dev ib0 nodad"])
         namespace.batch(f"route add default via {gateway} dev eth0" for gateway in GATEWAY.values())
 

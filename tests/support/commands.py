@@ -96,16 +96,10 @@ def commands_of(kernel: MemoryBackend) -> list[str]:
 
 def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = ()) -> None:
     """Create the devices, give eth0 an address of each family, and remove the carrier of the devices in `lost`."""
-    links, batch = tuple(links), ["link set lo up"]
-    for link in links:
-        batch += [
-            f"link add {link.name} type veth peer name peer-{link.name}",
-            f"link set {link.name} group {link.group} addrgenmode none",
-            f"link set peer-{link.name} addrgenmode none up",
-            f"link set {link.name} up",
-        ]
-    batch += ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
-    namespace.batch(batch)
+    links = tuple(links)
+    groups = [f"link set {link.name} group {link.group}" for link in links if link.group]
+    addresses = ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
+    namespace.batch(["link set lo up", *ports(*(link.name for link in links)), *groups, *addresses])
     for link in links:
         for family in ("ipv4", "ipv6"):
             namespace.sysctl(

@@ -32,6 +32,7 @@ from tests.support.commands import (
     fabric_host,
     furnish,
     lose_carriers,
+    ports,
     route_command,
     rule_command,
     wishes,
@@ -191,19 +192,13 @@ def namespace() -> Iterator[Namespace]:
         yield private
 
 
-def device(name: str) -> list[str]:
-    """Commands for a device of this name, without an address."""
-    ends = (name, f"far-{name}")
-    return [f"link add {name} type veth peer name far-{name}", *(f"link set {it} addrgenmode none up" for it in ends)]
-
-
 ESCAPE = "route add 172.20.9.0/24 dev ib0"
 ELSEWHERE = "route add default dev ib0 table 100"
 # What random hosts seldom have: commands, devices that lose their carrier, and the verdict on 172.20.0.0/16.
 STORIES: dict[str, tuple[list[str], list[str], str]] = {
     **{
         name: (
-            [*(command for dev in row.devs for command in device(dev)), *map(route_command, (row.route, *row.others))],
+            [*(command for dev in row.devs for command in ports(dev)), *map(route_command, (row.route, *row.others))],
             [],
             "ok" if row.is_own else "overlap",
         )
@@ -260,9 +255,9 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
     ),
     "addresses of its own": (["address add 172.20.7.7/24 dev ib0"], [], "overlap"),
     "a gateway of IPv6": (["route add 172.20.18.0/24 via inet6 fe80::1 dev ib0"], [], "overlap"),
-    "a device that is allowed": ([*device("pod0.5"), "route add 172.20.19.0/24 dev pod0.5"], [], "ok"),
-    "a device of nearly that name": ([*device("pod0x5"), "route add 172.20.19.0/24 dev pod0x5"], [], "overlap"),
-    "a device of nearly that length": ([*device("pod10.5"), "route add 172.20.19.0/24 dev pod10.5"], [], "overlap"),
+    "a device that is allowed": ([*ports("pod0.5"), "route add 172.20.19.0/24 dev pod0.5"], [], "ok"),
+    "a device of nearly that name": ([*ports("pod0x5"), "route add 172.20.19.0/24 dev pod0x5"], [], "overlap"),
+    "a device of nearly that length": ([*ports("pod10.5"), "route add 172.20.19.0/24 dev pod10.5"], [], "overlap"),
     "a key that is taken": (["route add 172.20.32.0/24 dev ib0", "route add 172.20.32.0/26 dev ib0"], [], "overlap"),
     "an address that is taken": (["route add 172.20.33.1 dev ib0"], [], "overlap"),
     "a key of our own": (["route add 172.20.32.0/24 dev ib0 proto 213"], [], "overlap"),
@@ -374,7 +369,7 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         "overlap",
     ),
     "a blackhole around an own address": (
-        [*device("veth7"), "address add 172.20.6.9/32 dev veth7", "route add blackhole 172.20.6.0/24 proto static"],
+        [*ports("veth7"), "address add 172.20.6.9/32 dev veth7", "route add blackhole 172.20.6.0/24 proto static"],
         [],
         "overlap",
     ),
@@ -471,9 +466,9 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
     "pod blocks and what has expired": (
         [
             "route add blackhole fd20:5::/122 proto bird",
-            *device("cilium_host"),
+            *ports("cilium_host"),
             "route add unreachable fd20:6::7",
-            *device("veth7"),
+            *ports("veth7"),
             "route add blackhole fd20:7::/64 proto static",
             "route add fd20:7::9 from fd00:99::/64 dev veth7",
             "route add fd20:8::/48 dev ib0 expires 0",
@@ -481,9 +476,9 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
         ],
         "ok",
     ),
-    "more than a pod of Cilium": ([*device("cilium_host"), "route add unreachable fd20:6::/64"], "overlap"),
-    "two pods of Cilium that are gone": ([*device("cilium_host"), "route add unreachable fd20:6::6/127"], "overlap"),
-    "the pod block of Flannel": ([*device("flannel6.1"), "route add blackhole fd20:5::/64"], "ok"),
+    "more than a pod of Cilium": ([*ports("cilium_host"), "route add unreachable fd20:6::/64"], "overlap"),
+    "two pods of Cilium that are gone": ([*ports("cilium_host"), "route add unreachable fd20:6::6/127"], "overlap"),
+    "the pod block of Flannel": ([*ports("flannel6.1"), "route add blackhole fd20:5::/64"], "ok"),
     "a preferred router": (
         ["route del default", "route add default dev ib0 pref low", "route append default dev eth0 pref high"],
         "ok",

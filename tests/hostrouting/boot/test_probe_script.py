@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.boot import ProbeScript, render_probe_script
 from tests.support.awks import put_before
+from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rewriting import Rewriting
@@ -126,11 +127,7 @@ class Node:
 def node(tmp_path: Path) -> Iterator[Node]:
     """Such a node, with an address on eth0."""
     with private_namespace() as inside:
-        for dev in ("eth0", "eth1"):
-            inside.batch(
-                [f"link add {dev} type veth peer name peer-{dev}", f"link set peer-{dev} up", f"link set {dev} up"]
-            )
-        inside.batch(["address add fd00:99::4/64 dev eth0 nodad"])
+        inside.batch([*ports("eth0", "eth1"), "address add fd00:99::4/64 dev eth0 nodad"])
         yield Node(inside, tmp_path)
 
 

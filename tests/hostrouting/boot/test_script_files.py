@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hostrouting.boot import render_check_script, render_static_routes_script
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from tests.support.awks import AWKS, only_awk, put_before
-from tests.support.commands import LINKS, furnish
+from tests.support.commands import LINKS, fabric_host, furnish
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
 
@@ -31,9 +31,7 @@ each_script = pytest.mark.parametrize("which", ["routes", "check"])
 @pytest.fixture(scope="module")
 def host() -> Iterator[Namespace]:
     """A host with a default route and a fabric."""
-    with private_namespace() as private:
-        furnish(private, LINKS, set())
-        private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
+    with fabric_host() as private:
         yield private
 
 

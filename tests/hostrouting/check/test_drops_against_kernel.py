@@ -12,6 +12,7 @@ from hostrouting.check.report import filtered_line
 from hostrouting.config import HostRoutingConfig
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.testing import h200
+from tests.support.commands import ports
 from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -33,9 +34,9 @@ def test_what_peers_send_after_a_repair(rp_filter: int, *, own_table: bool) -> N
     with private_namespace() as node, private_namespace() as peer:
         node.batch(
             [
-                "link add eth0 type veth peer name peer-eth0",
+                *ports("eth0"),
                 f"link add ib0 type veth peer name far netns {peer.pid}",
-                *(f"link set {dev} up" for dev in ("lo", "eth0", "peer-eth0", "ib0")),
+                *(f"link set {dev} up" for dev in ("lo", "ib0")),
                 "address add 10.0.0.4/24 dev eth0",
                 "address add 172.16.1.10/16 dev ib0",
                 "route add default via 10.0.0.1 dev eth0",
@@ -107,8 +108,8 @@ def uplinks(node: Namespace, peer: Namespace) -> None:
     node.batch(
         [
             *(f"link add eth{at} type veth peer name far{at} netns {peer.pid}" for at in (0, 1)),
-            "link add other type veth peer name peer-other",
-            *(f"link set {dev} up" for dev in ("lo", "eth0", "eth1", "other", "peer-other")),
+            *ports("other"),
+            *(f"link set {dev} up" for dev in ("lo", "eth0", "eth1")),
             *(f"address add 10.{at}.0.4/24 dev eth{at}" for at in (0, 1)),
             "route add default via 10.0.0.1 dev eth0",
             "route add default via 10.1.0.1 dev eth1 table 100",

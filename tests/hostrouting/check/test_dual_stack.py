@@ -15,6 +15,7 @@ from hostrouting.check.examine import Examination
 from hostrouting.check.report import repair_document
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.model import OURS
+from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:
@@ -35,9 +36,7 @@ NODE = [
             ("ib1", "172.16.2.11/16", "fd16::b/48"),
         )
         for line in (
-            f"link add {dev} type veth peer name {dev}far",
-            f"link set {dev} up",
-            f"link set {dev}far up",
+            *ports(dev),
             f"address add {four} dev {dev}",
             f"address add {six} dev {dev} nodad",
         )

@@ -18,6 +18,7 @@ from hostrouting.fib import PLAIN, Fib
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IPV4, REFUSING, Prefix
+from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 
@@ -73,10 +74,7 @@ def routes(draw: st.DrawFn, family: int) -> str:
 
 def furnish(namespace: Namespace, family: int, wanted: list[str]) -> None:
     """A node that forwards, with these rules and routes as far as Linux takes them."""
-    namespace.batch(
-        [f"link add {name} type veth peer name peer-{name}" for name in DEVICES]
-        + [f"link set {end} up" for name in DEVICES for end in ("lo", name, f"peer-{name}")]
-    )
+    namespace.batch(["link set lo up", *ports(*DEVICES)])
     namespace.sysctl(f"ipv{family}/conf/all/forwarding", 1)
     options = " nodad" if family != IPV4 else ""
     namespace.batch([f"address add {it}{options}" for it in ADDRESSES[family]], family=family)
@@ -100,8 +98,7 @@ def compare(family: int, wanted: list[str]) -> None:
         with NetlinkBackend(netns=namespace.path) as backend:
             snapshot = backend.snapshot(family=family)
             packets = find_pod_packets(snapshot, [pods], PATTERNS, expected=[cidr])
-            namespace.batch([f"link add {LATE} type veth peer name peer-{LATE}"])
-            namespace.batch([f"link set {LATE} up", f"link set peer-{LATE} up"])
+            namespace.batch(ports(LATE))
             fib = with_devices_of(Fib(snapshot), packets)
             # Linux does not say by which route it refuses a packet.
             is_own_block = Judge(("eth0",), PATTERNS, blocks=PodBlocks(fib, (cidr,), PATTERNS)).is_own_block

@@ -9,6 +9,7 @@ import pytest
 from hostrouting.model import Route
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
+from tests.support.mishaps import fabric_vm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,24 +24,16 @@ FORETOLD = (
 DELETION = "ip route del 172.16.0.0/16 via 10.0.0.1 dev eth0 table main proto boot scope global metric 0"
 
 
-def one_ib() -> MemoryBackend:
-    """A plain VM with one InfiniBand link."""
-    kernel = plain_vm()
-    kernel.add_link("ib0")
-    kernel.add_address("ib0", "172.16.1.10/16")
-    return kernel
-
-
 def overwritten(gateway: str = "10.0.0.1") -> MemoryBackend:
     """The same after the Go original ran: `ip route replace` has put its route in the place of ib0's own."""
-    kernel = one_ib()
+    kernel = fabric_vm()
     kernel.ip_route("replace", Route.to("172.16.0.0/16", dev="eth0", gateway=gateway, protocol=3))
     return kernel
 
 
 def gone() -> MemoryBackend:
     """The same after somebody deleted ib0's own route: its place is free, until the kernel needs it."""
-    kernel = one_ib()
+    kernel = fabric_vm()
     kernel.ip_route("delete", Route.to("172.16.0.0/16", dev="ib0", protocol=2))
     return kernel
 
@@ -76,7 +69,7 @@ def test_on_the_h200(written: Callable[..., str]) -> None:
 
 def test_nothing_is_foretold(written: Callable[..., str], repaired: str) -> None:
     """Of halves, and of the route that is a conflict already, nothing is foretold."""
-    for path, kernel in ((repaired, one_ib), (repaired, overwritten), (written(WHOLE), one_ib)):
+    for path, kernel in ((repaired, fabric_vm), (repaired, overwritten), (written(WHOLE), fabric_vm)):
         assert say("plan", "--config", path, "--json", kernel=kernel()).json["foreseen"] == []
         assert "does not last" not in say("plan", "--config", path, kernel=kernel()).out
 

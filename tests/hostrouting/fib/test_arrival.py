@@ -15,6 +15,7 @@ from hostrouting.fib import PLAIN, Fib
 from hostrouting.fib.arrival import find_drop
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IP, REFUSING
+from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 
@@ -74,8 +75,7 @@ def _rules(draw: st.DrawFn) -> str:
 def furnish(namespace: Namespace, on: dict[str, int], lines: list[str]) -> None:
     """A node with these settings, rules and routes, as far as Linux takes them."""
     namespace.batch(
-        [f"link add {name} type veth peer name peer-{name}" for name in DEVICES]
-        + [f"link set {end} up" for name in DEVICES for end in ("lo", name, f"peer-{name}")]
+        ["link set lo up", *ports(*DEVICES)]
         + [f"address add {it}" for it in ADDRESSES]
         + ["route add default via 10.0.0.1 dev eth0 metric 100"]
     )

@@ -13,7 +13,7 @@ from hostrouting.fib import PLAIN, Decision, Fib
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IP, IPV4, IPV6, Route, Snapshot, as_ip, ip_at
 from hostrouting.testing.strategies import blocks
-from tests.support.commands import LINKS, furnish, query, route_command, rule_command, wishes
+from tests.support.commands import LINKS, furnish, ports, query, route_command, rule_command, wishes
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
 
@@ -101,9 +101,7 @@ HELD = st.tuples(
 @example(held=[("10.9.0.0/24", True, "ib0", "0x8"), ("10.9.0.0/16", False, "eth0", "0")])
 def test_a_nexthop_object_and_a_bound_socket(held: list[tuple[str, bool, str, str]]) -> None:
     """For a bound socket, a route with a nexthop object on another device hides those with the same network address."""
-    lines = [f"link add {name} type veth peer name peer-{name}" for name in ("eth0", "ib0")]
-    lines += [f"link set {name} up" for name in ("peer-eth0", "eth0", "ib0", "peer-ib0")]
-    lines += ["nexthop add id 1 dev eth0", "nexthop add id 2 dev ib0"]
+    lines = [*ports("eth0", "ib0"), "nexthop add id 1 dev eth0", "nexthop add id 2 dev ib0"]
     for metric, (prefix, by_object, dev, tos) in enumerate(held):
         way = f"nhid {1 + (dev == 'ib0')}" if by_object else f"dev {dev}"
         lines.append(f"route add {prefix} {way} tos {tos} metric {metric}")

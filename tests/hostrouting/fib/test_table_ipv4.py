@@ -7,6 +7,7 @@ from hostrouting.check.overlap import check_overlap
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
 from hostrouting.routes.uplink import outbound_devs
+from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 from tests.support.topologies import host
 
@@ -94,9 +95,8 @@ def test_all_of_them_are_expected() -> None:
 def test_linux_does() -> None:
     """While the gateways are not reachable, Linux itself answers with either of the two, and never with a third."""
     with private_namespace() as namespace:
-        batch = ["link set lo up"]
+        batch = ["link set lo up", *ports(*(dev for dev, _ in INTERFACES))]
         for at, (dev, address) in enumerate(INTERFACES):
-            batch += [f"link add {dev} type veth peer name far-{dev}", f"link set far-{dev} up", f"link set {dev} up"]
             batch += [f"address add {address} dev {dev}"]
             batch += [f"route append default via 10.{at}.0.1 dev {dev} metric {9 if dev == 'ib0' else 5}"]
             batch += [f"neigh replace 10.{at}.0.1 lladdr 02:00:00:00:00:01 dev {dev} nud stale"]

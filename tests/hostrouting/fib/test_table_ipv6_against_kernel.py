@@ -17,6 +17,7 @@ from hostrouting.fib import PLAIN, REACHABLE, Decision, Fib, Flow
 from hostrouting.fib.decision import Condition
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IPV6, Route, ip_at
+from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 
@@ -159,11 +160,7 @@ def failed_in(kernel: Namespace) -> set[tuple[str, str]]:
 def kernel() -> Iterator[Namespace]:
     """A namespace with two devices."""
     with private_namespace() as namespace:
-        lines = ["link set lo up"]
-        for dev in DEVS:
-            lines += [f"link add {dev} type veth peer name peer-{dev}", f"link set {dev} addrgenmode none up"]
-            lines += [f"link set peer-{dev} addrgenmode none up"]
-        namespace.batch(lines)
+        namespace.batch(["link set lo up", *ports(*DEVS)])
         # Linux removes expired routes and tries failed gateways now and then; a test must not meet that moment.
         namespace.sysctl("ipv6/route/gc_interval", 3600)
         for dev in DEVS:

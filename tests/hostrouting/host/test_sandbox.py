@@ -11,6 +11,7 @@ import phases
 from hostrouting import Configure, Host, HostRoutingConfig, Remove
 from hostrouting.errors import NetlinkUnavailable
 from hostrouting.model import OURS
+from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:
@@ -23,9 +24,7 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 NODE = [
     "link set lo up",
-    "link add eth0 type veth peer name far",
-    "link set eth0 up",
-    "link set far up",
+    *ports("eth0"),
     "address add 10.0.0.4/24 dev eth0",
     "address add 2001:db8::4/64 dev eth0 nodad",
     "route add default via 10.0.0.1 dev eth0",

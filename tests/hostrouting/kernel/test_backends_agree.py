@@ -15,6 +15,7 @@ from hostrouting.kernel.base import Change, Outcome, RouteBackend, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IPV4, IPV6, PREFERENCES, NextHop, Prefix, Route, RouteType, as_ip
 from hostrouting.testing.kernel import MemoryBackend
+from tests.support.commands import ports
 from tests.support.examples import LONG
 from tests.support.namespace import private_namespace
 
@@ -103,13 +104,11 @@ TWISTS: list[tuple[str, Any]] = [
 def linux() -> Iterator[NetlinkBackend]:
     """A namespace with two devices that are up and one that is down."""
     with private_namespace() as namespace:
-        names = ("eth0", "ib0", "idle0")
         namespace.batch(
             [
                 "link set lo up",
-                *(f"link add {name} type veth peer name far-{name}" for name in names),
-                *(f"link set {end}{name} addrgenmode none" for name in names for end in ("", "far-")),
-                *(f"link set {end}{name} up" for name in names[:2] for end in ("", "far-")),
+                *ports("eth0", "ib0", "idle0"),
+                "link set idle0 down",
                 *(f"address add {address} dev {dev} {'nodad' * (':' in address)}" for dev, address in ADDRESSES),
             ]
         )

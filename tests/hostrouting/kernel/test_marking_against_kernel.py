@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.kernel.marking import marking_of
+from tests.support.commands import ports
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.needs import require
 from tests.support.waiting import wait_for
@@ -95,9 +96,9 @@ def furnish(node: Namespace, pod: Namespace) -> None:
     """A node with two uplinks, and a pod that sends by it."""
     node.batch(
         [
-            *(f"link add {dev} type veth peer name peer-{dev}" for dev in ("eth0", "eth1")),
+            *ports("eth0", "eth1"),
             f"link add pod1 type veth peer name eth0 netns {pod.pid}",
-            *(f"link set {dev} up" for dev in ("lo", "eth0", "eth1", "peer-eth0", "peer-eth1", "pod1")),
+            *(f"link set {dev} up" for dev in ("lo", "pod1")),
             "address add 10.0.0.4/24 dev eth0",
             "address add 10.1.0.4/24 dev eth1",
             "address add 10.244.3.1/24 dev pod1",

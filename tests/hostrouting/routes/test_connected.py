@@ -8,6 +8,7 @@ import pytest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Route, Snapshot, as_ip
 from hostrouting.routes.connected import connected_routes, is_unexplained
+from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 from tests.support.topologies import h200
 
@@ -82,8 +83,8 @@ def test_law_they_are_what_linux_makes() -> None:
         namespace.batch(
             [
                 "link set lo up",
-                *(f"link add {name} type veth peer name peer-{name}" for name in ("eth0", "ib0", "ib1")),
-                *(f"link set {name} up" for name in ("eth0", "ib0", "peer-ib0")),
+                *ports("eth0", "ib0", "ib1"),
+                "link set ib1 down",
                 "address add 10.0.0.4/24 dev eth0",
                 "address add 10.0.0.5/24 dev eth0",
                 "address add 172.16.1.10/16 dev ib0",

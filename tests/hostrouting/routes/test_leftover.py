@@ -7,6 +7,7 @@ import pytest
 
 from hostrouting.model import NextHop, Prefix, Route, as_ip
 from hostrouting.routes.plan import deletion_command, is_left_behind
+from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 
 PREFIX = "172.16.0.0/16"
@@ -48,9 +49,7 @@ def test_law_it_deletes_that_route_only() -> None:
         namespace.batch(
             [
                 "link set lo up",
-                "link add eth0 type veth peer name peer",
-                "link add ib0 type veth peer name peer-ib0",
-                *(f"link set {name} up" for name in ("eth0", "peer", "ib0", "peer-ib0")),
+                *ports("eth0", "ib0"),
                 "address add 10.0.0.4/24 dev eth0",
                 "address add 10.0.0.5/24 dev eth0",
                 "address add 172.16.1.10/16 dev ib0",

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hostrouting.testing import plain_vm
+from tests.support.commands import commands_of
 from tests.support.namespace import private_namespace
 from tests.support.tracing import BEGIN, END, Trace, command
 
@@ -34,8 +36,7 @@ def trace(text: str, directory: Path, task: str = "configure") -> Trace:
     root = directory / "root"
     root.mkdir()
     with private_namespace() as namespace:
-        namespace.batch(["link add eth0 type veth peer name far0", "link set eth0 up", "link set far0 up"])
-        namespace.batch(["address add 10.0.0.4/24 dev eth0", "route add default via 10.0.0.1 dev eth0"])
+        namespace.batch(commands_of(plain_vm()))
         before = namespace.routes(4)
         program = command([sys.executable, "-B", "-c", PROGRAM, str(root), text, task], directory / "trace")
         done = namespace.run(*program)

@@ -28,7 +28,7 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, ip_at
 from hostrouting.testing.contract import BackendContract
 from hostrouting.testing.strategies import DEVICES, blocks, routes, rules
-from tests.support.commands import furnish, lose_carriers, query, route_command, rule_command
+from tests.support.commands import furnish, lose_carriers, ports, query, route_command, rule_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rawkernel import raw_kernel
 from tests.support.waiting import wait_for
@@ -614,9 +614,8 @@ class TestWatch:
 
 HOST = [
     "link set lo up",
-    *(f"link add {name} type veth peer name peer-{name}" for name in ("eth0", "ib0", "idle0")),
-    *(f"link set {name} addrgenmode none" for name in ("eth0", "ib0", "idle0", "peer-eth0", "peer-ib0", "peer-idle0")),
-    *(f"link set {name} up" for name in ("peer-eth0", "peer-ib0", "eth0", "ib0")),
+    *ports("eth0", "ib0", "idle0"),
+    "link set idle0 down",
     "address add 10.0.0.4/24 dev eth0",
     "address add 172.16.1.10/16 dev ib0",
 ]
