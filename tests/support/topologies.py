@@ -18,6 +18,7 @@ from hostrouting.model import (
     as_ip,
     default_rules,
 )
+from hostrouting.testing import topologies
 
 __all__ = ["connected", "h200", "host", "plain"]
 
@@ -79,16 +80,9 @@ def host(
 
 def plain() -> Snapshot:
     """One Ethernet device with an address and a default route, as DHCP configures it."""
-    return host(
-        [("eth0", "10.0.0.4/24")],
-        [Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)],
-    )
+    return topologies.plain_vm().snapshot(family=4)
 
 
 def h200() -> Snapshot:
     """The host that this library was written for: eth0 has the default route, ib0 to ib7 each have a connected 172.16.0.0/16."""
-    fabric = [(f"ib{number}", f"172.16.{number + 1}.{number + 10}/16") for number in range(8)]
-    return host(
-        [("eth0", "10.0.0.4/24"), *fabric],
-        [Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)],
-    )
+    return topologies.h200().snapshot(family=4)

@@ -287,7 +287,7 @@ class TestWhatAnOperatorReads:
     def test_on_link_comes_first_and_goes_last(self) -> None:
         """A route without a gateway is made before those with one, and deleted after them."""
         snapshot = plain().with_routes([Route.to("0.0.0.0/0", dev="wg0")])
-        snapshot = attrs.evolve(snapshot, links=(*snapshot.links, attrs.evolve(snapshot.links[0], name="wg0")))
+        snapshot = attrs.evolve(snapshot, links=(*snapshot.links, attrs.evolve(snapshot.links[1], name="wg0")))
         desired = [want("10.1.0.0/16", gateway="192.168.7.1", dev="wg0"), want("192.168.7.0/24", dev="wg0")]
         plan = plan_routes(desired, snapshot)
         assert told(plan) == ["add 192.168.7.0/24", "add 10.1.0.0/16"]
@@ -352,9 +352,9 @@ class TestWhatIsLeftOpen:
 
     def test_lowest_metric_decides(self) -> None:
         """Of several default routes the one with the lowest metric; on a named device, that device's."""
-        second = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=50)
+        second = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=500)
         snapshot = plain().with_routes([second, *connected("eth1", "10.1.0.4/24")])
-        snapshot = attrs.evolve(snapshot, links=(*snapshot.links, attrs.evolve(snapshot.links[0], name="eth1")))
+        snapshot = attrs.evolve(snapshot, links=(*snapshot.links, attrs.evolve(snapshot.links[1], name="eth1")))
         assert " via 10.0.0.1 dev eth0 " in self.resolved(want("10.9.0.0/16"), snapshot)
         assert " via 10.1.0.1 dev eth1 " in self.resolved(want("10.9.0.0/16", dev="eth1"), snapshot)
 
@@ -401,7 +401,7 @@ class TestWhatIsLeftOpen:
 
     def test_link_that_is_down(self) -> None:
         """A device that is down is waited for: the kernel would refuse the route."""
-        snapshot = attrs.evolve(plain(), links=(attrs.evolve(plain().links[0], up=False),))
+        snapshot = attrs.evolve(plain(), links=(attrs.evolve(plain().links[1], up=False),))
         assert self.resolved(want("10.1.0.0/16"), snapshot).endswith("waiting for the device eth0 to be up")
 
     def test_no_default_route(self) -> None:
