@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -15,21 +14,10 @@ from hostrouting.check.repair import TOO_MANY
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.config import DEFAULT_ALLOWED_DEVS
 from hostrouting.tasks.preflight import Name
-from tests.support.config_keys import COMPLETE, keys_of
+from tests.support.config_keys import COMPLETE, keys_of, with_value
 from tests.support.pages import ROOT, page, tables
 
 CONFIGURATION = [[cell.strip("`") for cell in row] for row in tables(page("configuration"), "configuration")]
-
-
-def with_value(key: str, value: object) -> dict[str, Any]:
-    """A configuration that is right but for the value of this key."""
-    document = copy.deepcopy(COMPLETE)
-    *way, last = key.replace("[]", ".0").split(".")
-    place: Any = document
-    for step in way:
-        place = place[int(step) if step.isdigit() else step]
-    place[last] = value
-    return document
 
 
 def test_every_key_of_the_configuration() -> None:

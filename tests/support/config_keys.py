@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from typing import Any
 
-__all__ = ["COMPLETE", "keys_of"]
+__all__ = ["COMPLETE", "keys_of", "with_value"]
 
 COMPLETE: dict[str, Any] = {
     "staticRoutes": {"enabled": True, "routes": [{"destination": "10.1.0.0/16"}]},
@@ -13,6 +15,17 @@ COMPLETE: dict[str, Any] = {
     "azureVnetCleanup": {"managed": ["10.240.0.0/16"], "what": {}},
     "guard": {},
 }
+
+
+def with_value(key: str, value: object, base: dict[str, Any] = COMPLETE) -> dict[str, Any]:
+    """The configuration with another value of this key; `[]` or `[0]` in the key stands for the first item of a list."""
+    document = copy.deepcopy(base)
+    *way, last = re.sub(r"\[0?\]", ".0", key).split(".")
+    place: Any = document
+    for step in way:
+        place = place[int(step) if step.isdigit() else step]
+    place[last] = value
+    return document
 
 
 def keys_of(document: object, path: str = "") -> dict[str, object]:

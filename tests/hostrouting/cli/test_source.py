@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -19,9 +20,12 @@ from hostrouting import inputs as reading
 from hostrouting.cli.source import looked_at
 from hostrouting.errors import SnapshotError
 from hostrouting.testing import FakeHost, h200
+from tests.support.cases import for_each
 from tests.support.children import in_child
 from tests.support.cli import say
+from tests.support.config_keys import with_value
 from tests.support.waiting import wait_for
+from tests.tables.refused_values import REFUSED, RIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,6 +222,18 @@ def test_what_is_wrong_on_standard_input(written: Callable[..., str]) -> None:
     assert say("check", "--config", "-", stdin=b"{}").err.startswith("hostrouting: standard input: no expected CIDR")
     text = h200().snapshot().to_json().encode()
     assert say("check", "--config", written(), *snapshot, stdin=text).code == 1
+
+
+@for_each("key, value, said", {key: (key, value, said) for key, value, said in reversed(REFUSED)}.values())
+def test_refused(key: str, value: object, said: str) -> None:
+    """A value that is refused ends the command before it writes anything; the document has the path and the sentence."""
+    host = FakeHost()
+    config = json.dumps(with_value(key, value, RIGHT)).encode()
+    answer = say("apply", "--config", "-", "--json", stdin=config, host=host)
+    assert (answer.code, f"{key}{said}".rstrip("…") in answer.json["message"]) == (2, True), answer.out
+    [fault] = answer.json["faults"]
+    assert fault["path"].startswith(key)
+    assert host.files.texts == FakeHost().files.texts
 
 
 def test_every_fault_of_a_configuration(tmp_path: Path) -> None:
