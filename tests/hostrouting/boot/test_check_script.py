@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,19 +21,11 @@ from hostrouting.model import IPV6, Route
 from hostrouting.routes.uplink import DesiredRoute, resolve_route
 from tests.support.awks import each_awk, only_awk, put_before
 from tests.support.check_script import Checked, check, comparable, engine, plain_lines, snapshot_of
-from tests.support.commands import fabric_host
 from tests.support.namespace import Namespace
 from tests.support.waiting import await_file, leaving_word
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 IPV6_FILE = "/proc/self/net/if_inet6"
-
-
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    """The host that all this is for: eth0 leads out, ib0 has a connected 172.16.0.0/16."""
-    with fabric_host() as private:
-        yield private
 
 
 INCOMPLETE = "the list of addresses to look up is incomplete: awk or sort failed"

@@ -1,7 +1,6 @@
 """The check at boot equals the engine's: on random hosts, and on those that random ones seldom are; in both families."""
 
 import time
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from tests.support.check_script import (
 from tests.support.commands import (
     LINKS,
     commands_of,
-    fabric_host,
     furnish,
     lose_carriers,
     ports,
@@ -183,13 +181,6 @@ def test_the_script_equals_the_engine(data: st.DataObject, tmp_path_factory: pyt
         assert left_open(snapshot, config, checked.document) == set(), told
     mode = config.route_overlap.mode
     assert checked.status == (mode == "STRICT" and expected["verdict"] in {"overlap", "no-default-route"})
-
-
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    """The host that all this is for: eth0 leads out, ib0 has a connected 172.16.0.0/16."""
-    with fabric_host() as private:
-        yield private
 
 
 ESCAPE = "route add 172.20.9.0/24 dev ib0"

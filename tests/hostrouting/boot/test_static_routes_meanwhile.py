@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from hostrouting.boot import render_static_routes_script
 from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model import IPV6
 from tests.support.awks import put_before
-from tests.support.commands import fabric_host
 from tests.support.namespace import Namespace
 from tests.support.routes_script import HALVES, Ran, ours
 from tests.support.waiting import await_file, leaving_word
@@ -29,13 +27,6 @@ def stop_at(call: int, directory: Path, *, with_words: str = "*") -> str:
     calls, usual = directory / "calls", 'exec "${0##*/}" "$@"'
     count = f"echo >>{calls}; (($(wc -l <{calls}) < {call})) && {usual}"
     return f'[[ "$*" == {with_words} ]] || {usual}\n{count}\nkill -TERM $PPID; exit 3'
-
-
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    """A host with eth0, which leads out, and the fabric's ib0."""
-    with fabric_host() as private:
-        yield private
 
 
 class TestMeanwhile:

@@ -4,7 +4,7 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
 from random import Random
@@ -244,13 +244,6 @@ def firsts(snapshot: Snapshot) -> dict[tuple[object, ...], Route]:
     for route in table(snapshot):
         found.setdefault(route.key, route)
     return found
-
-
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    """A host with eth0, which leads out, and the fabric's ib0."""
-    with fabric_host() as private:
-        yield private
 
 
 class TestOneHost:
