@@ -24,7 +24,7 @@ from hostrouting.check.packets import find_pod_packets
 from hostrouting.check.pods import Ask, Dropped, PodReport, check_pods, find_dropped
 from hostrouting.check.repair import Diversion, Filtered, Repair, Unsafe, propose_repair
 from hostrouting.errors import BackendError, NotReady, Unsettled
-from hostrouting.fib import ANY, PLAIN, Decision, Fib, Flow
+from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.fib.arrival import find_drop
 from hostrouting.model import IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
 from hostrouting.routes.plan import RoutePlan, plan_routes, plan_static_routes, wanted_routes
@@ -291,14 +291,12 @@ class _Asking:
         if not self._report.expected_devs:
             return {}
         family, found = self._report.family, {}
-        # The kernel is asked about a plain packet, which is what a decision describes first. Where no protocol is said,
-        # Linux takes UDP in IPv4, and none in IPv6.
-        plain = flow if family == IPV4 or flow.ipproto is not None else attrs.evolve(flow, ipproto=PLAIN.ipproto)
+        # The kernel is asked about a plain packet, which is what a decision describes first.
         asked = {cell.first: cell.decision for cidr in self._report.cidrs for cell in self._fib.cells(cidr, flow)}
         places = sorted(asked)
         for begin in range(0, len(places), _AT_ONCE):
             some = places[begin : begin + _AT_ONCE]
-            answers = self._backend.lookup([ip_at(family, place) for place in some], plain)
+            answers = self._backend.lookup([ip_at(family, place) for place in some], flow)
             for place, answer in zip(some, answers, strict=True):
                 if not _agree(asked[place], answer) and find_drop(self._fib, ip_at(family, place), flow) is None:
                     found[place] = _as_answered(asked[place], answer)

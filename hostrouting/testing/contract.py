@@ -12,8 +12,8 @@ Subclass it in a module that pytest collects, and override `make` to create a ba
                 yield backend
 
 Each test gets a new backend. It must describe this host: eth0, up, with 10.0.0.4/24; ib0, up, with 172.16.1.10/16;
-idle0, down, without an address; the default rules; and only the routes that the kernel adds for these addresses. If a
-backend does not support something, override the test and skip it.
+idle0, down, without an address; the default rules, and in IPv6 one that drops UDP to 2001:db8:17::/48; and only the
+routes that the kernel adds for these addresses. If a backend does not support something, override the test and skip it.
 """
 
 # These are tests, so they use assert.
@@ -38,7 +38,7 @@ from hostrouting.errors import (
     RouteExists,
     RouteRefused,
 )
-from hostrouting.fib import Flow
+from hostrouting.fib import ANY, Flow
 from hostrouting.kernel.base import Answer, Change, Outcome
 from hostrouting.model import (
     OURS,
@@ -48,6 +48,7 @@ from hostrouting.model import (
     NextHop,
     Prefix,
     Route,
+    Rule,
     Snapshot,
     as_ip,
     default_rules,
@@ -72,6 +73,8 @@ def contract_host() -> MemoryBackend:
         kernel.add_link(name)
         kernel.add_address(name, interface)
     kernel.add_link("idle0", up=False)
+    dropped = Prefix.parse("2001:db8:17::/48")
+    kernel.add_rule(Rule(family=6, priority=100, dst=dropped, ipproto=17, action="blackhole"))
     return kernel
 
 
@@ -464,6 +467,13 @@ class BackendContract:
         """An empty list of destinations has no answers."""
         with self.make() as backend:
             assert backend.lookup([]) == ()
+
+    def test_lookup_is_about_udp(self) -> None:
+        """A packet whose protocol is not known is UDP, in IPv6 too; with 0 an IPv6 packet has no protocol."""
+        with self.make() as backend:
+            flows = (ANY, Flow(ipproto=17), Flow(ipproto=0), Flow(ipproto=6))
+            kinds = [backend.lookup(["2001:db8:17::1"], flow)[0].kind for flow in flows]
+        assert kinds == ["blackhole", "blackhole", "no-route", "no-route"]
 
     def test_lookup_refuses_a_mix_of_families(self) -> None:
         """One lookup may contain only one family."""

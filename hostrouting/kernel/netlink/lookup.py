@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError, Unsettled
-from hostrouting.fib import ANY
+from hostrouting.fib import ANY, PLAIN
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import SEQUENCE, Template, message, read_error
@@ -90,8 +90,9 @@ def encode_lookup(
     """The request for the entry that decides for the destination `dst`.
 
     Without `entry` it asks for the result for one packet, whose answer is always small. struct.error if a number of the
-    flow does not fit.
+    flow does not fit. Without a protocol in the request, Linux takes UDP in IPv4, and none in IPv6.
     """
+    protocol = PLAIN.ipproto if flow.ipproto is None else flow.ipproto
     source = None if flow.source is None or int(flow.source) == 0 else flow.source
     asked: list[tuple[int, bytes | None]] = [
         (n.RTA_DST, ip_at(family, dst).packed),
@@ -100,7 +101,7 @@ def encode_lookup(
         (n.RTA_OIF, _WORD.pack(index_of(flow.oif)) if flow.oif else None),
         (_MARK, _WORD.pack(flow.mark) if flow.mark else None),
         (_UID, None if flow.uid is None else _WORD.pack(flow.uid)),
-        (_IP_PROTO, struct.pack("=B", flow.ipproto) if flow.ipproto else None),
+        (_IP_PROTO, struct.pack("=B", protocol) if protocol else None),
         # Ports are in network byte order, as in a packet.
         (_SPORT, struct.pack(">H", flow.sport) if flow.sport else None),
         (_DPORT, struct.pack(">H", flow.dport) if flow.dport else None),

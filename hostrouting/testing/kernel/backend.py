@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryBackend", "MemoryWatch", "Namespace"]
 
-_UDP = 17
-
 
 class MemoryBackend:
     """A kernel's routing without a kernel; `hostrouting.testing.kernel` lists how far it is equal to Linux."""
@@ -103,9 +101,8 @@ class MemoryBackend:
         snapshot = self._now()
         if self._fib is None:
             self._fib = Fib(self._namespace.for_lookups(snapshot), merged=not self._namespace.rules[IPV4].custom)
-        if not flow.ipproto:
-            # Without a given protocol, Linux assumes UDP; in IPv6 no protocol.
-            flow = attrs.evolve(flow, ipproto=_UDP if any(address.version == IPV4 for address in addresses) else 0)
+        if flow.ipproto == 0 and any(address.version == IPV4 for address in addresses):
+            flow = attrs.evolve(flow, ipproto=None)  # only IPv6 knows packets without a protocol
         flow = flow.assumed()
         return tuple(self._answer(destination, flow, self._fib) for destination in addresses)
 

@@ -177,6 +177,26 @@ def test_a_kernel_that_lists_the_legs_otherwise() -> None:
     assert "But the kernel" not in say("explain", "fd00:16::1", host=FakeHost(backend=lambda: backend)).out
 
 
+@pytest.mark.parametrize(
+    ("rule", "answer"),
+    [
+        (Rule(family=6, priority=100, ipproto=17, table=100), ("unicast", ["ib0"])),
+        (Rule(family=6, priority=100, ipproto=17, action="blackhole"), ("blackhole", [])),
+        (Rule(family=6, priority=100, ipproto=17, invert=True, action="blackhole"), ("unicast", ["eth0"])),
+    ],
+    ids=str,
+)
+def test_a_rule_by_protocol_in_ipv6(rule: Rule, answer: tuple[str, list[str]]) -> None:
+    """The kernel is asked about UDP, as the tables are. Kills: an IPv6 request without a protocol."""
+    kernel = h200(dual_stack=True)
+    kernel.add_rule(rule)
+    (added,) = kernel.change([Change("add", Route.to("fd00:16::/64", dev="ib0", table=100))])
+    assert added.ok
+    document = say("explain", "fd00:16::1", "--json", kernel=kernel).json
+    assert (document["kind"], document["devs"]) == answer
+    assert document["surprise"] == ""
+
+
 def test_many_other_routes_are_capped() -> None:
     """Of very many routes that cover an address twenty are shown, and the rest is counted."""
     kernel = plain_vm()

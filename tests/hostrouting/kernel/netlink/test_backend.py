@@ -629,5 +629,6 @@ class TestNetlinkBackend(BackendContract):
         """The host that the contract is about, made of veth pairs."""
         with private_namespace() as namespace:
             namespace.batch(HOST)
+            namespace.batch(["rule add pref 100 to 2001:db8:17::/48 ipproto udp blackhole"], family=6)
             with NetlinkBackend(netns=namespace.path) as backend:
                 yield backend

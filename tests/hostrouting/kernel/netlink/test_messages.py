@@ -193,7 +193,7 @@ class TestAsking:
             "IIF": flow.iif and flow.iif != "lo" and 300 + DEVICES.index(flow.iif),
             "OIF": flow.oif and 300 + DEVICES.index(flow.oif),
             "MARK": flow.mark or None,
-            "IP_PROTO": flow.ipproto or None,
+            "IP_PROTO": 17 if flow.ipproto is None else flow.ipproto or None,
             "SPORT": flow.sport or None,
             "DPORT": flow.dport or None,
         }

@@ -98,7 +98,7 @@ def compare_lookups(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
     for number, source in enumerate(FROM if family == IPV6 else [None]):
         asked = every[number :: len(FROM)] if family == IPV6 else every
         said = linux.lookup(asked, source=source)
-        compare_answers(family, asked, said, fake.lookup(asked, Flow(source=source)))
+        compare_answers(family, asked, said, fake.lookup(asked, Flow(source=source, ipproto=0)))
 
 
 def compare_answers(family: int, asked: list[IP], found: list[Route | int], answers: tuple[Answer, ...]) -> None:
