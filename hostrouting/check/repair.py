@@ -3,18 +3,23 @@
 Here: which ranges to close, to keep and to report as unsafe; whether Linux would accept the gateway; and the proof of
 the result. Not here: the choice of prefixes (`cover`), installing the routes (`routes`), and the messages (`report`).
 
-How it works. Each block of CIDRs is cut into ranges with one decision, each with the shortest prefix by which a route
-of ours would win there. A range that escapes has to be closed; one that another route of table main leads the right way
-has to be kept; the rest may become either. `cover` finds the fewest prefixes that do this, and each becomes a route by
-the expected device. The proof is the same check, made on the tables with these routes. What pods send may still escape
-then: the same is done for each class of their packets, on these tables, and routes that would divert other packets are
-not used.
+A block of CIDRs is cut into ranges with one decision, each with the shortest prefix by which a route of ours would win
+there. An escaping range must be closed by a route of ours. A range that another route of table main leads the right way
+must stay as it is. The other ranges may become either. `cover` finds the fewest prefixes that do this, and each becomes
+a route by the expected device. The proof is the same check, made on the tables with these routes. What pods send may
+still escape then: the same is done for each class of their packets, on these tables, and routes that would divert other
+packets are not used.
 
 Before Linux adds a route, it looks up the gateway in table main. In IPv4 it does so with the policy rules, like a
 packet of a socket that is bound to the route's device, and only among routes with scope link or narrower. If a rule
 refuses such packets, it refuses the route. In IPv6 it first looks only into table main, then with the policy rules. The
 second lookup ignores suppress_prefixlength and suppress_ifgroup, and `iif lo` never matches. One of the two must find a
 route by the device without a gateway. A link-local gateway is not looked up.
+
+With `onlink`, Linux only asks whether the tables contradict. In IPv4 it looks up the gateway in table local alone. As
+long as table main is merged with it, that includes main. A route that is not unicast refuses the gateway. In IPv6 Linux
+looks into table main alone. A route that is not unicast refuses the gateway, and so does a unicast route by another
+device. Routes whose network is ::, such as the default route, and routes that refuse packets do not count.
 """
 
 from bisect import bisect_left, bisect_right
@@ -49,6 +54,7 @@ from hostrouting.model import (
     Route,
     Rule,
     Snapshot,
+    default_rules,
     extent,
     prefixes_between,
     spans_of,
@@ -56,7 +62,7 @@ from hostrouting.model import (
 )
 from hostrouting.model.constants import LINK_LOCAL, RESERVED_RANGES, is_reserved
 from hostrouting.routes.connected import is_unexplained
-from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, bare_leg, default_route
+from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, default_route
 
 __all__ = ["TOO_MANY", "Diversion", "Filtered", "Repair", "Unsafe", "UnsafeReason", "propose_repair", "refused_gateway"]
 
@@ -285,10 +291,10 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
     written = pattern if means.gateway else uplink.leave_open(pattern, names_dev=means.names_dev)
     if isinstance(way, Pending):
         return _nothing(report, "no-way", _missing(way, fib))
-    for leg in way.legs:
+    for leg, words in zip(way.legs, way.ways, strict=True):
         against = refused_gateway(fib, leg)
         if against is not None:
-            return _nothing(report, "refused", str(bare_leg(leg)), against)
+            return _nothing(report, "refused", words, against)
     task = _Task(fib, report, way, protocol)
     for block in _open_blocks(report):
         tries = [task.closing(block, flow, metric=metric) for metric in _metrics(family, way.metric)]
@@ -550,11 +556,31 @@ def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
 
 
 def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
-    """The decision because of which Linux refuses this gateway; None if it accepts it, or has nothing to look up."""
+    """The decision that makes Linux refuse this gateway; None if Linux accepts it, or has nothing to look up."""
     gateway = leg.gateway
-    if gateway is None or leg.onlink or leg.dev is None or gateway in LINK_LOCAL:
+    if gateway is None or leg.dev is None or gateway in LINK_LOCAL:
         return None
+    if leg.onlink:
+        return _against_ipv4(fib, gateway) if gateway.version == IPV4 else _against_ipv6(fib, gateway, leg.dev)
     return _refused_ipv4(fib, gateway, leg.dev) if gateway.version == IPV4 else _refused_ipv6(fib, gateway, leg.dev)
+
+
+def _against_ipv4(fib: Fib, gateway: IP) -> Decision | None:
+    # While local and main are merged, a lookup of table local finds the routes of both.
+    looked_up = default_rules(IPV4)[: 2 if fib.merged else 1]
+    alone = attrs.evolve(fib.snapshot, rules=looked_up, routes=_around(fib, gateway))
+    decision = Fib(alone, merged=fib.merged).lookup(gateway, PLAIN)
+    return None if decision.kind in {"unicast", "no-route", *REFUSING} else decision
+
+
+def _against_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
+    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
+    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=_around(fib, gateway, table=TABLE_MAIN))
+    # The device is preferred, but the lookup is not restricted to it: like that of the device that a packet came in by.
+    decision = Fib(_with_carriers(alone)).lookup(gateway, attrs.evolve(PLAIN, iif=dev, ipproto=0))
+    if decision.route is None or decision.kind in REFUSING or not decision.route.prefix.network:
+        return None
+    return None if decision.kind == "unicast" and set(decision.devs) <= {dev} else decision
 
 
 def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:

@@ -360,8 +360,7 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     "reserved": "is reserved, and matched by {holder}: no static route there is allowed",
     "surprise": "is routed by {holder} according to the kernel, but not according to its tables; no route is known that"
     " would change that",
-    "refused": "cannot be repaired: Linux refuses a route {missing}, because the policy rules lead packets for the"
-    " gateway to {against}",
+    "refused": "cannot be repaired: Linux refuses a route {missing}, because the gateway is matched by {against}",
     "clash": "is matched by {holder}; routes that repair this would divert other packets, which go the right way now",
     "still-open": "would still escape after the repair, because of {holder}; this is a bug, please report it",
 }

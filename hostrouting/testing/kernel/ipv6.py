@@ -143,7 +143,8 @@ class Checks:
                 raise Refused(errno.EINVAL, "Invalid gateway address")
             if leg.onlink:
                 found = self._in_table(TABLE_MAIN, gateway, Sought(iif=leg.dev or "", source=int(route.prefsrc or 0)))
-                if found is not None and found.prefix.network and _leads_on(found) and leg.dev not in found.devs:
+                beside = found is not None and found.type == "unicast" and leg.dev in found.devs
+                if found is not None and found.prefix.network and _leads_on(found) and not beside:
                     raise Refused(errno.EINVAL, "Nexthop has invalid gateway or device mismatch")
             else:
                 device = self._devices.find(self._egress(gateway, leg.dev, route))

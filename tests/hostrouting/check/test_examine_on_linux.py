@@ -6,7 +6,7 @@ import pytest
 
 import phases
 from hostrouting.check.examine import Examination, examine
-from hostrouting.check.report import check_document
+from hostrouting.check.report import check_document, unsafe_line
 from hostrouting.fib import Fib
 from hostrouting.kernel.base import Change
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -46,6 +46,18 @@ def test_an_escape_over_several_legs() -> None:
     )
     assert (found.verdict, found.surprises, found.unsafe) == ("overlap", (), ())
     assert found.routes
+
+
+def test_a_repair_through_a_gateway_on_a_network_of_another_device() -> None:
+    """A repair that Linux would refuse is not proposed, and the report names the route. Kills: onlink is accepted."""
+    found = examined(
+        "route add default via fd00:77::1 dev eth0 onlink", "route add fd00::/16 dev ib0", cidrs=("fd00:16::/64",)
+    )
+    assert (found.verdict, found.routes) == ("overlap", ())
+    (unsafe,) = map(unsafe_line, found.unsafe)
+    assert unsafe.endswith(
+        "Linux refuses a route via fd00:77::1 dev eth0 onlink, because the gateway is matched by fd00::/16 proto boot"
+    )
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,19 @@ def test_the_kernel_agrees(data: st.DataObject, family: int) -> None:
     wanted_rules, wanted_routes = data.draw(wishes(block))
     gateways = [ip_at(family, number) for number in range(block.first, block.last + 1)]
     near = as_ip("10.0.0.1" if family == IPV4 else "fd00::1")
-    asked = [NextHop(dev, gateway=gateway) for dev in DEVICES for gateway in (*gateways, near)]
+    asked = [
+        NextHop(dev, gateway=gateway, onlink=onlink)
+        for dev in DEVICES
+        for gateway in (*gateways, near)
+        for onlink in (False, True)
+    ]
     with private_namespace() as namespace:
         furnish(namespace, LINKS, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
         batch = [*map(route_command, wanted_routes), *map(rule_command, wanted_rules)]
         namespace.batch(batch, force=True, family=family)
         fib = Fib(namespace.snapshot(family))
         spare = "198.18.0.{}/32" if family == IPV4 else "2001:2::{:x}/128"
-        lines = [f"route add {spare.format(at)} via {leg.gateway} dev {leg.dev}" for at, leg in enumerate(asked)]
+        lines = [f"route add {spare.format(at)} {leg}" for at, leg in enumerate(asked)]
         done = namespace.ip(f"-{family}", "-force", "-batch", "-", lines=lines)
     failed = {
         int(line.rpartition(":")[2]) - 1 for line in done.stderr.splitlines() if line.startswith("Command failed")
@@ -63,14 +68,14 @@ def test_a_rule_for_all_but_the_cluster() -> None:
     """A rule that refuses everything except the cluster refuses the gateway: the repair is unsafe, with the rule."""
     rule = Rule(family=4, priority=10, action="prohibit", invert=True, dst=Prefix.parse("172.16.0.0/16"))
     assert refused(rule).endswith(
-        "cannot be repaired: Linux refuses a route via 10.0.0.1 dev eth0, because the policy rules lead packets for the"
-        " gateway to rule 10: not from all to 172.16.0.0/16 prohibit"
+        "cannot be repaired: Linux refuses a route via 10.0.0.1 dev eth0, because the gateway is matched by"
+        " rule 10: not from all to 172.16.0.0/16 prohibit"
     )
     assert refused() == ""
 
 
 def test_nothing_to_ask() -> None:
-    """A next hop without a gateway, or with onlink, is not looked up."""
+    """A next hop without a gateway, or with a link-local one, is not looked up."""
     fib = Fib(h200())
     for leg in (
         NextHop("eth0"),
@@ -117,4 +122,43 @@ def test_rules_that_do_otherwise_for_a_gateway(rule: str, accepts: bool) -> None
         namespace.batch(["route add fd00:16::/124 dev eth0 table 100", f"rule add pref 1 {rule}"], family=IPV6)
         refusal = refused_gateway(Fib(namespace.snapshot(IPV6)), NextHop("eth0", gateway=as_ip("fd00:16::1")))
         done = namespace.ip("-6", "route", "add", "2001:2::/128", "via", "fd00:16::1", "dev", "eth0")
+        assert (refusal is None, not done.stderr) == (accepts, accepts)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("gateway", "line", "accepts"),
+    [
+        ("10.77.0.1", "route add multicast 10.0.0.0/8 dev eth0", False),
+        ("10.77.0.1", "route add broadcast 10.0.0.0/8 dev eth0", False),
+        ("10.77.0.1", "route add local 10.0.0.0/8 dev eth0", False),
+        ("10.77.0.1", "route add local 10.0.0.0/8 dev lo", False),
+        ("10.77.0.1", "route add multicast 10.0.0.0/8 dev ib0", False),
+        ("10.77.0.1", "route add multicast 10.0.0.0/8 dev eth0 table 100", True),
+        ("10.77.0.1", "route add 10.0.0.0/8 dev ib0", True),
+        ("10.77.0.1", "route add prohibit 10.0.0.0/8", True),
+        ("fd00:77::1", "route add fd00::/16 dev ib0", False),
+        ("fd00:77::1", "route add local fd00::/16 dev lo table main", False),
+        ("fd00:77::1", "route add multicast fd00::/16 dev eth0 table main", False),
+        ("fd00:77::1", "route add fd00::/16 dev ib0 table 100", True),
+        ("fd00:77::1", "route add fd00::/16 dev eth0", True),
+        ("fd00:77::1", "route add prohibit fd00::/16", True),
+        ("2001:db8::1", "route add ::/2 dev ib0", True),
+        ("2001:db8::1", "route add 2000::/3 dev ib0", False),
+    ],
+)
+@pytest.mark.parametrize("rules", [(), ("rule add pref 100 lookup 200",)], ids=["merged", "apart"])
+def test_onlink(gateway: str, line: str, accepts: bool, rules: tuple[str, ...]) -> None:  # noqa: FBT001  a parameter
+    """A gateway that is onlink is refused if the tables contradict. Kills: an onlink gateway is not looked up."""
+    family = as_ip(gateway).version
+    # With custom rules, IPv4 does not find a route of table main in table local.
+    accepts = accepts or (bool(rules) and "multicast 10" in line)
+    leg = NextHop("eth0", gateway=as_ip(gateway), onlink=True)
+    spare = "198.18.0.1/32" if family == IPV4 else "2001:2::1/128"
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS)
+        namespace.batch([line, *rules], family=family)
+        refusal = refused_gateway(Fib(namespace.snapshot(family)), leg)
+        done = namespace.ip(f"-{family}", "route", "add", spare, *str(leg).split())
         assert (refusal is None, not done.stderr) == (accepts, accepts)

@@ -327,6 +327,13 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             link("up", "lo"),
         ],
     ),
+    "an onlink gateway where a route of its own device is not unicast": (
+        IPV6,
+        [
+            *(asked("add", f"fd00:1{at}::/64", "eth0", type=kind) for at, kind in enumerate(["multicast", "unicast"])),
+            *(through(f"2001:db8:{at}::/64", "eth0", f"fd00:1{at}::1", onlink=True) for at in (0, 1)),
+        ],
+    ),
     "one address on two links": (
         IPV6,
         [
