@@ -135,7 +135,7 @@ Legs: TypeAlias = tuple[NextHop, ...]
 class Entry:
     """A route as a lookup finds it, with its next hops that are in use."""
 
-    __slots__ = ("bound", "hides", "in_turn", "legs", "length", "position", "route", "throws")
+    __slots__ = ("bound", "ends", "hides", "in_turn", "legs", "length", "position", "route", "throws")
 
     def __init__(self, route: Route, legs: Legs, bound: Legs, position: int, length: int) -> None:
         """Take the route at this position of the snapshot, and the length of its prefix.
@@ -147,13 +147,16 @@ class Entry:
         # If a bound socket cannot use a route with a nexthop object, IPv4 skips all other routes whose network has the
         # same address (`fib_table_lookup`: goto miss).
         self.hides = route.nexthop_id is not None and route.prefix.family == IPV4
+        # A nexthop object that drops packets takes all of them as soon as IPv6 reaches it in the list.
+        self.ends = route.nexthop_id is not None and route.type == "blackhole"
         # The default routes that Linux also uses, in alternation with this one.
         self.in_turn: tuple[Route, ...] = ()
 
     def leaves_by(self, dev: str) -> bool:
         """Whether a socket bound to the device can use it."""
         if self.route.type in PATHLESS:
-            return self.route.prefix.family == IPV4  # IPv6 stores such a route on lo, which no other socket uses
+            # IPv6 stores such a route on lo, which no other socket uses.
+            return self.route.prefix.family == IPV4 or self.ends
         return any(leg.dev == dev for leg in self.bound)
 
 

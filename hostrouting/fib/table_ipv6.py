@@ -14,7 +14,8 @@ device is, and none that refuses packets.
 
 *The score.* Among the routes of one prefix with the lowest metric, the preference of the router decides, then whether
 the route leaves by the device that the packet came in by. If none of these is usable, all others are compared by their
-score alone, whatever their metric.
+score alone, whatever their metric. A route with a nexthop object that drops packets has no score: among the routes that
+are compared, Linux takes it whatever the others are, and for a bound socket, too (`__find_rr_leaf`).
 
 *Reachability.* While a host does not forward packets, Linux skips routes whose gateway it could not reach lately, as
 long as any other route is left in the table. A snapshot does not show this, so such a route is a hit for packets "while
@@ -31,6 +32,8 @@ from hostrouting.fib.table import BITS, Entry, Hit, Legs, Table
 from hostrouting.model import IPV6, PATHLESS, PREFERENCES, Prefix, Route, RouteTable, width_of
 
 __all__ = ["TableIPv6"]
+
+_HIGHEST = 100  # no other score is as high
 
 
 class _Way(NamedTuple):
@@ -71,6 +74,7 @@ class _Node(NamedTuple):
             if entry is None or (sought.oif and not entry.leaves_by(sought.oif)):
                 continue
             is_later, score = metric != self.metrics[0], 4 * PREFERENCES.index(entry.route.preference)
+            score = _HIGHEST if entry.ends else score
             dev = sought.oif or sought.iif
             near = tuple(leg for leg in entry.legs if leg.dev == dev)
             far = () if sought.oif else tuple(leg for leg in entry.legs if leg.dev != dev)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.fib import PLAIN, REACHABLE, Decision, Fib, Flow
@@ -38,6 +38,8 @@ ADDRESSES = [ip_at(IPV6, (0xFD000016 << 96) + number) for number in (0, 1, 2, 7,
 # "::" is a source that has not been chosen yet.
 FROM = ["::", "fd00:a::1", "fd00:a::9", "fd00:a:0:1::1", "fd00:b::1", "fd00:c::1"]
 GATEWAYS = ["fe80::1", "fe80::2"]
+# A route with a nexthop object that drops packets.
+OBJECT = "object"
 
 
 @attrs.frozen
@@ -59,6 +61,8 @@ class Wish:
 
     def command(self) -> str:
         """The command that appends it."""
+        if self.type == OBJECT:
+            return f"route append {self.prefix} nhid 5 metric {self.metric}"
         words = ["route append", self.type, self.prefix, f"from {self.source}" * bool(self.source)]
         words += [f"metric {self.metric} pref {self.preference}", f"expires {self.expires}" * bool(self.expires)]
         # ip reads the words after a "nexthop" as its own.
@@ -84,6 +88,8 @@ COMMON = {
 PATHLESS = st.sampled_from(["blackhole", "unreachable", "prohibit", "throw"])
 WISHES = st.builds(Wish, type=st.just("unicast"), hops=HOPS, **COMMON)
 WISHES = WISHES | WISHES | st.builds(Wish, type=PATHLESS, hops=st.just(()), **COMMON)
+# A route with a nexthop object can have no sources.
+WISHES = WISHES | st.builds(Wish, type=st.just(OBJECT), hops=st.just(()), **{**COMMON, "source": st.just("")})
 
 
 def accepted(wishes: list[Wish]) -> list[Wish]:
@@ -161,6 +167,7 @@ def kernel() -> Iterator[Namespace]:
     """A namespace with two devices."""
     with private_namespace() as namespace:
         namespace.batch(["link set lo up", *ports(*DEVS)])
+        namespace.batch(["nexthop add id 5 blackhole"], family=6)
         # Linux removes expired routes and tries failed gateways now and then; a test must not meet that moment.
         namespace.sysctl("ipv6/route/gc_interval", 3600)
         for dev in DEVS:
@@ -169,6 +176,22 @@ def kernel() -> Iterator[Namespace]:
         yield namespace
 
 
+def wish(hop: str, prefix: str, *, metric: int = 100, preference: str = "medium") -> Wish:
+    """A route by this next hop, or without one by the object."""
+    hops = (hop,) if hop else ()
+    return Wish("unicast" if hop else OBJECT, prefix, "", metric, preference, "", hops)
+
+
+@example(
+    wishes=[
+        wish(BY_GATEWAY[0], PREFIXES[1], preference="high"),
+        wish("", PREFIXES[1]),
+        wish(BY_GATEWAY[1], PREFIXES[1], metric=1024, preference="high"),
+    ],
+    forwarding=False,
+    failed=set(),
+    flows=[attrs.evolve(PLAIN, ipproto=0, oif=oif) for oif in ("", "eth0", "ib0")],
+)
 @given(
     wishes=st.lists(WISHES, min_size=1, max_size=9),
     forwarding=st.booleans(),
@@ -181,7 +204,8 @@ def test_the_kernel_agrees(
 ) -> None:
     """For every address and packet, the engine gives the same route or error as Linux."""
     kernel.sysctl("ipv6/conf/all/forwarding", int(forwarding))
-    kernel.batch(["route flush table main"], family=6)
+    # `ip route flush` cannot delete a route with such an object; it goes with its object.
+    kernel.batch(["nexthop del id 5", "nexthop add id 5 blackhole", "route flush table main"], family=6)
     states = {True: "nud failed", False: "lladdr 02:00:00:00:00:01 nud permanent"}
     neighbours = [f"neigh replace {way} dev {dev} {states[(way, dev) in failed]}" for way in GATEWAYS for dev in DEVS]
     wishes = accepted(wishes)
