@@ -91,6 +91,11 @@ class FamilyExamination:
         return "undecided" if self.restless and verdict == "ok" else verdict
 
     @property
+    def after_repair(self) -> FamilyExamination:
+        """What the same check finds once the repair is in place."""
+        return attrs.evolve(self, report=self.repair.proof, pods=self.repair.pods)
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """The escapes of the host's own packets, and then those of pods that are different."""
         return (
@@ -387,7 +392,7 @@ def repair_routes(found: Examination, *, protocol: int) -> tuple[Route, ...]:
 
 
 def with_repair(found: Examination, *, protocol: int) -> Fib | None:
-    """The host with the repair applied; None if there is no repair."""
+    """The host with the repair in place; None without a repair."""
     routes = repair_routes(found, protocol=protocol)
     if not routes:
         return None

@@ -152,7 +152,7 @@ def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
 
 
 def owner_name(finding: Finding) -> str:
-    """The route protocol of a finding's route, with a remark if it is implausible; empty if there is no route."""
+    """The route protocol of a finding's route, with a remark if that protocol is implausible; empty without a route."""
     route = finding.decision.route
     if route is None:
         return ""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from hostrouting.check.examine import FamilyExamination
     from hostrouting.check.marks import Marks
-    from hostrouting.check.overlap import Finding
+    from hostrouting.check.overlap import Finding, Verdict
     from hostrouting.check.segments import Judgement, Segment
     from hostrouting.cli.output import Line, Piece, Style, Tone
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
@@ -109,23 +109,28 @@ class Check:
         return (view.answer_line() for view in self._views)
 
     @property
-    def is_open(self) -> bool:
-        """Whether the verdict on a family could become worse: there is no default route, or it is undecided."""
-        return any(family.verdict in _OPEN for family in self.found.families)
-
-    def open_lines(self) -> Iterator[Line]:
-        """The verdicts that could become worse, each in one sentence."""
-        return (view.answer_line() for view in self._views if view.found.verdict in _OPEN)
+    def open_verdicts(self) -> list[tuple[Verdict, Line]]:
+        """The verdicts that are neither ok nor overlap once the repair is in place, each with a sentence."""
+        found: list[tuple[Verdict, Line]] = []
+        for view in self._views:
+            later = view.found.after_repair
+            if later.verdict in _OPEN:
+                when = "" if later.verdict == view.found.verdict else "Afterwards: "
+                found.append((later.verdict, line(when, *attrs.evolve(view, found=later).answer_line())))
+        return found
 
     def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
         """The findings as tables, and the CIDRs as maps."""
         for view in self._views:
             yield from view.evidence_lines(style, now=now)
 
-    def limit_lines(self, *, advice: str) -> Iterator[Line]:
-        """The lines that say which packets the verdict holds for; without a default route also `advice`."""
+    def limit_lines(self, *, advice: str, again: str = "") -> Iterator[Line]:
+        """The lines that say which packets the verdict holds for; without a default route also `advice`.
+
+        With `again`, the packets for which it does not hold are not listed; the line names that command instead.
+        """
         for view in self._views:
-            yield from view.limit_lines(advice=advice)
+            yield from view.limit_lines(advice=advice, again=again)
         verdicts = {family.verdict for family in self.found.families}
         if "no-default-route" in verdicts and len(verdicts) > 1:
             yield line("A named device is expected in both families, so also name the device of the other family.")
@@ -232,7 +237,7 @@ class FamilyView:
             rows = [[str(finding.cidr), *row] for finding, row in zip(findings, rows, strict=False)]
         yield from capped(table(heads, rows), len(findings))
 
-    def limit_lines(self, *, advice: str) -> Iterator[Line]:
+    def limit_lines(self, *, advice: str, again: str = "") -> Iterator[Line]:
         """The lines that say which packets the verdict holds for; without a default route only `advice`."""
         if self.found.verdict == "no-default-route":
             yield line()
@@ -241,7 +246,6 @@ class FamilyView:
             yield line(advice)
             return
         report = self.found.report
-        notes = [note_line(note, alone=not self.found.pods) for note in self.found.notes]
         surprises = self.found.surprises
         yield line()
         for suppressed in report.suppressed:
@@ -254,12 +258,7 @@ class FamilyView:
                 else "This verdict is uncertain:"
             )
             yield from capped((line("  ", Painted(surprise, "warn")) for surprise in surprises[:SHOWN]), len(surprises))
-        if not notes:
-            told = f"Holds for all IPv{report.family} packets: no rule treats some of them differently."
-            yield line(Painted(told, "soft"))
-        else:
-            yield line("Does not hold for all packets:")
-            yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
+        yield from self._exception_lines(again)
         for pods in self.found.pods:
             their = senders_phrase(pods.packets).removeprefix("packets")
             if pods.verdict == "ok":
@@ -276,16 +275,29 @@ class FamilyView:
             text = expiry_line(report.holds_for)
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))
 
+    def _exception_lines(self, again: str) -> Iterator[Line]:
+        """The packets for which the verdict does not hold."""
+        notes = [note_line(note, alone=not self.found.pods) for note in self.found.notes]
+        if not notes:
+            told = f"Holds for all IPv{self.found.report.family} packets: no rule treats some of them differently."
+            yield line(Painted(told, "soft"))
+        elif again:
+            yield line(f"Does not hold for all packets. To see for which: {again}")
+        else:
+            yield line("Does not hold for all packets:")
+            yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
+
 
 def _others(view: FamilyView) -> str:
-    """A clause about the packets that are treated differently: the first kind, and the number of other ranges."""
+    """A clause about the packets that are treated differently: the first kind, and the number of other kinds."""
     notes = view.found.notes
     if not notes:
         return "but the route tables kept changing while they were read"
     note, decision = notes[0], notes[0].decision
     devs = spoken(decision.devs) or "an unknown device"
     fate = f"leave by {devs}" if decision.goes_out else f"do not leave ({decision.kind})"
-    more = f", and {counted(len(notes) - 1, 'more range')} elsewhere" if len(notes) > 1 else ""
+    others = len({(note.cases, note.senders) for note in notes}) - 1
+    more = f"; packets of {counted(others, 'more kind')} escape, too" if others else ""
     return f"{packets_line(note.cases)} {fate}{more}"
 
 

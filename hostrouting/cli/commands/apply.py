@@ -68,7 +68,8 @@ def _page(
         again = f"hostrouting repair --config {arguments.config}"
         yield from remedy_lines(check, config=arguments.config, again=again)
         name = f"name the outgoing devices as routeOverlap.expectedDevs in {arguments.config}"
-        yield from check.limit_lines(advice=f"Wait longer (--wait 300), or {name}.")
+        # The log has said already for which packets the verdict does not hold.
+        yield from check.limit_lines(advice=f"Wait longer (--wait 300), or {name}.", again="hostrouting check")
         if not done.run.ok and done.gate.holds:
             yield line()
             yield line("The mode is STRICT: no machine starts on this host until the check passes.")

@@ -195,7 +195,7 @@ Unless CIDRs are given, the other configured or installed tasks (the probe rewri
 force or cannot work, the exit code is 1.
 
 Verdicts: ok (exit code 0), overlap (1), undecided (3: no overlap for plain packets, which are from root and without
-a mark, but a rule by mark, user or port sends others elsewhere), no-default-route (3).
+a mark, but a rule by source, mark, user or port sends others elsewhere), no-default-route (3).
 
 IPv4 and IPv6 have a default route, expected devices, a verdict and a repair each; the exit code is that of the worse
 verdict. With an IPv6 CIDR, the document of --json is hostrouting/check/2: `verdicts` and `expectedDevs` are objects

@@ -60,7 +60,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _code(check: Check) -> int:
     if check.found.unsafe:
         return FAILED
-    return UNDECIDED if check.is_open else FINE
+    return UNDECIDED if check.open_verdicts else FINE
 
 
 def _document(check: Check) -> dict[str, Any]:
@@ -73,7 +73,11 @@ def _document(check: Check) -> dict[str, Any]:
         "verdict": check.found.verdict,
         "routes": repair_document(found.routes),
         "commands": list(ip_commands(check)),
-        "closes": "some" if (found.unsafe or check.is_open) and found.routes else "none" if found.unsafe else "all",
+        "closes": "some"
+        if (found.unsafe or check.open_verdicts) and found.routes
+        else "none"
+        if found.unsafe
+        else "all",
         "unsafe": [unsafe_line(unsafe) for unsafe in found.unsafe],
         "diverted": [*map(diversion_line, found.diverted), *map(filtered_line, found.filtered)],
     }
@@ -95,9 +99,11 @@ def _page(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     elif made.found.unsafe:
         yield line(Painted("PARTLY:", "warn"), f" {routes} repair{s} what can be repaired; the rest is listed first")
     else:
-        which = "every escape that is known" if made.is_open else "every escape"
+        still = {verdict for verdict, _ in made.open_verdicts}
+        which = "every escape" + " of plain packets" * ("undecided" in still)
+        which += " that is known" * ("no-default-route" in still)
         yield line(Painted("REPAIR:", "good"), f" {routes} repair{s} {which}; this was proved on the present tables")
-    yield from made.open_lines()
+    yield from (told for _, told in made.open_verdicts)
     yield from remedy_lines(
         made, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, mode=arguments.mode
     )
@@ -109,8 +115,8 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-Exit code 1 means that no static route can repair some of the overlap; 0 means that the routes repair everything, or
-that nothing was wrong.
+Exit code 1 means that no static route can repair some of the overlap. 3 means that the verdict is undecided or
+no-default-route once the routes are in place. 0 means that the routes repair everything, or that nothing was wrong.
 
 The result of --as-config includes the installed configuration, or the named one; the cost of the repair is logged to
 standard error. Its routes leave open what the default route fills in rightly (the gateway and, without --dev, the

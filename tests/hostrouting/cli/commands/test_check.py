@@ -421,7 +421,7 @@ def test_the_gateway_stays_in_what_is_typed_next() -> None:
 
 
 def test_undecided_is_an_answer(written: Callable[..., str]) -> None:
-    """An undecided check says in its first line which packets go another way; apply says for what it does not hold."""
+    """An undecided check says in its first line which packets go another way; apply names the command that lists them."""
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=100, fwmark=7, fwmask=0xFFFFFFFF, table=100))
@@ -430,7 +430,8 @@ def test_undecided_is_an_answer(written: Callable[..., str]) -> None:
     assert say("check", CIDR, kernel=kernel).lines[0] == (
         "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets with fwmark 0x7 (rule 100) leave by eth1"
     )
-    assert "Does not hold for all packets:" in say("apply", "--config", written(), kernel=kernel).lines
+    applied = say("apply", "--config", written(), kernel=kernel)
+    assert "Does not hold for all packets. To see for which: hostrouting check" in applied.lines
 
 
 def test_several_cidrs() -> None:

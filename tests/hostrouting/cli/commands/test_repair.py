@@ -9,7 +9,7 @@ import pytest
 from hostrouting import HostRoutingConfig
 from hostrouting.kernel.base import Change
 from hostrouting.model import Prefix, Route, Rule
-from hostrouting.testing import MemoryBackend, ecmp_node, h200, plain_vm
+from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200, plain_vm
 from tests.support.cli import say
 
 CIDR = "172.16.0.0/16"
@@ -66,6 +66,44 @@ def test_the_other_family_has_no_default_route() -> None:
         "NO-DEFAULT-ROUTE: there is no IPv6 default route, so no device is expected for 2001:db8:99::/48",
     ]
     assert say("repair", CIDR, "2001:db8:99::/48", "--json", kernel=h200()).json["closes"] == "some"
+
+
+def rails() -> MemoryBackend:
+    """The H200 host as nodes with many devices are set up: for each rail a rule by source, and a table of its own."""
+    kernel = h200()
+    for number in range(8):
+        own = Prefix.parse(f"172.16.{number + 1}.{number + 10}/32")
+        kernel.add_rule(Rule(family=4, priority=1000 + number, src=own, table=300 + number))
+        [added] = kernel.change([Change("add", Route.to(CIDR, dev=f"ib{number}", table=300 + number))])
+        assert added.ok
+    return kernel
+
+
+def test_what_check_says_afterwards() -> None:
+    """The verdict after the repair is announced, and so is that only plain packets are repaired. Kills: "every escape"."""
+    kernel = rails()
+    said, document = (say("repair", CIDR, *more, kernel=kernel.reopen()) for more in ((), ("--json",)))
+    assert (said.code, document.code, document.json["closes"]) == (3, 3, "some")
+    verdict = (
+        "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets from 172.16.1.10 (rule 1000) leave by ib0;"
+        " packets of 7 more kinds escape, too"
+    )
+    assert said.lines[:2] == [
+        "REPAIR: 2 static routes repair every escape of plain packets; this was proved on the present tables",
+        f"Afterwards: {verdict}",
+    ]
+    config = say("repair", CIDR, "--as-config", kernel=kernel.reopen())
+    host = FakeHost(kernel=kernel.reopen())
+    applied = say("apply", "--config", "-", host=host, stdin=config.out.encode())
+    assert applied.lines[1] == verdict
+    # Each kind of packets is in the log, and only there.
+    kinds = [f"packets from 172.16.{number + 1}.{number + 10} (rule" for number in range(8)]
+    assert [applied.err.count(kind) for kind in kinds] == [1] * 8
+    assert [applied.out.count(kind) for kind in kinds] == [1, *[0] * 7]
+    assert "Does not hold for all packets. To see for which: hostrouting check" in applied.lines
+    after = say("check", host=host)
+    assert (after.code, after.lines[0]) == (3, verdict)
+    assert [after.out.count(kind) for kind in kinds] == [2, *[1] * 7]
 
 
 def test_what_no_route_can_close() -> None:
