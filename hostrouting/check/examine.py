@@ -303,7 +303,7 @@ class _Asking:
             some = places[begin : begin + _AT_ONCE]
             answers = self._backend.lookup([ip_at(family, place) for place in some], flow)
             for place, answer in zip(some, answers, strict=True):
-                if not _agree(asked[place], answer) and find_drop(self._fib, ip_at(family, place), flow) is None:
+                if not _explains(asked[place], answer) and find_drop(self._fib, ip_at(family, place), flow) is None:
                     found[place] = _as_answered(asked[place], answer)
                     self.surprises.append(_surprise(ip_at(family, place), asked[place], answer, flow))
         return found
@@ -323,6 +323,12 @@ def _as_answered(decision: Decision, answer: Answer) -> Decision:
     by_address = decision.route is not None and decision.kind != decision.route.type
     route = answer.route
     return Decision(decision.kind if by_address else answer.kind, None, route, () if route is None else route.legs)
+
+
+def _explains(decision: Decision, answer: Answer) -> bool:
+    """Whether the tables say this for the packet, or for packets for which Linux chooses another next hop."""
+    others = (variant.decision for variant in decision.variants if variant.is_by_hash)
+    return any(_agree(possible, answer) for possible in (decision, *others))
 
 
 def _agree(decision: Decision, answer: Answer) -> bool:

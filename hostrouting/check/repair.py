@@ -87,8 +87,8 @@ _NAMED = 9  # a message names at most this many devices
 class Unsafe:
     """An escaping range that no route of ours can close safely; `decision` holds the rule and route that decide it.
 
-    The range includes the host's single addresses inside it, as in a Finding. `missing` names what a repair needs; for
-    a next hop that Linux refuses, it is that next hop, and `against` is the decision because of which Linux refuses it.
+    The range includes the host's single addresses inside it, as in a Finding. `missing` names what a repair needs. If
+    Linux refuses the next hop, `missing` is that next hop, and `against` is the decision that makes Linux refuse it.
     """
 
     family: int

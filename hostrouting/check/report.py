@@ -18,7 +18,7 @@ import attrs
 from hostrouting.check.cni import is_like
 from hostrouting.check.examine import Correction, Examination, FamilyExamination
 from hostrouting.check.repair import TOO_MANY, Diversion, Filtered, Unsafe, UnsafeReason
-from hostrouting.fib import PLAIN, REACHABLE, Cases, Condition, Decision, Flow
+from hostrouting.fib import CHOSEN, PLAIN, REACHABLE, Cases, Condition, Decision, Flow
 from hostrouting.model import (
     IPV4,
     REFUSING,
@@ -243,6 +243,8 @@ def _condition(condition: Condition) -> str:
     name, value = condition.selectors[0]
     if name == REACHABLE:  # the state of the host, and not a selector of a rule
         return f"sent while {value} is {'' if condition.holds else 'not '}reachable"
+    if name == CHOSEN:
+        return f"for which Linux {'chooses' if condition.holds else 'does not choose'} the next hop {value}"
     told = [selector_of(name).packets(value) for name, value in condition.selectors]
     if condition.holds:
         words = ", ".join(phrase for phrase, _ in told)

@@ -101,7 +101,7 @@ class Check:
 
     @cached_property
     def repaired(self) -> Fib | None:
-        """The host with the repair applied; None if there is no repair."""
+        """The host with the repair in place; None without a repair."""
         return with_repair(self.found, protocol=self.config.protocol)
 
     def answer_lines(self) -> Iterator[Line]:
@@ -180,7 +180,7 @@ _VERDICT_TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 
 @attrs.frozen
 class FamilyView:
-    """The examination of one family, and the host with the repair applied; None if there is no repair."""
+    """The examination of one family, and the host with the repair in place; None without a repair."""
 
     found: FamilyExamination
     repaired: Fib | None = None

@@ -17,7 +17,8 @@ walk is a *stage*. The walk is implemented once, in `rules`: `Fib.lookup` uses i
 (Until a host has custom rules, the tables local and main are merged: see `tables`.)
 
 IPv6 has no tos here; it knows routes for some sources, routers that are preferred, and gateways that it could not reach
-(see `table_ipv6`).
+(see `table_ipv6`). Of several next hops it chooses one by a hash of the packet, before a rule looks at the group of its
+device. So such a rule can keep a route for some packets, and suppress it for others.
 
 *Why few lookups are enough.* The walk uses the destination in two places only: in a rule with a `to`, and in a table's
 search for the longest prefix around it. So the decision can change only where a `to` block or a prefix begins, or
@@ -41,12 +42,13 @@ route of each family; `tables` has all tables; `rules` walks from rule to rule a
 takes a packet that comes in.
 """
 
-from hostrouting.fib.decision import Cases, Cell, Condition, Contest, Decision, Kind, Variant, paired
+from hostrouting.fib.decision import CHOSEN, Cases, Cell, Condition, Contest, Decision, Kind, Variant, paired
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import ANY, PLAIN, REACHABLE, Flow
 
 __all__ = [
     "ANY",
+    "CHOSEN",
     "PLAIN",
     "REACHABLE",
     "Cell",

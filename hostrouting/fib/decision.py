@@ -12,7 +12,22 @@ import attrs
 from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, extent, width_of
 from hostrouting.model.constants import MULTICAST
 
-__all__ = ["Cases", "Cell", "Condition", "Contest", "Decision", "Kind", "Variant", "goes_out", "is_own", "paired"]
+__all__ = [
+    "CHOSEN",
+    "Cases",
+    "Cell",
+    "Condition",
+    "Contest",
+    "Decision",
+    "Kind",
+    "Variant",
+    "goes_out",
+    "is_own",
+    "paired",
+]
+
+CHOSEN = "chosen"
+"""The name, in a condition, of the question whether Linux chose a next hop by a hash; the value is the next hop."""
 
 # A route's type, or no-route if no route decides.
 Kind: TypeAlias = RouteType | Literal["no-route"]
@@ -116,6 +131,12 @@ class Variant:
 
     cases: Cases
     decision: Decision
+
+    @property
+    def is_by_hash(self) -> bool:
+        """Whether nothing but the next hop that Linux chose makes the difference."""
+        names = ({name for condition in case for name, _ in condition.selectors} for case in self.cases)
+        return {CHOSEN} in names
 
 
 @attrs.frozen

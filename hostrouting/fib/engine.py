@@ -16,7 +16,7 @@ from hostrouting.arguments import require
 from hostrouting.fib.decision import Cell, Contest, Decision, Kind, Variant
 from hostrouting.fib.packet import ANY, Flow
 from hostrouting.fib.rules import End, Ending, Rules, Span, Stage, Turn, plain_turns
-from hostrouting.fib.table import Entry, Ordered, Table
+from hostrouting.fib.table import Entry, Legs, Ordered, Table
 from hostrouting.fib.tables import Tables
 from hostrouting.model import (
     IP,
@@ -314,9 +314,10 @@ def _gives_way(route: Route, metric: int, ours: int) -> bool:
     return metric < route.metric or (metric == route.metric and route.protocol == ours)
 
 
-def _answer(ending: Ending) -> tuple[int, Kind]:
-    """A key for comparing answers: the route, or the kind of the result without one."""
-    return (ending[1].position if ending[1] else -1, _kind(ending))
+def _answer(ending: Ending) -> tuple[int, Legs, Kind]:
+    """A key for comparing answers: the route and its next hops, or the kind of the result without one."""
+    _, entry = ending
+    return (entry.position if entry else -1, entry.legs if entry else (), _kind(ending))
 
 
 def _kind(ending: Ending) -> Kind:

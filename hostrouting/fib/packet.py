@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.fib.decision import Condition
+from hostrouting.fib.decision import CHOSEN, Condition
 from hostrouting.model import IP, IPV4, SELECTORS, TO, NextHop, Prefix, Rule, as_ip, tos_bits
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = [
     "Supposed",
     "Words",
     "asks_of",
+    "chosen_ask",
     "has_tos",
     "reachable_ask",
     "source_ask",
@@ -201,6 +202,12 @@ def reachable_ask(legs: Iterable[NextHop]) -> Ask:
     """The question whether the gateway of one of these next hops is reachable."""
     way = " or ".join(f"{leg.gateway} dev {leg.dev}" for leg in legs)
     return Ask(f"{REACHABLE} {way}", (REACHABLE, way), 1, 1, None, plain=True)
+
+
+def chosen_ask(legs: Iterable[NextHop]) -> Ask:
+    """The question whether Linux chose one of these next hops of a route that has others, too."""
+    way = " or ".join(f"via {leg.gateway} dev {leg.dev}" if leg.gateway else f"dev {leg.dev}" for leg in legs)
+    return Ask(f"{CHOSEN} {way}", (CHOSEN, way), 1, 1, None, plain=True)
 
 
 # Conditions that apply to a packet, all of them.

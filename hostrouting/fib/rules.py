@@ -19,10 +19,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.fib.decision import Cases
-from hostrouting.fib.packet import ANYTHING, Ask, Case, Flow, Sought, Supposed, Words, asks_of, has_tos
+from hostrouting.fib.packet import ANYTHING, Ask, Case, Flow, Sought, Supposed, Words, asks_of, chosen_ask, has_tos
 from hostrouting.fib.table import Entry, Hit, Table
 from hostrouting.model import IPV4, REFUSING, TO, Rule, width_of
 
@@ -50,23 +50,31 @@ class Stage:
         if self.table is None:
             return None, False, self.verdict
         entry, unclear = self.table.best(address, sought)
-        # A shortcut: nearly every route is kept.
-        return entry, unclear, entry is not None and ((self.simple and not entry.throws) or self.keeps(entry))
+        if entry is None or (self.simple and not entry.throws):  # nearly every route is kept
+            return entry, unclear, entry is not None
+        kept = self.kept(entry, sought)
+        return kept or entry, unclear or kept not in {None, entry}, kept is not None
 
-    def keeps(self, entry: Entry) -> bool:
-        """Whether a found route is the answer; otherwise the next rule is tried."""
+    def kept(self, entry: Entry, sought: Sought) -> Entry | None:
+        """The found route, as far as this rule keeps it; None if the next rule is tried for all of its packets."""
         if entry.throws:
-            return False
+            return None
         rule, route = self.rule, entry.route
         if self.simple or route.type in REFUSING:
-            return True
+            return entry
         if rule.suppress_prefixlength is not None and entry.length <= rule.suppress_prefixlength:
-            return False
+            return None
         if rule.suppress_ifgroup is None:
-            return True
-        # IPv4 checks the first next hop, in use or not; IPv6 has already chosen one.
-        legs = route.legs if route.prefix.family == IPV4 else entry.legs
-        return not legs or self._groups.get(legs[0].dev or "") != rule.suppress_ifgroup
+            return entry
+        if route.prefix.family == IPV4:
+            legs = route.legs[:1]  # IPv4 checks the first next hop, in use or not
+        else:
+            # IPv6 has already chosen a next hop, for a bound socket one of its device.
+            legs = tuple(leg for leg in entry.legs if sought.oif in {"", leg.dev})
+        staying = tuple(leg for leg in legs if self._groups.get(leg.dev or "") != rule.suppress_ifgroup)
+        if len(staying) == len(legs):
+            return entry
+        return entry.through(staying) if staying else None
 
     def suppresses_up_to(self, dev: str | None, width: int) -> int:
         """The longest prefix for which a route by this device is suppressed here; -1 if there is none."""
@@ -144,9 +152,11 @@ def plain_turns(turns: Sequence[Turn]) -> Iterator[Turn]:
             return
 
 
-# What a rule finds in its table, in order: the questions that a packet answers with yes, whether the rule keeps the
-# route, and the place of the first hit with the same route.
-Hits: TypeAlias = tuple[tuple[tuple[Ask, ...], bool, int], ...]
+# How a rule keeps a route: not at all, for all of its packets, or for those with some of its next hops.
+Keeping: TypeAlias = Literal["", "whole", "part"]
+# What a rule finds in its table, in order: the questions that a packet answers with yes, how the rule keeps the route,
+# and the place of the first hit with the same route.
+Hits: TypeAlias = tuple[tuple[tuple[Ask, ...], Keeping, int], ...]
 # The number of turns that walks of packets that are not plain may take with their assumptions. After that, a walk drops
 # its assumptions and visits each turn once: it may find an end that is impossible, but it misses none.
 BUDGET = 4096
@@ -185,17 +195,21 @@ class Branches:
             )
         for stage, place, cases in found:
             entry = None if stage is None or place is None else chains[id(stage.table)][place].entry
-            yield End((stage, entry), cases)
+            kept = None if stage is None or entry is None else stage.kept(entry, self._sought)
+            yield End((stage, kept), cases)
 
     def _hits_of(self, stage: Stage, chains: dict[int, tuple[Hit, ...]]) -> Hits:
         found = () if stage.table is None else chains[id(stage.table)]
         places: dict[int, int] = {}
-        return tuple(
-            [
-                (asks, entry is not None and stage.keeps(entry), places.setdefault(id(entry), place))
-                for place, (asks, entry) in enumerate(found)
-            ]
-        )
+        hits: list[tuple[tuple[Ask, ...], Keeping, int]] = []
+        for place, (asks, entry) in enumerate(found):
+            first = places.setdefault(id(entry), place)
+            kept = None if entry is None else stage.kept(entry, self._sought)
+            if kept is not None and kept is not entry:
+                hits += [((*asks, chosen_ask(kept.legs)), "part", first), (asks, "", first)]
+            else:
+                hits.append((asks, "" if kept is None else "whole", first))
+        return tuple(hits)
 
 
 def _asks_like(stage: Stage) -> tuple[int, int | None, int | None]:
@@ -267,11 +281,11 @@ class _Walk:
         for asks, kept, place in hits:
             if not asks:
                 if kept:
-                    self._end(stage, place, supposed)
+                    self._end(stage, place, supposed, kept)
                 return (None if kept else supposed), going
             taking = supposed.suppose(stage.rule, asks, true=True)
             if taking is not None and kept:
-                self._end(stage, place, taking)
+                self._end(stage, place, taking, kept)
             elif taking is not None:
                 going.append(taking)
             left = supposed.suppose(stage.rule, asks, true=False)
@@ -284,9 +298,10 @@ class _Walk:
         if supposed is not None:
             self._pending.append((at, supposed))
 
-    def _end(self, stage: Stage | None, place: int | None, supposed: Supposed) -> None:
+    def _end(self, stage: Stage | None, place: int | None, supposed: Supposed, kept: Keeping = "whole") -> None:
         """Record an end; of stages with the same result or verdict, only the first is used."""
-        key = None if stage is None else stage.rule.action if place is None else (id(stage.table), place)
+        group = None if stage is None or kept == "whole" else stage.rule.suppress_ifgroup
+        key = None if stage is None else stage.rule.action if place is None else (id(stage.table), place, group)
         self._found.setdefault(key, (stage, place, {}))[2][supposed.conditions] = None
 
 
@@ -349,7 +364,7 @@ class Region:
             if stage.table is None:
                 break
             entry, _ = stage.table.best(address, self._sought)
-            decides = entry is not None and stage.keeps(entry)
+            decides = entry is not None and stage.kept(entry, self._sought) is not None
             suppressed = stage.suppresses_up_to(dev, self._width)
             if stage.table is table:
                 preferred = 0 if entry is None else beats(entry)
@@ -471,4 +486,4 @@ class Rules:
         for entry in entries:
             if entry.throws:
                 return
-            yield Default(entry, stage.rule, not stage.keeps(entries[0]))
+            yield Default(entry, stage.rule, stage.kept(entries[0], self.sought) is None)

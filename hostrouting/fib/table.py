@@ -159,6 +159,10 @@ class Entry:
             return self.route.prefix.family == IPV4 or self.ends
         return any(leg.dev == dev for leg in self.bound)
 
+    def through(self, legs: Legs) -> "Entry":
+        """The same route for the packets that take one of these next hops."""
+        return Entry(self.route, legs, legs, self.position, self.length)
+
 
 class Hit(NamedTuple):
     """A route of a table, and its packets: those that answer yes to all of `asks`, except those of the hits before it.

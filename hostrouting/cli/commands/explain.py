@@ -202,8 +202,10 @@ def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
     except BackendError as error:
         return f"the kernel itself could not be asked: {error}"
     said = answer.route
+    by_hash = (variant.decision.route for variant in found.variants if variant.is_by_hash)
     # Linux lists the legs of an IPv6 route from the one that it chose for the address.
-    if said is not None and (said.prefix, sorted(said.devs)) == (trace.route.prefix, sorted(trace.route.devs)):
+    possible = [(route.prefix, sorted(route.devs)) for route in (trace.route, *by_hash) if route is not None]
+    if said is not None and (said.prefix, sorted(said.devs)) in possible:
         return ""
     if comes_in and answer.kind in {"blackhole", "unreachable"}:
         return f"the kernel itself drops it when it arrives on {flow.iif}; the tables and settings do not say why"

@@ -6,7 +6,7 @@ import pytest
 
 import phases
 from hostrouting.check.examine import Examination, examine
-from hostrouting.check.report import check_document, unsafe_line
+from hostrouting.check.report import check_document, note_line, unsafe_line
 from hostrouting.fib import Fib
 from hostrouting.kernel.base import Change
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -58,6 +58,19 @@ def test_a_repair_through_a_gateway_on_a_network_of_another_device() -> None:
     assert unsafe.endswith(
         "Linux refuses a route via fd00:77::1 dev eth0 onlink, because the gateway is matched by fd00::/16 proto boot"
     )
+
+
+def test_a_next_hop_in_a_group_that_a_rule_suppresses() -> None:
+    """What the hash decides is open, and no surprise. Kills: the kernel's answer is that of a plain packet."""
+    found = examined(
+        "route add default via fd00:99::1 dev eth0",
+        f"route add fd00:16::/32 table 100 {LEGS}",  # eth1 is in group 7
+        "rule add pref 100 lookup 100 suppress_ifgroup 7",
+        "route add fd00:16::/32 dev ib0",
+    )
+    assert (found.verdict, found.surprises) == ("undecided", ())
+    note = note_line(found.families[0].notes[0])
+    assert "packets for which Linux does not choose the next hop via fd00:99::1 dev eth0 leave by ib0" in note
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,11 @@ def scan(snapshot: Snapshot, family: int, address: int, flow: Flow) -> tuple[str
             legs = [leg for leg in route.legs if not leg.dead and not (leg.linkdown and leg.dev in wary)]
             if rule.suppress_prefixlength is not None and route.prefix.length <= rule.suppress_prefixlength:
                 continue
-            if rule.suppress_ifgroup is not None and groups[str(legs[0].dev)] == rule.suppress_ifgroup:
+            # IPv6 has chosen a next hop before; a plain packet is one with a next hop that is kept.
+            looked_at = legs[:1] if family == 4 else [leg for leg in legs if flow.oif in {"", leg.dev}]
+            if rule.suppress_ifgroup is not None and {groups[str(it.dev)] for it in looked_at} == {
+                rule.suppress_ifgroup
+            }:
                 continue
         return route.type, route
     return "no-route", None

@@ -125,3 +125,64 @@ def test_a_nexthop_object_and_a_bound_socket(held: list[tuple[str, bool, str, st
                 for place in places:
                     decision = fib.lookup(place, unknown)
                     assert {decision.route, *(it.decision.route for it in decision.variants)} == ends[place]
+
+
+# A rule that looks up a table: the table, and the group that it suppresses. A route: its prefix, table and devices.
+LOOKUP = st.tuples(st.sampled_from([100, 101, 254]), st.sampled_from(["", "0", "7"]))
+SPREAD = st.tuples(
+    st.sampled_from(["::/0", "fd00:16::/64", "fd00:16::/120", "fd00:16::/121"]),
+    st.sampled_from([100, 101, 254]),
+    st.lists(st.sampled_from(["eth0", "eth1", "ib0"]), min_size=1, max_size=3, unique=True),
+)
+
+
+@settings(max_examples=scaled(20), deadline=None)
+@given(
+    lookups=st.lists(LOOKUP, max_size=4),
+    spread=st.lists(SPREAD, min_size=1, max_size=6, unique_by=lambda route: route[:2]),
+    oif=st.sampled_from(["", "", "eth0", "eth1"]),
+)
+@example(
+    lookups=[(100, "7"), (100, "0")],
+    spread=[("fd00:16::/64", 100, ["eth0", "eth1"]), ("fd00:16::/64", 254, ["ib0"])],
+    oif="",
+)
+@example(lookups=[(100, "7")], spread=[("::/0", 100, ["eth1", "eth0"]), ("::/0", 254, ["ib0"])], oif="")
+def test_the_group_of_the_next_hop_that_ipv6_chose(
+    lookups: list[tuple[int, str]], spread: list[tuple[str, int, list[str]]], oif: str
+) -> None:
+    """An IPv6 rule suppresses a route for the packets whose next hop is in the group: no answer of Linux is left out.
+
+    Kills: the group of the first next hop, or of any, counts for all packets.
+    """
+    lines = []
+    for prefix, table, devs in spread:
+        hops = [f"via fe80::1 dev {dev} onlink" for dev in devs]
+        way = hops[0] if len(hops) == 1 else " ".join(f"nexthop {hop}" for hop in hops)
+        lines.append(f"route add {prefix} table {table} {way}")
+    for number, (table, group) in enumerate(lookups):
+        lines.append(f"rule add pref {100 + number} lookup {table}" + f" suppress_ifgroup {group}" * bool(group))
+    places = [ip_at(IPV6, (0xFD000016 << 96) + number) for number in range(0, 512, 4)]
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS)
+        namespace.sysctl("ipv6/conf/all/forwarding", 1)
+        namespace.batch(lines, family=IPV6)
+        with NetlinkBackend(netns=namespace.path) as backend:
+            fib, flow = Fib(backend.snapshot(family=IPV6)), attrs.evolve(PLAIN, oif=oif)
+            answers = backend.lookup(places, flow)
+    met = set[str]()
+    for place, answer in zip(places, answers, strict=True):
+        decision = fib.lookup(place, flow)
+        found = (decision, *(variant.decision for variant in decision.variants))
+        assert (answer.route is None and "no-route" in {it.kind for it in found}) or any(
+            answer.route is not None
+            and it.route is not None
+            and (answer.route.prefix, answer.route.table) == (it.route.prefix, it.route.table)
+            and set(answer.route.devs) == set(it.route.devs)
+            for it in found
+        ), (place, answer, found)
+        met.add(str(answer.route.table if answer.route else None))
+    if lookups == [(100, "7")]:
+        assert met == {"100", "254"}
+        [variant] = fib.lookup(places[0], flow).variants
+        assert (fib.lookup(places[0], flow).devs, variant.decision.devs) == (("eth0",), ("ib0",))

@@ -197,6 +197,26 @@ def test_a_rule_by_protocol_in_ipv6(rule: Rule, answer: tuple[str, list[str]]) -
     assert document["surprise"] == ""
 
 
+def test_a_next_hop_in_a_group_that_a_rule_suppresses() -> None:
+    """The packets with the other next hop are named, and no surprise. Kills: the kernel has to name the plain route."""
+    kernel = h200(dual_stack=True)
+    kernel.add_link(Link(name="eth1", index=0, group=7))
+    legs = tuple(NextHop(dev, gateway=as_ip("fe80::1")) for dev in ("eth1", "eth0"))
+    wanted = [
+        Route(Prefix.parse("fd00:16::/64"), legs, table=100),
+        Route.to("fd00:16::/64", dev="ib0"),
+    ]
+    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in wanted))
+    kernel.add_rule(Rule(family=6, priority=100, table=100, suppress_ifgroup=7))
+    said = say("explain", "fd00:16::1", kernel=kernel)
+    assert said.lines[0] == "fd00:16::1 leaves by eth0 via fe80::1"
+    assert (
+        "  packets for which Linux does not choose the next hop via fe80::1 dev eth0: ib0, by the route fd00:16::/64"
+        in said.lines
+    )
+    assert "But the kernel" not in said.out
+
+
 def test_many_other_routes_are_capped() -> None:
     """Of very many routes that cover an address twenty are shown, and the rest is counted."""
     kernel = plain_vm()
