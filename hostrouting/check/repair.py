@@ -580,6 +580,7 @@ def _against_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
     decision = Fib(_with_carriers(alone)).lookup(gateway, attrs.evolve(PLAIN, iif=dev, ipproto=0))
     if decision.route is None or decision.kind in REFUSING or not decision.route.prefix.network:
         return None
+    # Of several next hops, Linux checks the one that it chose by a hash: each must be by the device.
     return None if decision.kind == "unicast" and set(decision.devs) <= {dev} else decision
 
 
