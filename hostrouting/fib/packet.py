@@ -204,10 +204,13 @@ def reachable_ask(legs: Iterable[NextHop]) -> Ask:
     return Ask(f"{REACHABLE} {way}", (REACHABLE, way), 1, 1, None, plain=True)
 
 
-def chosen_ask(legs: Iterable[NextHop]) -> Ask:
-    """The question whether Linux chose one of these next hops of a route that has others, too."""
+def chosen_ask(position: int, legs: Iterable[NextHop]) -> Ask:
+    """The question whether Linux chose one of these next hops of the route at this position, which has others, too.
+
+    Linux chooses anew for each route.
+    """
     way = " or ".join(f"via {leg.gateway} dev {leg.dev}" if leg.gateway else f"dev {leg.dev}" for leg in legs)
-    return Ask(f"{CHOSEN} {way}", (CHOSEN, way), 1, 1, None, plain=True)
+    return Ask(f"{CHOSEN} {position} {way}", (CHOSEN, way), 1, 1, None, plain=True)
 
 
 # Conditions that apply to a packet, all of them.

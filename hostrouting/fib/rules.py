@@ -206,7 +206,7 @@ class Branches:
             first = places.setdefault(id(entry), place)
             kept = None if entry is None else stage.kept(entry, self._sought)
             if kept is not None and kept is not entry:
-                hits += [((*asks, chosen_ask(kept.legs)), "part", first), (asks, "", first)]
+                hits += [((*asks, chosen_ask(kept.position, kept.legs)), "part", first), (asks, "", first)]
             else:
                 hits.append((asks, "" if kept is None else "whole", first))
         return tuple(hits)

@@ -148,6 +148,9 @@ SPREAD = st.tuples(
     oif="",
 )
 @example(lookups=[(100, "7")], spread=[("::/0", 100, ["eth1", "eth0"]), ("::/0", 254, ["ib0"])], oif="")
+@example(
+    lookups=[(100, "0"), (101, "0")], spread=[("::/0", 100, ["eth0", "eth1"]), ("::/0", 101, ["eth1", "eth0"])], oif=""
+)
 def test_the_group_of_the_next_hop_that_ipv6_chose(
     lookups: list[tuple[int, str]], spread: list[tuple[str, int, list[str]]], oif: str
 ) -> None:
