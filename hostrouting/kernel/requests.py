@@ -10,6 +10,13 @@ a route with metric 0 can delete one with metric 100, and a request without a ga
 So the exact route is first searched among the present ones, and the request is built from the route as it was read
 back. If Linux would delete a different route, no request is sent.
 
+In IPv4 a route is one entry of the table, whatever next hops it has. In IPv6 each next hop is an entry of its own, with
+its own protocol: a second route with a gateway and the same key, also another program's, becomes a next hop beside the
+first. Linux lists them as one route with the fields of the first, so the protocol of the others cannot be read. But a
+request to delete with a gateway deletes one next hop only, and only if its own protocol is that of the request. So in
+IPv6 a single next hop of a listed route can be deleted: if it is another program's, Linux answers that it does not
+exist.
+
 A refusal is an errno. Its error has one sentence, which names the cause if the facts show it.
 """
 
@@ -19,6 +26,8 @@ import errno
 import os
 from ipaddress import ip_interface
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import attrs
 
 from hostrouting.errors import (
     BackendError,
@@ -44,6 +53,7 @@ __all__ = [
     "expires",
     "find_exactly",
     "foreign",
+    "is_leg_of",
     "is_meant",
     "leg_is_meant",
     "metric_of",
@@ -139,7 +149,10 @@ def find_exactly(wanted: Route, standing: Sequence[Route]) -> Route | Obstacle:
     """The wanted route among those of its table and prefix (in the kernel's order), or why it cannot be deleted."""
     found = next((route for route in standing if same(route, wanted)), None)
     if found is None:
-        return Obstacle(errno.ESRCH)
+        if not any(is_leg_of(wanted, route) for route in standing):
+            return Obstacle(errno.ESRCH)
+        # A request without them would match any metric and any protocol.
+        return attrs.evolve(wanted, metric=metric_of(wanted), protocol=wanted.protocol or _PROTOCOL_BOOT)
     other = next((route for route in _taken(standing, found) if not same(route, found)), None)
     if other is not None:
         return Obstacle(errno.ENOTUNIQ, f"Linux would delete {other} instead")
@@ -149,6 +162,20 @@ def find_exactly(wanted: Route, standing: Sequence[Route]) -> Route | Obstacle:
 def same(one: Route, other: Route) -> bool:
     """Whether the two routes are equal in all fields of a request; state that the kernel adds is ignored."""
     return one == other or (one.prefix == other.prefix and _identity(one) == _identity(other))
+
+
+def is_leg_of(wanted: Route, route: Route) -> bool:
+    """Whether the wanted IPv6 route can be one of several next hops of this route, whatever the protocol of each."""
+    family, legs = route.prefix.family, {(leg.dev, leg.gateway) for leg in route.legs}
+    return (
+        family == IPV6
+        and len(route.legs) > len(wanted.legs) == 1
+        and wanted.legs[0].gateway is not None
+        and (wanted.legs[0].dev, wanted.legs[0].gateway) in legs
+        and route.nexthop_id is wanted.nexthop_id is None
+        and (route.prefix, route.table, route.type) == (wanted.prefix, wanted.table, wanted.type)
+        and (metric_of(route), sources_of(route)) == (metric_of(wanted), sources_of(wanted))
+    )
 
 
 def metric_of(route: Route) -> int:

@@ -11,8 +11,10 @@ matter how many changes had been made, or whether that is known. Routes that are
 Two limits. The kernel adds a route before or after all others with its key, never between two of them. So if one of our
 routes was deleted from between two routes that are not ours, and has to be restored, it is restored behind them, and
 the message says so. The first route of a key, which is the one that the kernel uses, is always the same as before. And
-in IPv6, a second route with the same key becomes a next hop of the first; so there our route is replaced by the
-kernel's `replace`, which rewrites whichever route is first at that moment.
+in IPv6, each next hop is an entry of its own (`kernel.requests`), but of several only the protocol of the first can be
+read. So tables are compared entry by entry, and entries are deleted one at a time, each by its protocol: one that
+belongs to another program stays. The kernel's `replace` would delete those, so it is used only if each present next hop
+is wanted, too, for what differs otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import attrs
 from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteExists, Unsettled
 from hostrouting.host.effects import tell_effects
 from hostrouting.kernel.base import Change, Outcome, RouteBackend
-from hostrouting.model import IPV6, OURS, Route, RouteKey, Snapshot
+from hostrouting.model import IPV4, IPV6, OURS, Route, RouteKey, Snapshot
 from hostrouting.routes.uplink import bare_leg
 from phases.errors import add_note
 
@@ -118,7 +120,7 @@ def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
     When one of our routes replaces another, the new one is added behind the old one, which is then deleted. So one of
     the two always exists, and no route that is not ours can be overwritten, even if it is added in between. If a route
     that is not ours is behind the old one, the new one is added before the old one; if the kernel could then confuse
-    the two, the old one is deleted first. (In IPv6 the route is rewritten with `replace`.)
+    the two, the old one is deleted first.
     """
     made: list[Change] = []
     broken: list[Change] = []
@@ -130,16 +132,58 @@ def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
     going = {_bare(step.held) for step in replaced if step.held is not None}
     for step in plan.changes:
         if step.action == "delete":
-            (before if _bare(step.route) in coming else broken).append(Change("delete", step.route))
+            (before if _bare(step.route) in coming else broken).extend(_deletions(step.route))
         elif step.action == "add":
             (after if _bare(step.route) in going else made).append(Change(_VERBS[step.place], step.route))
-        elif step.held is None or step.route.prefix.family == IPV6:
+        elif step.held is None:
             made.append(Change("replace", step.route))
+        elif step.route.prefix.family == IPV6:
+            new, old = _replacement(step.held, step.route)
+            made += new
+            broken += old
         else:
             made.append(Change("append" if step.place == "only" else "prepend", step.route))
             first = step.place != "only" and _could_be(step.held, step.route)
             (before if first else broken).append(Change("delete", step.held))
     return [*before, *made], [*broken, *after]
+
+
+def _replacement(held: Route, wanted: Route) -> tuple[list[Change], list[Change]]:
+    """The additions and the deletions that turn an IPv6 route of ours into the wanted one, next hop by next hop."""
+    there, coming = ({_hop(entry): entry for entry in _entries(_bare(route))} for route in (held, wanted))
+    gone = [entry for hop, entry in there.items() if hop not in coming]
+    new = [entry for hop, entry in coming.items() if hop not in there]
+    other = [hop for hop in coming if hop in there and not _is_as(there[hop], coming[hop], weighed=not gone)]
+    if other and not gone:
+        return [Change("replace", wanted)], []
+    # There are others beside such a next hop while it is missing.
+    changed = [change for hop in other for change in (Change("delete", there[hop]), Change("append", coming[hop]))]
+    return [*(Change("append", entry) for entry in new), *changed], [Change("delete", entry) for entry in gone]
+
+
+def _is_as(entry: Route, wanted: Route, *, weighed: bool) -> bool:
+    return entry == wanted or (not weighed and _light(entry) == _light(wanted))
+
+
+def _light(entry: Route) -> Route:
+    """The route without the weight of its next hops."""
+    return attrs.evolve(entry, legs=tuple(attrs.evolve(leg, weight=1) for leg in entry.legs))
+
+
+def _deletions(route: Route) -> list[Change]:
+    return [Change("delete", entry) for entry in _entries(route)]
+
+
+def _entries(route: Route) -> tuple[Route, ...]:
+    """The entries of the kernel's table that are listed as this route: in IPv6, one for each next hop."""
+    if route.prefix.family == IPV4 or len(route.legs) < 2 or route.nexthop_id is not None:
+        return (route,)
+    return tuple(attrs.evolve(route, legs=(leg,)) for leg in route.legs)
+
+
+def _hop(entry: Route) -> tuple[object, ...]:
+    """What tells the IPv6 entries of a key apart."""
+    return (entry.nexthop_id, *((leg.dev, leg.gateway) for leg in entry.legs))
 
 
 def _could_be(route: Route, other: Route) -> bool:
@@ -178,7 +222,7 @@ class _Transaction:
             failed = [
                 outcome
                 for outcome in failed
-                if not (_is_there_already(outcome) and outcome.change.route in now.at(outcome.change.route.key))
+                if not (_is_there_already(outcome) and now.has(outcome.change.route))
             ]
         if failed:
             raise _Refused((outcome.change.route.key, str(outcome.error)) for outcome in failed) from failed[0].error
@@ -187,7 +231,7 @@ class _Transaction:
         """Read back the additions: nothing is deleted before all of them exist."""
         now = self._read()
         asked = [change.route for change in made if change.verb != "delete"]
-        missing = [route for route in asked if route not in now.at(route.key)]
+        missing = [route for route in asked if not now.has(route)]
         if missing:
             pairs = [(route, _words(now.at(route.key))) for route in missing]
             raise _Refused(
@@ -197,12 +241,19 @@ class _Transaction:
     def verify(self) -> None:
         """Read the table back: it has to match the plan for each key that the plan is about."""
         now = self._read()
-        strange = [key for key in self._keys if now.at(key) != self._wanted.at(key)]
+        strange = [
+            key for key in self._keys if now.at(key) != self._wanted.at(key) and not self._is_shared(key, now.at(key))
+        ]
         if strange:
             words = [(key, _words(self._wanted.at(key)), _words(now.at(key))) for key in sorted(strange)]
             raise _Refused(
                 (key, f"the table should have {wanted}, but now has {found}: {_ELSE}") for key, wanted, found in words
             )
+
+    def _is_shared(self, key: RouteKey, now: tuple[Route, ...]) -> bool:
+        """Whether there is what is wanted in IPv6, and beside it only next hops that Linux did not delete for us."""
+        wanted, there, unsure = set(map(_hop, self._wanted.at(key))), set(map(_hop, now)), self._before.unsure.get(key)
+        return unsure is not None and wanted <= there <= wanted | unsure
 
     def undo(self) -> str:
         """Restore our routes as they were before, and return a sentence about what is true now.
@@ -274,17 +325,29 @@ class _Transaction:
 
 
 class _Table:
-    """The routes of a snapshot whose keys a plan is about, without the state of their next hops."""
+    """The entries of a snapshot whose keys a plan is about, without the state of their next hops."""
 
     def __init__(self, snapshot: Snapshot, keys: set[RouteKey]) -> None:
         self._found: dict[RouteKey, tuple[Route, ...]] = {}
+        self.unsure: dict[RouteKey, set[tuple[object, ...]]] = {}
+        """The next hops that are listed together, so that their protocols are not known."""
         for place in snapshot.routes.leading_to({key.prefix for key in keys}):
             route = _bare(snapshot.routes[place])
-            self._found[route.key] = (*self._found.get(route.key, ()), route)
+            entries = _entries(route)
+            self._found[route.key] = (*self._found.get(route.key, ()), *sorted(entries, key=str))
+            if len(entries) > 1:
+                self.unsure.setdefault(route.key, set()).update(map(_hop, entries))
 
     def at(self, key: RouteKey) -> tuple[Route, ...]:
-        """The routes that hold the key; the kernel uses the first."""
+        """The entries that hold the key; the kernel uses the first."""
         return self._found.get(key, ())
+
+    def has(self, route: Route) -> bool:
+        """Whether the table has this route; in IPv6 this means its next hops, whose protocols cannot be read."""
+        there = self.at(route.key)
+        if route.prefix.family == IPV4 or (len(route.legs) < 2 and route.key not in self.unsure):
+            return route in there
+        return set(map(_hop, _entries(route))) <= set(map(_hop, there))
 
 
 # From the present routes of a key and the former ones: the changes that restore ours in their order.
@@ -308,6 +371,9 @@ def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collectio
     for route in there:
         if _is_new(route, then, ours):
             yield Change("delete", route)
+        elif route.prefix.family == IPV6 and len(there) > 1 and _hop(route) not in map(_hop, then):
+            # Listed with the protocol of another next hop. Linux deletes it only if this is its own.
+            yield from (Change("delete", attrs.evolve(route, protocol=protocol)) for protocol in sorted(ours))
 
 
 def as_taken(routes: tuple[Route, ...]) -> object:

@@ -8,6 +8,10 @@ No step changes a route that is not ours. If such a route holds the key of a wan
 reason names routes that take precedence without touching it. If it looks as if an earlier script had added it, the step
 also has the command that deletes it: with every attribute that the kernel compares, so that it cannot delete another
 route. An administrator who knows where the route came from has to run it.
+
+In IPv6, Linux lists next hops of several programs as one route with the protocol of the first (`kernel.requests`). So
+of such a route, our next hops are those that are wanted. Those beyond are left alone, and the step says so. When our
+route has to change, the next hops that are no longer wanted are deleted one by one, each only if it has our protocol.
 """
 
 from __future__ import annotations
@@ -91,7 +95,7 @@ class Step:
     held: Route | None = None
     place: Place = "only"
     remedy: str = ""
-    """Another way to resolve a conflict. The boot script prints the reason only, not this."""
+    """Another way to resolve a conflict, which the boot script does not print; or what is beside a route that is kept."""
 
     @property
     def why(self) -> str:
@@ -183,6 +187,12 @@ class RoutePlan:
         """Raise RouteConflict if a route that is not ours holds the key of a wanted one."""
         if self.conflicts:
             raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in self.conflicts])
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """For each route that has next hops beside the wanted ones, a sentence."""
+        steps = (step for step in self._busy if step.action == "keep" and step.remedy)
+        return tuple(f"{step.route.prefix}: {step.remedy}" for step in steps)
 
     @property
     def kept(self) -> int:
@@ -412,11 +422,10 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
     stale = [at for at, route in enumerate(holders) if route.protocol in ours and not _says(route, wanted, ours)]
     standing = [route for at, route in enumerate(holders) if at not in stale]
     if standing and _says(standing[0], wanted, ours):
-        yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow)
+        yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow, remedy=_beside(standing[0], wanted))
         yield from _deletions(holders, stale, _TWIN)
     elif stale and not stale[0] and (not standing or wanted.prefix.family == IPV4):
-        # In IPv6 the kernel replaces the first route that has a gateway if the new one has one, or that has none if the
-        # new one has none. That may be another program's route.
+        # In IPv6 the new route is added after the others, so another program's route would come before it.
         alone = all(route.protocol in ours for route in holders)
         place: Place = "only" if alone else "first"
         yield Step("replace", wanted, "ours, but different", holders[0], place)
@@ -460,7 +469,30 @@ def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
     """
     if route.protocol != wanted.protocol and route.protocol in ours:
         return False
-    return attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)), protocol=wanted.protocol) == wanted
+    legs = wanted.legs if _legs_beside(route, wanted) else tuple(map(bare_leg, route.legs))
+    return attrs.evolve(route, legs=legs, protocol=wanted.protocol) == wanted
+
+
+def _legs_beside(route: Route, wanted: Route) -> tuple[NextHop, ...]:
+    """The next hops that an IPv6 route has beside all of the wanted ones; empty if it lacks one of these.
+
+    Weights do not matter: they are relative to each other.
+    """
+    if route.prefix.family == IPV4 or route.nexthop_id is not None:
+        return ()
+    hops = {attrs.evolve(bare_leg(leg), weight=1): leg for leg in route.legs}
+    lacking = {attrs.evolve(leg, weight=1) for leg in wanted.legs}
+    return () if lacking - hops.keys() else tuple(leg for hop, leg in hops.items() if hop not in lacking)
+
+
+def _beside(route: Route, wanted: Route) -> str:
+    """A sentence for each next hop beside the wanted ones; the boot script has the same."""
+    beside = attrs.evolve(route, legs=tuple(map(bare_leg, _legs_beside(route, wanted))))
+    return "; ".join(
+        f"the next hop {way} is not from the configuration and stays, so Linux sends it a part of the packets; if no other"
+        f" program needs it, delete it with: ip -6 route del {route.prefix} {way} metric {route.metric}"
+        for way in beside.ways
+    )
 
 
 def _renumbered(step: Step, former: Collection[int]) -> Step:

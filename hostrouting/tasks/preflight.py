@@ -217,6 +217,8 @@ def route_findings(plan: RoutePlan, *, wait: float) -> Iterator[PreflightFinding
         yield PreflightFinding("routes", _if_awaited(wait), told, str(wanted[0].destination), can_retry=True)
     for coming in plan.foreseen:
         yield PreflightFinding("routes", "warning", foreseen_line(coming), str(coming.wanted.prefix))
+    for sentence in plan.beside:
+        yield PreflightFinding("routes", "warning", sentence)
 
 
 def _if_awaited(wait: float) -> Severity:

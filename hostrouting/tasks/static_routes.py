@@ -25,7 +25,7 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, BackendError, ConfigError
 from hostrouting.host.effects import having_changed
 from hostrouting.host.fileset import Changes, File, FileSet, unit_file
-from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
+from hostrouting.model import DEFAULT_METRIC, IPV6, Prefix, Route, Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes, reply_destinations, wanted_routes, wanted_routes_of
 from hostrouting.routes.uplink import bare_leg
@@ -126,7 +126,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         if up:
             is_stuck = routes is not None and (routes.conflicts or routes.pending)
             names = Changes() if is_stuck else self._name.differences(files)
-            return Preview(routes, names, before=before, has_fallback=self._fallback is not None)
+            notes = () if routes is None else routes.beside
+            return Preview(routes, names, before=before, notes=notes, has_fallback=self._fallback is not None)
         removes = (*part.program.present(files), *self._name.present(files))
         stays = () if before is None else self._stays(before)
         return Preview(routes, Changes(removes=removes), stays=stays, before=before)
@@ -171,6 +172,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         applied, _ = self._route(ctx, self._wanted, former)
         for foreseen in applied.plan.foreseen if applied is not None else ():
             ctx.log.warning("%s", foreseen_line(foreseen))
+        for sentence in self._beside(applied.plan) if applied is not None else ():
+            ctx.log.warning("%s", sentence)
         # The name is written last: while it is missing, no run of the script is known to have succeeded.
         is_new = self.host.layout.routes_script_path in changed or bool(self._name.differences(self.host.files))
         with having_changed(() if applied is None else applied.changes):
@@ -200,7 +203,11 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return Look(
             repairs=tuple(needed[key] for key in done),
             lost=tuple(needed[key] for key in lost),
-            problems=(*map(_problem_of, plan.conflicts), *(Problem(str(pending)) for pending in plan.pending)),
+            problems=(
+                *map(_problem_of, plan.conflicts),
+                *(Problem(str(pending)) for pending in plan.pending),
+                *(Problem(sentence) for sentence in plan.beside),
+            ),
             failures={self.name: _in_short(refused)} if refused else {},
             routes=(
                 len(wanted),
@@ -294,6 +301,14 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     ) -> tuple[RoutePlan, Snapshot]:
         number, spared = self.config.protocol, self._spared
         return await_plan(ctx, backend, wanted, protocol=number, former=former, spared=spared, wait=self.wait)
+
+    def _beside(self, done: RoutePlan) -> tuple[str, ...]:
+        """A sentence for each route that has next hops beside ours, after this plan was carried out."""
+        changed = (step.held or step.route for step in done.changes)
+        # Which next hops Linux would not delete for us is only known now.
+        is_known = not any(route.prefix.family == IPV6 and len(route.legs) > 1 for route in changed)
+        after = None if is_known else self._read()
+        return (done if after is None else self._plan_routes(self._wanted, after)).beside
 
     def _stays(self, before: Snapshot) -> tuple[Route, ...]:
         """The routes that match the configuration, present or installed before, but are not ours."""

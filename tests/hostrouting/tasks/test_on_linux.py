@@ -157,3 +157,87 @@ def test_cancelled_while_it_waits(task: type[ConfigureStaticRoutes]) -> None:
             phases.execute(task(wanted, host=host(namespace), wait=100), ctx)
         timer.join()
         assert time.monotonic() - began < 20
+
+
+SIX = [
+    "link set lo up",
+    "link add eth0 type veth peer name eth0p",
+    "link set eth0p up",
+    "link set eth0 up",
+    "addr add fd10::2/64 dev eth0 nodad",
+]
+OURS_IN_SIX = {"destination": "fd20::/32", "gateway": "fd10::1", "dev": "eth0"}
+
+
+def next_hops(namespace: Namespace) -> list[tuple[str, int]]:
+    """The next hops to fd20::/32, each with its own protocol: Linux lists each by itself if the others are deleted."""
+    (listed,) = [it for it in namespace.routes(6) if str(it.prefix) == "fd20::/32"] or [None]
+    if listed is None:
+        return []
+    legs = [str(leg.gateway) for leg in listed.legs]
+    found = []
+    for gateway in legs:
+        number = next(
+            number
+            for number in (12, 213)
+            if not namespace.ip("-6", "route", "del", "fd20::/32", "via", gateway, "proto", str(number)).returncode
+        )
+        found.append((gateway, number))
+    namespace.batch([f"route append fd20::/32 via {gateway} dev eth0 proto {number}" for gateway, number in found])
+    return sorted(found)
+
+
+@pytest.mark.parametrize("verb", ["append", "prepend"])
+def test_another_programs_next_hop(verb: str, caplog: pytest.LogCaptureFixture) -> None:
+    """In IPv6, another program's next hop in our route is told and stays, whatever is added, changed or removed."""
+    with private_namespace() as namespace:
+        namespace.batch(SIX)
+        node, ctx = host(namespace), phases.Context(observers=[])
+
+        def install(gateway: str) -> None:
+            config = HostRoutingConfig({"enabled": True, "routes": [{**OURS_IN_SIX, "gateway": gateway}]})
+            phases.execute(ConfigureStaticRoutes(config, host=node), ctx)
+
+        install("fd10::1")
+        namespace.batch([f"route {verb} fd20::/32 via fd10::9 dev eth0 proto bird"])
+        there = namespace.routes(6)
+        install("fd10::1")
+        assert namespace.routes(6) == there
+        told = "fd20::/32: the next hop via fd10::9 dev eth0 is not from the configuration and stays"
+        assert told in caplog.text
+        caplog.clear()
+        install("fd10::3")
+        assert told in caplog.text
+        assert next_hops(namespace) == [("fd10::3", 213), ("fd10::9", 12)]
+        namespace.batch(["route del fd20::/32 via fd10::9", "route append fd20::/32 via fd10::9 dev eth0 proto bird"])
+        phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
+        assert next_hops(namespace) == [("fd10::9", 12)]
+        with pytest.raises(phases.TaskFailed) as caught:
+            install("fd10::1")
+        assert isinstance(caught.value.error, RouteConflict)
+        assert next_hops(namespace) == [("fd10::9", 12)]
+
+
+def test_the_guard_beside_another_program() -> None:
+    """The guard of an IPv6 route of two next hops adds one of ours that was lost, and leaves the one of another."""
+    with private_namespace() as namespace:
+        hops = "nexthop via fd10::1 dev eth0 nexthop via fd10::2:1 dev eth0"
+        namespace.batch([*SIX, f"route add default proto static {hops}"])
+        node = host(namespace)
+        task = ConfigureStaticRoutes(
+            HostRoutingConfig({"enabled": True, "routes": [{"destination": "fd20::/32"}]}), host=node
+        )
+        ctx = phases.Context(observers=[])
+        phases.execute(task, ctx)
+        namespace.batch(["route append fd20::/32 via fd10::9 dev eth0 proto bird"])
+        for gone, repairs in (("fd10::2:1", 1), ("", 0)):
+            if gone:
+                namespace.batch([f"route del fd20::/32 via {gone} proto 213"])
+            look = task.keep(ctx, lambda repair: True)
+            assert len(look.repairs) == repairs
+            assert not look.failures
+        assert [problem.text.partition(" is not ")[0] for problem in look.problems] == [
+            "fd20::/32: the next hop via fd10::9 dev eth0"
+        ]
+        assert look.routes == (1, 1, 1)
+        assert next_hops(namespace) == [("fd10::1", 213), ("fd10::2:1", 213), ("fd10::9", 12)]
