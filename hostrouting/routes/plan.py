@@ -469,7 +469,10 @@ def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
     """
     if route.protocol != wanted.protocol and route.protocol in ours:
         return False
-    legs = wanted.legs if _legs_beside(route, wanted) else tuple(map(bare_leg, route.legs))
+    legs = tuple(map(bare_leg, route.legs))
+    # The order in which IPv6 next hops are listed is that in which they were added.
+    is_listed_otherwise = wanted.prefix.family == IPV6 and set(legs) == set(wanted.legs)
+    legs = wanted.legs if is_listed_otherwise or _legs_beside(route, wanted) else legs
     return attrs.evolve(route, legs=legs, protocol=wanted.protocol) == wanted
 
 

@@ -135,6 +135,7 @@ END {
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
   # Routes that are no longer configured are deleted once everything else is in place.
   if (!steps) for (r = 1; r <= routes; r++) if (is_ours[like[r]] && !(r in stays)) remove(r)
+  if (!steps && !waits) for (i = 1; i <= warnings; i++) print "<4>static-routes: " warning[i] > "/dev/stderr"
   if (steps && !conflicts && !waits) {
     print "write"
     for (i = 1; i <= steps; i++) print "route " forth[i]
@@ -197,7 +198,7 @@ function read_words(at,   i, n, word, has) {
   is_ours[r] = has["proto"] == ours
   # If an IPv6 route is for some sources, no other route with its prefix is used, whatever its metric.
   hides[r] = has["more"] ~ / from / && has["table"] == 254 && !is_ours[r]
-  shape[r] = " scope " has["scope"] has["more"]
+  shape[r] = bare[r] = " scope " has["scope"] has["more"]
   # A refusing route may list a device, a route with a nexthop object lists what that contains: neither is configured.
   if ((at == 1 || $1 < 6) && has["more"] !~ / nhid /) shape[r] = shape[r] way(r, "", "", 1)
   key_words[r] = " table " has["table"] " proto " has["proto"] " metric " has["metric"] " tos " has["tos"]
@@ -248,7 +249,7 @@ function resolve(gateway, by,   d, found, word, n) {
 }
 
 # Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
-function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stale, other, line, remedy) {
+function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stale, other, others, line, remedy) {
   n = split(wish, word, " ")
   family = index(word[1], ":") ? 6 : 4
   given["via"] = given["dev"] = ""; given["metric"] = usual[family]
@@ -262,14 +263,18 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
     r = holder[key, n]
     f = like[r]
     if (!is_ours[f]) other = r
-    if (is_ours[f] && type[f] shape[f] != new) stale = 1
+    if (is_ours[f] && !says(f, new)) stale = 1
     else {
       stands = r
       # To delete the stale one after it, the kernel could delete this one instead.
-      is_said = type[f] shape[f] == new && !(is_ours[f] && stale)
+      is_said = says(f, new) && !(is_ours[f] && stale)
     }
   }
-  if (is_said) { stays[stands] = 1; return }
+  if (is_said) {
+    stays[stands] = 1
+    if (others = beside(like[stands], new, word[1])) warning[++warnings] = word[1] ": " others
+    return
+  }
   if (other) {
     remedy = way_out(word[1])
     line = head[other] shown[like[other]]
@@ -277,9 +282,71 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
       "], which is not ours; " remedy
     return
   }
+  if (holders[key] == 1 && exchange(holder[key, 1], new)) return
   for (n = 1; n <= holders[key]; n++) remove(holder[key, n])
   new = " " word[1] " table 254 proto " ours " metric " given["metric"] " tos 0" new
   change("add" new, "del" new)
+}
+
+# In IPv6 each next hop is an entry of its own, and has its own protocol. Linux lists several as one route with the
+# protocol of the first, also those of other programs. So ours are those that are wanted, and the first one.
+#
+# Whether a route says what is wanted. In IPv6 the order of the next hops does not matter, and there may be others.
+function says(r, new,   have, want) {
+  if (type[r] shape[r] == new) return 1
+  if (!is_several(r, new)) return 0
+  have = hops(way(r, "", "", 1))
+  want = hops(ways_of(r, new))
+  return length(have) == length(want) ? !lacks(have, want) : beside(r, new) && !lacks(light(have), light(want))
+}
+
+function is_several(r, new) {
+  return family == 6 && legs[r] > 1 && shape[r] != bare[r] && index(new, type[r] bare[r] " ") == 1
+}
+function ways_of(r, new) { return substr(new, length(type[r] bare[r]) + 1) }
+
+# The next hops, each between semicolons; a single one has the weight 1.
+function hops(words) {
+  if (words !~ /^ nexthop/) words = words " weight 1"
+  sub(/^ nexthop/, "", words)
+  gsub(/ nexthop/, ";", words)
+  return ";" words ";"
+}
+function light(words) { gsub(/ weight [0-9]+/, "", words); return words }
+
+# Whether some of the wanted next hops are missing.
+function lacks(have, want,   n, part) {
+  for (n = split(want, part, ";") - 1; n > 1; n--) if (!index(have, ";" part[n] ";")) return 1
+  return 0
+}
+
+# The sentences about the next hops that a route has besides those that are wanted.
+function beside(r, new, to,   n, i, part, want, told) {
+  if (!is_several(r, new)) return ""
+  want = light(hops(ways_of(r, new)))
+  n = split(light(hops(way(r, "", "", 1))), part, ";")
+  for (i = 2; i < n; i++) if (!index(want, ";" part[i] ";"))
+    told = told (told ? "; " : "") "the next hop" part[i] " is not from the configuration and stays, so Linux sends it a" \
+      " part of the packets; if no other program needs it, delete it with: ip -6 route del " to part[i] " metric " metric[r]
+  return told
+}
+
+# Adds the next hops that our route lacks, and deletes the first one if it is not wanted. The next look sees the others.
+function exchange(r, new,   f, n, i, part, have, text, is_done) {
+  f = like[r]
+  if (!is_several(f, new)) return 0
+  text = " " type[f] prefix[r] key_words[f] bare[f]
+  have = light(hops(way(f, "", "", 1)))
+  n = split(hops(ways_of(f, new)), part, ";")
+  for (i = 2; i < n; i++) if (lacks(have, light(";" part[i] ";"))) {
+    change("append" text " nexthop" part[i], "del" text " nexthop" part[i])
+    is_done = 1
+  }
+  if (lacks(light(hops(ways_of(f, new))), light(hops(leg[f, 1])))) {
+    change("del" text leg[f, 1], "append" text leg[f, 1])
+    is_done = 1
+  }
+  return is_done
 }
 
 # The routes that take precedence over those that are not ours. In IPv6 the lowest metric is 1.
@@ -294,11 +361,16 @@ function way_out(to,   metric, part, longer) {
 
 function missing(reason) { print "missing " reason; waits = 1 }
 
-# Plans to delete a route. To undo it, the route is put back before or after the others of its prefix. IPv6 makes one
-# route of two that have gateways: there, a route that was alone is added back only if it is alone.
+# Plans to delete a route; of several IPv6 next hops the first, which is ours. To undo it, the route is put back before
+# or after the others of its prefix. In IPv6, a route that was alone is added back only if it is alone.
 function remove(r,   f, text) {
   f = like[r]
   text = " " type[f] prefix[r] key_words[f] shape[f]
+  if (prefix[r] ~ /:/ && legs[f] > 1 && shape[f] != bare[f]) {
+    text = " " type[f] prefix[r] key_words[f] bare[f] leg[f, 1]
+    change("del" text, "append" text)
+    return
+  }
   change("del" text, (leads[r] ? prefix[r] ~ /:/ && !shared[prefix[r]] ? "add" : "prepend" : "append") text)
 }
 

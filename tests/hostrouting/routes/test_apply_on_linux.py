@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.errors import ApplyError, Unsettled
@@ -15,7 +15,7 @@ from hostrouting.kernel.netlink import read as reading
 from hostrouting.kernel.netlink.channel import Channel
 from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Snapshot, as_ip
 from hostrouting.routes.apply import apply_plan
-from hostrouting.routes.plan import plan_routes
+from hostrouting.routes.plan import plan_exactly, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
@@ -49,6 +49,16 @@ def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
     with NetlinkBackend(netns=namespace.path) as made:
         empty(made)
         yield made
+
+
+@pytest.fixture(scope="module")
+def six() -> Iterator[NetlinkBackend]:
+    """A backend on a host with IPv6, and no route to the prefix of the tests."""
+    with private_namespace() as made:
+        made.batch(["link add eth0 type veth peer name eth0p", "link set eth0p up", "link set eth0 up"])
+        made.batch(["addr add fd10::9/64 dev eth0 nodad"])
+        with NetlinkBackend(netns=made.path) as backend:
+            yield backend
 
 
 def empty(backend: NetlinkBackend) -> None:
@@ -250,3 +260,70 @@ def test_one_leg_becomes_two(backend: NetlinkBackend, theirs: bool) -> None:  # 
         assert not plan_routes([DesiredRoute(KEYS[0])], backend.snapshot(family=4)).changes
     finally:
         backend.change([Change("delete", default)])
+
+
+SIX = Prefix.parse("fd20::/32")
+ROUTERS = [as_ip(f"fd10::{number}") for number in (1, 2, 3)]
+# A route of one or of several next hops; IPv6 takes no several without gateways.
+SEVERAL = st.lists(st.sampled_from(ROUTERS), min_size=1, max_size=3, unique=True)
+LEGS = SEVERAL.map(lambda routers: tuple(NextHop("eth0", gateway=router) for router in routers))
+STANDING = st.lists(st.tuples(LEGS, st.sampled_from([OURS, OURS, FOREIGN])), max_size=3)
+
+
+def owners(backend: NetlinkBackend) -> set[tuple[object, int]]:
+    """The IPv6 next hops, each with its protocol, which is known once it can be deleted with it; all are deleted."""
+    found = set()
+    for route in backend.snapshot(prefixes=[SIX]).routes:
+        for leg in route.legs:
+            asked = [Route(SIX, (leg,), metric=1024, protocol=protocol) for protocol in (OURS, FOREIGN)]
+            done = [outcome.ok for outcome in backend.change(Change("delete", one) for one in asked)]
+            assert sum(done) == 1
+            found.add((leg.gateway, (OURS, FOREIGN)[done.index(True)]))
+    return found
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(standing=STANDING, legs=LEGS, is_wanted=st.booleans(), checks=st.sampled_from([-1, -1, 2, 3, 4]))
+@example(standing=[((NextHop("eth0", gateway=ROUTERS[0]),), OURS)], legs=(), is_wanted=False, checks=-1)
+def test_each_next_hop_has_an_owner(
+    six: NetlinkBackend,
+    standing: list[tuple[tuple[NextHop, ...], int]],
+    legs: tuple[NextHop, ...],
+    is_wanted: bool,  # noqa: FBT001  drawn
+    checks: int,
+) -> None:
+    """Whoever added next hops to an IPv6 route, in whichever order: others' stay, and ours are the wanted ones.
+
+    A plan that is stopped at one of its checks leaves the next hops of each owner that were there before.
+    """
+
+    def furnish() -> Snapshot:
+        owners(six)
+        six.change(Change("append", Route(SIX, legs, metric=1024, protocol=protocol)) for legs, protocol in standing)
+        return six.snapshot(family=6)
+
+    def stop() -> None:
+        nonlocal checks
+        checks -= 1
+        if not checks:
+            raise KeyboardInterrupt
+
+    furnish()
+    then, before = owners(six), furnish()
+    wanted = [Route(SIX, legs, metric=1024, protocol=OURS)] if is_wanted and legs else []
+    plan = plan_exactly(wanted, before, ours=[OURS], about=[SIX])
+    if plan.conflicts:
+        assert any(protocol == FOREIGN for _, protocol in then)
+        return
+    try:
+        apply_plan(plan, six, before=before, check=stop)
+    except KeyboardInterrupt:
+        assert owners(six) == then
+        return
+    again = plan_exactly(wanted, six.snapshot(family=6), ours=[OURS], about=[SIX])
+    assert not again.changes
+    now = owners(six)
+    assert {hop for hop in now if hop[1] == FOREIGN} == {hop for hop in then if hop[1] == FOREIGN}
+    theirs = {gateway for gateway, protocol in then if protocol == FOREIGN}
+    coming = {leg.gateway for route in wanted for leg in route.legs} - theirs
+    assert coming <= {gateway for gateway, protocol in now if protocol == OURS}
