@@ -220,9 +220,7 @@ class _Transaction:
         if any(_is_there_already(outcome) for outcome in failed):
             now = self._read()
             failed = [
-                outcome
-                for outcome in failed
-                if not (_is_there_already(outcome) and now.has(outcome.change.route))
+                outcome for outcome in failed if not (_is_there_already(outcome) and now.has(outcome.change.route))
             ]
         if failed:
             raise _Refused((outcome.change.route.key, str(outcome.error)) for outcome in failed) from failed[0].error

@@ -34,6 +34,7 @@ from hostrouting.model import (
     SCOPE_UNIVERSE,
     TABLE_MAIN,
     Column,
+    NextHop,
     Prefix,
     Route,
     RouteEdits,
@@ -95,7 +96,7 @@ class Step:
     held: Route | None = None
     place: Place = "only"
     remedy: str = ""
-    """Another way to resolve a conflict, which the boot script does not print; or what is beside a route that is kept."""
+    """Another way to resolve a conflict, not in the boot script; or what is beside a route that is kept."""
 
     @property
     def why(self) -> str:
@@ -492,8 +493,8 @@ def _beside(route: Route, wanted: Route) -> str:
     """A sentence for each next hop beside the wanted ones; the boot script has the same."""
     beside = attrs.evolve(route, legs=tuple(map(bare_leg, _legs_beside(route, wanted))))
     return "; ".join(
-        f"the next hop {way} is not from the configuration and stays, so Linux sends it a part of the packets; if no other"
-        f" program needs it, delete it with: ip -6 route del {route.prefix} {way} metric {route.metric}"
+        f"the next hop {way} is not from the configuration and stays, so Linux sends it a part of the packets; if no"
+        f" other program needs it, delete it with: ip -6 route del {route.prefix} {way} metric {route.metric}"
         for way in beside.ways
     )
 

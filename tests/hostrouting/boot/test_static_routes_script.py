@@ -103,9 +103,11 @@ WAYS = {
         "via 10.0.0.9 dev eth0 mtu 1400",
         "dev ib0 scope link",
     ],
-    # Of routes with gateways, IPv6 makes one.
+    # Of routes with gateways, IPv6 makes one, with the protocol of the first.
     IPV6: [
         *["via fe80::1 dev eth0"] * 2,
+        "via fe80::7 dev eth0",
+        "nexthop via fe80::8 dev eth0 nexthop via fe80::1 dev eth0",
         "via fe80::1 dev eth0 expires 600",
         "dev eth0 pref high",
         "dev ib0",
@@ -160,7 +162,7 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
         awk, tree = data.draw(st.sampled_from(AWKS)), data.draw(st.sampled_from(TREES))
         ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk, tree=tree)
         after = both(namespace)
-    is_as_planned(planned, ran, before, after)
+    is_as_planned(planned, ran, before, after, plan(wanted, after))
 
 
 def command(route: Route) -> str:
@@ -185,11 +187,18 @@ def test_a_crowded_place_is_the_planned_one(
         namespace.batch([f"route add {default}", *crowd], force=True, family=family)
         before = both(namespace)
         ran = Ran(namespace, wanted, tmp_path_factory.mktemp("routes"), awk=awk, tree=tree)
-        is_as_planned(plan(wanted, before), ran, before, both(namespace))
+        after = both(namespace)
+        is_as_planned(plan(wanted, before), ran, before, after, plan(wanted, after))
 
 
-def is_as_planned(planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapshot) -> None:
-    """What the script did is the plan, whole; or nothing, and then it said why of each route that cannot be had."""
+def is_as_planned(
+    planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapshot, then: RoutePlan | None = None
+) -> None:
+    """What the script did is the plan, whole; or nothing, and then it said why of each route that cannot be had.
+
+    `then` is the plan after it.
+    """
+    then = then or RoutePlan()
     told = (
         f"{ran.said}\n{planned}\n--\n"
         + "\n".join(map(str, before.routes))
@@ -203,7 +212,12 @@ def is_as_planned(planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapsho
         return
     if ran.status == 0:
         expected = planned.apply_to(before)
-        assert not [*said, *planned.conflicts, *planned.pending], told
+        assert not [*planned.conflicts, *planned.pending], told
+        assert said == [f"<4>static-routes: {sentence}" for sentence in then.beside], told
+        if any(route.prefix.family == IPV6 and len(route.legs) > 1 for route in before.routes):
+            # Whose next hops stood there is known only now.
+            assert not then.changes, told
+            return
         assert firsts(after) == firsts(expected), told
         assert table(after) <= table(expected), told
         # A deletion takes the first that is like its words: a twin of ours behind another's may go with what is to go.
@@ -639,6 +653,24 @@ class TestBothFamilies:
         assert namespace.ip("-6", "route", "show", "fd00:15::/64").stdout
         assert Ran(namespace, [], tmp_path).lines == []
         assert ours(namespace, IPV6) == []
+
+    @pytest.mark.parametrize("awk", AWKS)
+    def test_another_programs_next_hop(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """In IPv6, one beside ours is told and stays, also when all of ours change."""
+        hops = "nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth0"
+        namespace.batch([f"route add default {hops}"], family=IPV6)
+        assert Ran(namespace, PAIR[1:], tmp_path, awk=awk).lines == []
+        namespace.batch(["route append fd00:16::/64 via fe80::9 dev eth0 proto bird"])
+        told = (
+            "<4>static-routes: fd00:16::/64: the next hop via fe80::9 dev eth0 is not from the configuration and stays, so"
+            " Linux sends it a part of the packets; if no other program needs it, delete it with: ip -6 route del"
+            " fd00:16::/64 via fe80::9 dev eth0 metric 1024"
+        )
+        for wish in (PAIR[1], StaticRoute("fd00:16::/64", "fe80::3", "eth0")):
+            ran = Ran(namespace, [wish], tmp_path, awk=awk)
+            assert (ran.status, ran.lines) == (0, [told])
+        (left,) = (route for route in namespace.routes(IPV6) if str(route.prefix) == "fd00:16::/64")
+        assert left.ways == ("via fe80::9 dev eth0", "via fe80::3 dev eth0")
 
     def test_for_some_sources(self, namespace: Namespace, tmp_path: Path) -> None:
         """Another program's route for some sources does not hold the key."""

@@ -272,7 +272,7 @@ STANDING = st.lists(st.tuples(LEGS, st.sampled_from([OURS, OURS, FOREIGN])), max
 
 def owners(backend: NetlinkBackend) -> set[tuple[object, int]]:
     """The IPv6 next hops, each with its protocol, which is known once it can be deleted with it; all are deleted."""
-    found = set()
+    found = set[tuple[object, int]]()
     for route in backend.snapshot(prefixes=[SIX]).routes:
         for leg in route.legs:
             asked = [Route(SIX, (leg,), metric=1024, protocol=protocol) for protocol in (OURS, FOREIGN)]
