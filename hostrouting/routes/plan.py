@@ -473,7 +473,10 @@ def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
     legs = tuple(map(bare_leg, route.legs))
     # The order in which IPv6 next hops are listed is that in which they were added.
     is_listed_otherwise = wanted.prefix.family == IPV6 and set(legs) == set(wanted.legs)
-    legs = wanted.legs if is_listed_otherwise or _legs_beside(route, wanted) else legs
+    beside = _legs_beside(route, wanted)
+    if beside and route.protocol in ours and beside[0] == route.legs[0]:
+        return False  # the first next hop is ours, because it has the protocol of the route
+    legs = wanted.legs if is_listed_otherwise or beside else legs
     return attrs.evolve(route, legs=legs, protocol=wanted.protocol) == wanted
 
 

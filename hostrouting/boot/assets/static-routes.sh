@@ -291,13 +291,16 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
 # In IPv6 each next hop is an entry of its own, and has its own protocol. Linux lists several as one route with the
 # protocol of the first, also those of other programs. So ours are those that are wanted, and the first one.
 #
-# Whether a route says what is wanted. In IPv6 the order of the next hops does not matter, and there may be others.
+# Whether a route says what is wanted. In IPv6 the order of the next hops does not matter, and there may be others, but
+# not ours before them.
 function says(r, new,   have, want) {
   if (type[r] shape[r] == new) return 1
   if (!is_several(r, new)) return 0
   have = hops(way(r, "", "", 1))
   want = hops(ways_of(r, new))
-  return length(have) == length(want) ? !lacks(have, want) : beside(r, new) && !lacks(light(have), light(want))
+  if (length(have) == length(want)) return !lacks(have, want)
+  if (is_ours[r] && lacks(light(want), light(hops(leg[r, 1])))) return 0
+  return !lacks(light(have), light(want))
 }
 
 function is_several(r, new) {

@@ -320,10 +320,16 @@ def test_each_next_hop_has_an_owner(
     except KeyboardInterrupt:
         assert owners(six) == then
         return
-    again = plan_exactly(wanted, six.snapshot(family=6), ours=[OURS], about=[SIX])
-    assert not again.changes
+    after = six.snapshot(family=6)
+    listed = [route for route in after.routes if route.prefix == SIX]
+    assert not plan_exactly(wanted, after, ours=[OURS], about=[SIX]).changes
     now = owners(six)
     assert {hop for hop in now if hop[1] == FOREIGN} == {hop for hop in then if hop[1] == FOREIGN}
     theirs = {gateway for gateway, protocol in then if protocol == FOREIGN}
+    # The first one has the protocol of the route, so that one of ours there is a wanted one.
+    assert all(
+        route.protocol != OURS or not wanted or route.legs[0].gateway in {leg.gateway for leg in wanted[0].legs}
+        for route in listed
+    )
     coming = {leg.gateway for route in wanted for leg in route.legs} - theirs
     assert coming <= {gateway for gateway, protocol in now if protocol == OURS}
