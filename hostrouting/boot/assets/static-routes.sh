@@ -329,8 +329,8 @@ function beside(r, new, to,   n, i, part, want, told) {
   want = light(hops(ways_of(r, new)))
   n = split(light(hops(way(r, "", "", 1))), part, ";")
   for (i = 2; i < n; i++) if (!index(want, ";" part[i] ";"))
-    told = told (told ? "; " : "") "the next hop" part[i] " is not from the configuration and stays, so Linux sends it" \
-      " a part of the packets; if no other program needs it, delete it with: ip -6 route del " to part[i] \
+    told = told (told ? "; " : "") "the next hop" part[i] " is not from the configuration and stays, so Linux sends" \
+      " it a part of the packets; if no other program needs it, delete it with: ip -6 route del " to part[i] \
       " metric " metric[r]
   return told
 }
