@@ -265,6 +265,7 @@ def test_one_leg_becomes_two(backend: NetlinkBackend, theirs: bool) -> None:  # 
 SIX = Prefix.parse("fd20::/32")
 ROUTERS = [as_ip(f"fd10::{number}") for number in (1, 2, 3)]
 # A route of one or of several next hops; IPv6 takes no several without gateways.
+ONE, TWO, THREE = ((NextHop("eth0", gateway=router),) for router in ROUTERS)
 SEVERAL = st.lists(st.sampled_from(ROUTERS), min_size=1, max_size=3, unique=True)
 LEGS = SEVERAL.map(lambda routers: tuple(NextHop("eth0", gateway=router) for router in routers))
 STANDING = st.lists(st.tuples(LEGS, st.sampled_from([OURS, OURS, FOREIGN])), max_size=3)
@@ -284,7 +285,9 @@ def owners(backend: NetlinkBackend) -> set[tuple[object, int]]:
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(standing=STANDING, legs=LEGS, is_wanted=st.booleans(), checks=st.sampled_from([-1, -1, 2, 3, 4]))
-@example(standing=[((NextHop("eth0", gateway=ROUTERS[0]),), OURS)], legs=(), is_wanted=False, checks=-1)
+@example(standing=[(ONE, OURS), (TWO, FOREIGN)], legs=THREE, is_wanted=True, checks=-1)
+@example(standing=[(ONE, OURS), (TWO, FOREIGN)], legs=THREE, is_wanted=True, checks=4)
+@example(standing=[(ONE, OURS), (TWO, FOREIGN)], legs=ONE, is_wanted=False, checks=-1)
 def test_each_next_hop_has_an_owner(
     six: NetlinkBackend,
     standing: list[tuple[tuple[NextHop, ...], int]],
