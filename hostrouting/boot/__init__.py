@@ -15,6 +15,9 @@ assets/     the bodies of the scripts: plain shell and awk, without placeholders
 from hostrouting.boot.gate_files import (
     GateStep,
     StepKind,
+    digest_of,
+    gate_digests,
+    is_list_edited,
     parse_gate_steps,
     render_gate_drop_in,
     render_gate_script,
@@ -79,6 +82,9 @@ __all__ = [
     "render_gate_script",
     "render_gate_steps",
     "parse_gate_steps",
+    "gate_digests",
+    "is_list_edited",
+    "digest_of",
     "GateStep",
     "StepKind",
     # the script that takes a snapshot

@@ -24,14 +24,23 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.boot import GateStep, render_gate_drop_in, render_gate_script, render_gate_steps, render_gate_unit
+from hostrouting.boot import (
+    GateStep,
+    digest_of,
+    gate_digests,
+    is_list_edited,
+    render_gate_drop_in,
+    render_gate_script,
+    render_gate_steps,
+    render_gate_unit,
+)
 from hostrouting.errors import FileError, ManagerError
 from hostrouting.host.effects import tell_effects
 from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import phases
     from hostrouting.host import Files
@@ -122,10 +131,30 @@ class Gate:
     def steps(self) -> tuple[GateStep, ...]:
         """The steps in the list; lines that are not steps are ignored."""
         found = []
-        for line in (self.files.read(self.layout.gate_steps_path) or "").split("\n"):
+        for line in self._listed.split("\n"):
             with suppress(ValueError):
                 found.append(GateStep.parse(line))
         return tuple(found)
+
+    @property
+    def edited(self) -> tuple[str, ...]:
+        """The paths of existing files that are not as they were written: those of the gate and those of its parts.
+
+        While a step is `changing`, only the gate's own files are compared.
+        """
+        layout, listed = self.layout, self._listed
+        found = [layout.gate_steps_path] if is_list_edited(listed) else []
+        is_changing = any(step.kind == "changing" for step in self.steps)
+        for name, digest in gate_digests(listed).items():
+            path = layout.at(name)
+            if not is_changing or path in self.own_paths:
+                text = self.files.read(path)
+                found += [path] if text is not None and digest_of(text) != digest else []
+        return tuple(found)
+
+    @property
+    def _listed(self) -> str:
+        return self.files.read(self.layout.gate_steps_path) or ""
 
     @property
     def own_paths(self) -> tuple[str, ...]:
@@ -163,7 +192,8 @@ class Gate:
         found = Changes() if steps else Changes(removes=self.present())
         if steps:
             found += self.drop_in.differences(files)
-            is_listed = files.holds(self.layout.gate_steps_path, render_gate_steps(steps))
+            text = render_gate_steps(steps, self.digests_after(up, down))
+            is_listed = files.holds(self.layout.gate_steps_path, text)
             found += Changes(() if is_listed else (self.layout.gate_steps_path,)) + self.rest.differences(files)
         for part in up:
             found += part.all_files.differences(files)
@@ -224,6 +254,14 @@ class Gate:
         steps |= {part.name: part.step for part in up if part.step is not None}
         return tuple(sorted(steps.values(), key=lambda step: (step.rank, step.name)))
 
+    def digests_after(self, up: Sequence[Part], down: Iterable[Part]) -> dict[str, str]:
+        """The digests of the files after the change, by their paths on the host."""
+        root = self.layout.root.rstrip("/")
+        gone = {file.path.removeprefix(root) for part in down for file in part.all_files.files}
+        kept = {path: digest for path, digest in gate_digests(self._listed).items() if path not in gone}
+        written = (file for file_set in self._sets(up) for file in file_set.files)
+        return kept | {file.path.removeprefix(root): digest_of(file.text) for file in written}
+
 
 class _Change:
     """One change in progress, and the paths it has changed so far."""
@@ -248,9 +286,11 @@ class _Change:
         stale = [part for part in up if part.all_files.differences(self._files)]
         leaving = [part for part in down if part.present(self._files)]
         names = {part.name for part in stale}
+        digests = self._gate.digests_after(up, down)
         failure: FileError | None = None
         try:
-            self._list([attrs.evolve(step, kind="changing") if step.name in names else step for step in steps])
+            marked = [attrs.evolve(step, kind="changing") if step.name in names else step for step in steps]
+            self._list(marked, digests)
             self._stop_gate()
             self._stop(leaving)  # while systemd still knows these units, so that the stop does not count as a failure
             self._note("", self._gate.rest.install(self._files))
@@ -276,7 +316,7 @@ class _Change:
         # A service without a step runs on until its task restarts it: if the run ends before that, it is not missing.
         self._stop([part for part in stale if part.step is not None])
         self._forget(leaving)
-        self._list(steps)
+        self._list(steps, digests)
 
     def put_beside(self, up: Sequence[Part]) -> None:
         """Install the files of parts that have no step, on a host without a gate."""
@@ -308,9 +348,9 @@ class _Change:
         if failures:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)
 
-    def _list(self, steps: Iterable[GateStep]) -> None:
+    def _list(self, steps: Iterable[GateStep], digests: Mapping[str, str] | None = None) -> None:
         path = self._layout.gate_steps_path
-        if self._files.write(path, render_gate_steps(steps)):
+        if self._files.write(path, render_gate_steps(steps, digests)):
             self._note("", (path,))
 
     def _reload(self, parts: Iterable[Part]) -> None:

@@ -5,9 +5,12 @@ the steps run (`scripts`, `probe`).
 
 If a drop-in changes while systemd runs one of its commands, systemd skips the remaining commands. So everything that
 depends on the configuration is in the list of steps, which the script reads at every start.
+
+The list also has a digest of each installed file, and of its own steps, in lines that the script takes for comments. So
+an edited file is found without the configuration, and whichever version of this program wrote it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 import attrs
@@ -16,8 +19,8 @@ from hostrouting.boot.scripts import filled
 from hostrouting.boot.units import FLUSHERS, HEADER, SHELL, render_oneshot
 from hostrouting.host.layout import HostLayout
 
-__all__ = ["GateStep", "parse_gate_steps", "render_gate_drop_in", "render_gate_script", "render_gate_steps"]
-__all__ += ["StepKind", "render_gate_unit"]
+__all__ = ["GateStep", "digest_of", "gate_digests", "is_list_edited", "parse_gate_steps", "render_gate_drop_in"]
+__all__ += ["StepKind", "render_gate_script", "render_gate_steps", "render_gate_unit"]
 
 StepKind: TypeAlias = Literal["requires", "wants", "changing"]
 _KINDS: dict[str, StepKind] = {"requires": "requires", "wants": "wants", "changing": "changing"}
@@ -25,6 +28,7 @@ _KINDS: dict[str, StepKind] = {"requires": "requires", "wants": "wants", "changi
 # By default the start of a machine may take 90 s, and it waits for the unit within that time.
 _SECONDS = 85
 _END = "end"
+_DIGEST = "# sha256 "
 
 
 def _is_name(_: object, attribute: "attrs.Attribute[str]", value: str) -> None:
@@ -108,9 +112,39 @@ def render_gate_script(layout: HostLayout | None = None) -> str:
     )
 
 
-def render_gate_steps(steps: Iterable[GateStep]) -> str:
-    """The list of steps. Its last line marks it as complete."""
-    return HEADER + "".join(f"{step}\n" for step in steps) + f"{_END}\n"
+def digest_of(text: str) -> str:
+    """The SHA-256 of a text."""
+    import hashlib  # noqa: PLC0415  a host without a gate does not need it
+
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def render_gate_steps(steps: Iterable[GateStep], digests: Mapping[str, str] | None = None) -> str:
+    """The list of steps, with the digests of files by their paths. Its last line marks it as complete."""
+    lines = "".join(f"{step}\n" for step in steps)
+    noted = {"steps": digest_of(lines), **(digests or {})} if lines else {}
+    return HEADER + "".join(f"{_DIGEST}{noted[name]} {name}\n" for name in sorted(noted)) + lines + f"{_END}\n"
+
+
+def gate_digests(text: str) -> dict[str, str]:
+    """The digests of files in the list, by their paths."""
+    noted = _noted(text)
+    noted.pop("steps", None)
+    return noted
+
+
+def is_list_edited(text: str) -> bool:
+    """Whether the steps in the list are not those that were rendered. False for a list that the script refuses."""
+    try:
+        steps = parse_gate_steps(text)
+    except ValueError:
+        return False
+    return _noted(text).get("steps", digest_of("")) != digest_of("".join(f"{step}\n" for step in steps))
+
+
+def _noted(text: str) -> dict[str, str]:
+    words = (line.removeprefix(_DIGEST).partition(" ") for line in text.split("\n") if line.startswith(_DIGEST))
+    return {name: digest for digest, _, name in words}
 
 
 def parse_gate_steps(text: str) -> tuple[GateStep, ...]:

@@ -2,7 +2,7 @@
 
 Here: the checks, and the sentence for each finding. Not here: changing anything (`gate`).
 
-That a file exists does not prove much: systemd may have loaded an older text of it, another drop-in may remove our
+That a file exists does not prove much: it may have been edited, systemd may have loaded an older text of it, another drop-in may remove our
 command, and a setting of our unit may let it succeed without running the script. So systemd is asked what it would run.
 """
 
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.boot import SHELL, parse_check_script, parse_gate_steps, render_gate_drop_in
+from hostrouting.boot import SHELL, parse_gate_steps, render_gate_drop_in
 from hostrouting.boot.gate import Gate
-from hostrouting.config import Mode
 from hostrouting.errors import FileError
 from hostrouting.host.layout import HostLayout
 
@@ -31,6 +30,7 @@ __all__ = [
     "GateState",
     "drop_in_folders",
     "find_coming_openings",
+    "find_edits",
     "find_gate_state",
     "harmful_settings",
 ]
@@ -86,6 +86,8 @@ class GateState:
     """What lets a machine start unchecked."""
     bars: tuple[str, ...] = ()
     """What keeps every machine from starting, whatever the routes are."""
+    edited: tuple[str, ...] = ()
+    """What else was edited since it was written, and does not matter when a machine starts."""
     hold: str = f"systemctl mask --runtime {HostLayout.machine_unit}"
     """The command with which an operator keeps machines from starting, with or without a gate.
 
@@ -110,12 +112,26 @@ def find_gate_state(host: Host) -> GateState:
         command = _unmask(host, machines[0]["FragmentPath"])
         told = f"{layout.machine_unit} is masked; allow machines with: {command}"
         return attrs.evolve(nothing, is_up=is_up, bars=(told,))
-    openings = [*_missing(host)] or [*_machines(host, machines)]
+    edits, others = find_edits(gate)
+    openings = [*edits, *([*_missing(host)] or [*_machines(host, machines)])]
     if is_up:
         openings += [text for unit in units if unit["LoadState"] == "loaded" for text in _unit(host, unit)]
-    openings += _edited(host, gate.steps)
+    openings += _absent(host, gate.steps)
     bars = [*_bars(host), *(text for unit in units for text in _unstartable(host, unit))] if is_up else []
-    return attrs.evolve(nothing, is_up=is_up, openings=tuple(dict.fromkeys(openings)), bars=tuple(bars))
+    return attrs.evolve(nothing, is_up=is_up, openings=tuple(dict.fromkeys(openings)), bars=tuple(bars), edited=others)
+
+
+def find_edits(gate: Gate) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The edited files, a sentence each: those that decide whether a machine starts, and the others; only reads."""
+    folder = gate.layout.at(gate.layout.config_directory)
+    deciding = {*gate.own_paths, *(f"{folder}/{step.name}.sh" for step in gate.steps)}
+    edited = [path for path in gate.edited if path not in gate.own_paths or gate.files.read(path)]
+    told = "is not as hostrouting wrote it"
+    again = "save a copy if the edit is wanted, then write it again with: hostrouting apply --config FILE"
+    return (
+        tuple(f"{path} {told}, so machines may start unchecked; {again}" for path in edited if path in deciding),
+        tuple(f"{path} {told}; {again}" for path in edited if path not in deciding),
+    )
 
 
 def find_coming_openings(host: Host) -> tuple[str, ...]:
@@ -319,19 +335,13 @@ def _short(value: str) -> str:
     return value.partition("argv[]=")[2].partition(" ;")[0] or value
 
 
-def _edited(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
-    """A check that was edited from STRICT to WARN, and missing scripts of steps that only warn."""
-    path = host.layout.check_script_path
+def _absent(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
+    """The missing scripts of steps that only warn."""
     for step in steps:
         script = host.layout.at(f"{host.layout.config_directory}/{step.name}.sh")
         if step.kind == "wants" and not host.files.is_there(script):
             told = f"{script} is missing, so machines start without it"
             yield f"{told}; write it again with: hostrouting apply --config FILE"
-        if (step.kind, step.name) == ("requires", "check-route-overlap"):
-            with suppress(ValueError, LookupError):
-                if parse_check_script(host.files.read(path) or "").config.mode is Mode.WARN:
-                    told = "was edited from STRICT to WARN"
-                    yield f"{path} {told}; undo that with: hostrouting apply --config FILE"
 
 
 def _bars(host: Host) -> Iterator[str]:

@@ -406,19 +406,26 @@ def looked_at_gate(host: Host) -> GateState:
 
 def gate_document(gate: GateState) -> dict[str, Any]:
     """The gate as plain values."""
-    return {"up": gate.is_up, "openings": list(gate.openings), "bars": list(gate.bars)}
+    return {
+        "up": gate.is_up,
+        "openings": list(gate.openings),
+        "bars": list(gate.bars),
+        "edited": list(gate.edited),
+    }
 
 
 def gate_lines(gate: GateState) -> Iterator[Line]:
-    """What lets machines start without a check, and what keeps them from starting; no lines if neither applies."""
-    for title, sentences in (
-        ("Machines start unchecked:", gate.openings),
-        ("No machine starts:", gate.bars),
-    ):
+    """What lets machines start without a check, what keeps them from starting, and what else was edited."""
+    told: tuple[tuple[str, tuple[str, ...], Tone], ...] = (
+        ("Machines start unchecked:", gate.openings, "bad"),
+        ("No machine starts:", gate.bars, "bad"),
+        ("Edited:", gate.edited, "warn"),
+    )
+    for title, sentences, tone in told:
         if sentences:
             yield line()
             yield line(title)
-            yield from (line("  ", Painted(text, "bad")) for text in sentences)
+            yield from (line("  ", Painted(text, tone)) for text in sentences)
 
 
 def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> Line:

@@ -102,6 +102,7 @@ GATE = {
     "gate.up": "whether the drop-in exists that makes machines wait for the check before they start",
     "gate.openings[]": "what lets a machine start without a check; each a sentence",
     "gate.bars[]": "what keeps every machine from starting, whatever the routing; each a sentence",
+    "gate.edited[]": "installed files that were edited and that no start of a machine reads; each a sentence",
 }
 MARKS = {
     "marks[].mark": "a mark that the answer depends on, as ip rule prints it; the key is absent if there is none",

@@ -419,9 +419,10 @@ def lock_findings(holders: Sequence[str], *, path: str) -> Iterator[PreflightFin
 
 
 def gate_findings(gate: GateState) -> Iterator[PreflightFinding]:
-    """What keeps every machine from starting, and what lets one start unchecked, with the gate that is installed."""
+    """What keeps every machine from starting, what lets one start unchecked, and what else was edited."""
     yield from (PreflightFinding("gate", "error", text) for text in gate.bars)
     yield from (PreflightFinding("gate", "warning", text) for text in gate.openings)
+    yield from (PreflightFinding("gate", "info", text) for text in gate.edited)
 
 
 @attrs.frozen

@@ -1,11 +1,11 @@
-"""Files that open the gate although all of its own files are in place: a table for unit and system tests."""
+"""What opens the gate although all of its own files are in place, for unit and system tests: more files, and edits."""
 
 import attrs
 
 from hostrouting.boot import SHELL
 from hostrouting.host.layout import HostLayout
 
-__all__ = ["KUBE1", "OPENINGS", "Opening"]
+__all__ = ["EDITS", "KUBE1", "OPENINGS", "Edit", "Opening"]
 
 KUBE1 = "systemd-nspawn@kube1.service"
 
@@ -147,4 +147,33 @@ OPENINGS = (
         "has BindReadOnlyPaths=/bin/true:/bin/bash",
     ),
 )
+"""Each opens the gate on its own, in STRICT with an overlap, once systemd has read it."""
+
+
+@attrs.frozen
+class Edit:
+    """One edit of an installed file: what is replaced, once, and by what."""
+
+    path: str
+    before: str
+    after: str
+
+    def made_in(self, text: str) -> str:
+        """The text after the edit."""
+        assert self.before in text
+        return text.replace(self.before, self.after, 1)
+
+
+_SUCCEEDS = ("#!/bin/bash\n", "#!/bin/bash\nexit 0\n")
+
+EDITS = {
+    "the gate's script succeeds": Edit(_LAYOUT.gate_script_path, *_SUCCEEDS),
+    "the check succeeds": Edit(_LAYOUT.check_script_path, *_SUCCEEDS),
+    "the check warns": Edit(_LAYOUT.check_script_path, "STRICT", "WARN"),
+    "the check expects less": Edit(_LAYOUT.check_script_path, "'cidr 172.16.0.0/16'", "'cidr 10.99.0.0/16'"),
+    "the list asks for less": Edit(_LAYOUT.gate_steps_path, "60 requires", "60 wants"),
+    "the list lacks the check": Edit(_LAYOUT.gate_steps_path, "60 requires check-route-overlap\n", ""),
+    "the unit runs something else": Edit(_LAYOUT.gate_unit_path, "ExecStart=", "ExecStart=/bin/true "),
+    "the drop-in runs nothing": Edit(_LAYOUT.gate_drop_in_path, "ExecStartPre=", "# ExecStartPre="),
+}
 """Each opens the gate on its own, in STRICT with an overlap, once systemd has read it."""

@@ -9,13 +9,14 @@ import attrs
 import pytest
 
 import phases
+from hostrouting.boot import gate_digests, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate_state import GateState, drop_in_folders, find_gate_state
-from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config import GuardConfig, HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeHost
 from hostrouting.testing.host import shown
-from tests.tables.gate_openings import KUBE1, OPENINGS, Opening
+from tests.tables.gate_openings import EDITS, KUBE1, OPENINGS, Edit, Opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 LAYOUT = HostLayout()
 STRICT = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.77.0.0/16")]),
-    RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT),
+    RouteOverlapConfig(["172.16.0.0/16"], Mode.STRICT),
 )
 UNIT_DROP_IN = f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf"
 CONTROL = "/run/systemd/system.control"
@@ -180,6 +181,14 @@ def test_a_status_that_a_machine_takes_for_a_success(value: str, told: str) -> N
     assert find_gate_state(host) == GateState(is_up=True, openings=(sentence,))
 
 
+def _mark(host: FakeHost) -> None:
+    """Mark the check as changing, as a run does first."""
+    text = host.files.texts[LAYOUT.gate_steps_path]
+    first, check = parse_gate_steps(text)
+    marked = render_gate_steps([first, attrs.evolve(check, kind="changing")], gate_digests(text))
+    host.files.texts[LAYOUT.gate_steps_path] = marked
+
+
 BROKEN_OPEN = {
     "the drop-in is missing": (
         _remove(LAYOUT.gate_drop_in_path),
@@ -190,10 +199,6 @@ BROKEN_OPEN = {
     "the drop-in is masked": (
         _lay(LAYOUT.gate_drop_in_path, ""),
         f"{LAYOUT.gate_drop_in_path} is empty or a link to /dev/null, so machines start unchecked; remove it",
-    ),
-    "the check says WARN": (
-        _edit(LAYOUT.check_script_path, "STRICT", "WARN"),
-        (f"{LAYOUT.check_script_path} was edited from STRICT to WARN; undo that with: hostrouting apply --config FILE"),
     ),
 }
 
@@ -207,10 +212,69 @@ def test_a_file_that_opens_it(breaks: Callable[[FakeHost], None], told: str) -> 
     assert find_gate_state(host).openings == (told,)
 
 
-def test_a_check_that_only_warns() -> None:
-    """A check that was installed in WARN is not an edited one."""
-    warns = attrs.evolve(STRICT, route_overlap=attrs.evolve(STRICT.route_overlap, mode=Mode.WARN))
-    assert find_gate_state(installed(warns)) == GateState(is_up=True)
+NOT_OURS = "is not as hostrouting wrote it"
+COPY = "save a copy if the edit is wanted, then write it again with: hostrouting apply --config FILE"
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edit(edit: Edit) -> None:
+    """An edited file that decides about a start opens the gate, and is named first; an apply writes it again."""
+    host = installed()
+    host.files.texts[edit.path] = edit.made_in(host.files.texts[edit.path])
+    manager(host).reload()
+    state = find_gate_state(host)
+    assert state.openings[0] == f"{edit.path} {NOT_OURS}, so machines may start unchecked; {COPY}"
+    assert not [told for told in state.openings[1:] if NOT_OURS in told]
+    assert (state.bars, state.edited) == ((), ())
+    phases.execute(Configure(STRICT, host=host), phases.Context(observers=[]))
+    assert find_gate_state(host) == GateState(is_up=True)
+
+
+def test_every_installed_file() -> None:
+    """Each file that apply writes is compared; one that no start of a machine reads opens nothing, and is told."""
+    host = installed()
+    guard = attrs.evolve(STRICT, guard=GuardConfig(enabled=True, program="/opt/hostrouting"))
+    phases.execute(Configure(guard, host=host), phases.Context(observers=[]))
+    folders = (LAYOUT.config_directory, LAYOUT.unit_directory, "/etc/systemd/system-preset")
+    others = {*host.files.links, LAYOUT.gate_steps_path}
+    paths = [path for path in host.files.texts if path.startswith(folders) and path not in others]
+    assert {LAYOUT.guard_unit_path, LAYOUT.routes_preset_path, LAYOUT.routes_unit_path} < set(paths)
+    opening = {edit.path for edit in EDITS.values()} | {LAYOUT.routes_script_path}
+    for path in paths:
+        text = host.files.texts[path]
+        host.files.texts[path] = text.replace("\n", "\n\n# edited\n1\n", 1)
+        manager(host).reload()
+        state = find_gate_state(host)
+        told = [*state.openings, *state.edited]
+        assert [sentence for sentence in told if sentence.startswith(f"{path} {NOT_OURS}")] == told, path
+        assert (len(state.openings), len(state.edited)) == ((1, 0) if path in opening else (0, 1)), path
+        host.files.texts[path] = text
+
+
+def test_an_unfinished_change_is_not_an_edit() -> None:
+    """While a run changes a step, or after it was killed, its files may be the old ones: no machine starts, that is all."""
+    host = installed()
+    listed = host.files.texts[LAYOUT.gate_steps_path]
+    phases.execute(Configure(STRICT, host=host, wait=7), phases.Context(observers=[]))
+    later = host.files.texts[LAYOUT.gate_steps_path]
+    assert listed != later, "the digests are those of other scripts"
+    phases.execute(Configure(STRICT, host=host), phases.Context(observers=[]))
+    host.files.texts[LAYOUT.gate_steps_path] = later
+    _mark(host)
+    state = find_gate_state(host)
+    assert (state.openings, state.edited) == ((), ())
+    assert state.bars
+
+
+def test_below_a_root() -> None:
+    """The list names files as the host sees them, so those of an image are found wherever it is mounted."""
+    host = attrs.evolve(FakeHost(), layout=HostLayout(root="/mnt"), manager=None)
+    phases.execute(Configure(STRICT, host=host), phases.Context(observers=[]))
+    assert "/mnt" not in host.files.texts[host.layout.gate_steps_path]
+    assert find_gate_state(host) == GateState(is_up=True)
+    host.files.texts[host.layout.gate_script_path] += "exit 0\n"
+    [told] = find_gate_state(host).openings
+    assert told.startswith(f"/mnt{LAYOUT.gate_script} {NOT_OURS}")
 
 
 @pytest.mark.parametrize("path", [LAYOUT.gate_drop_in_path, LAYOUT.gate_unit_path], ids=["drop-in", "unit"])
@@ -278,7 +342,7 @@ BARS = {
         f"{LAYOUT.gate_steps_path} cannot be used",
     ),
     "a step is changing": (
-        _edit(LAYOUT.gate_steps_path, "requires check", "changing check"),
+        _mark,
         f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply --config FILE",
     ),
     "a required script is missing": (
@@ -376,11 +440,3 @@ def test_a_cause_is_said_once() -> None:
     lay(host, f"/etc/systemd/system/{KUBE1}.d/50.conf", "[Service]\nSuccessExitStatus=1\n")
     manager(host).reload()
     assert [text.split()[0] for text in find_gate_state(host).openings] == ["every", KUBE1, KUBE1]
-
-
-@pytest.mark.parametrize("word", ["present", "gone"])
-def test_a_check_that_is_not_readable_as_ours(word: str) -> None:
-    """A check that was replaced by something else is not judged here: it fails or passes as it will."""
-    host = installed()
-    host.files.texts[LAYOUT.check_script_path] = f"echo {word}\n"
-    assert find_gate_state(host) == GateState(is_up=True)

@@ -95,7 +95,7 @@ def test_a_bar(command: str, host: FakeHost, config: str) -> None:
 def test_apply_mends_a_bar(host: FakeHost, config: str) -> None:
     """The remedy that a bar names is one."""
     assert say(*words("apply", config), host=barred(host)).code == 0
-    assert say("status", "--json", host=host).json["gate"] == {"up": True, "openings": [], "bars": []}
+    assert say("status", "--json", host=host).json["gate"] == {"up": True, "openings": [], "bars": [], "edited": []}
 
 
 def test_status_answers_with_it(host: FakeHost) -> None:
@@ -116,7 +116,7 @@ def test_status_answers_with_it(host: FakeHost) -> None:
 def test_in_json(command: str, host: FakeHost, config: str) -> None:
     """The gate is an object with all that is said of it."""
     asked = (*words(command, config), "--json")
-    assert say(*asked, host=host).json["gate"] == {"up": True, "openings": [], "bars": []}
+    assert say(*asked, host=host).json["gate"] == {"up": True, "openings": [], "bars": [], "edited": []}
     found = say(*asked, host=opened(host)).json["gate"]
     assert found["up"]
     assert found["bars"] == []
@@ -179,24 +179,22 @@ def test_after_a_failure(path: str, state: str, config: str) -> None:
         assert path in last
     host.files.broken.clear()
     assert say(*words("apply", config), host=host).code == 0
-    assert say("status", "--json", host=host).json["gate"] == {"up": True, "openings": [], "bars": []}
+    assert say("status", "--json", host=host).json["gate"] == {"up": True, "openings": [], "bars": [], "edited": []}
 
 
 @pytest.mark.parametrize("path", FAILURES, ids=lambda it: it.rpartition("/")[2])
 def test_after_a_failure_with_all_in_place(path: str, host: FakeHost, config: str) -> None:
     """Where a gate was put up before, none of its files opens it because it cannot be written anew."""
     host.files.broken[path] = ROOM
-    host.files.texts[LAYOUT.check_script_path] += "# edited\n"
-    said = say(*words("apply", config), host=host)
+    said = say(*words("apply", config), "--wait", "7", host=host)
     assert said.code == 1
     assert not said.lines[-1].startswith(BEGINS["open"])
 
 
 def test_after_a_failure_that_changed_nothing(host: FakeHost, config: str) -> None:
     """A failure before any change leaves what was: machines are judged, and status tells the rest."""
-    host.files.texts[LAYOUT.check_script_path] += "# edited\n"
     host.files.strange[LAYOUT.lock_path] = "a directory"
     host.files.broken[LAYOUT.gate_steps_path] = ROOM
-    said = say(*words("apply", config), host=host)
+    said = say(*words("apply", config), "--wait", "7", host=host)
     assert said.code == 1
     assert said.lines[-1].startswith(("Machines are still checked before they start", "No machine"))

@@ -254,7 +254,7 @@ class TestAnotherProtocolNumber:
         result = run(task)
         assert ours(host) == []
         assert ours(host, 214) == [f"{it} via 10.0.0.1 dev eth0 proto 214" for it in REPAIR]
-        assert result.log_fields() == {"replace": 2, "delete": 1, "files": 2}  # type: ignore[attr-defined]  # a RoutesResult
+        assert result.log_fields() == {"replace": 2, "delete": 1, "files": 3}  # type: ignore[attr-defined]  # a RoutesResult
         assert task.plan(phases.Context()).is_empty
 
     @pytest.mark.parametrize("take_away", [ConfigureStaticRoutes, Remove])

@@ -213,7 +213,7 @@ def test_routes_that_could_not_be_had(written: Callable[..., str]) -> None:
     said = say("status", host=host)
     told = "CONFLICT: 1 of 1 route cannot be added: routes of other programs have the same destination and metric"
     assert (said.code, said.lines[3]) == (1, f"{told}, and no machine starts until this is fixed")
-    assert gate(host) == {"up": True, "openings": [], "bars": []}
+    assert gate(host) == {"up": True, "openings": [], "bars": [], "edited": []}
 
 
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
@@ -242,7 +242,7 @@ def test_before_the_gate_is_there(repaired: str) -> None:
     said = say("status", host=host)
     missing = f"{LAYOUT.gate_drop_in_path} is missing, so machines start unchecked; {AGAIN}"
     assert (said.code, f"OPEN: {missing}" in said.lines) == (1, True)
-    assert gate(host) == {"up": False, "openings": [missing], "bars": []}
+    assert gate(host) == {"up": False, "openings": [missing], "bars": [], "edited": []}
 
 
 def test_what_systemd_has_not_read(repaired: str) -> None:

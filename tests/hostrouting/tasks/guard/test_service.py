@@ -9,7 +9,7 @@ import pytest
 
 import phases
 from hostrouting import Configure, GuardConfig, Host, HostRoutingConfig, Remove
-from hostrouting.boot import parse_guard_unit
+from hostrouting.boot import parse_gate_steps, parse_guard_unit
 from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Guard, InstallGuard
@@ -55,7 +55,8 @@ def test_it_is_installed_and_started(host: FakeHost) -> None:
 def test_no_machine_waits_for_it(host: FakeHost) -> None:
     """It has no step in the gate."""
     run(Configure(GUARDED, host=host))
-    assert "guard" not in host.files.texts[LAYOUT.gate_steps_path]
+    steps = parse_gate_steps(host.files.texts[LAYOUT.gate_steps_path])
+    assert [step.name for step in steps] == ["static-routes", "check-route-overlap"]
 
 
 def test_a_guard_that_does_not_run_is_started(host: FakeHost) -> None:
