@@ -2,8 +2,9 @@
 
 Here: the checks, and the sentence for each finding. Not here: changing anything (`gate`).
 
-That a file exists does not prove much: it may have been edited, systemd may have loaded an older text of it, another drop-in may remove our
-command, and a setting of our unit may let it succeed without running the script. So systemd is asked what it would run.
+That a file exists does not prove much: it may have been edited, systemd may have loaded an older text of it, another
+drop-in may remove our command, and a setting of our unit may let it succeed without running the script. So each file is
+compared with what was written, and systemd is asked what it would run.
 """
 
 from __future__ import annotations

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 import phases
+from hostrouting.boot.gate import Gate
+from hostrouting.boot.gate_state import find_edits
 from hostrouting.config import needs_config
 from hostrouting.errors import FileError, HostBusy, HostRoutingError, Unsettled
 from hostrouting.host.host import Host, needs_host
 from hostrouting.host.systemd import Line, NoService, Service
 from hostrouting.release import __version__
 from hostrouting.tasks.configure import TASKS
-from hostrouting.tasks.guard import Fights, Look, Pace, State, figures
+from hostrouting.tasks.guard import Fights, Look, Pace, Problem, State, figures
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.kernel.base import Watch
     from hostrouting.tasks.base import HostTask
-    from hostrouting.tasks.guard import Fight, Problem, Repair
+    from hostrouting.tasks.guard import Fight, Repair
 
 __all__ = ["Guard", "Orders"]
 
@@ -245,7 +247,14 @@ class _Watching:
             for make in TASKS:
                 self._alive()
                 found += self._ask(make(self._config, host=host, wait=0))
-        return found
+        return found + self._look_at_gate()
+
+    def _look_at_gate(self) -> Look:
+        """The edited files that decide whether a machine starts; the guard leaves them to `apply`."""
+        try:
+            return Look(problems=tuple(map(Problem, find_edits(Gate(self._host))[0])))
+        except FileError as error:
+            return Look(failures={"gate": str(error)})
 
     def _ask(self, task: HostTask[Any]) -> Look:
         """The answer of one task. If it cannot answer now, the former answer still holds."""

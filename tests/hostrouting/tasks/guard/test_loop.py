@@ -7,7 +7,7 @@ import gc
 import json
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -81,6 +81,31 @@ def test_another_programs_route_is_never_touched(play: Play) -> None:
         "the verdict is overlap (it was ok)",
         "the verdict is ok (it was overlap)",
     ]
+
+
+def test_an_edited_gate(play: Play) -> None:
+    """An edited file that decides whether a machine starts is a problem until it is written again, and is left alone."""
+    path, texts = LAYOUT.gate_script_path, play.host.files.texts
+    text = texts[path]
+    edited = text.replace("\n", "\nexit 0\n", 1)
+    seen: list[Any] = []
+    scenes = [(10.0, lambda: texts.update({path: edited})), (100.0, lambda: seen.append(play.state()["problems"]))]
+    scenes += [(101.0, lambda: seen.append(texts[path])), (102.0, lambda: texts.update({path: text}))]
+    play.perform(*scenes, until=200)
+    [[told], kept] = seen
+    assert kept == edited
+    assert told.startswith(f"{path} is not as hostrouting wrote it, so machines may start unchecked; ")
+    assert play.service.texts == ["the verdict is ok", told, f"no longer: {told}"]
+
+
+def test_a_gate_that_cannot_be_read(play: Play) -> None:
+    """That is why the look failed; the routes are kept all the same."""
+    play.perform(
+        (1.0, lambda: play.host.files.strange.update({LAYOUT.gate_script_path: "a fifo"})), (2.0, play.delete), until=5
+    )
+    [told] = [text for text in play.service.texts if text.startswith("gate: ")]
+    assert LAYOUT.gate_script_path in told
+    assert play.route("172.16.0.0/17")
 
 
 def test_a_route_with_a_lifetime() -> None:
