@@ -6,13 +6,13 @@ documents do not contain, but for the check of a snapshot.
 Such a tool asks four questions after each run: was anything changed, did it fail, what is the message, and what is
 different (a text before and a text after). The documents of the commands have the answers:
 
-    plan            what a run would do: for a dry run (in Ansible, check mode)
+    preflight, plan what a run would do, and what would make it fail: for a dry run (in Ansible, check mode)
     plan, apply     a run, with its difference; only the plan knows which of the written files existed before
     apply           a run, without its difference
     remove          a removal; with --dry-run, what it would do
 
-A dry run fails if the run is certain to fail: because of a conflict, or because addresses escape in mode STRICT. If
-something is missing that `apply` waits for, that is a warning.
+A dry run fails if the run would fail on the node as it is now: because of a conflict, because addresses escape in mode
+STRICT, because something is missing that `apply` would wait for, or because of an error that `preflight` has found.
 
 For facts about its routing, a node needs neither hostrouting nor Python: the snapshot script needs a shell and
 iproute2, and the check is made here, as `hostrouting check --snapshot` makes it.
@@ -100,7 +100,7 @@ def outcome_of(ran: Mapping[str, Ran]) -> Outcome:
     elif "apply" in documents:
         found = _run(documents["apply"], documents.get("plan"))
     else:
-        found = _dry_run(documents["plan"])
+        found = _dry_run(documents["plan"], documents.get("preflight", {}).get("findings", ()))
     return attrs.evolve(found, documents=documents)
 
 
@@ -128,20 +128,26 @@ def _fault(command: str, ran: Ran, document: Document) -> str:
     return f"hostrouting {command} did not print its document on the node; it {ran.ending}"
 
 
-def _dry_run(plan: Document) -> Outcome:
-    """What `apply` would do."""
+_PLANNED = {"gate", "overlap", "probes", "routes"}
+"""The names of findings of `preflight` about what the plan says itself."""
+
+
+def _dry_run(plan: Document, preflight: Sequence[Document]) -> Outcome:
+    """What `apply` would do, and what `preflight` has found."""
     found = _checked(plan.get("check"), plan["steps"])
     files = _lasting(plan["files"]["write"], plan["files"]["remove"])
     conflicts = [f"{step['route']}: {step['reason']}" for step in plan["steps"] if step["action"] == "conflict"]
     conflicts += plan["conflicts"]
-    strict = found.verdict == "overlap" and plan["check"]["mode"] == "STRICT"
+    is_strict = (plan.get("check") or {}).get("mode") == "STRICT"
+    strict, lacks = found.verdict == "overlap" and is_strict, bool(plan["pending"])
+    lacks = lacks or (plan["answer"] == "not-ready" and is_strict)
     before, after = _texts(_lines(plan["steps"], plan["operations"], files, plan["files"].get("rewrite", ())))
     changed = plan["changes"] and before != after
     if conflicts:
         told = f"CONFLICT: apply would fail: {'; '.join(conflicts)}"
     elif plan["answer"] == "not-ready":
         missing = plan["pending"] or ["a default route, which the check needs"]
-        told = f"NOT READY: apply would wait for what is missing: {'; '.join(missing)}"
+        told = f"NOT READY: apply would wait for what is missing{', then fail' * lacks}: {'; '.join(missing)}"
     elif changed:
         told = f"TO DO: {_counts(plan['steps'], plan['operations'], files)}"
     else:
@@ -153,14 +159,25 @@ def _dry_run(plan: Document) -> Outcome:
         told += f"; the verdict afterwards would be {verdict}"
     if strict:
         told += "; apply would fail, because the mode is STRICT"
+    fails = bool(conflicts) or strict or lacks
+    errors, doubts = (
+        [
+            finding["message"]
+            for finding in preflight
+            if finding["severity"] == severity and finding["name"] not in known
+        ]
+        for severity, known in (("error", _PLANNED if fails else ()), ("warning", _PLANNED))
+    )
+    if errors:
+        told += f"; apply would fail, or machines would not start: {'; '.join(errors)}"
     return attrs.evolve(
         found,
         message=told,
         changed=changed,
-        failed=bool(conflicts) or strict,
+        failed=fails or bool(errors),
         verdict=plan["verdict"],
         steps=tuple(plan["steps"]),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *doubts),
         before=before,
         after=after,
     )

@@ -415,7 +415,7 @@ def lock_findings(holders: Sequence[str], *, path: str) -> Iterator[PreflightFin
             f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path};"
             " a bootstrap would wait for up to a minute, then fail"
         )
-        yield PreflightFinding("lock", "warning", told, path)
+        yield PreflightFinding("lock", "warning", told, path, can_retry=True)
 
 
 def gate_findings(gate: GateState) -> Iterator[PreflightFinding]:

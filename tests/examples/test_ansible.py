@@ -33,6 +33,7 @@ COLLECTION = EXAMPLE / "ansible_collections/hostrouting/node"
 MODULES = ("host_routing", "host_routing_facts")
 CIDR = "172.16.0.0/16"
 HALVES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
+FILES = "/etc/aks-flex-node"
 WARN: dict[str, Any] = {
     "staticRoutes": {"enabled": True, "routes": HALVES},
     "routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"},
@@ -427,6 +428,32 @@ class TestOneNode:
         assert "python" not in refused.result
         assert "not you" in refused.result["msg"]
         node.machine.shell("rm /mnt/bin/old /mnt/bin/refuses")
+
+    @pytest.mark.nightly
+    @pytest.mark.parametrize(
+        ("breaks", "mends", "told"),
+        [
+            ("mount --bind /etc /etc; mount -o remount,ro,bind /etc", "umount /etc", "Read-only file system"),
+            (
+                f"mkdir -p {FILES}; mount -t tmpfs -o size=4k tmpfs {FILES}; cat /dev/zero >{FILES}/full || true",
+                f"umount {FILES}; rmdir {FILES}",
+                "No space left on device",
+            ),
+            ("ip route del default", "ip route add default via 10.0.0.1 dev eth0", "default route"),
+        ],
+        ids=["read-only", "full", "no default route"],
+    )
+    def test_a_dry_run_that_fails(self, one: Controller, breaks: str, mends: str, told: str) -> None:
+        """A dry run fails with the reason of the run, where that fails."""
+        node = one.nodes["node"]
+        node.machine.shell(breaks)
+        played = one.play([routing("dry", config=WARN, check_mode=True), routing("run", config=WARN, wait=0)])
+        node.machine.shell(mends)
+        assert one.play([routing("removal", state="absent")]).code == 0
+        node.machine.shell(f"rm -f {PROGRAM}")
+        for it in ("dry", "run"):
+            assert played.of("node", it).status == "ignored"
+            assert told in played.of("node", it).result["msg"]
 
     @pytest.mark.nightly
     def test_read_only(self, one: Controller) -> None:

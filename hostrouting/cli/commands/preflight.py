@@ -59,6 +59,8 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
     counts = f"{counted(len(alike['error']), 'error')}, {counted(len(alike['warning']), 'warning')}"
     if alike["error"]:
         yield line(Painted("WOULD FAIL:", "bad"), f" {counts}; apply fails on this host, or machines do not start")
+    elif any(finding.can_retry for finding in alike["warning"]):
+        yield line(Painted("NOT READY:", "warn"), f" {counts}; apply would wait, and may then fail")
     elif alike["warning"]:
         yield line(Painted("DOUBTFUL:", "warn"), f" {counts}; apply succeeds on this host, as far as is known")
     else:

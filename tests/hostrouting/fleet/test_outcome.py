@@ -13,7 +13,7 @@ from hostrouting.fleet import Outcome, Ran, outcome_of
 from hostrouting.fleet.outcome import verdict_sentence
 from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule
-from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_vm
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ LACKING: dict[str, Any] = {"staticRoutes": {"enabled": True, "routes": HALVES[:1
 def ran(command: str, host: FakeHost, config: dict[str, Any] | None = None, *words: str) -> Ran:
     """Run a command as the module does on a node."""
     given = () if config is None else ("--config", "-")
-    waiting = ("--wait", "0") if command != "remove" else ()
+    waiting = ("--wait", "0") if command in {"plan", "apply"} else ()
     said = say(command, *given, *words, *waiting, "--json", host=host, stdin=json.dumps(config).encode())
     return Ran(said.code, said.out, said.err)
 
 
 def dry_run(host: FakeHost, config: dict[str, Any]) -> Outcome:
     """What a run would do."""
-    return outcome_of({"plan": ran("plan", host, config)})
+    return outcome_of({name: ran(name, host, config) for name in ("preflight", "plan")})
 
 
 def run(host: FakeHost, config: dict[str, Any]) -> Outcome:
@@ -70,6 +70,8 @@ CONFIGS = {
     "conflict": {"staticRoutes": {"enabled": True, "routes": [{"destination": CIDR}]}},
     "missing device": {"staticRoutes": {"enabled": True, "routes": [{"destination": "9.0.0.0/8", "dev": "eth9"}]}},
     "nothing": {"staticRoutes": {"enabled": False}},
+    "the check alone": {"routeOverlap": WARN["routeOverlap"]},
+    "the check alone, strict": {"routeOverlap": STRICT["routeOverlap"]},
 }
 
 
@@ -91,16 +93,27 @@ def test_law_a_dry_run_predicts_the_run(host: str, config: str) -> None:
     foretold, done = dry_run(where, CONFIGS[config]), run(where, CONFIGS[config])
     waits = foretold.message.startswith("NOT READY")
     assert (foretold.before == foretold.after) is (not foretold.changed)
-    assert foretold.changed == done.changed
+    assert (foretold.changed, foretold.failed) == (done.changed, done.failed)
     if waits:
         assert foretold.warnings[0].startswith("NOT READY: apply would wait for what is missing")
-        assert not foretold.failed
         return
     assert (foretold.before, foretold.after) == (done.before, done.after)
-    assert (foretold.failed, foretold.verdict) == (done.failed, done.verdict)
+    assert foretold.verdict == done.verdict
     assert foretold.findings == done.findings
     assert not dry_run(where, CONFIGS[config]).changed
     assert not run(where, CONFIGS[config]).changed
+
+
+def test_what_preflight_finds() -> None:
+    """What keeps the real run from writing fails the dry run with its reason; what is not certain is a warning."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
+    [told] = dry_run(host, WARN).warnings
+    assert told.startswith("systemd is not running here")
+    folder, why = "/etc/aks-flex-node", "Read-only file system"
+    host.files.broken |= {folder: why, f"{folder}/host-routing-gate.sh": why}
+    foretold, done = dry_run(host, WARN), run(host, WARN)
+    assert (foretold.failed, done.failed) == (True, True)
+    assert "; apply would fail, or machines would not start: cannot write into /etc/aks-flex-node" in foretold.message
 
 
 @pytest.mark.parametrize("dry", [True, False])
@@ -117,7 +130,7 @@ def test_a_run(*, dry: bool) -> None:
         "route 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
     ]
     assert it.after.splitlines()[2] == "file /etc/aks-flex-node/check-route-overlap.sh"
-    assert list(it.documents) == (["plan"] if dry else ["plan", "apply"])
+    assert list(it.documents) == (["preflight", "plan"] if dry else ["plan", "apply"])
 
 
 def test_nothing_to_do() -> None:
@@ -139,11 +152,13 @@ def test_what_is_different() -> None:
     assert it.before.splitlines() == [
         "route 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "route 9.0.0.0/8 via 10.0.0.1 dev eth0 proto hostrouting",
+        "file /etc/aks-flex-node/host-routing-gate.conf (different)",
         "file /etc/aks-flex-node/static-routes.sh (different)",
     ]
     assert it.after.splitlines() == [
         "route 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "route 9.0.0.0/8 via 10.0.0.9 dev eth0 proto hostrouting",
+        "file /etc/aks-flex-node/host-routing-gate.conf",
         "file /etc/aks-flex-node/static-routes.sh",
     ]
 

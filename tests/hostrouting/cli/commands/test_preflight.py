@@ -15,6 +15,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
+from tests.support.tasks import LAYOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,15 +24,25 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend
 
 
+def locked() -> FakeHost:
+    """A host that another run has locked."""
+    return FakeHost(kernel=h200(), files=FakeFiles(locked={LAYOUT.lock_path}))
+
+
 @pytest.mark.parametrize(
     ("make", "code", "first"),
     [
         (lambda: FakeHost(kernel=h200()), 0, "READY: nothing stands in the way of "),
         (lambda: FakeHost(kernel=h200(), manager=FakeManager(running=False)), 1, "DOUBTFUL: 0 errors, 1 warning; "),
-        (lambda: FakeHost(kernel=MemoryBackend()), 1, "DOUBTFUL: 0 errors, 2 warnings; "),
+        (
+            lambda: FakeHost(kernel=MemoryBackend()),
+            1,
+            "NOT READY: 0 errors, 2 warnings; apply would wait, and may then ",
+        ),
+        (locked, 1, "NOT READY: 0 errors, 1 warning; apply would wait, and may then fail"),
         (lambda: FakeHost(find_program=lambda _: None), 2, "WOULD FAIL: "),
     ],
-    ids=["ready", "doubtful", "not yet", "would fail"],
+    ids=["ready", "doubtful", "not yet", "locked", "would fail"],
 )
 def test_the_worst_decides(make: Callable[[], FakeHost], code: int, first: str, repaired: str) -> None:
     """The exit code is 0, 1 or 2 by the worst finding, with --json as without."""

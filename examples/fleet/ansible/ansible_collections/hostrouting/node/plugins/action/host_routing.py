@@ -1,6 +1,6 @@
 # Copyright (c) The hostrouting developers
 # SPDX-License-Identifier: MIT
-"""Runs `hostrouting plan`, `apply` or `remove` on a node, and reports what it did.
+"""Runs `hostrouting preflight` and `plan`, `apply` or `remove` on a node, and reports what it did.
 
 The documentation of the module is in plugins/modules/host_routing.py.
 """
@@ -208,6 +208,8 @@ class ActionModule(NodeAction):
             return outcome_of({"remove": self._ran("remove", words, options, arguments, config)})
         options = [] if arguments["wait"] is None else ["--wait", f"{arguments['wait']:g}"]
         ran: dict[str, Ran] = {}
+        if dry:
+            ran["preflight"] = self._ran("preflight", words, [], arguments, config)
         if dry or self._task.diff:
             ran["plan"] = self._ran("plan", words, options, arguments, config)
             planned = outcome_of(ran)

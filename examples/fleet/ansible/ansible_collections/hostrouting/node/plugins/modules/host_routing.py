@@ -13,7 +13,8 @@ description:
     of the machines, and checks that every address of the expected CIDRs leaves by an expected device.
   - Either all routes are applied or none. A route of another program is never changed, and a running machine is never
     touched.
-  - In check mode the module runs C(hostrouting plan) on the node, which changes nothing.
+  - In check mode the module runs C(hostrouting preflight) and C(hostrouting plan) on the node, which change nothing.
+    The task fails if the run would fail on the node as it is now.
 author:
   - The hostrouting developers (@hostrouting)
 options:
@@ -63,7 +64,9 @@ options:
     default: 600
 attributes:
   check_mode:
-    description: What a run would do is found out by C(hostrouting plan) on the node. Nothing is changed.
+    description: >-
+      What a run would do, and whether it would fail, is found out by C(hostrouting preflight) and
+      C(hostrouting plan) on the node. Nothing is changed.
     support: full
   diff_mode:
     description: Each route and each file that the run changes or keeps is one line, before and after.
