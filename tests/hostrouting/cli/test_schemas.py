@@ -121,6 +121,10 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     opened.files.texts["/etc/systemd/system/systemd-nspawn@.service.d/90.conf"] = "[Service]\nExecStartPre=\n"
     del opened.files.texts[opened.layout.gate_unit_path]
     opened.files.broken[opened.layout.gate_unit_path] = "the disk is full"
+    edited = FakeHost(kernel=h200())
+    say("apply", "--config", repaired, host=edited)
+    edited.files.texts[unit] += "# edited\n"
+    edited.files.broken[edited.layout.gate_steps_path] = "the disk is full"
 
     probes = tmp_path / "probes.json"
     uplink = {"enabled": True, "interfaces": ["eth0", "eth9"], "ensureRoute": False, "condition": "always"}
@@ -204,7 +208,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("plan", "--config", repaired, host=well),
         told("apply", "--config", repaired, host=full),
         told("status", "--config", written({"destination": CIDR}), host=full),
-        *(told(verb, "--config", repaired, host=opened) for verb in ("plan", "apply", "status")),
+        *(told(verb, "--config", repaired, host=at) for at in (opened, edited) for verb in ("plan", "apply", "status")),
         told("status", host=well),
         told("status", host=escaping),
         told("status", "--config", repaired, host=well),
