@@ -89,6 +89,8 @@ class Fallback:
     """A part of the gate as it was before a run, which is put back if the task fails and has changed nothing else."""
 
     part: Part
+    listed: str | None
+    """The list of the gate's steps before the run."""
     is_unchanged: Callable[[], bool]
     """Whether what the task works on is as it was before the run."""
 
@@ -226,9 +228,9 @@ class HostTask(Generic[ResultT]):
 
 def install(ctx: phases.Context, task: HostTask[ResultT], changed: Changed, fallback: Fallback | None) -> ResultT:
     """Do the task's work. If it fails and has changed nothing, put back its part, which then no longer is `changed`."""
-    name = task.part.name
+    files, path = task.host.files, task.host.layout.gate_steps_path
     try:
-        return task.install(ctx, changed.get(name, ()))
+        return task.install(ctx, changed.get(task.part.name, ()))
     except (HostRoutingError, phases.Cancelled) as error:
         if fallback is not None and fallback.is_unchanged():
             try:
@@ -237,8 +239,8 @@ def install(ctx: phases.Context, task: HostTask[ResultT], changed: Changed, fall
             except HostRoutingError as other:
                 add_note(error, str(other))
             else:
-                back = fallback.part.all_files.paths
-                changed[name] = tuple(path for path in changed.get(name, ()) if path not in back)
+                back = {*fallback.part.all_files.paths, *([path] if files.read(path) == fallback.listed else [])}
+                changed |= {name: tuple(one for one in paths if one not in back) for name, paths in changed.items()}
         raise
 
 

@@ -148,7 +148,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                 return _as_told(read(backend)[0], ours) == _as_told(before, ours)
             return False
 
-        return Fallback(last, is_unchanged)
+        return Fallback(last, self.host.files.read(self.host.layout.gate_steps_path), is_unchanged)
 
     @property
     def _fallback(self) -> Part | None:

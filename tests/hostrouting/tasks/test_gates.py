@@ -182,6 +182,17 @@ class TestLastGood:
             path: text for path, text in before.items() if "/run/" not in path
         }
         assert is_read(host)
+        assert Gate(host).edited == ()
+
+    def test_an_edited_script_is_not_the_last_good(self) -> None:
+        """A failure does not make an edit the rendered text: the script is written again, and the edit is gone."""
+        host = good()
+        host.files.texts[LAYOUT.routes_script_path] += "# edited\n"
+        assert Gate(host).edited == (LAYOUT.routes_script_path,)
+        with pytest.raises(phases.TaskFailed):
+            run(Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
+        assert "# edited" not in host.files.texts[LAYOUT.routes_script_path]
+        assert Gate(host).edited == ()
 
     def test_a_stricter_check_is_installed_all_the_same(self) -> None:
         """The check of the new configuration is required; the routes' script is the one that has succeeded."""
