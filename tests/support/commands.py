@@ -71,10 +71,11 @@ def route_command(route: Route, onlink: str = " onlink") -> str:
 
 def ports(*names: str) -> list[str]:
     """The commands for devices that are up, each one end of a veth, and without an address that Linux makes up."""
-    ends = [(name, f"peer-{name}") for name in names]
+    ends = [(name, f"peer-{name}"[:15]) for name in names]  # Linux takes no longer name
     return [
         *(f"link add {name} type veth peer name {peer}" for name, peer in ends),
-        *(f"link set {end} addrgenmode none up" for pair in ends for end in pair),
+        # The other end comes first: so the device has its carrier as soon as it is up.
+        *(f"link set {end} addrgenmode none up" for pair in ends for end in reversed(pair)),
     ]
 
 

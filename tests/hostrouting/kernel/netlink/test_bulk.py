@@ -183,7 +183,8 @@ class TestBatches:
                     found.append(
                         (
                             [(outcome.change, outcome.error and outcome.error.errno) for outcome in outcomes],
-                            tuple(backend.snapshot(family=family).routes),
+                            # Linux adds those for multicast when a device has its carrier, in any order.
+                            [route for route in backend.snapshot(family=family).routes if route.type != "multicast"],
                         )
                     )
         assert found[0] == found[1]
