@@ -1,10 +1,11 @@
-"""The pod blocks of a host: the routes that refuse packets for them, which a CNI installs on purpose.
+"""The devices of a host that a CNI made, and its pod blocks: the routes that refuse packets for them on purpose.
 
-Here: which routes of a host are of that kind, so that they are not escapes. Not here: which refusing routes each CNI
-installs (`config.cni`), and how other refusing routes are judged (`overlap`).
+Here: which devices match a pattern, and which routes are for a pod block, so that they are not escapes. Not here: which
+devices and refusing routes each CNI has (`config.cni`), and how other refusing routes are judged (`overlap`).
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from hostrouting.config.cni import CNI_ROUTES, CniRoute
 from hostrouting.fib import Fib
@@ -39,7 +40,7 @@ class PodBlocks:
 
     def _is_block(self, route: Route) -> bool:
         return any(self._is_left(route, trace) for trace in CNI_ROUTES) or any(
-            inner.type == "unicast" and inner.legs and all(is_like(dev, self._allowed) for dev in inner.devs)
+            inner.type == "unicast" and inner.legs and all(self.is_like(dev, self._allowed) for dev in inner.devs)
             for inner in self._fib.within(route.prefix, table=route.table)
         )
 
@@ -50,9 +51,21 @@ class PodBlocks:
             return False
         return trace.dev == "*" or any(is_like(link.name, (trace.dev,)) for link in self._fib.snapshot.links)
 
+    def is_like(self, dev: str, patterns: Iterable[str]) -> bool:
+        """Whether a device of this host matches one of these patterns, by its name and its kind."""
+        return is_like(dev, patterns, self._kinds.get(dev, ""))
 
-def is_like(dev: str, patterns: Iterable[str]) -> bool:
-    """Whether the name of a device matches one of these patterns."""
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        return {link.name: link.kind for link in self._fib.snapshot.links}
+
+
+def is_like(dev: str, patterns: Iterable[str], kind: str | None = None) -> bool:
+    """Whether a device of this name and kind matches one of these patterns; without a kind, by its name alone."""
     from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first stray device or route is seen
 
-    return any(fnmatchcase(dev, pattern) for pattern in patterns)
+    for pattern in patterns:
+        name, _, demanded = pattern.partition(" ")
+        if (not demanded or kind is None or kind == demanded) and fnmatchcase(dev, name):
+            return True
+    return False

@@ -67,6 +67,8 @@ class Finding:
     """Whether the route has protocol kernel, but no address of its device explains it."""
     senders: tuple[PodPackets, ...] = ()
     """The packets of pods that it is about; empty if it is about those that the host itself sends."""
+    kinds: tuple[str, ...] = ()
+    """The kind of each of `devs`, such as "wireguard"; empty for hardware, and for a device that is not known."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -230,12 +232,14 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
 
 
 def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
-    """Mark the findings whose route has protocol kernel but no address that explains it."""
+    """Add what the devices are, and whether the route has protocol kernel but no address that explains it."""
     found: list[Finding] = []
+    of_links: dict[str, str] = {}
     for finding in findings:
-        route = finding.decision.route
+        of_links = of_links or {link.name: link.kind for link in fib.snapshot.links}
+        route, kinds = finding.decision.route, tuple(of_links.get(dev, "") for dev in finding.devs)
         odd = route is not None and is_unexplained(route, fib.snapshot)
-        found.append(attrs.evolve(finding, unexplained=True) if odd else finding)
+        found.append(attrs.evolve(finding, unexplained=odd, kinds=kinds) if odd or any(kinds) else finding)
     return tuple(found)
 
 
@@ -285,7 +289,7 @@ class Judge:
 
     def _is_welcome(self, dev: str) -> bool:
         if dev not in self._welcome:
-            self._welcome[dev] = is_like(dev, self._allowed)
+            self._welcome[dev] = (self._blocks.is_like if self._blocks else is_like)(dev, self._allowed)
         return self._welcome[dev]
 
 

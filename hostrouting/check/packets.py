@@ -53,7 +53,7 @@ def find_pod_packets(
 ) -> tuple[PodPackets, ...]:
     """The classes of packets that pods send to the expected CIDRs, which are of one family.
 
-    Pods have addresses in `pod_cidrs`, and devices whose names match the patterns `pod_devs`.
+    Pods have addresses in `pod_cidrs`, and devices that match the patterns `pod_devs`.
     """
     family = expected[0].family if expected else IPV4
     cidrs = [cidr for cidr in pod_cidrs if cidr.family == family]
@@ -119,14 +119,16 @@ def _classes_of_devices(
     """The devices that packets of pods arrive on, those together that nothing tells apart; and whether they exist."""
     effects = _Effects(rules, "iif")
     preferred = set(_preferred(snapshot, expected)) if expected[0].family == IPV6 else set()
-    existing = {link.name for link in snapshot.links}
-    missing = sorted({rule.iif for rule in rules if rule.iif is not None and is_like(rule.iif, patterns)} - existing)
+    existing = {link.name: link.kind for link in snapshot.links}
+    missing = sorted(
+        {rule.iif for rule in rules if rule.iif is not None and is_like(rule.iif, patterns)} - existing.keys()
+    )
     classes: dict[object, list[str]] = {}
     for dev in dict.fromkeys((*_arriving(snapshot, patterns), *missing)):
         alike = effects.where(dev.__eq__), dev in existing, dev if dev in preferred else ""
         classes.setdefault(alike, []).append(dev)
     found = [(tuple(devs), devs[0] in existing) for devs in classes.values()]
-    if not any(is_like(dev, patterns) for dev in existing):
+    if not any(is_like(dev, patterns, kind) for dev, kind in existing.items()):
         alike = effects.where(_ANY_DEVICE.__eq__), False, ""
         found += [] if alike in classes else [((), False)]
     return found
@@ -136,7 +138,8 @@ def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
     """The devices that IP packets of pods arrive on: a port's packets arrive on its bridge. VRFs are not covered."""
     links = {link.name: link for link in snapshot.links}
     for link in snapshot.links:
-        dev = arrives_on(links, link.name) if link.name != "lo" and is_like(link.name, patterns) else None
+        is_pods = link.name != "lo" and is_like(link.name, patterns, link.kind)
+        dev = arrives_on(links, link.name) if is_pods else None
         if dev is not None:
             yield dev
 

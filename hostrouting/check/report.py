@@ -116,7 +116,7 @@ def candidates_line(found: FamilyExamination) -> str:
             for address in snapshot.addresses
             if address.dev == link.name and address.ip.version == report.family and address.ip not in LINK_LOCAL
         ]
-        lenient = is_like(link.name, report.allowed_devs)
+        lenient = is_like(link.name, report.allowed_devs, link.kind)
         if not own or not link.up or lenient or link.name == "lo":
             continue
         inside = any(address.ip in cidr for address in own for cidr in report.cidrs)
@@ -142,13 +142,22 @@ def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
         holder = "the kernel's own answer"
     if finding.kind == "overlap":
         via = ", ".join(finding.devs) or _UNKNOWN
-        owner = f"; owner: {owner_name(finding)}" if finding.unexplained else ""
+        owner = (f"; owner: {owner_name(finding)}" if finding.unexplained else "") + _intended(finding)
         return f"{what} routes via {via} [{holder}], expected {expected}{owner}"
     if finding.kind == "no-route":
         return f"{what} has no IPv{finding.cidr.family} route; expected via {expected}"
     how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
     how = "is dropped by a blackhole" if finding.kind == "blackhole" else how
     return f"{what} {how} [{holder}]; expected via {expected}"
+
+
+def _intended(finding: Finding) -> str:
+    """A clause: what the devices are, and how to allow them, for virtual devices only; a card is rarely intended."""
+    made = [(dev, kind) for dev, kind in zip(finding.devs, finding.kinds, strict=False) if kind]
+    if not made or len(made) < len(finding.devs):
+        return ""
+    names, line = spoken([f"{dev} ({kind})" for dev, kind in made]), ", ".join(f'"{dev}"' for dev, _ in made)
+    return f'; if {names} {"are" if len(made) > 1 else "is"} intended: "allowedDevs": [..., {line}]'
 
 
 def owner_name(finding: Finding) -> str:

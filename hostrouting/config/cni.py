@@ -1,7 +1,11 @@
 """What the known cluster networks (CNIs) leave on a node: their devices, and the routes that refuse packets on purpose.
 
-Here: one table of each, a row with its CNI, or the place in its source. Not here: which routes of a host are of that
-kind (`check.cni`), and what an address is told that leaves by such a device (`check.overlap`).
+Here: one table, with a row for each CNI. Not here: which routes and devices of a host are of that kind (`check.cni`),
+and what an address is told that leaves by such a device (`check.overlap`).
+
+A device is a pattern of names, and the kind of the device where a stranger's could have such a name: an overlay that is
+taken for a CNI's would hide an overlap. The kind is what `ip -details link` prints. A network card has no kind, and
+neither has InfiniBand.
 
 A CNI that gives a node a block of addresses often makes the node drop packets for addresses that no pod has. Without
 that, such packets go to the router, which sends them back. The pods themselves have longer prefixes, by devices of the
@@ -16,43 +20,13 @@ import attrs
 
 from hostrouting.model import REFUSING, RouteType
 
-__all__ = ["CNI_ROUTES", "DEFAULT_ALLOWED_DEVS", "CniRoute"]
-
-DEFAULT_ALLOWED_DEVS = (
-    "antrea-gw*",  # Antrea's gateway to the pods of this node
-    "azure*",  # Azure CNI: bridge mode's azure0
-    "azv*",  # Azure CNI: transparent mode's veths
-    "cali*",  # Calico's veths
-    "cbr0",  # kubenet's bridge
-    "cilium_*",  # Cilium: cilium_host, cilium_net, cilium_vxlan, cilium_wg0
-    "cni0",  # the bridge of the reference bridge plugin, and flannel's
-    "flannel*",  # flannel's VXLAN and WireGuard devices
-    "gke*",  # GKE's veths
-    "kube-bridge",  # kube-router's bridge
-    "kube-ipvs0",  # kube-proxy in IPVS mode holds the service addresses here
-    "lxc*",  # Cilium's veths
-    "nodelocaldns",  # NodeLocal DNSCache holds its service address here
-    "ovn-k8s-mp*",  # OVN-Kubernetes' port to the pods of this node
-    "tunl0",  # Calico's IP-in-IP tunnel
-    "veth*",  # the veths of the bridge plugin, kubenet and flannel
-    "vxlan-v6.calico",  # Calico's VXLAN devices
-    "vxlan.calico",
-    "weave",  # Weave Net's bridge
-    "wg-v6.cali",  # Calico's WireGuard devices
-    "wireguard.cali",
-)
-"""Devices for this node's pods and services, or for the cluster's tunnel to the pods of other nodes.
-
-The list has no names of network cards, and not docker0 either: no cluster network uses docker0, and its 172.17.0.0/16
-can capture part of a cluster's 172.16.0.0/12 just as InfiniBand's route does.
-"""
+__all__ = ["CNIS", "CNI_ROUTES", "DEFAULT_ALLOWED_DEVS", "Cni", "CniRoute"]
 
 
 @attrs.frozen
 class CniRoute:
     """Refusing routes of one CNI; with a `dev`, only on a host that has a device of such a name."""
 
-    cni: str
     protocols: frozenset[int]
     types: frozenset[RouteType]
     source: str
@@ -60,36 +34,96 @@ class CniRoute:
     dev: str = "*"
 
 
+@attrs.frozen
+class Cni:
+    """One CNI: the devices that lead to pods and services, here or on other nodes, and its refusing routes."""
+
+    name: str
+    devs: tuple[str, ...] = ()
+    routes: tuple[CniRoute, ...] = ()
+
+
 _BOOT, _KERNEL, _BIRD, _CALICO = 3, 2, 12, 80
 
-CNI_ROUTES = (
-    CniRoute(
-        "Calico with BIRD",
-        frozenset({_BIRD}),
-        frozenset({"blackhole"}),
-        "projectcalico/calico, confd/etc/calico/confd/templates/bird_ipam.cfg.template",
+CNIS = (
+    Cni("Antrea", ("antrea-gw*", "antrea-wg0")),
+    # The host's end of a pod; "vlan" if the pod has a security group, and so a branch network interface, of its own.
+    Cni("AWS VPC CNI", ("eni* veth", "vlan* veth")),
+    Cni("Azure CNI", ("azure*", "azv*")),  # the bridge of bridge mode; the veths of transparent mode
+    Cni(
+        "Calico",
+        ("cali*", "tunl0", "vxlan.calico", "vxlan-v6.calico", "wireguard.cali", "wg-v6.cali"),
+        (
+            CniRoute(
+                frozenset({_BIRD}),
+                frozenset({"blackhole"}),
+                "projectcalico/calico, confd/etc/calico/confd/templates/bird_ipam.cfg.template",
+            ),
+            CniRoute(
+                frozenset({_CALICO}),
+                frozenset(REFUSING),
+                "projectcalico/calico, felix/dataplane/linux/route_mgr.go (blackholeRoutes), felix/routetable/defs.go",
+            ),
+        ),
     ),
-    CniRoute(
-        "Calico's Felix",
-        frozenset({_CALICO}),
-        frozenset(REFUSING),
-        "projectcalico/calico, felix/dataplane/linux/route_mgr.go (blackholeRoutes) and felix/routetable/defs.go",
-    ),
-    # The address of a pod that is gone (enable-unreachable-routes), until another one gets it.
-    CniRoute(
+    Cni(
         "Cilium",
-        frozenset({_BOOT, _KERNEL}),
-        frozenset({"unreachable"}),
-        "cilium/cilium, pkg/datapath/linux/routing/routing.go (Delete)",
-        single=True,
-        dev="cilium_*",
+        ("cilium_*", "lxc*"),
+        (
+            # The address of a pod that is gone (enable-unreachable-routes), until another one gets it.
+            CniRoute(
+                frozenset({_BOOT, _KERNEL}),
+                frozenset({"unreachable"}),
+                "cilium/cilium, pkg/datapath/linux/routing/routing.go (Delete)",
+                single=True,
+                dev="cilium_*",
+            ),
+        ),
     ),
-    # The node's pod block (--ip-blackhole-route, since 0.27.1), without a protocol of its own.
-    CniRoute(
+    Cni(
         "Flannel",
-        frozenset({_BOOT}),
-        frozenset({"blackhole"}),
-        "flannel-io/flannel, main.go (ip-blackhole-route)",
-        dev="flannel*",
+        ("flannel*",),
+        (
+            # The node's pod block (--ip-blackhole-route, since 0.27.1), without a protocol of its own.
+            CniRoute(
+                frozenset({_BOOT}),
+                frozenset({"blackhole"}),
+                "flannel-io/flannel, main.go (ip-blackhole-route)",
+                dev="flannel*",
+            ),
+        ),
     ),
+    Cni("GKE", ("gke*",)),
+    Cni("kube-proxy", ("kube-ipvs0",)),  # in IPVS mode it holds the service addresses
+    # The bridge, and tunnels to nodes in other subnets, named after a hash of the node's address.
+    Cni("kube-router", ("kube-bridge", "tun-* ipip", "tun-* ip6tnl")),
+    Cni("Kube-OVN", ("ovn0",)),
+    Cni("kubenet", ("cbr0",)),
+    Cni("NodeLocal DNSCache", ("nodelocaldns",)),  # holds its service address
+    Cni("OVN-Kubernetes", ("ovn-k8s-mp*",)),
+    Cni("bridge", ("cni0", "veth*")),  # the plugin of the CNI project
+    # With eBPF, all routes are by unbounded0. With netlink, they are by tunnels: wg and a port, gn or ip and another
+    # node's address as one number, or vxlan0. (Azure/unbounded, docs/content/reference/networking/routing-flows.md)
+    Cni(
+        "unbounded-net",
+        (
+            "unbounded0",
+            "wg518?? wireguard",
+            "vxlan0 vxlan",
+            "gn????????? geneve",
+            "gn?????????? geneve",
+            "ip????????? ipip",
+            "ip?????????? ipip",
+        ),
+    ),
+    Cni("Weave Net", ("weave",)),
 )
+
+CNI_ROUTES = tuple(route for cni in CNIS for route in cni.routes)
+
+DEFAULT_ALLOWED_DEVS = tuple(sorted(dev for cni in CNIS for dev in cni.devs))
+"""Devices for this node's pods and services, or for the cluster's tunnel to the pods of other nodes.
+
+The list has no names of network cards, and not docker0 either: no cluster network uses docker0, and its 172.17.0.0/16
+can capture part of a cluster's 172.16.0.0/12 just as InfiniBand's route does.
+"""

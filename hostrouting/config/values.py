@@ -233,7 +233,7 @@ def devs(raw: object, at: Spot) -> tuple[str, ...]:
 
 
 def globs(raw: object, at: Spot) -> tuple[str, ...]:
-    """Patterns for device names in the given order, without duplicates."""
+    """Patterns for devices in the given order, without duplicates: of their names, and perhaps their kind."""
     return items_read(raw, at, _glob)
 
 
@@ -298,13 +298,17 @@ def _glob(raw: object, at: Spot) -> str:
     # Only * and ?, which mean the same in Python and in the shell of the boot check.
     example = 'write a pattern such as "cali*"'
     text = text_of(raw, at, example)
-    letters = text.replace("*", "").replace("?", "")
+    name, gap, kind = text.partition(" ")
+    letters = name.replace("*", "").replace("?", "")
     if not _NAME_LETTERS.issuperset(letters):
         rule = "is not a device pattern: use only letters, digits, '_', '.', '-', '*' and '?'"
         raise at.faulty(raw, rule, example)
-    if len(text.replace("*", "")) > _NAME_LENGTH:
+    if gap and not (kind and _NAME_LETTERS.issuperset(kind)):
+        rule = "is not a device pattern: after one space, it needs the kind that `ip -details link` prints"
+        raise at.faulty(raw, rule, 'write a pattern such as "wg* wireguard"')
+    if len(name.replace("*", "")) > _NAME_LENGTH:
         raise at.faulty(raw, f"matches no device: a name has at most {_NAME_LENGTH} characters", example)
-    if not text:
+    if not name:
         raise at.faulty(raw, "matches no device", example)
     if not letters:
         raise at.faulty(raw, "allows every device, so no overlap would ever be found", example)

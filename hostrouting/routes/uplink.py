@@ -6,6 +6,7 @@ conflicts with others (`plan`), or why it is wanted.
 """
 
 from collections.abc import Callable, Collection, Iterator
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 import attrs
@@ -98,17 +99,23 @@ class Pending:
 
 
 def default_route(
-    fib: Fib, *, family: int = IPV4, dev: str | None = None, besides: Collection[int] = ()
+    fib: Fib,
+    *,
+    family: int = IPV4,
+    dev: str | None = None,
+    besides: Collection[int] = (),
+    avoided: AbstractSet[str] = frozenset(),
 ) -> Route | None:
     """The default route for the host's own packets, or the first one by `dev`. Dead routes do not count.
 
     It can be in any table that the rules look up. Without `dev`, a default route that refuses packets hides the ones
     after it. A default route that a rule suppresses comes after those in use: the host uses it when its tunnel is
-    down, and the tunnel itself uses it. Routes with the protocols `besides` are ignored.
+    down, and the tunnel itself uses it. Routes with the protocols `besides` are ignored, and those whose
+    devices are all `avoided`.
     """
     for entry in fib.defaults(family):
         route = entry.route
-        if route.protocol in besides:
+        if route.protocol in besides or (route.legs and avoided >= set(route.devs)):
             continue
         if route.type == "unicast" and dev in {None, *(leg.dev for leg in entry.legs)}:
             return route
@@ -122,9 +129,10 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
 
     Includes every next hop of an ECMP route, and the default routes that Linux uses in turn with it: in IPv4 those of
     the same metric; in IPv6 those of the same metric and preference, because a host that does not forward packets skips
-    a router that does not answer.
+    a router that does not answer. InfiniBand is left out: nobody wants a cluster's packets there without saying so.
     """
-    route = default_route(fib, family=family)
+    fabric = {link.name for link in fib.snapshot.links if link.infiniband}
+    route = default_route(fib, family=family, avoided=fabric)
     if route is None:
         return ()
     entries = tuple(fib.defaults(family))
@@ -132,7 +140,8 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
     in_turn = [leg for entry in entries if entry.route is route for other in entry.in_turn for leg in other.legs[:1]]
     if family == IPV6 and fib.snapshot.ipv6_forwarding is not True and all(leg.gateway for leg in route.legs):
         in_turn = [leg for entry in entries if _rank(entry.route) == _rank(route) for leg in entry.route.legs]
-    return tuple(dict.fromkeys([*route.devs, *(leg.dev for leg in in_turn if leg.dev is not None)]))
+    devs = dict.fromkeys([*route.devs, *(leg.dev for leg in in_turn if leg.dev is not None)])
+    return tuple(dev for dev in devs if dev not in fabric)
 
 
 def _rank(route: Route) -> tuple[int, int, str]:
@@ -143,7 +152,9 @@ def _rank(route: Route) -> tuple[int, int, str]:
 def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
     """The default routes that exist but cannot be used, in words: for the error after waiting for one."""
     for entry in fib.defaults(family):
-        return f"a default route that refuses packets ({entry.route.type})"
+        if entry.route.type != "unicast":
+            return f"a default route that refuses packets ({entry.route.type})"
+        return f"a default route by {', '.join(entry.route.devs)} (InfiniBand, which expectedDevs has to name)"
     of_all = (route for route in fib.snapshot.routes if route.prefix.length == 0 and route.prefix.family == family)
     unused = (route for route in of_all if route.type == "unicast")
     devs = dict.fromkeys(dev for route in unused for dev in route.devs)

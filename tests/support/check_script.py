@@ -70,7 +70,9 @@ def engine(snapshot: Snapshot, config: HostRoutingConfig) -> dict[str, Any]:
     found = examine_snapshot(snapshot, config)
     document = check_document(found, mode=config.route_overlap.mode)
     document["lines"] = [
-        finding_line(it, each.report.expected_devs) for each in found.families for it in each.report.findings
+        finding_line(attrs.evolve(it, kinds=()), each.report.expected_devs)  # the script does not know the kinds
+        for each in found.families
+        for it in each.report.findings
     ]
     text = re.sub(r"::ffff:([\d.]+\.\d+)", lambda it: f"::ffff:{in_groups(it[1])}", json.dumps(document))
     decoded: dict[str, Any] = json.loads(text)

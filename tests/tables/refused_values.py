@@ -235,6 +235,17 @@ REFUSED: list[tuple[str, Any, str]] = [
         ]
     ),
     *(
+        (
+            "routeOverlap.allowedDevs",
+            [f"wg* {kind}"],
+            (
+                f'[0]: "wg* {kind}" is not a device pattern: after one space, it needs the kind that '
+                '`ip -details link` prints; write a pattern such as "wg* wireguard"'
+            ),
+        )
+        for kind in ["", " veth", "wire guard", "wire*"]
+    ),
+    *(
         ("routeOverlap.mode", value, f": {shown} is not a mode; {MODES}")
         for value, shown in [
             *[("LOUD", '"LOUD"'), (" WARN", '" WARN"'), ("off", '"off"'), ("\u017ftrict", r'"\u017ftrict"')],

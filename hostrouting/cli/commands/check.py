@@ -137,12 +137,9 @@ def _why_expected(check: Check) -> Iterator[Line]:
         return
     for report in (found.report for found in check.found.families if found.report.expected_devs):
         devs = report.expected_devs
-        links = [check.fib.snapshot.link(dev) for dev in devs]
-        astray = any(link is not None and link.infiniband for link in links)
-        rest = "if that is wrong, name the right one: --dev DEV" + ("; InfiniBand rarely is right" if astray else "")
         verb = "are" if len(devs) > 1 else "is"
-        told = f"{spoken(devs)} {verb} expected because of the IPv{report.family} default route; {rest}."
-        yield line(Painted(told, "warn" if astray else "soft"))
+        reason = f"{verb} expected because of the IPv{report.family} default route"
+        yield line(Painted(f"{spoken(devs)} {reason}; if that is wrong, name the right one: --dev DEV.", "soft"))
 
 
 def _asked(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:

@@ -1,13 +1,16 @@
-"""hostrouting.check.cni: the refusing routes of a CNI, for a pod block of this host."""
+"""hostrouting.check.cni: the devices of CNIs, and their refusing routes, for a pod block of this host."""
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hostrouting.check.cni import PodBlocks
+from hostrouting.check.cni import PodBlocks, is_like
 from hostrouting.check.examine import Examination, FamilyExamination
 from hostrouting.check.overlap import OverlapReport, check_overlap
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import notes_lines
+from hostrouting.config import DEFAULT_ALLOWED_DEVS
 from hostrouting.fib import Fib
 from hostrouting.model import OURS, Link, Prefix, Route, RouteType, Snapshot, ip_at
 from tests.support.topologies import plain
@@ -35,6 +38,65 @@ def holds(route: Route, *others: Route, devs: tuple[str, ...] = ()) -> bool:
     links = (*snapshot.links, *(Link(name=dev, index=at) for at, dev in enumerate(devs, start=50)))
     fib = Fib(attrs.evolve(snapshot, links=links))
     return PodBlocks(fib, (CIDR,), ALLOWED).holds(route)
+
+
+@pytest.mark.parametrize(
+    ("dev", "made", "other"),
+    [
+        ("cni0", "bridge", None),
+        ("cilium_host", "veth", None),
+        ("lxc1a2b3c4d5e6f", "netkit", None),
+        ("cali0123456789a", "veth", None),
+        ("ovn0", "openvswitch", None),
+        ("antrea-wg0", "wireguard", None),
+        ("unbounded0", "dummy", None),
+        ("eni0a1b2c3d4e5", "veth", ""),
+        ("vlan0a1b2c3d4e", "veth", "vlan"),
+        ("tun-1722074240", "ipip", "tun"),
+        ("wg51821", "wireguard", "dummy"),
+        ("vxlan0", "vxlan", "bridge"),
+        ("gn2886729732", "geneve", "veth"),
+        ("ip167772165", "ipip", "ipvlan"),
+    ],
+)
+def test_devices_of_cnis(dev: str, made: str, other: str | None) -> None:
+    """A check on a running node does not report the node's own CNI; of another kind, a device of such a name is not its."""
+    assert is_like(dev, DEFAULT_ALLOWED_DEVS, made)
+    assert other is None or not is_like(dev, DEFAULT_ALLOWED_DEVS, other)
+
+
+@pytest.mark.parametrize(
+    ("dev", "kind"),
+    [
+        ("wg0", "wireguard"),
+        ("wg51900", "wireguard"),
+        ("ipip1", "ipip"),
+        ("vxlan1", "vxlan"),
+        ("gn0", "geneve"),
+        ("tun0", "tun"),
+    ],
+)
+def test_private_tunnels(dev: str, kind: str) -> None:
+    """A private VPN or overlay is not taken for that of a CNI."""
+    assert not is_like(dev, DEFAULT_ALLOWED_DEVS, kind)
+
+
+_CARDS = st.sampled_from(["eth", "en", "eni", "ib", "ip", "gn", "bond", "wl", "wg", "docker", "vlan", "vxlan", "tun-"])
+
+
+@given(_CARDS, st.text("0123456789abcdefnopsx", max_size=9))
+def test_no_network_card_is_allowed_by_default(start: str, rest: str) -> None:
+    """The defaults allow no network card, and in particular no InfiniBand device: these have no kind, or ipoib."""
+    for kind in ("", "ipoib"):
+        assert not is_like(start + rest, DEFAULT_ALLOWED_DEVS, kind)
+
+
+@pytest.mark.parametrize(("kind", "verdict"), [("wireguard", "ok"), ("dummy", "overlap"), ("", "overlap")])
+def test_a_pattern_with_a_kind(kind: str, verdict: str) -> None:
+    """A device that has the name but not the kind carries nothing that is expected elsewhere."""
+    snapshot = plain().with_routes([Route.to("172.20.0.0/17", dev="wg7")])
+    fib = Fib(attrs.evolve(snapshot, links=(*snapshot.links, Link(name="wg7", index=9, kind=kind))))
+    assert check_overlap(fib, [CIDR], allowed_devs=["wg* wireguard"]).verdict == verdict
 
 
 @pytest.mark.parametrize("row", CNI_BLOCKS.values(), ids=CNI_BLOCKS)

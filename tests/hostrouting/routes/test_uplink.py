@@ -8,8 +8,20 @@ import pytest
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import Fib
 from hostrouting.kernel.base import Change
-from hostrouting.model import IPV6, OURS, Link, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules
-from hostrouting.routes.uplink import DesiredRoute, default_route, outbound_devs, resolve_route
+from hostrouting.model import (
+    ARPHRD_INFINIBAND,
+    IPV6,
+    OURS,
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    as_ip,
+    default_rules,
+)
+from hostrouting.routes.uplink import DesiredRoute, default_route, outbound_devs, resolve_route, seen_instead
 from hostrouting.testing.topologies import h200, plain_vm
 from tests.support.topologies import connected, host, plain
 
@@ -114,6 +126,34 @@ class TestDefaultRoute:
         legs = (NextHop("eth1", gateway=as_ip("10.1.0.1")), NextHop("ib0", gateway=as_ip("10.2.0.1")))
         fib = Fib(host(INTERFACES, [DEFAULT, Route(ANYWHERE, legs, metric=DEFAULT.metric)]))
         assert outbound_devs(fib) == ("eth0", "eth1")
+
+    @pytest.mark.parametrize("family", [4, 6])
+    @pytest.mark.parametrize(
+        ("metrics", "devs"),
+        [
+            ({"ib0": 50, "eth0": 100}, ("eth0",)),
+            ({"eth0": 100, "ib0": 100}, ("eth0",)),
+            ({"ib0": 100, "eth0": 100}, ("eth0",)),
+            ({"ib0": 100}, ()),
+        ],
+    )
+    def test_infiniband(self, metrics: dict[str, int], devs: tuple[str, ...], family: int) -> None:
+        """InfiniBand is never expected, whether its default route comes first, in turn with another, or alone."""
+        gateway = {4: "10.0.0.1", 6: "fe80::1"}[family]
+        anywhere = Prefix(family, 0, 0)
+        routes = [Route.to(anywhere, dev=dev, gateway=gateway, metric=metric) for dev, metric in metrics.items()]
+        links = (Link(name="ib0", index=8, type=ARPHRD_INFINIBAND), Link(name="eth0", index=2))
+        fib = Fib(Snapshot(links=links, rules=default_rules(family), routes=routes))
+        assert outbound_devs(fib, family=family) == devs
+        if not devs:
+            told = "a default route by ib0 (InfiniBand, which expectedDevs has to name)"
+            assert seen_instead(fib, family=family) == told
+
+    def test_infiniband_in_a_multipath_route(self) -> None:
+        """Of a default route with next hops by both, the network card is expected."""
+        legs = (NextHop("ib0", gateway=as_ip("10.2.0.1")), NextHop("eth0", gateway=as_ip("10.0.0.1")))
+        links = [Link(name="ib0", index=8, type=ARPHRD_INFINIBAND)]
+        assert outbound_devs(Fib(host([], [Route(ANYWHERE, legs)], links=links))) == ("eth0",)
 
     @pytest.mark.parametrize(("forwarding", "devs"), [(False, ("eth0", "eth1")), (True, ("eth0",))])
     def test_two_ipv6_routers(self, *, forwarding: bool, devs: tuple[str, ...]) -> None:
