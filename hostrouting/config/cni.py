@@ -52,7 +52,8 @@ CNIS = (
     Cni("Azure CNI", ("azure*", "azv*")),  # the bridge of bridge mode; the veths of transparent mode
     Cni(
         "Calico",
-        ("cali*", "tunl0", "vxlan.calico", "vxlan-v6.calico", "wireguard.cali", "wg-v6.cali"),
+        # In eBPF mode, a program on bpfin.cali takes what the host sends to services.
+        ("bpfin.cali", "cali*", "tunl0", "vxlan.calico", "vxlan-v6.calico", "wireguard.cali", "wg-v6.cali"),
         (
             CniRoute(
                 frozenset({_BIRD}),
@@ -94,6 +95,7 @@ CNIS = (
         ),
     ),
     Cni("GKE", ("gke*",)),
+    Cni("KubeSpan", ("kubespan",)),  # of Talos: it carries what nftables marks for other nodes and their pods
     Cni("kube-proxy", ("kube-ipvs0",)),  # in IPVS mode it holds the service addresses
     # The bridge, and tunnels to nodes in other subnets, named after a hash of the node's address.
     Cni("kube-router", ("kube-bridge", "tun-* ipip", "tun-* ip6tnl")),

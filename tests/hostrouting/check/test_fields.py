@@ -1,0 +1,270 @@
+"""Nodes that people run, by what their CNI, cloud or VPN leaves on them: tests/tables/fields has a file for each.
+
+Each node is made on Linux. The check, its repair and the plan see it there, where the kernel is asked, and in the document
+that snapshot.sh prints; then the script at boot sees it. A file has:
+
+    system, state    what runs there, and in which mode or moment
+    source           where it is described: a repository with the number of a thread, or with a path
+    right            what is right there
+    ip               commands of `ip -batch`, for both families
+    uplink           the name and kind of the device with the default route, if that is not eth0
+    ipv4, ipv6       what is said in each family: `cidrs`, which are expected by `devs` (the uplink, or "any"); `escapes`;
+                     the `repair`, with the reasons for what no route can close; `says`, words in the report; and the
+                     `verdict`, where that does not follow from the escapes: "not ok", or "any"
+    pending          what a check cannot do yet that this node needs
+    script           why the script at boot says something else
+
+In `ip`, a device may be of any kind, also `nic` and `infiniband`, which Linux cannot make: a veth has the name, and the
+snapshot has the kind.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import attrs
+import pytest
+
+import phases
+from hostrouting.boot import render_snapshot_script
+from hostrouting.check.examine import Examination, FamilyExamination, examine, examine_snapshot
+from hostrouting.check.overlap import Judge
+from hostrouting.check.report import check_document, finding_line, repair_document
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
+from hostrouting.config.cni import CNIS
+from hostrouting.fib import paired
+from hostrouting.host.saved import snapshot_in
+from hostrouting.kernel.base import RouteBackend
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model import ARPHRD_INFINIBAND, Snapshot, ip_at
+from hostrouting.routes.plan import plan_static_routes
+from phases.testing import FakeClock
+from tests.support.check_script import Checked
+from tests.support.namespace import Namespace, private_namespace
+from tests.support.pages import ROOT, page, tables
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+linux = [pytest.mark.linux, pytest.mark.needs("root")]
+
+_FIELDS = {path.stem: path for path in sorted((ROOT / "tests/tables/fields").glob("*.toml"))}
+_ADDRESSES = {"ipv4": "10.0.0.4/24", "ipv6": "2001:db8::4/64 nodad"}
+_DEFAULTS = {
+    "ipv4": "route add default via 10.0.0.1 dev {} proto dhcp src 10.0.0.4 metric 100",
+    "ipv6": "route add ::/0 via fe80::1 dev {} proto ra metric 1024",
+}
+_HARDWARE = {"nic": 1, "infiniband": ARPHRD_INFINIBAND}
+
+
+@attrs.frozen
+class Said:
+    """What is said about one family of a node."""
+
+    cidrs: list[str]
+    devs: list[str] = attrs.field(factory=list)
+    escapes: list[str] = attrs.field(factory=list)
+    repair: list[str] = attrs.field(factory=list)
+    says: list[str] = attrs.field(factory=list)
+    verdict: str = ""
+
+    @property
+    def verdicts(self) -> set[str]:
+        """The verdicts that are right."""
+        known = {"ok", "overlap", "undecided", "no-default-route"}
+        asked = self.verdict or ("overlap" if self.escapes else "ok")
+        return {"any": known, "not ok": known - {"ok"}}.get(asked, {asked})
+
+
+@attrs.frozen
+class Field:
+    """One file."""
+
+    system: str
+    state: str
+    source: list[str]
+    right: str
+    ip: str
+    ipv4: Said | None = None
+    ipv6: Said | None = None
+    uplink: str = "eth0 nic"
+    pending: str = ""
+    script: str = ""
+
+    @classmethod
+    def read(cls, name: str) -> "Field":
+        """The node of this name."""
+        document = tomllib.loads(_FIELDS[name].read_text(encoding="utf-8"))
+        dev = document.get("uplink", "eth0 nic").split()[0]
+        said = {family: Said(**{"devs": [dev], **document[family]}) for family in _ADDRESSES if family in document}
+        return cls(**{**document, **said})
+
+    @property
+    def families(self) -> dict[str, Said]:
+        """What is said, by family."""
+        return {name: said for name in _ADDRESSES if (said := getattr(self, name)) is not None}
+
+    @property
+    def config(self) -> HostRoutingConfig:
+        """The check of its networks."""
+        cidrs = [cidr for said in self.families.values() for cidr in said.cidrs]
+        return HostRoutingConfig(route_overlap=RouteOverlapConfig(cidrs, "STRICT"))
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kind of each of its devices."""
+        lines = (line.split() for line in self.ip.splitlines())
+        made = {words[2]: words[4] for words in lines if words[:2] == ["link", "add"]}
+        return {self.uplink.split()[0]: self.uplink.split()[1], **made}
+
+    @contextmanager
+    def made(self) -> Iterator[Namespace]:
+        """The node on Linux."""
+        dev, *_ = self.uplink.split()
+        links = ["link set lo up"]
+        for at, name in enumerate(self.kinds):
+            links += [f"link add {name} type veth peer name p{at}"]
+            links += [f"link set {end} addrgenmode none up" for end in (name, f"p{at}")]
+        uplink = [f"address add {_ADDRESSES[family]} dev {dev}" for family in self.families]
+        uplink += [_DEFAULTS[family].format(dev) for family in self.families]
+        with private_namespace() as namespace:
+            namespace.batch([*links, *uplink, *(it for it in self.ip.splitlines() if not it.startswith("link add"))])
+            yield namespace
+
+    def dressed(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with the kinds of the devices."""
+        kinds = {name: (_HARDWARE.get(kind, 1), "" if kind in _HARDWARE else kind) for name, kind in self.kinds.items()}
+        links = (
+            attrs.evolve(it, type=kinds[it.name][0], kind=kinds[it.name][1]) if it.name in kinds else it
+            for it in snapshot.links
+        )
+        return attrs.evolve(snapshot, links=tuple(links))
+
+    def printed(self, namespace: Namespace) -> bytes:
+        """What snapshot.sh prints there, with the kinds of the devices."""
+        command = [*namespace.enter, "sh"]
+        done = subprocess.run(
+            command, input=render_snapshot_script().encode(), capture_output=True, check=True, timeout=60
+        )
+        document = json.loads(done.stdout)
+        for link in document["links"]:
+            kind = self.kinds.get(link["ifname"], "")
+            if kind in _HARDWARE:
+                link["link_type"] = f"[{_HARDWARE[kind]}]"
+                del link["linkinfo"]
+            elif kind:
+                link["linkinfo"] = {"info_kind": kind}
+        return json.dumps(document).encode()
+
+
+class Dressed:
+    """A backend whose snapshots have the kinds of a node's devices; all else is the kernel's."""
+
+    def __init__(self, backend: RouteBackend, field: Field) -> None:
+        """Take both."""
+        self._backend, self._field = backend, field
+
+    def snapshot(self, **options: Any) -> Snapshot:
+        """See RouteBackend."""
+        return self._field.dressed(self._backend.snapshot(**options))
+
+    def __getattr__(self, name: str) -> Any:
+        """See RouteBackend."""
+        return getattr(self._backend, name)
+
+
+def told(family: FamilyExamination) -> tuple[list[str], list[str]]:
+    """The escapes of a family, and its repair with the reasons for what is left, as in a file."""
+    escapes = [
+        f"{ip_at(it.cidr.family, it.first)}-{ip_at(it.cidr.family, it.last)} {' '.join(it.devs) or it.kind}"
+        for it in family.report.findings
+    ]
+    return escapes, [*(str(it.destination) for it in family.repair.routes), *(it.reason for it in family.repair.unsafe)]
+
+
+def agrees(field: Field, found: Examination) -> None:
+    """Compare what was found with what the file says."""
+    text = json.dumps(check_document(found, mode="STRICT"), ensure_ascii=False)
+    text += "".join(finding_line(it, each.report.expected_devs) for each in found.families for it in each.findings)
+    assert found.surprises == ()
+    for family, said in zip(found.families, field.families.values(), strict=True):
+        assert family.verdict in said.verdicts, text
+        assert said.devs == ["any"] or list(family.report.expected_devs) == said.devs
+        if not said.verdict:
+            assert told(family) == (said.escapes, said.repair)
+        assert [words for words in said.says if words not in text] == []
+
+
+def repaired(field: Field, found: Examination) -> None:
+    """The plan adds the repair and changes nothing else; what left by an overlay, or stayed here, still does."""
+    section = StaticRoutesConfig(bool(found.routes), repair_document(found.routes))
+    plan = plan_static_routes(attrs.evolve(field.config, static_routes=section), found.fib.snapshot)
+    assert ({it.action for it in plan.steps}, plan.pending) == ({"add"} if found.routes else set(), ())
+    after = found.fib.with_routes([it.route for it in plan.changes])
+    for family in found.families:
+        judge = Judge.of(family.report, found.fib)
+        for cidr in family.report.cidrs:
+            for _, _, then, now in paired(found.fib.cells(cidr), after.cells(cidr)):
+                assert then.devs == now.devs or judge.escape(then) is not None
+
+
+def each_field(*, script: bool) -> pytest.MarkDecorator:
+    """Each node, the ones that are said to fail marked so."""
+    rows = []
+    for name in _FIELDS:
+        field = Field.read(name)
+        reason = field.script if script else field.pending
+        marks = [pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError)] if reason else []
+        rows.append(pytest.param(field, id=name, marks=[*linux, *marks]))
+    return pytest.mark.parametrize("field", rows)
+
+
+@each_field(script=False)
+def test_a_node(field: Field) -> None:
+    """On Linux and from its printed snapshot, each node is judged as its file says, and a repair takes nothing away.
+
+    Kills: a device by its name alone; InfiniBand as an expected device; a CNI that lacks its row.
+    """
+    with field.made() as namespace:
+        with closing(NetlinkBackend(netns=namespace.path)) as backend:
+            seen = cast("RouteBackend", Dressed(backend, field))
+            found = examine(phases.Context(clock=FakeClock(), observers=[]), seen, field.config, wait=0)
+        printed = field.printed(namespace)
+    agrees(field, found)
+    repaired(field, found)
+    again = examine_snapshot(snapshot_in(printed), field.config)
+    agrees(field, again)
+    repaired(field, again)
+
+
+@each_field(script=True)
+def test_a_node_at_boot(field: Field, tmp_path: Path) -> None:
+    """The script at boot gives each node the same verdict, devices and escapes."""
+    with field.made() as namespace:
+        checked = Checked(namespace, field.config, tmp_path)
+    document, text = checked.document, json.dumps(checked.document) + checked.said
+    verdicts = document.get("verdicts", {"ipv4": document["verdict"]})
+    devs = document["expectedDevs"]
+    for family, said in field.families.items():
+        assert verdicts[family] in said.verdicts
+        assert said.devs == ["any"] or (devs[family] if isinstance(devs, dict) else devs) == said.devs
+        escapes = [
+            f"{it['first']}-{it['last']} {it['via']['dev'] or it['kind']}"
+            for it in document["findings"]
+            if (":" in it["first"]) == (family == "ipv6")
+        ]
+        # The words about what escapes are the library's; those about a host that is broken are for everybody.
+        assert all(words in text for words in said.says) if said.verdict else escapes == said.escapes
+
+
+def test_each_system_is_on_the_page() -> None:
+    """The table of systems names each CNI whose devices are known, and each system that has a node here."""
+    systems = [row[0] for row in tables(page("limits"), "systems")]
+    fields = {Field.read(name).system for name in _FIELDS} - {"none"}
+    assert set(systems) == fields | {cni.name for cni in CNIS}
