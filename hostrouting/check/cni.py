@@ -4,8 +4,8 @@ Here: which devices match a pattern, and which routes are for a pod block, so th
 devices and refusing routes each CNI has (`config.cni`), and how other refusing routes are judged (`overlap`).
 """
 
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, lru_cache
 
 from hostrouting.config.cni import CNI_ROUTES, CniRoute
 from hostrouting.fib import Fib
@@ -62,10 +62,15 @@ class PodBlocks:
 
 def is_like(dev: str, patterns: Iterable[str], kind: str | None = None) -> bool:
     """Whether a device of this name and kind matches one of these patterns; without a kind, by its name alone."""
-    from fnmatch import fnmatchcase  # noqa: PLC0415  loaded when the first stray device or route is seen
+    return _names(tuple(patterns), kind)(dev) is not None
 
-    for pattern in patterns:
-        name, _, demanded = pattern.partition(" ")
-        if (not demanded or kind is None or kind == demanded) and fnmatchcase(dev, name):
-            return True
-    return False
+
+@lru_cache(maxsize=64)
+def _names(patterns: tuple[str, ...], kind: str | None) -> Callable[[str], object]:
+    """What matches a name that one of these patterns has for devices of this kind."""
+    import re  # noqa: PLC0415  loaded when the first stray device or route is seen
+    from fnmatch import translate  # noqa: PLC0415  see above
+
+    parts = (pattern.partition(" ") for pattern in patterns)
+    names = (name for name, _, demanded in parts if not demanded or kind in {None, demanded})
+    return re.compile("|".join(map(translate, names)) or r"(?!)").match
