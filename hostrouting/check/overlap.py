@@ -68,7 +68,7 @@ class Finding:
     senders: tuple[PodPackets, ...] = ()
     """The packets of pods that it is about; empty if it is about those that the host itself sends."""
     kinds: tuple[str, ...] = ()
-    """The kind of each of `devs`, such as "wireguard"; empty for hardware, and for a device that is not known."""
+    """The kind of each of `devs`, such as "wireguard"; empty for network cards, InfiniBand, and unknown devices."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -236,7 +236,7 @@ def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
     found: list[Finding] = []
     of_links: dict[str, str] = {}
     for finding in findings:
-        of_links = of_links or {link.name: link.kind for link in fib.snapshot.links}
+        of_links = of_links or {link.name: "" if link.infiniband else link.kind for link in fib.snapshot.links}
         route, kinds = finding.decision.route, tuple(of_links.get(dev, "") for dev in finding.devs)
         odd = route is not None and is_unexplained(route, fib.snapshot)
         found.append(attrs.evolve(finding, unexplained=odd, kinds=kinds) if odd or any(kinds) else finding)

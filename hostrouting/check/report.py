@@ -65,6 +65,7 @@ __all__ = [
     "finding_line",
     "finding_sentence",
     "foreseen_line",
+    "intended_clause",
     "kept_line",
     "no_default_line",
     "note_line",
@@ -142,7 +143,8 @@ def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
         holder = "the kernel's own answer"
     if finding.kind == "overlap":
         via = ", ".join(finding.devs) or _UNKNOWN
-        owner = (f"; owner: {owner_name(finding)}" if finding.unexplained else "") + _intended(finding)
+        owner = f"; owner: {owner_name(finding)}" if finding.unexplained else ""
+        owner += f"; {intended}" if (intended := intended_clause([finding])) else ""
         return f"{what} routes via {via} [{holder}], expected {expected}{owner}"
     if finding.kind == "no-route":
         return f"{what} has no IPv{finding.cidr.family} route; expected via {expected}"
@@ -151,13 +153,17 @@ def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
     return f"{what} {how} [{holder}]; expected via {expected}"
 
 
-def _intended(finding: Finding) -> str:
-    """A clause: what the devices are, and how to allow them, for virtual devices only; a card is rarely intended."""
-    made = [(dev, kind) for dev, kind in zip(finding.devs, finding.kinds, strict=False) if kind]
-    if not made or len(made) < len(finding.devs):
+def intended_clause(findings: Iterable[Finding]) -> str:
+    """A clause: the virtual devices that these leave by, and how to allow them; empty if there are none, or too many.
+
+    Network cards and InfiniBand are left out: they are rarely intended.
+    """
+    virtual = (finding for finding in findings if all(finding.kinds))
+    kinds = {dev: kind for finding in virtual for dev, kind in zip(finding.devs, finding.kinds, strict=False)}
+    if not 0 < len(kinds) <= _CANDIDATES:
         return ""
-    names, line = spoken([f"{dev} ({kind})" for dev, kind in made]), ", ".join(f'"{dev}"' for dev, _ in made)
-    return f'; if {names} {"are" if len(made) > 1 else "is"} intended: "allowedDevs": [..., {line}]'
+    names, line = spoken([f"{dev} ({kind})" for dev, kind in kinds.items()]), ", ".join(f'"{dev}"' for dev in kinds)
+    return f'if {names} {"are" if len(kinds) > 1 else "is"} intended: "allowedDevs": [..., {line}]'
 
 
 def owner_name(finding: Finding) -> str:

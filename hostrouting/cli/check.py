@@ -19,6 +19,7 @@ from hostrouting.check.report import (
     check_document,
     dropped_line,
     expiry_line,
+    intended_clause,
     note_line,
     owner_name,
     packets_line,
@@ -227,6 +228,9 @@ class FamilyView:
                 yield line()
                 yield line(f"For {senders_phrase(pod.packets)}:")
                 yield from self._findings_table(findings)
+        if intended := intended_clause(self.found.findings):
+            yield line()
+            yield line(f"{intended[0].upper()}{intended[1:]}")
         yield from _maps(self, style, now)
 
     def _findings_table(self, findings: Sequence[Finding]) -> Iterator[Line]:

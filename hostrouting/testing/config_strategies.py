@@ -122,7 +122,12 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
     """Any configuration."""
     some_routes = st.lists(routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric or 1024))
     static_routes = st.builds(StaticRoutesConfig, enabled=st.just(value=True), routes=some_routes)
-    globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
+    globs = st.builds(
+        lambda name, star, kind: name[:14] + star + kind,
+        device_names(),
+        st.sampled_from(["", "*", "?"]),
+        st.sampled_from(["", " veth"]),
+    )
     # Devices of pods are only valid together with their CIDRs.
     pods: SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
         {"pod_cidrs": st.lists(networks(), min_size=1, max_size=3), "pod_devs": st.lists(globs, max_size=3)}

@@ -26,7 +26,7 @@ from hostrouting.check.report import (
 )
 from hostrouting.config import HostRoutingConfig
 from hostrouting.fib import Condition, Fib
-from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, default_rules
+from hostrouting.model import ARPHRD_INFINIBAND, Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, default_rules
 from tests.support.topologies import h200, host, plain
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
@@ -78,13 +78,17 @@ def test_overlap_line() -> None:
         (("vxlan", "geneve"), '; if wg7 (vxlan) and wg8 (geneve) are intended: "allowedDevs": [..., "wg7", "wg8"]'),
         (("",), ""),
         (("", "vxlan"), ""),
+        (("ipoib",), ""),
     ],
 )
 def test_what_a_device_is(kinds: tuple[str, ...], told: str) -> None:
     """A virtual device that nobody named is told with its kind, and how to allow it; network cards are not."""
     devs = [f"wg{at}" for at in range(7, 7 + len(kinds))]
     snapshot = plain().with_routes([Route(Prefix.parse("172.16.3.0/24"), tuple(map(NextHop, devs)), protocol=4)])
-    links = [Link(name=dev, index=20 + at, kind=kind) for at, (dev, kind) in enumerate(zip(devs, kinds, strict=True))]
+    links = [
+        Link(name=dev, index=20 + at, kind=kind, type=ARPHRD_INFINIBAND if kind == "ipoib" else 1)
+        for at, (dev, kind) in enumerate(zip(devs, kinds, strict=True))
+    ]
     snapshot = attrs.evolve(snapshot, links=(*snapshot.links, *links))
     assert [line.partition("expected eth0")[2] for line in lines(snapshot)] == [told]
 

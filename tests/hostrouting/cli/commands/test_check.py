@@ -268,6 +268,16 @@ def test_several_expected_devices() -> None:
     assert say("check", CIDR, kernel=kernel).lines[0].endswith("leaves by no device (blackhole), not by eth0 or eth1")
 
 
+def test_a_virtual_device() -> None:
+    """Under the table, a device that somebody may have made for this is named with its kind and the line that allows it."""
+    kernel = h200()
+    kernel.add_link(Link(name="wg7", index=0, kind="wireguard", type=65534))
+    assert kernel.change([Change("add", Route.to("172.16.4.0/24", dev="wg7"))])[0].ok
+    told = 'If wg7 (wireguard) is intended: "allowedDevs": [..., "wg7"]'
+    assert told in say("check", CIDR, kernel=kernel).lines
+    assert "intended" not in say("check", CIDR, kernel=h200()).out
+
+
 def test_why_a_device_is_expected() -> None:
     """Where nobody has named the devices it is said why these are expected; InfiniBand never is, unless it is named."""
     kernel = h200()
