@@ -19,8 +19,7 @@ import attrs
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.host.layout import HostLayout
-from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, ip_at, protocol_name
-from hostrouting.model.constants import RESERVED_RANGES
+from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, protocol_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -110,7 +109,7 @@ def render_check_script(
     # The script does not check what pods send; `hostrouting check` reads these here.
     settings += [f"pod-cidr {cidr}" for cidr in check.pod_cidrs]
     settings += [f"pod-device {pattern}" for pattern in check.pod_devs]
-    settings += _metrics() + _reserved() + _pod_blocks()
+    settings += _pod_blocks()
     settings.append("protocols " + " ".join(f"{number}={name}" for number, name in _protocols()))
     return filled("check-route-overlap.sh", settings)
 
@@ -136,12 +135,6 @@ def parse_check_script(text: str) -> CheckScript:
 
 def _metrics() -> list[str]:
     return [f"metric {family} {metric}" for family, metric in DEFAULT_METRIC.items()]
-
-
-def _reserved() -> list[str]:
-    """The first and the last address of each range that cannot have a static route."""
-    every = ((ip_at(family, end) for end in ends) for family, ranges in RESERVED_RANGES.items() for ends in ranges)
-    return [f"reserved {' '.join(map(_as_listed, ends))}" for ends in every]
 
 
 def _names() -> list[str]:
