@@ -130,7 +130,7 @@ $1 == "family" { family = $2; next }
 /^[0-9]+:\t/ { read_rule(); next }
 /^[0-9]+: / { sub(/@.*/, "", $2); sub(/:$/, "", $2); link[$2] = $3 ~ /[<,]UP[,>]/; next }
 $1 == "inet6" { if ($2 == "all") forwards = $4 == "on"; next }
-$1 ~ /^[1-8]$/ { read_route() }
+$1 ~ /^[1-9]$/ { read_route() }
 function glob(pattern) {
   gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern); return "^" pattern "$"
 }
