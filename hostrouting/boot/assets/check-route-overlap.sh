@@ -44,37 +44,28 @@ finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
 program='
 # An address is text: the digit of its family, then all of its hexadecimal digits. So comparing text compares
 # addresses, in every awk.
-function hex(address,   half, head, tail) {
-  if (address !~ /:/) return "4" bytes(address)
-  split(address, half, "::"); head = groups(half[1]); tail = groups(half[2])
-  return "6" head substr(ZEROS, 1, 32 - length(head tail)) tail
+function hex(address,   half, head, tail, part) {
+  if (address ~ /:/) {
+    split(address, half, "::"); head = groups(half[1]); tail = groups(half[2])
+    return "6" head substr(ZEROS, 1, 32 - length(head tail)) tail
+  }
+  split(address, part, "."); return "4" byte[part[1]] byte[part[2]] byte[part[3]] byte[part[4]]
 }
 function groups(text,   part, i, n, all) {
   n = split(text, part, ":")
-  for (i = 1; i <= n; i++) all = all (part[i] ~ /[.]/ ? bytes(part[i]) : substr("0000" part[i], length(part[i]) + 1))
+  for (i = 1; i <= n; i++)
+    all = all (part[i] ~ /[.]/ ? substr(hex(part[i]), 2) : substr("0000" part[i], length(part[i]) + 1))
   return all
 }
-function bytes(text,   part) {
-  split(text, part, "."); return byte[part[1] + 0] byte[part[2] + 0] byte[part[3] + 0] byte[part[4] + 0]
-}
 function digit(text, i) { return index(DIGITS, substr(text, i, 1)) - 1 }
-# In IPv6 with "::" in the place of the longest row of zeros.
-function spelled(text,   i, at, address) {
-  for (i = 2; i < 10; i += 2) address = address (i > 2 ? "." : "") digit(text, i) * 16 + digit(text, i + 1)
-  if (text ~ /^4/) return address
-  address = ":"; for (i = 2; i < 34; i += 4) address = address substr(text, i, 4) ":"
-  gsub(/:0+/, ":", address); gsub(/::/, ":0:", address); gsub(/::/, ":0:", address) # no leading zeros
-  for (i = 17; i > 3 && !(at = index(address, substr(":0:0:0:0:0:0:0:0:", 1, i))); i -= 2) ;
-  if (at) address = substr(address, 1, at - 1) "::" substr(address, at + i)
-  if (address !~ /^::/) address = substr(address, 2)
-  return address ~ /::$/ ? address : substr(address, 1, length(address) - 1)
-}
-# The first address with the same leading bits; if `ones`, the last.
-function fill(text, bits, ones,   whole, size, value) {
-  whole = int(bits / 4) + 1
-  size = bits % 4 ? substr("842", bits % 4, 1) : 16; value = digit(text, whole + 1)
-  value += (ones ? size - 1 : 0) - value % size
-  return substr(substr(text, 1, whole) substr(DIGITS, value + 1, 1) (ones ? ONES : ZEROS), 1, length(text))
+function spelled(text,   i, address) {
+  if (text ~ /^4/) for (i = 2; i < 10; i += 2) address = address "." digit(text, i) * 16 + digit(text, i + 1)
+  else {
+    for (i = 2; i < 34; i += 4) address = address ":" substr(text, i, 4)
+    if (!sub(/(:0000)+$/, "::", address)) sub(/(:0000)+/, ":", address)
+    gsub(/:0?0?0?/, ":", address) # no leading zeros
+  }
+  return address ~ /^::/ ? address : substr(address, 2)
 }
 # The next address, or with step -1 the one before; empty if there is no such address.
 function beside(text, step,   i, value) {
@@ -84,30 +75,26 @@ function beside(text, step,   i, value) {
     if (value >= 0 && value < 16) return text
   }
 }
-# Sets first, last and bits.
-function prefix(text,   at) {
-  if (text == "default") text = family == 6 ? "::/0" : "0.0.0.0/0"
-  at = index(text, "/"); first = last = hex(at ? substr(text, 1, at - 1) : text); bits = 4 * length(first) - 4
-  if (at && substr(text, at + 1) + 0 < bits) {
-    bits = substr(text, at + 1) + 0; first = fill(first, bits, 0); last = fill(first, bits, 1)
-  }
+# Sets the first and the last address of a prefix, and its bits.
+function read_prefix(text,   part, whole, size, value) {
+  split(text != "default" ? text : family == 6 ? "::/0" : "0.0.0.0/0", part, "/")
+  first = last = hex(part[1]); bits = 4 * length(first) - 4
+  if (part[2] == "" || part[2] + 0 == bits) return
+  bits = part[2] + 0; whole = int(bits / 4) + 1; size = bits % 4 ? substr("842", bits % 4, 1) : 16
+  value = digit(first, whole + 1); value -= value % size
+  last = substr(substr(first, 1, whole) substr(DIGITS, value + size, 1) ONES, 1, length(first))
+  first = substr(substr(first, 1, whole) substr(DIGITS, value + 1, 1) ZEROS, 1, length(first))
 }
 
 BEGIN {
   DIGITS = "0123456789abcdef"; ZEROS = "00000000000000000000000000000000"; ONES = ZEROS; gsub(0, "f", ONES)
   for (i = 0; i < 256; i++) byte[i] = sprintf("%02x", i)
-  split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " "); MAIN = 254
-  means["Network is unreachable"] = means["Operation not supported"] = "no-route" # the second: without IPv6
-  means["No route to host"] = "unreachable"; phrase["unreachable"] = "is unreachable"
-  means["Invalid argument"] = "blackhole"; phrase["blackhole"] = "is dropped by a blackhole"
-  means["Permission denied"] = "prohibit"; phrase["prohibit"] = "is refused"
-  words("table proto scope metric tos src mtu advmss weight nhid realm window rtt rttvar initcwnd initrwnd hoplimit pref" \
-    " encap group id from", takes)
-  words("from fwmark iif oif uidrange ipproto sport dport tos dsfield dscp tun_id flowlabel", selects)
-  words("to lookup goto suppress_prefixlength suppress_ifgroup realms proto", rule_takes)
-  words("not nop [unresolved] [detached] 6 7 8", rule_says)
+  split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
+  kind["Network is unreachable"] = kind["Operation not supported"] = "no-route" # the second: without IPv6
+  kind["No route to host"] = "unreachable"; said["unreachable"] = "is unreachable"
+  kind["Invalid argument"] = "blackhole"; said["blackhole"] = "is dropped by a blackhole"
+  kind["Permission denied"] = "prohibit"; said["prohibit"] = "is refused"
 }
-function words(text, into,   n, word) { n = split(text, word, " "); while (n) into[word[n--]] = 1 }
 function joined(list, separator, item) { return list (list == "" ? "" : separator) item }
 
 # --- Input: the settings, then rules, routes and devices as `ip` lists them.
@@ -117,216 +104,213 @@ $1 == "setting" && $2 == "protocols" { for (i = 3; i <= NF; i++) { split($i, wor
 # Refusing routes of this type and protocol are those of a CNI if it has this device: any, or those to single addresses.
 $1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; is_single[cnis] = $5 == "single"; cni_dev[cnis] = glob($6) }
 $1 == "setting" && $2 == "cidr" {
-  prefix($3); cidr[++cidrs] = $3; from[cidrs] = first; to[cidrs] = last; asked[substr(first, 1, 1)] = 1; insert()
+  read_prefix($3); cidr[++cidrs] = $3; to[cidrs] = last; asked[substr(first, 1, 1)] = 1
+  from[cidrs] = first == "400000000" ? "400000001" : first # 0.0.0.0 is this host, and cannot be asked about
 }
 $1 == "setting" { next }
 $1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
 section == "places" { place[++places] = $1; at[$1] = places; next }
 # Answers come in the order of the questions. A failure has two lines: the reason, and the number of the question.
-section == "answers" && $1 ~ /^[0-9]+$/ { given[++givens] = $0; next }
+section == "answers" && /^[0-9]/ { given[++givens] = $0; next }
 section == "answers" && sub(/^Command failed .*:/, "") { failure[$0 + 0] = reason; next }
 section == "answers" { reason = $0; sub(/^[^:]*: /, "", reason); next }
 $1 == "family" { family = $2; next }
 /^[0-9]+:\t/ { read_rule(); next }
-/^[0-9]+: / { sub(/@.*/, "", $2); sub(/:$/, "", $2); link[$2] = $3 ~ /[<,]UP[,>]/; next }
+/^[0-9]+: / { sub(/@.*/, "", $2); sub(/:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/; next }
 $1 == "inet6" { if ($2 == "all") forwards = $4 == "on"; next }
-$1 ~ /^[1-9]$/ { read_route() }
+# A table that no rule looks up says nothing.
+/^[1-9] / && match($0, / table [0-9]+/) {
+  if (looks["l3mdev"] || looks[family substr($0, RSTART + 6, RLENGTH - 6)]) read_route()
+}
 function glob(pattern) {
   gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern); return "^" pattern "$"
 }
 function expect(family, dev) {
-  if ((family, dev) in is_expected) return
-  is_expected[family, dev] = 1; expected[family] = joined(expected[family], ", ", dev)
+  if (!is_expected[family, dev]++) expected[family] = joined(expected[family], ", ", dev)
 }
-# Of two expected CIDRs, one contains the other, or they are apart. The outermost ones are kept sorted.
-function insert(   i, kept) {
-  for (i = 1; i <= outers; i++) if (outer[i] <= first && last <= outer_last[i]) return
-  for (i = 1; i <= outers; i++) if (outer[i] < first || last < outer[i]) {
-    outer[++kept] = outer[i]; outer_last[kept] = outer_last[i]
-  }
-  for (outers = i = kept + 1; i > 1 && outer[i - 1] > first; i--) {
-    outer[i] = outer[i - 1]; outer_last[i] = outer_last[i - 1]
-  }
-  outer[i] = first; outer_last[i] = last
+# Whether an address of this range is in an expected CIDR: mostly in the same as the last time, because routes are sorted.
+function is_judged(begin, end,   c) {
+  for (c = 0; c <= cidrs; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
 }
-# Whether an address of this range is in an expected CIDR.
-function is_judged(from, to,   low, high, half) {
-  high = outers
-  while (low < high) { half = int((low + high + 1) / 2); if (outer[half] <= to) low = half; else high = half - 1 }
-  return low && from <= outer_last[low]
+# The answer can change at the first address of a prefix, and at the one behind it.
+function cut(   behind) {
+  if (is_judged(first, first)) wanted[first] = 1
+  if ((behind = beside(last, 1)) && is_judged(behind, behind)) wanted[behind] = 1
 }
-function mark(address) { if (is_judged(address, address)) wanted[address] = 1 }
 # Linux applies the rules. Here a rule is a prefix, a table, and perhaps packets that are not judged.
 function read_rule(   n, i, word, selected) {
-  n = split($0, word, " "); first = family ZEROS; last = family ONES; bits = -1
-  for (i = ($2 == "not") + 2; i <= n; i++) {
-    if (word[i] == "lookup") looked[family, word[i + 1]] = 1
+  n = split($0, word, " "); first = family ZEROS; last = family ONES; bits = 0
+  for (i = 2; i <= n; i++) {
+    if (word[i] ~ /^[68]$/) refuse(word[i], "rule") # with type 7, the answer is that there is no route
+    if (word[i] ~ /^(not|nop|\[unresolved\]|\[detached\]|[678])$/) continue
     if (word[i] == "to") {
-      prefix(word[i + 1]); mark(first); mark(beside(last, 1))
+      read_prefix(word[i + 1]); cut()
       aside[++asides] = first; aside_last[asides] = last; is_rest[asides] = $2 == "not" && !/ lookup /
+      if ($2 == "not") { first = family ZEROS; last = family ONES }
     }
-    if (word[i] ~ /^[678]$/) refuse(word[i], "rule")
-    if (word[i] in selects) { if (word[i] word[i + 1] !~ /^(fromall|iiflo)$/) selected = selected " " word[i] " " word[i + 1] }
-    else if (!(word[i] in rule_takes || word[i] in rule_says)) unknown = joined(unknown, ", ", $0)
-    if (!(word[i] in rule_says)) i++
+    if (word[i] == "lookup") looks[word[i + 1] ~ /^[0-9]/ ? family " " word[i + 1] : "l3mdev"] = 1
+    if (word[i] ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
+      if (word[i] word[i + 1] !~ /^(fromall|iiflo)$/) selected = selected " " word[i] " " word[i + 1]
+    } else if (word[i] !~ /^(to|lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$/)
+      unknown = joined(unknown, ", ", $0)
+    i++
   }
-  if (selected) unjudged = joined(unjudged, "; ", "rule " $1 + 0 (family == 6 ? " of IPv6" : "") " (" substr(selected, 2) ")")
+  if (selected) leave_out("rule " $1 + 0 (family == 6 ? " of IPv6" : "") " (" substr(selected, 2) ")")
 }
-function refuse(line, table) {
-  refusal[++refusals] = line; refusal_table[refusals] = table; refusal_bits[refusals] = bits
-  refusal_first[refusals] = first; refusal_last[refusals] = last
+function leave_out(packets) { if (!left_out[packets]++) unjudged = joined(unjudged, "; ", packets) }
+function refuse(type, table) {
+  refusal[++refusals] = $0; refusal_type[refusals] = type_name[type]; refusal_table[refusals] = table
+  refusal_bits[refusals] = bits; refusal_first[refusals] = first; refusal_last[refusals] = last
 }
-# Skips tables that no rule looks up, and what is outside the expected CIDRs: there can be 100,000 such routes.
+# Only routes in the expected CIDRs matter. There can be 100,000, so `judge` goes on without those that `ip` answers with.
 function read_route() {
-  if (match($0, / table [0-9]+/) && !((family, substr($0, RSTART + 7, RLENGTH - 7)) in looked)) if (!((family, "[l3mdev-table]") in looked)) return
-  prefix($2); if (bits && !is_judged(first, last)) return
-  if (part == "places") { if (bits) { mark(first); mark(beside(last, 1)) }; return }
-  read_words($0, 3)
-  if ($1 == 1 && bits) { pod[++pods] = first; pod_last[pods] = last; pod_table[pods] = has["table"]; pod_line[pods] = $0 }
-  if ("from" in has && !met[has["from"]]++) unjudged = joined(unjudged, "; ", "packets from " has["from"])
-  if ("from" in has || "tos" in has) return
-  if ($1 ~ /^[678]$/) refuse($0, has["table"])
-  if (!bits) seen[family] = joined(seen[family], ", ", $0)
-  if (!bits && $1 == 1) {
-    default_route[++defaults] = $0; default_rank[defaults] = rank()
-    if (!((family, has["table"]) in top)) top[family, has["table"]] = $0
-  }
+  if (part == "answers" && $1 == 1 && $2 != "default" && $3 != "from") return
+  read_prefix($2); if (bits && !is_judged(first, last)) return
+  if (part == "places") { if (bits) cut(); return }
+  if ($3 == "from") leave_out("packets from " $4)
+  if ($3 ~ /^(from|tos)$/) return
+  read_words($0)
+  if ($1 ~ /^[678]$/) refuse($1, has["table"])
+  if (bits) return
+  seen[family] = joined(seen[family], ", ", $0)
+  if ($1 != 1) return
+  if (!((family, has["table"]) in top)) top[family, has["table"]] = $0
+  default_route[++defaults] = $0; default_rank[defaults] = rank()
 }
 # Sets `has` and the next hops of a route. A device name can be any of these words, so words are read in pairs.
-function read_words(line, at,   word, n) {
+function read_words(line,   word, n, i) {
   split("", has); legs = 0; n = split(line, word, " ")
-  for (; at <= n; at++) {
-    if (word[at] == "nexthop" || (!legs && word[at] ~ /^(via|dev)$/)) {
+  for (i = 3; i <= n; i++) {
+    if (word[i] == "nexthop" || (!legs && word[i] ~ /^(via|dev)$/)) {
       legs++; leg_dev[legs] = leg_via[legs] = leg_dead[legs] = leg_lost[legs] = ""
     }
-    if (word[at] == "via") { if (word[at + 1] == "inet6") at++; leg_via[legs] = word[++at] }
-    else if (word[at] == "dev") leg_dev[legs] = word[++at]
-    else if (word[at] == "dead") leg_dead[legs] = 1
-    else if (word[at] == "linkdown") leg_lost[legs] = 1
-    else if (!(word[at] in takes)) has[word[at]] = 1
-    else if (word[at++] in has) ; # what follows about a nexthop object
-    else has[word[at - 1]] = word[at]
+    if (word[i] == "via") { if (word[i + 1] == "inet6") i++; leg_via[legs] = word[++i] }
+    else if (word[i] == "dev") leg_dev[legs] = word[++i]
+    else if (word[i] == "dead") leg_dead[legs] = 1
+    else if (word[i] == "linkdown") leg_lost[legs] = 1
+    else if (word[i] ~ /^(table|proto|metric|pref)$/ && !(word[i] in has)) { has[word[i]] = word[i + 1]; i++ }
   }
 }
 function rank() { return family " " has["table"] " " has["metric"] " " has["pref"] }
 
-# --- The expected devices, if they are not configured: those of the default route that Linux uses where no rule names the
+# --- The expected devices, if none are configured: those of the default route that Linux uses where no rule names the
 # address. If longer prefixes hide it everywhere, as those of a VPN do, it is the one in the same table.
-function learn(   n, i, line, hidden, same) {
+function learn(   n, i, line, hidden) {
   for (n = 1; n <= places && !line; n++) {
     if (substr(place[n], 1, 1) != family || answer[n] !~ /^1 / || is_aside(place[n])) continue
-    $0 = answer[n]; read_words($0, 3)
-    if ($2 == "default") line = $0; else if (!hidden) hidden = top[family, has["table"]]
+    read_words(answer[n])
+    if (answer[n] ~ /^1 default /) line = answer[n]; else if (!hidden) hidden = top[family, has["table"]]
   }
-  if (!line && !(line = hidden)) return
-  read_words(in_turn(line), 3); for (i = 1; i <= legs; i++) expect(family, leg_dev[i])
-  # A host that does not forward goes on to the next IPv6 router of the same rank if one does not answer.
-  if (family == 4 || forwards) return
-  for (i = 1; i <= legs; i++) if (!leg_via[i]) return
-  same = rank()
-  for (n = 1; n <= defaults; n++) if (default_rank[n] == same) {
-    read_words(default_route[n], 3); for (i = 1; i <= legs; i++) expect(family, leg_dev[i])
-  }
+  if (line || (line = hidden)) for (read_turns(line); ++i <= legs;) expect(family, leg_dev[i])
 }
 function is_aside(address,   i) {
   for (i = 1; i <= asides; i++) if ((aside[i] <= address && address <= aside_last[i]) != is_rest[i]) return 1
 }
-# The route, with the default routes that Linux takes in turn with it: in IPv4 those of its table and metric with a gateway.
-function in_turn(line,   i, all, same) {
-  read_words(line, 3); same = rank()
-  if (family == 6 || legs != 1 || !leg_via[1]) return line
-  for (i = 1; i <= defaults; i++) if (default_rank[i] == same) {
-    read_words(default_route[i], 3); if (legs == 1 && leg_via[1]) all = all " nexthop via " leg_via[1] " dev " leg_dev[1]
+# Reads a default route with the next hops of those that Linux takes in turn with it: they have its table, metric and
+# preference, and a gateway each. In IPv4, none has several; in IPv6, this is so on a host that does not forward.
+function read_turns(line,   n, i, same, all) {
+  read_words(line); same = rank()
+  if (!takes_turns()) return
+  for (n = 1; n <= defaults; n++) if (default_rank[n] == same) {
+    read_words(default_route[n])
+    if (family == 6 || takes_turns()) for (i = 1; i <= legs; i++) all = all " nexthop dev " leg_dev[i]
   }
-  return all ? "1 default" all : line
+  read_words(all ? "1 default" all : line)
+}
+function takes_turns(   i) {
+  if (family == 4 ? legs != 1 : forwards) return 0
+  for (i = 1; i <= legs; i++) if (!leg_via[i]) return 0
+  return 1
 }
 
-# --- What Linux does with the packets to one place: sets `what`, all that is said of it. Adjacent ranges with one `what`
-# are one finding. Where the packets leave as they should, `what` is empty.
-function is_allowed(dev,   i) {
-  if (!(dev in allowed)) for (i = 1; i <= allows; i++) if (dev ~ allow[i]) allowed[dev] = 1
-  return allowed[dev]
-}
-function decide(n,   kind, i, used, devs, met, lost, by) {
-  what = ""; if (place[n] ~ /^(4e|6ff)/) return # multicast
+# --- What Linux does with the packets to one place. Sets `what`: what is wrong, the words of it, and the prefix of the
+# deciding route of table main. It is empty where the packets leave as they should.
+function decide(n,   i, devs, by, used, met, lost) {
+  what = is_own = ""; if (place[n] ~ /^(4e|6ff)/) return # multicast
   if (n in failure) {
-    if (!(kind = means[failure[n]])) give_up("the kernel did not answer for " spelled(place[n]) ": " failure[n])
-    $0 = kind == "no-route" ? "" : culprit(place[n], kind); if ($0 && is_pod_block()) return
-    read_words($0, 3); what = kind SUBSEP SUBSEP $2 SUBSEP ($0 ? holder() : "a rule"); return
+    if (!(failure[n] in kind)) give_up("the kernel did not answer for " spelled(place[n]) ": " failure[n])
+    what = kind[failure[n]]; $0 = what == "no-route" ? "" : culprit(place[n], what)
+    if ($0 && !($0 in is_pods)) is_pods[$0] = is_pod_block()
+    if ($0 && !others && is_pods[$0]) { what = ""; return }
+    by = what == "no-route" ? "has no IPv" family " route" : said[what] " [" ($0 ? named() : "a rule") "]"
+    what = what SUBSEP by "; expected via " expected[family] SUBSEP example_of()
+    return
   }
-  $0 = answer[n]; prefix($2)
-  if (is_own()) return
-  read_words($0, 3); by = holder(); if (!bits) read_words(in_turn($0), 3)
+  $0 = answer[n]; read_prefix($2)
+  is_own = $1 == 2 || ($1 ~ /^[345]$/ && (first == last || last == "4ffffffff" && $1 == 3)); if (is_own) return
+  by = named()
+  if (!bits && family == 4) read_turns($0)
   if (!legs) give_up("the kernel does not say by which device (net.ipv4.nexthop_compat_mode=0?): " $0)
   for (lost = i = 1; i <= legs; i++) {
     # In IPv4 a next hop without a carrier may still get packets, even if Linux lists it as dead.
-    if (leg_dead[i] && (family == 6 || !link[leg_dev[i]])) continue
+    if (leg_dead[i] && (family == 6 || !is_up[leg_dev[i]])) continue
     used = 1; if (!leg_lost[i]) lost = 0
     if ((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || met[leg_dev[i]]++) continue
     devs = joined(devs, ", ", leg_dev[i])
   }
-  if (devs || !used) what = "overlap" SUBSEP (used ? devs : "an unknown device") SUBSEP $2 SUBSEP by (lost ? " linkdown" : "")
+  if (used && !devs) return
+  by = "routes via " (used ? devs : "an unknown device") " [" by (lost ? " linkdown" : "") "]"
+  what = "overlap" SUBSEP by ", expected " expected[family] SUBSEP example_of()
 }
-# Whether the route in $0 is to the host itself, or to all hosts of a network.
-function is_own() { return $1 == 2 || ($1 ~ /^[345]$/ && (first == last || last == "4ffffffff" && $1 == 3)) }
+function is_allowed(dev,   i) { for (i = 1; i <= allows; i++) if (dev ~ allow[i]) return 1 }
 # The route in $0, without what nobody asks for at night.
-function holder() {
-  return ($1 == 1 ? "" : type_name[$1] " ") $2 " proto " (has["proto"] in protocol ? protocol[has["proto"]] : has["proto"]) \
-    (has["table"] == MAIN ? "" : " table " has["table"])
+function named() {
+  read_words($0); return ($1 == 1 ? "" : type_name[$1] " ") $2 " proto " \
+    (has["proto"] in protocol ? protocol[has["proto"]] : has["proto"]) (has["table"] == 254 ? "" : " table " has["table"])
 }
+function example_of() { return / table 254 / && $2 ~ /\// ? $2 : "" }
 # The route that refuses an address in this way: that of the longest prefix. If several tables or a rule could do it,
 # `others` is set.
-function culprit(address, kind,   i, best) {
+function culprit(address, type,   i, best) {
   others = 0
-  for (i = 1; i <= refusals; i++) if (refusal_first[i] <= address && address <= refusal_last[i])
-    if (type_name[substr(refusal[i], 1, 1)] == kind) {
+  for (i = 1; i <= refusals; i++)
+    if (refusal_first[i] <= address && address <= refusal_last[i] && refusal_type[i] == type) {
       if (best && refusal_table[i] != refusal_table[best]) others = 1
       if (!best || refusal_bits[i] > refusal_bits[best]) best = i
     }
   return refusal_table[best] == "rule" ? "" : refusal[best]
 }
-# Whether the refusing route in $0 is the pod block of this host: a route as a CNI installs it, or one that contains the
-# route of a pod. It must be a part of an expected CIDR, and the only one that can refuse the address.
-function is_pod_block(   c, i, k, dev, table) {
-  prefix($2); read_words($0, 3); table = has["table"]
+# Whether the route in $0 is a pod block of this host: a route as a CNI installs it, or with the route of a pod in it, by
+# which Linux answers. It is a part of an expected CIDR.
+function is_pod_block(   c, i, n, dev, table) {
+  read_prefix($2); read_words($0); table = has["table"]
   for (c = 1; c <= cidrs; c++) if (from[c] <= first && last <= to[c] && from[c] to[c] != first last) break
-  if (c > cidrs || others) return 0
+  if (c > cidrs) return 0
   for (i = 1; i <= cnis; i++) if (cni[i] == $1 " " has["proto"] && (!is_single[i] || first == last))
-    for (dev in link) if (dev ~ cni_dev[i]) return 1
-  for (i = 1; i <= pods; i++) if (pod_table[i] == table && first <= pod[i] && pod_last[i] <= last) {
-    read_words(pod_line[i], 3); for (k = 1; k <= legs && is_allowed(leg_dev[k]); k++) ; if (k > legs && legs) return 1
+    for (dev in is_up) if (dev ~ cni_dev[i]) return 1
+  for (n = at[first]; n <= places && place[n] <= last; n++) if (answer[n] ~ /^1 /) {
+    read_words(answer[n]); if (has["table"] != table || !legs) continue
+    for (i = legs; i && is_allowed(leg_dev[i]); i--) ;
+    if (!i) return 1
   }
+  return 0
 }
 function give_up(text) { print "failed " text; exit }
 
-# --- Findings: ranges of one expected CIDR. Single addresses of this host may be part of one.
+# --- Findings: ranges of one expected CIDR with one `what`. A single address of this host may be part of a range.
 function judge(c,   n, end, was, begin) {
-  for (n = at[from[c] == "400000000" ? "400000001" : from[c]]; n <= places && place[n] <= to[c]; n++) {
+  for (n = at[from[c]]; n <= places && place[n] <= to[c]; n++) {
     end = n < places && place[n + 1] <= to[c] ? beside(place[n + 1], -1) : to[c]
-    decide(n); if (!what && end == place[n] && !(n in failure) && is_own()) continue
-    if (what == was) continue
+    decide(n); if (what == was || is_own && end == place[n]) continue
     if (was) report(c, begin, beside(place[n], -1), was)
     begin = place[n]; was = what
   }
   if (was) report(c, begin, to[c], was)
 }
-function report(c, begin, end, what,   part, said) {
-  split(what, part, SUBSEP)
-  said = toupper(part[1]) ": expected CIDR " cidr[c] " (" spelled(begin) (begin == end ? "" : "–" spelled(end)) ") "
-  if (part[1] == "overlap") said = said "routes via " part[2] " [" part[4] "], expected " expected[family]
-  else if (part[1] == "no-route") said = said "has no IPv" family " route; expected via " expected[family]
-  else said = said phrase[part[1]] " [" part[4] "]; expected via " expected[family]
-  wrong[++wrongs] = said; if (!told[c]++) remedy = remedy " " cidr[c]
-  if (example || !part[3] || part[4] ~ / table /) return
-  prefix(part[3]); if (bits && first < last)
-    example = spelled(first) "/" ++bits " and " spelled(beside(fill(first, bits, 1), 1)) "/" bits " win over " part[3]
+function report(c, begin, end, what,   part, half) {
+  split(what, part, SUBSEP); if (!told[c]++) remedy = remedy " " cidr[c]
+  wrong[++wrongs] = toupper(part[1]) ": expected CIDR " cidr[c] " (" spelled(begin) \
+    (begin == end ? "" : "–" spelled(end)) ") " part[2]
+  if (example || !part[3]) return
+  read_prefix(part[3]); half = spelled(first) "/" bits + 1; read_prefix(half)
+  example = half " and " spelled(beside(last, 1)) "/" bits " win over " part[3]
 }
 # Judges the expected CIDRs of one family.
 function examine(   c, i, n, dev, had, ready) {
   if (!configured) learn()
-  for (i = 1; i <= defaults; i++) if (default_rank[i] ~ "^" family)
-    for (read_words(default_route[i], 3); legs; legs--) if ((family, leg_dev[legs]) in is_expected) ready = 1
-  n = split(expected[family], dev, ", "); for (i = 1; i <= n; i++) if (!link[dev[i]]) ready = 0
+  for (n = 1; n <= defaults; n++) if (default_rank[n] ~ "^" family)
+    for (read_words(default_route[n]); legs; legs--) if ((family, leg_dev[legs]) in is_expected) ready = 1
+  n = split(expected[family], dev, ", "); for (i = 1; i <= n; i++) if (!is_up[dev[i]]) ready = 0
   had = wrongs; for (c = 1; c <= cidrs && n; c++) if (substr(from[c], 1, 1) == family) judge(c)
   if (!n) wrong[++wrongs] = "NO-DEFAULT-ROUTE: the expected devices are those of the IPv" family " default route, and " \
     (waited + 0 ? "none appeared within " waited " s" : "there is none") "; last seen: " \
@@ -339,11 +323,11 @@ function examine(   c, i, n, dev, had, ready) {
 END {
   if (section != "end") exit
   if (part == "places") {
-    for (c = 1; c <= cidrs; c++) mark(from[c] == "400000000" ? "400000001" : from[c])
-    mark("4e0000000"); mark("4f0000000"); mark("4ffffffff"); mark("6ff" substr(ZEROS, 3)) # multicast and broadcast
-    words("1.1.1.1 9.9.9.9 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1 fc00::1", spare)
-    for (address in spare) if (substr(hex(address), 1, 1) in asked) wanted[hex(address)] = 1 # for the default route
-    delete wanted["400000000"] # 0.0.0.0 is this host; it cannot be asked about
+    for (c = 1; c <= cidrs; c++) wanted[from[c]] = 1
+    n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " ") # multicast and broadcast
+    for (; n; n--) { read_prefix(special[n]); cut() }
+    n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
+    for (; n; n--) if (substr(hex(spare[n]), 1, 1) in asked) wanted[hex(spare[n])] = 1 # for the default route
     for (address in wanted) print address, spelled(address), "ipproto 17" # UDP, which only IPv4 assumes
     print "z"; exit # sorted behind all addresses: the list is complete
   }
@@ -422,8 +406,6 @@ main() {
       note) notes=("$text") ;;
       verdict) verdict=$text ;;
       failed) say "$text" && finish 1 ;;
-      '') ;;
-      *) say "awk failed: $kind $text" && finish 1 ;;
     esac
   done < <(printf '%s\n' "$told")
   [[ $verdict ]] || { say 'awk ended without a verdict' && finish 1; }
