@@ -58,12 +58,13 @@ function groups(text,   part, i, n, all) {
   return all
 }
 function digit(text, i) { return index(DIGITS, substr(text, i, 1)) - 1 }
-function spelled(text,   i, address) {
+function spelled(text,   i, group, address) {
   if (text ~ /^4/) for (i = 2; i < 10; i += 2) address = address "." digit(text, i) * 16 + digit(text, i + 1)
   else {
-    for (i = 2; i < 34; i += 4) address = address ":" substr(text, i, 4)
-    if (!sub(/(:0000)+$/, "::", address)) sub(/(:0000)+/, ":", address)
-    gsub(/:0?0?0?/, ":", address) # no leading zeros
+    for (i = 2; i < 34; i += 4) {
+      group = substr(text, i, 4); sub(/^0+/, "", group); address = address ":" (group == "" ? 0 : group)
+    }
+    sub(/:0(:0)+$/, "::", address) || sub(/(:0)+:/, "::", address)
   }
   return address ~ /^::/ ? address : substr(address, 2)
 }
@@ -89,6 +90,8 @@ function read_prefix(text,   part, whole, size, value) {
 BEGIN {
   DIGITS = "0123456789abcdef"; ZEROS = "00000000000000000000000000000000"; ONES = ZEROS; gsub(0, "f", ONES)
   for (i = 0; i < 256; i++) byte[i] = sprintf("%02x", i)
+  n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
+  for (; n; n--) is_spare[hex(spare[n])] = 1 # what is asked about elsewhere
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
   kind["Network is unreachable"] = kind["Operation not supported"] = "no-route" # the second: without IPv6
   kind["No route to host"] = "unreachable"; said["unreachable"] = "is unreachable"
@@ -128,7 +131,7 @@ function glob(pattern) {
 function expect(family, dev) {
   if (!is_expected[family, dev]++) expected[family] = joined(expected[family], ", ", dev)
 }
-# Whether an address of this range is in an expected CIDR: mostly in the same as the last time, because routes are sorted.
+# Whether an address of this range is in an expected CIDR: mostly in that of the last time, because routes are sorted.
 function is_judged(begin, end,   c) {
   for (c = 0; c <= cidrs; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
 }
@@ -162,7 +165,7 @@ function refuse(type, table) {
   refusal[++refusals] = $0; refusal_type[refusals] = type_name[type]; refusal_table[refusals] = table
   refusal_bits[refusals] = bits; refusal_first[refusals] = first; refusal_last[refusals] = last
 }
-# Only routes in the expected CIDRs matter. There can be 100,000, so `judge` goes on without those that `ip` answers with.
+# Only routes in the expected CIDRs matter. There can be 100,000: in the second part the answers are enough for most.
 function read_route() {
   if (part == "answers" && $1 == 1 && $2 != "default" && $3 != "from") return
   read_prefix($2); if (bits && !is_judged(first, last)) return
@@ -173,8 +176,8 @@ function read_route() {
   if ($1 ~ /^[678]$/) refuse($1, has["table"])
   if (bits) return
   seen[family] = joined(seen[family], ", ", $0)
+  if (!((family, has["table"]) in top)) top[family, has["table"]] = $1 == 1 ? $0 : ""
   if ($1 != 1) return
-  if (!((family, has["table"]) in top)) top[family, has["table"]] = $0
   default_route[++defaults] = $0; default_rank[defaults] = rank()
 }
 # Sets `has` and the next hops of a route. A device name can be any of these words, so words are read in pairs.
@@ -193,51 +196,46 @@ function read_words(line,   word, n, i) {
 }
 function rank() { return family " " has["table"] " " has["metric"] " " has["pref"] }
 
-# --- The expected devices, if none are configured: those of the default route that Linux uses where no rule names the
-# address. If longer prefixes hide it everywhere, as those of a VPN do, it is the one in the same table.
-function learn(   n, i, line, hidden) {
-  for (n = 1; n <= places && !line; n++) {
-    if (substr(place[n], 1, 1) != family || answer[n] !~ /^1 / || is_aside(place[n])) continue
+# --- The expected devices, if none are configured: those of the default route that Linux uses for an address that no
+# rule names. If longer prefixes hide it everywhere, as those of a VPN do, it is the one in the same table. The expected
+# CIDRs themselves are asked about only if rules name all other addresses.
+function learn(   n, i, own, line, hidden, usable) {
+  for (n = 1; n <= places; n++) {
+    if (substr(place[n], 1, 1) != family || is_aside(place[n])) continue
+    own = !(place[n] in is_spare); usable[own] = 1; if (answer[n] !~ /^1 /) continue
     read_words(answer[n])
-    if (answer[n] ~ /^1 default /) line = answer[n]; else if (!hidden) hidden = top[family, has["table"]]
+    if (answer[n] !~ /^1 default /) hidden[own] = hidden[own] ? hidden[own] : top[family, has["table"]]
+    else if (!line[own]) line[own] = answer[n]
   }
-  if (line || (line = hidden)) for (read_turns(line); ++i <= legs;) expect(family, leg_dev[i])
+  own = !usable[0]; if (!line[own]) line[own] = hidden[own]
+  if (line[own]) for (read_turns(line[own]); ++i <= legs;) expect(family, leg_dev[i])
 }
 function is_aside(address,   i) {
   for (i = 1; i <= asides; i++) if ((aside[i] <= address && address <= aside_last[i]) != is_rest[i]) return 1
 }
 # Reads a default route with the next hops of those that Linux takes in turn with it: they have its table, metric and
-# preference, and a gateway each. In IPv4, none has several; in IPv6, this is so on a host that does not forward.
+# preference. It has a gateway. In IPv4, each has one next hop; in IPv6, this is so on a host that does not forward.
 function read_turns(line,   n, i, same, all) {
   read_words(line); same = rank()
-  if (!takes_turns()) return
+  if (!leg_via[1] || (family == 4 ? legs > 1 : forwards)) return
   for (n = 1; n <= defaults; n++) if (default_rank[n] == same) {
     read_words(default_route[n])
-    if (family == 6 || takes_turns()) for (i = 1; i <= legs; i++) all = all " nexthop dev " leg_dev[i]
+    if (family == 6 || legs == 1 && leg_via[1]) for (i = 1; i <= legs; i++) all = all " nexthop dev " leg_dev[i]
   }
   read_words(all ? "1 default" all : line)
-}
-function takes_turns(   i) {
-  if (family == 4 ? legs != 1 : forwards) return 0
-  for (i = 1; i <= legs; i++) if (!leg_via[i]) return 0
-  return 1
 }
 
 # --- What Linux does with the packets to one place. Sets `what`: what is wrong, the words of it, and the prefix of the
 # deciding route of table main. It is empty where the packets leave as they should.
-function decide(n,   i, devs, by, used, met, lost) {
+function decide(n,   i, type, devs, by, used, met, lost) {
   what = is_own = ""; if (place[n] ~ /^(4e|6ff)/) return # multicast
   if (n in failure) {
-    if (!(failure[n] in kind)) give_up("the kernel did not answer for " spelled(place[n]) ": " failure[n])
-    what = kind[failure[n]]; $0 = what == "no-route" ? "" : culprit(place[n], what)
-    if ($0 && !($0 in is_pods)) is_pods[$0] = is_pod_block()
-    if ($0 && !others && is_pods[$0]) { what = ""; return }
-    by = what == "no-route" ? "has no IPv" family " route" : said[what] " [" ($0 ? named() : "a rule") "]"
-    what = what SUBSEP by "; expected via " expected[family] SUBSEP example_of()
-    return
+    $0 = ""; type = kind[failure[n]]; if (type != "no-route" && is_for_pods(place[n], type)) return
+    by = type == "no-route" ? "has no IPv" family " route" : said[type] " [" named() "]"
+    what = type SUBSEP by "; expected via " expected[family] SUBSEP halved(); return
   }
   $0 = answer[n]; read_prefix($2)
-  is_own = $1 == 2 || ($1 ~ /^[345]$/ && (first == last || last == "4ffffffff" && $1 == 3)); if (is_own) return
+  is_own = $1 == 2 || ($1 ~ /^[345]$/ && first == last) || place[n] == "4ffffffff"; if (is_own) return
   by = named()
   if (!bits && family == 4) read_turns($0)
   if (!legs) give_up("the kernel does not say by which device (net.ipv4.nexthop_compat_mode=0?): " $0)
@@ -250,29 +248,35 @@ function decide(n,   i, devs, by, used, met, lost) {
   }
   if (used && !devs) return
   by = "routes via " (used ? devs : "an unknown device") " [" by (lost ? " linkdown" : "") "]"
-  what = "overlap" SUBSEP by ", expected " expected[family] SUBSEP example_of()
+  what = "overlap" SUBSEP by ", expected " expected[family] SUBSEP halved()
 }
 function is_allowed(dev,   i) { for (i = 1; i <= allows; i++) if (dev ~ allow[i]) return 1 }
-# The route in $0, without what nobody asks for at night.
-function named() {
-  read_words($0); return ($1 == 1 ? "" : type_name[$1] " ") $2 " proto " \
-    (has["proto"] in protocol ? protocol[has["proto"]] : has["proto"]) (has["table"] == 254 ? "" : " table " has["table"])
+# The route or rule in $0, without what nobody asks for at night.
+function named(   proto) {
+  if (!/^[1-9] /) return $0 ? "rule " $1 + 0 : "a rule"
+  read_words($0); proto = has["proto"] in protocol ? protocol[has["proto"]] : has["proto"]
+  return ($1 == 1 ? "" : type_name[$1] " ") $2 " proto " proto (has["table"] == 254 ? "" : " table " has["table"])
 }
-function example_of() { return / table 254 / && $2 ~ /\// ? $2 : "" }
-# The route that refuses an address in this way: that of the longest prefix. If several tables or a rule could do it,
-# `others` is set.
-function culprit(address, type,   i, best) {
-  others = 0
-  for (i = 1; i <= refusals; i++)
-    if (refusal_first[i] <= address && address <= refusal_last[i] && refusal_type[i] == type) {
-      if (best && refusal_table[i] != refusal_table[best]) others = 1
-      if (!best || refusal_bits[i] > refusal_bits[best]) best = i
-    }
-  return refusal_table[best] == "rule" ? "" : refusal[best]
+# The prefix of the route in $0, if it is in table main and has halves.
+function halved() { return / table 254 / && $2 ~ /\// ? $2 : "" }
+# Whether an address is refused for being in a pod block. Linux does not say what refuses it: each table can, with its
+# longest prefix, and each rule. So all of these have to be pod blocks; one that is not is left in $0.
+function is_for_pods(address, type,   i, table, longest) {
+  for (i = 1; i <= refusals; i++) {
+    if (refusal_first[i] > address || address > refusal_last[i] || refusal_type[i] != type) continue
+    table = refusal_table[i]
+    if (!(table in longest) || refusal_bits[i] > refusal_bits[longest[table]]) longest[table] = i
+  }
+  for (table in longest) {
+    $0 = refusal[longest[table]]; if (!($0 in is_pods)) is_pods[$0] = is_pod_block()
+    if (!is_pods[$0]) return 0
+  }
+  return $0 != ""
 }
-# Whether the route in $0 is a pod block of this host: a route as a CNI installs it, or with the route of a pod in it, by
-# which Linux answers. It is a part of an expected CIDR.
+# Whether $0 is the route of a pod block of this host: a part of an expected CIDR, and as a CNI installs it, or with the
+# route of a pod in it, by which Linux answers.
 function is_pod_block(   c, i, n, dev, table) {
+  if (!/^[678] /) return 0
   read_prefix($2); read_words($0); table = has["table"]
   for (c = 1; c <= cidrs; c++) if (from[c] <= first && last <= to[c] && from[c] to[c] != first last) break
   if (c > cidrs) return 0
@@ -312,11 +316,12 @@ function examine(   c, i, n, dev, had, ready) {
     for (read_words(default_route[n]); legs; legs--) if ((family, leg_dev[legs]) in is_expected) ready = 1
   n = split(expected[family], dev, ", "); for (i = 1; i <= n; i++) if (!is_up[dev[i]]) ready = 0
   had = wrongs; for (c = 1; c <= cidrs && n; c++) if (substr(from[c], 1, 1) == family) judge(c)
-  if (!n) wrong[++wrongs] = "NO-DEFAULT-ROUTE: the expected devices are those of the IPv" family " default route, and " \
-    (waited + 0 ? "none appeared within " waited " s" : "there is none") "; last seen: " \
-    (seen[family] ? seen[family] : "no default route")
+  if (!n) wrong[++wrongs] = "NO-DEFAULT-ROUTE: the expected devices are those of the IPv" family \
+    " default route, and " (waited + 0 ? "none appeared within " waited " s" : "there is none") \
+    "; last seen: " (seen[family] ? seen[family] : "no default route")
   if (!final && !ready && wrongs > had) { print "not yet"; exit } # what is missing may still appear
-  leaving = !leaving || leaving == expected[family] ? expected[family] : leaving " (IPv4) and " expected[family] " (IPv6)"
+  leaving = !leaving || leaving == expected[family] ? expected[family] : \
+    leaving " (IPv4) and " expected[family] " (IPv6)"
 }
 
 # --- Output: each line begins with what it is; the last one is the verdict.
@@ -326,33 +331,34 @@ END {
     for (c = 1; c <= cidrs; c++) wanted[from[c]] = 1
     n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " ") # multicast and broadcast
     for (; n; n--) { read_prefix(special[n]); cut() }
-    n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
-    for (; n; n--) if (substr(hex(spare[n]), 1, 1) in asked) wanted[hex(spare[n])] = 1 # for the default route
+    for (address in is_spare) if (substr(address, 1, 1) in asked) wanted[address] = 1
     for (address in wanted) print address, spelled(address), "ipproto 17" # UDP, which only IPv4 assumes
     print "z"; exit # sorted behind all addresses: the list is complete
   }
   for (n = 1; n <= places; n++) {
     if (!(n in failure) && used == givens) failure[n] = "no answer"
     if (!(n in failure)) answer[n] = given[++used]
+    else if (!(failure[n] in kind)) give_up("the kernel did not answer for " spelled(place[n]) ": " failure[n])
   }
   if (unknown) give_up("this check does not know what a rule means: " unknown)
   for (family = 4; family <= 6; family += 2) if (family in asked) examine()
   for (i = 1; i <= wrongs; i++) print "wrong", wrong[i]
-  if (remedy) print "action ACTION: run: hostrouting repair" remedy (example ? "; for example, routes to " example : "") \
+  if (remedy) print "action ACTION: run: hostrouting repair" remedy \
+    (example ? "; for example, routes to " example : "") \
     (start ? "; if such routes are configured already: " start : "")
   if (unjudged) print "note not judged are packets that these select: " unjudged "; for these run: hostrouting check"
   print "verdict", remedy ? "overlap" : wrongs ? "no-default-route" : "ok", leaving
 }
 '
 
-# Without the seconds until an IPv6 route expires, which would differ in every look. Linux skips a route that has expired.
+# Without the seconds until an IPv6 route expires, which differ in every look. Linux skips a route that has expired.
 look() {
   local family
   for family in "${families[@]}"; do
     echo "family $family"
     [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
     printf '%s\n' 'rule show' 'route show table all' 'netconf show' | ip -"$family" -N -d -o -batch - 2>&1 || return
-  done | if [[ ${families[6]-} ]]; then sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'; else cat; fi
+  done | if [[ ${families[6]-} ]]; then sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'; else cat; fi || return
   ip -N -o link show 2>&1 # without -d: the timers of a bridge would differ in every look
 }
 # Runs one part of the program. Any of these programs may be killed, so each part needs the end of what it reads.
@@ -381,7 +387,7 @@ check() {
 # Writes a marker: complete, or not at all. Of what a failed command said, the last words are the reason.
 leave() {
   local why new=$directory/route-overlap.new path=$directory/route-overlap.$1
-  why=$({ printf '%s\n' "${@:2}" >"$new" && mv -fT "$new" "$path"; } 2>&1) && return
+  why=$({ rm -f "$new" && printf '%s\n' "${@:2}" >"$new" && mv -fT "$new" "$path"; } 2>&1) && return
   rm -f "$new" 2>/dev/null
   complain "cannot write $path: ${why##*: }"
 }
@@ -390,7 +396,8 @@ main() {
   local told why last='' tries=0 waited=0 kind text verdict='' wrong=() notes=() action=()
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
   # The files of an earlier check; that of the command is among them.
-  why=$(rm -f "$directory"/route-overlap.{ok,detected,json,new} 2>&1) || complain "what an earlier check left stays: $why"
+  why=$(rm -f "$directory"/route-overlap.{new,json,detected,ok} 2>&1) ||
+    complain "a file of an earlier check stays: ${why##*$'\n'}"
   hash "$awk" 2>/dev/null || { say "$awk is not installed" && finish 1; }
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   while

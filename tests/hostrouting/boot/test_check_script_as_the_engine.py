@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, REFUSING, Prefix, Route, Rule, Snapshot, width_of
+from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, REFUSING, TABLE_LOCAL, Prefix, Route, Rule, Snapshot
 from hostrouting.testing.strategies import blocks, prefixes, routes, rules
 from tests.support.awks import AWKS, TREES
 from tests.support.cases import some_at_night
@@ -56,6 +56,21 @@ UPLINKS_IPV6: tuple[list[str], ...] = (
     ["route add default via fe80::1 dev eth0 table 100"],
     [],
 )
+
+
+def is_ambiguous(snapshot: Snapshot) -> bool:
+    """Whether the answers of Linux leave open what decides. Then the script may refuse what is fine, or say less.
+
+    They do not tell a rule that refuses packets from a route that does, nor in which table such a route is. In table
+    local a default route hides all others, also from an expected device.
+    """
+    for family in (IPV4, IPV6):
+        its = [it for it in snapshot.routes if it.prefix.family == family]
+        refusals = [kind for kind, _ in {(it.type, it.table) for it in its if it.type in REFUSING}]
+        refusals += {rule.action for rule in snapshot.rules if rule.action in REFUSING and rule.family == family}
+        if len(refusals) > len(set(refusals)):
+            return True
+    return any(it.table == TABLE_LOCAL and not it.prefix.length for it in snapshot.routes)
 
 
 def configs(*within: Prefix) -> st.SearchStrategy[HostRoutingConfig]:
@@ -202,9 +217,11 @@ def test_the_script_equals_the_engine(tmp_path_factory: pytest.TempPathFactory, 
     """On any host, the verdict and the ranges with their devices are those of the engine."""
     checked, snapshot = host.check(tmp_path_factory.mktemp("check"))
     told = "\n".join([checked.said, *map(str, [*snapshot.rules, *snapshot.routes])])
-    expected = engine(snapshot, host.config)
-    assert checked.answer.without(own_addresses(snapshot)) == expected, told
-    assert checked.status == (host.config.route_overlap.mode == "STRICT" and expected.verdict != "ok")
+    expected, found = engine(snapshot, host.config), checked.answer.without(own_addresses(snapshot))
+    assert (found.verdict == "ok") <= (expected.verdict == "ok"), told
+    if not is_ambiguous(snapshot):
+        assert found == expected, told
+    assert checked.status == (host.config.route_overlap.mode == "STRICT" and found.verdict != "ok")
 
 
 @pytest.fixture
@@ -470,6 +487,16 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         ["rule add pref 50 lookup main suppress_ifgroup 7", "rule del pref 32766"],
         [],
         "ok",
+    ),
+    "a default route for the CIDR alone": (
+        [
+            "rule add pref 50 lookup 100",
+            *(f"route add {it} dev wg0 table 100" for it in ("1.1.1.1", "100.0.0.0/8", "128.0.0.0/8")),
+            "route add throw 172.20.0.0/16 table 100",
+            "route add default dev eth1 table 100",
+        ],
+        [],
+        "overlap",
     ),
     "a VPN": (
         ["route add 0.0.0.0/1 dev wg0", "route add 128.0.0.0/1 dev wg0"],
