@@ -6,10 +6,8 @@ Here: one run and its comparison. Not here: the hosts that it runs on.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
 from ipaddress import ip_address, ip_network
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,8 +16,13 @@ from hostrouting.check.examine import examine_snapshot
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.model import IPV4, IPV6, Prefix, Snapshot
 from tests.support.awks import AWKS, only_awk
-from tests.support.namespace import Namespace
 from tests.support.systemd import THIS_HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from pathlib import Path
+
+    from tests.support.namespace import Namespace
 
 __all__ = ["Answer", "Checked", "agree", "check", "engine", "own_addresses", "place", "snapshot_of"]
 
@@ -84,15 +87,14 @@ class Answer:
     def without(self, own: Collection[tuple[int, int]]) -> Answer:
         """The same without these addresses of the host, of which any may be part of a range or not."""
         found: list[tuple[str, int, int, frozenset[str]]] = []
-        for cidr, first, last, devs in sorted(self.escapes, key=lambda it: it[:3]):
+        for cidr, begin, last, devs in sorted(self.escapes, key=lambda it: it[:3]):
             family = ip_network(cidr).version
-            inside = sorted(at for version, at in own if version == family and first <= at <= last)
-            for at in [*inside, last + 1]:
-                if first < at:
-                    if found and found[-1] == (cidr, found[-1][1], first - 1, devs):
-                        first = found.pop()[1]
-                    found.append((cidr, first, at - 1, devs))
-                first = at + 1
+            inside = sorted(at for version, at in own if version == family and begin <= at <= last)
+            for first, end in zip([begin, *(at + 1 for at in inside)], [*inside, last + 1], strict=True):
+                if first == end:
+                    continue
+                joins = found and found[-1] == (cidr, found[-1][1], first - 1, devs)
+                found.append((cidr, found.pop()[1] if joins else first, end - 1, devs))
         return Answer(self.verdict, tuple(found))
 
 
@@ -124,8 +126,9 @@ def place(address: str) -> int:
     return int(ip_address(address))
 
 
-LINE = re.compile(
-    r"[A-Z-]+: expected CIDR (?P<cidr>\S+) \((?P<first>[^–)]+)(–(?P<last>[^)]+))?\) (routes via (?P<devs>.*) \[)?"
+LINE = re.compile(  # the dash between two addresses is \u2013
+    r"[A-Z-]+: expected CIDR (?P<cidr>\S+) \((?P<first>[^\u2013)]+)(\u2013(?P<last>[^)]+))?\) "
+    r"(routes via (?P<devs>.*) \[)?"
 )
 
 

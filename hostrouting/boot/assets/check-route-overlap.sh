@@ -351,14 +351,16 @@ END {
 }
 '
 
+list() { printf '%s\n' 'rule show' 'route show table all' 'netconf show' | ip -"$1" -N -d -o -batch - 2>&1; }
 # Without the seconds until an IPv6 route expires, which differ in every look. Linux skips a route that has expired.
 look() {
   local family
   for family in "${families[@]}"; do
     echo "family $family"
     [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
-    printf '%s\n' 'rule show' 'route show table all' 'netconf show' | ip -"$family" -N -d -o -batch - 2>&1 || return
-  done | if [[ ${families[6]-} ]]; then sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'; else cat; fi || return
+    if [[ $family == 4 ]]; then list 4; else list 6 | sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'; fi ||
+      return
+  done
   ip -N -o link show 2>&1 # without -d: the timers of a bridge would differ in every look
 }
 # Runs one part of the program. Any of these programs may be killed, so each part needs the end of what it reads.

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
-from ipaddress import IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv6Address, IPv6Network
 from pathlib import Path
 from typing import get_args
 
@@ -47,7 +47,6 @@ from hostrouting.boot import (
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import DEFAULT_METRIC
-from hostrouting.model.constants import RESERVED_RANGES
 from hostrouting.testing.config_strategies import configs
 
 ASSETS = Path(hostrouting.boot.__file__).parent / "assets"
@@ -383,23 +382,19 @@ def test_assets_are_scripts_of_their_own() -> None:
 
 
 def test_facts_that_other_files_own() -> None:
-    """The reserved ranges and the usual metrics are settings of the scripts that need them, and in no script's body."""
+    """The usual metrics are settings of the scripts that need them, and in no script's body; nor are reserved ranges."""
     usual = {f"  'metric {family} {metric}'" for family, metric in DEFAULT_METRIC.items()}
-    block = block_of(SCRIPTS["check-route-overlap"])[0]
-    told = [line.strip(" '").split()[1:] for line in block if line.startswith("  'reserved ")]
-    assert [tuple(int(ip_address(end)) for end in ends) for ends in told] == [*RESERVED_RANGES[4], *RESERVED_RANGES[6]]
     block, body = block_of(SCRIPTS["probe-rewrite"])
     assert f"  'metric {DEFAULT_METRIC[6]}'" in block
     assert "1024" not in "\n".join(body)
-    for name in ("static-routes", "check-route-overlap"):
-        block, body = block_of(SCRIPTS[name])
-        assert usual <= set(block)
-        assert not re.search(r"1024|\b(127|224)\.0|fe80|ff00", "\n".join(body))
+    block, body = block_of(SCRIPTS["static-routes"])
+    assert usual <= set(block)
+    assert not re.search(r"1024|\b(127|224)\.0|fe80|ff00", "\n".join(body))
 
 
 def test_assets_can_be_read_on_a_console() -> None:
-    """No line of a script is wider than 120 letters, and none is longer than 630 lines."""
+    """No line of a script is wider than 120 letters, and none is longer than 450 lines."""
     for path in ASSETS.iterdir():
         lines = path.read_text().splitlines()
-        assert len(lines) <= 630, path.name
+        assert len(lines) <= 450, path.name
         assert not [line for line in lines if len(line) > 120], path.name
