@@ -51,7 +51,7 @@ def test_messages_are_found() -> None:
     assert "stopped before there was a verdict" in texts
     assert "{name}.sh failed" in texts
     assert "the routes kept changing while they were read" in texts
-    packets = "packets that rule {number} selects ({selected}) were not judged"
+    packets = "not judged are packets that these select: {unjudged}"
     assert f"{packets}; for these run: hostrouting check" in texts
 
 

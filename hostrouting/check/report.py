@@ -67,6 +67,7 @@ __all__ = [
     "foreseen_line",
     "intended_clause",
     "kept_line",
+    "marked_verdict",
     "no_default_line",
     "note_line",
     "notes_lines",
@@ -582,6 +583,12 @@ def document_in(text: str | None, *schemas: str) -> dict[str, Any]:
         if isinstance(found, dict) and found.get("schema") in schemas:
             return found
     return {}
+
+
+def marked_verdict(marker: str) -> str:
+    """The verdict in a marker of a check (route-overlap.ok or route-overlap.detected); empty if it has none."""
+    first = marker.partition("\n")[0]
+    return first if first in {"", "ok", "undecided", "no-default-route"} else "overlap"
 
 
 def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()) -> dict[str, Any]:

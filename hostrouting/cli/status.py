@@ -15,6 +15,7 @@ import attrs
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import GateState, find_gate_state
 from hostrouting.check.examine import examine
+from hostrouting.check.report import marked_verdict
 from hostrouting.cli.changes import Standings
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
@@ -83,17 +84,22 @@ class Now:
 
 @attrs.frozen
 class LastCheck:
-    """The result of the last check: its verdict, its findings as in the JSON of a check, and its time."""
+    """The result of the last check: its verdict, the number of its findings, its time, and its findings as in JSON.
+
+    The check at boot writes markers only: then these are None, and only the verdict is compared.
+    """
 
     verdict: str
-    findings: tuple[dict[str, Any], ...]
+    count: int
     at: str
+    findings: tuple[dict[str, Any], ...] | None = None
 
     def is_out_of_date(self, now: Now | None) -> bool | None:
         """Whether the result would be different now; None if there is nothing to compare it with."""
         if now is None or not now.is_installed:
             return None
-        return (self.verdict, list(self.findings)) != (now.verdict, now.check.document()["findings"])
+        findings = None if self.findings is None else list(self.findings)
+        return self.verdict != now.verdict or findings not in (None, now.check.document()["findings"])
 
 
 @attrs.frozen(kw_only=True)
@@ -346,19 +352,25 @@ def _missing(plan: RoutePlan) -> Iterator[str]:
 
 def _find_last_check(host: Host) -> LastCheck | None:
     """The result that the last check wrote; None if there was none. Raises FileError if the file is not a report."""
-    path = host.layout.report_path
-    if (text := host.files.read(path)) is None:
+    layout = host.layout
+    written = {path: host.files.read(path) for path in (layout.report_path, layout.detected_path, layout.ok_path)}
+    found = next(((path, text) for path, text in written.items() if text is not None), None)
+    if found is None:
         return None
+    path, text = found
     if host.files.is_frozen(path):
         reason = "is on a read-only file system, so it may be from an earlier check; remount the file system writable"
         raise FileError(f"{path} {reason}", path=path)
+    at = _when(host.files.modified(path))
+    if path != layout.report_path:
+        return LastCheck(marked_verdict(text), text.count(": expected CIDR "), at)
     document = _parsed(text)
     verdict, findings = document.get("verdict"), document.get("findings", [])
     if not isinstance(verdict, str) or verdict not in _VERDICTS or not isinstance(findings, list):
         raise FileError(
             f"{path} is not a report of a check; write it again with: hostrouting apply --config FILE", path=path
         )
-    return LastCheck(verdict, tuple(findings), _when(host.files.modified(path)))
+    return LastCheck(verdict, len(findings), at, tuple(findings))
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.check.report import CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY, GUARD_SCHEMA, document_in
+from hostrouting.check.report import CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY, GUARD_SCHEMA, document_in, marked_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,8 +60,10 @@ class Written:
     """The text of guard.json; None if there is none, and empty if it cannot be read."""
     report: str | None = None
     """The text of route-overlap.json, likewise."""
+    marker: str | None = None
+    """The text of route-overlap.detected or route-overlap.ok. The check at boot writes no more than that."""
     reported: int = 0
-    """When that was written, in seconds since 1970."""
+    """When the report, or without one the marker, was written, in seconds since 1970."""
 
 
 @attrs.frozen
@@ -117,11 +119,11 @@ def _verdict_of_guard(guard: Mapping[str, Any], written: Written, looked: str) -
 
 
 def _verdict_of_check(written: Written, now: int, max_age: int) -> PluginResult:
-    if written.report is None:
+    if written.report is None and written.marker is None:
         told = "there is no result of a check since this host booted"
         return _unknown(f"{told}; on the host, run: hostrouting status")
     report = document_in(written.report, CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY)
-    verdict = report.get("verdict")
+    verdict = marked_verdict(written.marker or "") if written.report is None else report.get("verdict")
     if verdict not in _VERDICTS:
         return _unknown("route-overlap.json cannot be read; on the host, run: hostrouting status")
     checked = _moment(written.reported)

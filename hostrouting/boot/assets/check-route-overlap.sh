@@ -343,10 +343,10 @@ END {
   if (unknown) give_up("this check does not know what a rule means: " unknown)
   for (family = 4; family <= 6; family += 2) if (family in asked) examine()
   for (i = 1; i <= wrongs; i++) print "wrong", wrong[i]
-  if (remedy) print "action ACTION: run: hostrouting repair" remedy \
+  if (remedy) print "action", "ACTION: run: hostrouting repair" remedy \
     (example ? "; for example, routes to " example : "") \
     (start ? "; if such routes are configured already: " start : "")
-  if (unjudged) print "note not judged are packets that these select: " unjudged "; for these run: hostrouting check"
+  if (unjudged) print "note", "not judged are packets that these select: " unjudged "; for these run: hostrouting check"
   print "verdict", remedy ? "overlap" : wrongs ? "no-default-route" : "ok", leaving
 }
 '

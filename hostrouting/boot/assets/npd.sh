@@ -157,11 +157,18 @@ if [ -e "$directory/guard.json" ]; then
   "about_$about"
 fi
 [ "$about" = verdict ] || answer 0 'OK: no guard runs on this host, so nothing is repaired'
-[ -e "$directory/route-overlap.json" ] ||
+# The check at boot writes a marker only: its first line is the verdict, or a finding.
+for found in json detected ok; do [ -e "$directory/route-overlap.$found" ] && break; done
+[ -e "$directory/route-overlap.$found" ] ||
   unknown 'there is no result of a check since this host booted; on the host, run: hostrouting status'
-times=$(date -u -r "$directory/route-overlap.json" '+%s %Y-%m-%dT%H:%M:%SZ')
+times=$(date -u -r "$directory/route-overlap.$found" '+%s %Y-%m-%dT%H:%M:%SZ')
 seconds=${times% *} checked=${times#* }
-read_report
+if [ "$found" = json ]; then
+  read_report
+else
+  text='' verdict='' && { read -r verdict <"$directory/route-overlap.$found"; } 2>/dev/null
+  case $verdict in '' | ok | undecided | no-default-route) ;; *) verdict=overlap ;; esac
+fi
 case $verdict,$seconds in
   ok,*[0-9] | overlap,*[0-9] | no-default-route,*[0-9] | undecided,*[0-9]) ;;
   *) unknown 'route-overlap.json cannot be read; on the host, run: hostrouting status' ;;

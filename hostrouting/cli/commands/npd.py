@@ -68,7 +68,9 @@ def _written(host: Host, directory: str | None) -> Written:
 
     files, layout = host.files, host.layout
     where = directory or layout.at(layout.state_directory)
-    guard, report = (f"{where}/{path.rpartition('/')[2]}" for path in (layout.guard_path, layout.report_path))
+    paths = (layout.guard_path, layout.report_path, layout.detected_path, layout.ok_path)
+    guard, *results = (f"{where}/{path.rpartition('/')[2]}" for path in paths)
+    report, *markers = results
 
     def read(path: str) -> str | None:
         try:
@@ -81,7 +83,8 @@ def _written(host: Host, directory: str | None) -> Written:
         is_there=files.is_there(where) or bool(files.names(where)),
         guard=read(guard),
         report=read(report),
-        reported=int(files.modified(report) or 0),
+        marker=next((text for path in markers if (text := read(path)) is not None), None),
+        reported=next((int(at) for path in results if (at := files.modified(path)) is not None), 0),
     )
 
 

@@ -239,7 +239,7 @@ def _told(status: HostStatus) -> Painted:
     """The verdict of the last check, its time, and whether it is out of date."""
     if status.last is None:
         return Painted("none since this host booted", "soft")
-    said = _verdict(status.last.verdict, len(status.last.findings))
+    said = _verdict(status.last.verdict, status.last.count)
     text = f"{said.text}, {status.last.at}" if status.last.at else said.text
     if status.last.is_out_of_date(status.now):
         # If the kernel's answers differ from its tables, the tables may be the same as before.
@@ -282,7 +282,7 @@ def _document(status: HostStatus) -> dict[str, Any]:
         if status.last is None
         else {
             "verdict": status.last.verdict,
-            "findings": len(status.last.findings),
+            "findings": status.last.count,
             "at": status.last.at,
             "outOfDate": status.last.is_out_of_date(status.now),
         },

@@ -165,6 +165,27 @@ def test_each_report(shell: list[str], name: str, tmp_path: Path) -> None:
 
 
 @each_shell
+@pytest.mark.parametrize(
+    ("name", "marker"),
+    [
+        ("ok", "ok\n"),
+        ("ok", "undecided\nwhy\n"),
+        ("ok", ""),
+        ("detected", "no-default-route\n"),
+        ("detected", "OVERLAP: expected CIDR 172.16.0.0/16 routes via ib0\n"),
+    ],
+)
+def test_each_marker(shell: list[str], name: str, marker: str, tmp_path: Path) -> None:
+    """The check at boot leaves a marker and no report: it is answered as in Python."""
+    put(tmp_path, f"route-overlap.{name}", marker)
+    now = int(time.time()) - 60
+    os.utime(tmp_path / f"route-overlap.{name}", (now, now))
+    expected = decide("verdict", Written(directory=str(tmp_path), marker=marker, reported=now), now=now + 60)
+    assert expected.status == {"ok\n": "ok"}.get(marker, "unknown" if name == "ok" else "problem")
+    assert answer_of(shell, tmp_path) == expected
+
+
+@each_shell
 @pytest.mark.parametrize(("kind", "dev"), [*(("overlap", dev) for dev in DEVS), *((kind, "ib0") for kind in KINDS[1:])])
 def test_the_first_finding(shell: list[str], kind: str, dev: str | None, tmp_path: Path) -> None:
     """The first of two findings is told, with its own device or none, as in Python."""

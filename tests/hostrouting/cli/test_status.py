@@ -37,6 +37,15 @@ def checked(config: str, kernel: MemoryBackend, *, code: int = 0) -> FakeHost:
     return host
 
 
+def at_boot(host: FakeHost, marker: str = "") -> None:
+    """The check at boot has run since: it leaves a marker, and no report."""
+    host.files.texts.pop(LAYOUT.report_path, None)
+    if marker:
+        host.files.texts[LAYOUT.detected_path] = marker
+    for path in (LAYOUT.ok_path, LAYOUT.detected_path):
+        host.files.times[path] = NEW_YEAR
+
+
 def infiniband(host: FakeHost) -> None:
     """An address comes to ib0, and with it a connected route to the whole CIDR."""
     host.kernel.add_link(Link(name="ib0", index=0, type=32))
@@ -94,6 +103,18 @@ def test_an_overlap_that_stays(written: Callable[..., str]) -> None:
     assert say("status", "--json", host=host).json["lastCheck"]["outOfDate"] is False
 
 
+def test_the_check_at_boot_was_the_last(written: Callable[..., str]) -> None:
+    """Its marker has the verdict, the number of findings and the time; an older report is gone."""
+    host = checked(written(mode="WARN"), h200())
+    at_boot(host)
+    assert rows(say("status", host=host).lines)["last check"] == "overlap (1 finding), 2026-01-01T00:00:00Z"
+    at_boot(host, "no-default-route\n")
+    assert rows(say("status", host=host).lines)["last check"] == f"no-default-route, 2026-01-01T00:00:00Z; {CHANGED}"
+    del host.files.texts[LAYOUT.detected_path]
+    host.files.texts[LAYOUT.ok_path] = "ok\nnot judged are some\n"
+    assert rows(say("status", host=host).lines)["last check"] == f"ok, 2026-01-01T00:00:00Z; {CHANGED}"
+
+
 def test_another_overlap_than_before(written: Callable[..., str]) -> None:
     """Where something else escapes than the last check found, that verdict is out of date although it reads the same."""
     host = checked(written(mode="WARN"), h200())
@@ -136,7 +157,8 @@ def test_the_unit_that_said_so(written: Callable[..., str]) -> None:
     host.manager.states[LAYOUT.check_unit] = UnitState("loaded", "failed", "timeout", 0)
     assert say("status", host=host).lines[0].startswith("FAILED: check-route-overlap.service;")
     host.manager.states[LAYOUT.check_unit] = UnitState("loaded", "failed", "exit-code", 1)
-    del host.files.texts[LAYOUT.report_path]
+    for path in (LAYOUT.report_path, LAYOUT.detected_path):
+        del host.files.texts[path]
     said = say("status", host=host)
     assert (said.code, said.lines[0].partition(";")[0]) == (1, "FAILED: check-route-overlap.service")
 
