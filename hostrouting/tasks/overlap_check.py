@@ -179,7 +179,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     def _since(self, document: dict[str, Any], verdict: str) -> str | None:
         """Since when report and marker on the host have this answer; None if they do not have it.
 
-        It is empty if they do not say it: the boot script does not. It also words some details differently.
+        It is empty if they do not say it: a report has it only from a guard. The check at boot leaves no report.
         """
         import json  # noqa: PLC0415  only a check needs it
 
