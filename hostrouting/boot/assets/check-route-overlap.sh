@@ -101,29 +101,34 @@ BEGIN {
 function joined(list, separator, item) { return list (list == "" ? "" : separator) item }
 
 # --- Input: the settings, then rules, routes and devices as `ip` lists them.
-$1 == "setting" && $2 == "device" { expect(4, $3); expect(6, $3); configured = 1 }
-$1 == "setting" && $2 == "allow" { allow[++allows] = glob($3) }
-$1 == "setting" && $2 == "protocols" { for (i = 3; i <= NF; i++) { split($i, word, "="); protocol[word[1]] = word[2] } }
-# Refusing routes of this type and protocol are those of a CNI if it has this device: any, or those to single addresses.
-$1 == "setting" && $2 == "pods" { cni[++cnis] = $3 " " $4; is_single[cnis] = $5 == "single"; cni_dev[cnis] = glob($6) }
-$1 == "setting" && $2 == "cidr" {
-  read_prefix($3); cidr[++cidrs] = $3; to[cidrs] = last; asked[substr(first, 1, 1)] = 1
-  from[cidrs] = first == "400000000" ? "400000001" : first # 0.0.0.0 is this host, and cannot be asked about
-}
-$1 == "setting" { next }
+$1 == "setting" { read_setting(); next }
 $1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
 section == "places" { place[++places] = $1; at[$1] = places; next }
 # Answers come in the order of the questions. A failure has two lines: the reason, and the number of the question.
 section == "answers" && /^[0-9]/ { given[++givens] = $0; next }
 section == "answers" && sub(/^Command failed .*:/, "") { failure[$0 + 0] = reason; next }
 section == "answers" { reason = $0; sub(/^[^:]*: /, "", reason); next }
-$1 == "family" { family = $2; next }
-/^[0-9]+:\t/ { read_rule(); next }
-/^[0-9]+: / { sub(/@.*/, "", $2); sub(/:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/; next }
-$1 == "inet6" { if ($2 == "all") forwards = $4 == "on"; next }
+# There can be 100,000 routes: in the second part, the answers are enough for most.
+$1 == 1 && part == "answers" && $2 != "default" && $3 != "from" { next }
 # A table that no rule looks up says nothing.
 /^[1-9] / && match($0, / table [0-9]+/) {
   if (looks["l3mdev"] || looks[family substr($0, RSTART + 6, RLENGTH - 6)]) read_route()
+  next
+}
+$1 == "family" { family = $2; next }
+/^[0-9]+:\t/ { read_rule(); next }
+/^[0-9]+: / { sub(/@.*/, "", $2); sub(/:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/; next }
+$1 == "inet6" && $2 == "all" { forwards = $4 == "on" }
+function read_setting(   i, word) {
+  if ($2 == "device") { expect(4, $3); expect(6, $3); configured = 1 }
+  if ($2 == "allow") allow[++allows] = glob($3)
+  if ($2 == "protocols") for (i = 3; i <= NF; i++) { split($i, word, "="); protocol[word[1]] = word[2] }
+  # Refusing routes of a type and protocol are those of a CNI if it has this device: any, or those to single addresses.
+  if ($2 == "pods") { cni[++cnis] = $3 " " $4; is_single[cnis] = $5 == "single"; cni_dev[cnis] = glob($6) }
+  if ($2 == "cidr") {
+    read_prefix($3); cidr[++cidrs] = $3; to[cidrs] = last; asked[substr(first, 1, 1)] = 1
+    from[cidrs] = first == "400000000" ? "400000001" : first # 0.0.0.0 is this host, and cannot be asked about
+  }
 }
 function glob(pattern) {
   gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern); return "^" pattern "$"
@@ -165,9 +170,8 @@ function refuse(type, table) {
   refusal[++refusals] = $0; refusal_type[refusals] = type_name[type]; refusal_table[refusals] = table
   refusal_bits[refusals] = bits; refusal_first[refusals] = first; refusal_last[refusals] = last
 }
-# Only routes in the expected CIDRs matter. There can be 100,000: in the second part the answers are enough for most.
+# Only default routes and those in the expected CIDRs matter.
 function read_route() {
-  if (part == "answers" && $1 == 1 && $2 != "default" && $3 != "from") return
   read_prefix($2); if (bits && !is_judged(first, last)) return
   if (part == "places") { if (bits) cut(); return }
   if ($3 == "from") leave_out("packets from " $4)
