@@ -73,8 +73,9 @@ class Checked:
         if self.lines == ["no-default-route"] or not self.lines:
             return Answer("no-default-route" if self.lines else "failed")
         found = [it for line in self.lines if (it := LINE.match(line))]
-        ranges = [(it["cidr"], place(it["first"]), place(it["last"] or it["first"]), it["devs"] or "") for it in found]
-        return Answer("overlap", tuple((*it, frozenset(devs.split(", ") if devs else ())) for *it, devs in ranges))
+        devs = [frozenset(it["devs"].split(", ") if it["devs"] else ()) for it in found]
+        ranges = [(it["cidr"], place(it["first"]), place(it["last"] or it["first"])) for it in found]
+        return Answer("overlap", tuple((*each, by) for each, by in zip(ranges, devs, strict=True)))
 
 
 @attrs.frozen
