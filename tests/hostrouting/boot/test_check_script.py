@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,19 +18,11 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.model import IPV6
 from tests.support.awks import each_awk, only_awk, put_before
 from tests.support.check_script import Answer, Checked, check, engine, own_addresses, snapshot_of
-from tests.support.commands import fabric_host
 from tests.support.namespace import Namespace
 from tests.support.waiting import await_file, leaving_word
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 IPV6_FILE = "/proc/self/net/if_inet6"
-
-
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    """The host that all this is for: eth0 leads out, ib0 has a connected 172.16.0.0/16."""
-    with fabric_host() as private:
-        yield private
 
 
 ACTION = (
