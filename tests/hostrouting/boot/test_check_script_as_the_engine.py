@@ -2,7 +2,6 @@
 
 import re
 import time
-from ipaddress import ip_address
 from pathlib import Path
 
 import attrs
@@ -17,11 +16,13 @@ from hostrouting.testing.strategies import routes as any_routes
 from tests.support.awks import AWKS, TREES
 from tests.support.cases import some_at_night
 from tests.support.check_script import (
+    Answer,
     Checked,
     agree,
     check,
     engine,
     own_addresses,
+    place,
     snapshot_of,
 )
 from tests.support.commands import (
@@ -37,7 +38,7 @@ from tests.support.commands import (
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.tables.cni_blocks import CNI_BLOCKS
-from tests.tables.topologies import TOPOLOGIES
+from tests.tables.topologies import CIDR, TOPOLOGIES
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -531,12 +532,13 @@ def test_each_host(tmp_path: Path, name: str) -> None:
         namespace.batch(commands_of(row.kernel()))
         snapshot = snapshot_of(namespace, [IPV4])
         checked = Checked(namespace, row.config, tmp_path)
-    answer = checked.answer.without(own_addresses(snapshot))
-    assert answer.verdict == row.verdict.replace("undecided", "ok")
-    found = [(ip_address(first), ip_address(last), " ".join(devs)) for _, first, last, devs in answer.escapes]
-    told = [escape.partition(" ") for escape in row.escapes]
-    assert [f"{first}-{last} {devs}".strip() for first, last, devs in found] == [rest for _, _, rest in told]
-    assert {line.partition(":")[0].lower() for line in checked.lines if found} == {kind for kind, _, _ in told}
+    verdict = row.verdict.replace("undecided", "ok")
+    told = [re.fullmatch(r"(\S+) (\S+)-(\S+) ?(.*)", escape) for escape in row.escapes]
+    wanted = [(CIDR, place(it[2]), place(it[3]), frozenset(it[4].split())) for it in told if it]
+    found = [(CIDR, first, last, devs) for _, first, last, devs in checked.answer.escapes]
+    own = own_addresses(snapshot)
+    assert Answer(checked.answer.verdict, tuple(found)).without(own) == Answer(verdict, tuple(wanted)).without(own)
+    assert {line.partition(":")[0].lower() for line in checked.lines if found} == {it[1] for it in told if it}
     assert not row.devs or re.search(f"(by|via|expected) {', '.join(row.devs)}$", checked.said, re.MULTILINE)
 
 
