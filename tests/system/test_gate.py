@@ -35,7 +35,7 @@ RANGE = "172.16.0.0/16 (172.16.0.0–172.16.255.255)"  # noqa: RUF001  a dash be
 @pytest.mark.releases
 @many_times
 def test_strict_blocks() -> None:
-    """STRICT with an overlap: the task fails, the machine does not start, and both name range, route and repair."""
+    """STRICT with an overlap: the task fails, the machine does not start, and both name range, route and what to do."""
     with host() as system:
         failed = run_task(system, "Configure", config(mode=Mode.STRICT))
         assert failed.returncode == 1
@@ -46,8 +46,8 @@ def test_strict_blocks() -> None:
         said = system.journal(LAYOUT.gate_unit)
         for text in (failed.stdout, said):
             assert f"OVERLAP: expected CIDR {RANGE} routes via ib0 [172.16.0.0/16 proto kernel], expected eth0" in text
-        (action,) = re.findall(r"^ACTION: add to staticRoutes.routes: (.*)$", said, re.MULTILINE)
-        assert f"ACTION: add to staticRoutes.routes: {action}" in failed.stdout
+        assert "ACTION: run: hostrouting repair 172.16.0.0/16; " in said
+        action = re.findall(r"ACTION: add to staticRoutes.routes: (\[.*?\])", failed.stdout)[0]
         assert markers(system) == {LAYOUT.detected_path}
         errors = system.must("journalctl", "--quiet", "--priority=err", "--output=cat", "-u", LAYOUT.gate_unit)
         assert "OVERLAP" in errors

@@ -27,15 +27,16 @@ def wanted(*routes: dict[str, object]) -> HostRoutingConfig:
 def test_both_families_block_and_both_are_repaired() -> None:
     """STRICT: the overlap of each family is named; with the proposed routes of both, the machine starts."""
     with host(then=IPV6) as system:
-        assert run_task(system, "Configure", wanted()).returncode == 1
+        failed = run_task(system, "Configure", wanted())
+        assert failed.returncode == 1
         assert start(system) == 1
         assert not pid(system)
         said = system.journal(LAYOUT.gate_unit)
         for cidr in CIDRS:
             assert f"OVERLAP: expected CIDR {cidr} " in said
         assert markers(system) == {LAYOUT.detected_path}
-        [action] = re.findall(r"^ACTION: add to staticRoutes.routes: (.*)$", said, re.MULTILINE)
-        repair = json.loads(action)
+        assert f"ACTION: run: hostrouting repair {CIDRS[0]} {CIDRS[1]}; " in said
+        repair = json.loads(re.findall(r"ACTION: add to staticRoutes.routes: (\[.*?\])", failed.stdout)[0])
         assert [it["destination"] for it in repair] == ["172.16.0.0/17", "172.16.128.0/17", "fd16::/48"]
         configure(system, wanted(*repair))
         assert start(system) == 0
