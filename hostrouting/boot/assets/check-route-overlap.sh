@@ -156,6 +156,7 @@ function read_rule(   n, i, word, selected) {
       aside[++asides] = first; aside_last[asides] = last; is_rest[asides] = $2 == "not" && !/ lookup /
       if ($2 == "not") { first = family ZEROS; last = family ONES }
     }
+    if (word[i] == "suppress_ifgroup") suppresses[family] = $1 + 0
     if (word[i] == "lookup") looks[word[i + 1] ~ /^[0-9]/ ? family " " word[i + 1] : "l3mdev"] = 1
     if (word[i] ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
       if (word[i] word[i + 1] !~ /^(fromall|iiflo)$/) selected = selected " " word[i] " " word[i + 1]
@@ -243,6 +244,9 @@ function decide(n,   i, type, devs, by, used, met, lost) {
   by = named()
   if (!bits && family == 4) read_turns($0)
   if (!legs) give_up("the kernel does not say by which device (net.ipv4.nexthop_compat_mode=0?): " $0)
+  # For such a rule, IPv6 chooses a next hop for each address, and the others may be suppressed or not.
+  if (family == 6 && legs > 1 && 6 in suppresses)
+    give_up("rule " suppresses[6] " of IPv6 (suppress_ifgroup) can treat each address differently: " $0)
   for (lost = i = 1; i <= legs; i++) {
     # In IPv4 a next hop without a carrier may still get packets, even if Linux lists it as dead.
     if (leg_dead[i] && (family == 6 || !is_up[leg_dev[i]])) continue

@@ -203,6 +203,15 @@ class TestOneHost:
         note = f"not judged are packets that these select: {rules}; for these run: hostrouting check"
         assert checked.said.splitlines()[0] == f"<4>{note}"
 
+    def test_a_group_is_suppressed_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
+        """With next hops to choose from, such a rule treats each address on its own: one answer is no proof of a range."""
+        hops = "nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1"
+        namespace.batch([f"route add default {hops}", "rule add pref 50 lookup main suppress_ifgroup 7"], family=IPV6)
+        checked = Checked(namespace, check("fd16::/32"), tmp_path)
+        told = "rule 50 of IPv6 (suppress_ifgroup) can treat each address differently: 1 default "
+        assert checked.said.startswith(f"<3>check-route-overlap: {told}")
+        assert (checked.status, checked.left) == (1, {})
+
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_a_rule_with_a_word_of_tomorrow(self, namespace: Namespace, tmp_path: Path, mode: str) -> None:
         """A rule that the script does not know is no ok: STRICT refuses and says why, and WARN says the same."""

@@ -73,7 +73,8 @@ def is_ambiguous(snapshot: Snapshot) -> bool:
     """Whether the answers of Linux leave open what decides. Then the script may refuse what is fine, or name more.
 
     They do not tell a rule that refuses packets from a route that does, nor in which table such a route is, nor whether
-    it contains the route of a pod for some senders. A default route in table local hides all others.
+    it contains the route of a pod for some senders. A default route in table local hides all others. Where a group is
+    suppressed, the next hops of IPv6 are chosen for each address.
     """
     for family in (IPV4, IPV6):
         routes = [it for it in snapshot.routes if it.prefix.family == family]
@@ -81,6 +82,9 @@ def is_ambiguous(snapshot: Snapshot) -> bool:
         refusals += {rule.action for rule in snapshot.rules if rule.action in REFUSING and rule.family == family}
         if len(refusals) > len(set(refusals)) or (refusals and any(it.source is not None for it in routes)):
             return True
+    hops = any(len(it.legs) > 1 and it.prefix.family == IPV6 for it in snapshot.routes)
+    if hops and any(rule.suppress_ifgroup is not None and rule.family == IPV6 for rule in snapshot.rules):
+        return True
     return any(it.table == TABLE_LOCAL and not it.prefix.length for it in snapshot.routes)
 
 
