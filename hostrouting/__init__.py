@@ -43,6 +43,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     StaticRoutesConfig      the static routes, and the switch that enables them
     StaticRoute             one of them
     RouteOverlapConfig      which CIDRs must leave by which devices
+    IntendedRule            a policy rule that sends some packets elsewhere on purpose
     Mode                    what happens if one does not: WARN or STRICT
     ProbeRewriteConfig      how a load balancer's probes over IPv6 are rewritten so that they reach the pods
     ProbeCondition          on which hosts this is done: always, local-ipv6 or imds
@@ -134,6 +135,7 @@ if TYPE_CHECKING:
         HostRoutingConfig,
         IfAzureVnetActive,
         ImdsConfig,
+        IntendedRule,
         Mode,
         OnUnknown,
         ProbeCondition,
@@ -230,6 +232,7 @@ __all__ = [
     "HostRoutingConfig",
     "IfAzureVnetActive",
     "ImdsConfig",
+    "IntendedRule",
     "Mode",
     "OnUnknown",
     "ProbeCondition",
@@ -317,6 +320,7 @@ _HOMES = {
         "HostRoutingConfig",
         "IfAzureVnetActive",
         "ImdsConfig",
+        "IntendedRule",
         "Mode",
         "OnUnknown",
         "ProbeCondition",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config import HostRoutingConfig, IntendedRule, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, protocol_name
@@ -106,9 +106,10 @@ def render_check_script(
     settings += [f"cidr {cidr}" for cidr in check.expected_cidrs]
     settings += [f"device {dev}" for dev in check.expected_devs]
     settings += [f"allow {pattern}" for pattern in check.allowed_devs]
-    # The script does not check what pods send; `hostrouting check` reads these here.
+    # The script checks only plain packets of the host itself; `hostrouting check` reads these here.
     settings += [f"pod-cidr {cidr}" for cidr in check.pod_cidrs]
     settings += [f"pod-device {pattern}" for pattern in check.pod_devs]
+    settings += [f"intended-rule {_as_word(it.reason)} {it.rule}" for it in check.intended_rules]
     settings += _pod_blocks()
     settings.append("protocols " + " ".join(f"{number}={name}" for number, name in _protocols()))
     return filled("check-route-overlap.sh", settings)
@@ -129,8 +130,23 @@ def parse_check_script(text: str) -> CheckScript:
         each("allow"),
         pod_cidrs=each("pod-cidr"),
         pod_devs=each("pod-device"),
+        intended_rules=map(_intended_rule, each("intended-rule")),
     )
     return CheckScript(config, int(known["protocol"]), int(known["wait"]))
+
+
+def _as_word(text: str) -> str:
+    """Any text as one word of a setting: each byte that is not allowed there becomes "=" and its number."""
+    from urllib.parse import quote  # noqa: PLC0415  only for rules that are declared
+
+    return quote(text, safe="/*?@:").replace("~", "%7E").replace("%", "=")
+
+
+def _intended_rule(words: str) -> IntendedRule:
+    from urllib.parse import unquote  # noqa: PLC0415  see above
+
+    reason, _, rule = words.partition(" ")
+    return IntendedRule(rule, unquote(reason.replace("=", "%")))
 
 
 def _metrics() -> list[str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.check.packets import PodPackets
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config import HostRoutingConfig, IntendedRule
     from hostrouting.kernel.base import Answer, RouteBackend
     from hostrouting.model import IP
     from hostrouting.routes.uplink import DesiredRoute
@@ -83,6 +83,8 @@ class FamilyExamination:
     """Whether the tables kept changing while they were read."""
     instead: str = ""
     """What was there instead of a default route, if there was none by the deadline."""
+    unmatched: tuple[IntendedRule, ...] = ()
+    """The rules that the configuration declares and this host does not have."""
 
     @property
     def verdict(self) -> Verdict:
@@ -230,7 +232,13 @@ def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
     cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
     for family in sorted({cidr.family for cidr in cidrs}) or [IPV4]:
         of_family = [cidr for cidr in cidrs if cidr.family == family]
-        yield check_overlap(fib, of_family, expected_devs=check.expected_devs, allowed_devs=check.allowed_devs)
+        yield check_overlap(
+            fib,
+            of_family,
+            expected_devs=check.expected_devs,
+            allowed_devs=check.allowed_devs,
+            intended_rules=check.intended_rules,
+        )
 
 
 def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None) -> Examination:
@@ -271,7 +279,9 @@ def _with_pods(
         # With several named devices, which of them it is differs from host to host.
         names_dev=len(check.expected_devs) == 1,
     )
-    return FamilyExamination(report, repair, fib, pods, find_dropped(fib, report, packets))
+    selections = {rule.selection for rule in fib.snapshot.rules} if check.intended_rules else set()
+    unmatched = tuple(declared for declared in check.intended_rules if declared.rule not in selections)
+    return FamilyExamination(report, repair, fib, pods, find_dropped(fib, report, packets), unmatched=unmatched)
 
 
 class _Asking:

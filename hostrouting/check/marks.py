@@ -110,7 +110,7 @@ def marks_of(found: Examination, host: Callable[[], SourcesOfMarks] | None) -> M
             drop.replies_to.mark for drop in family.dropped if drop.replies_to is not None and drop.replies_to.mark
         }
         rules = [
-            *rules_in(note.cases for note in family.notes),
+            *rules_in(note.cases for note in family.notes if not note.known),
             *(
                 rule
                 for rule in of_family

@@ -17,8 +17,10 @@ import attrs
 
 from hostrouting.arguments import listed, names, require
 from hostrouting.check.cni import PodBlocks, is_like
+from hostrouting.check.exceptions import Exceptions, Known
 from hostrouting.check.packets import PodPackets
-from hostrouting.fib import ANY, Cases, Cell, Decision, Fib, Flow, Variant
+from hostrouting.config import IntendedRule
+from hostrouting.fib import ANY, Case, Cases, Cell, Decision, Fib, Flow
 from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, as_prefix, extent, prefixes_between, width_of
 from hostrouting.model.constants import LOOPBACK
 from hostrouting.routes.connected import is_unexplained
@@ -98,10 +100,20 @@ class Note:
     more_routes: int = 0
     senders: tuple[PodPackets, ...] = ()
     """As in a Finding."""
+    known: Known = ""
+    """What the packets are known to be, so that they leave no doubt."""
+    reasons: tuple[str, ...] = ()
+    """Why the configuration declares the rules as intended."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the verdict is undecided because of it."""
+        return self.escapes and not self.known
 
     def __repr__(self) -> str:
         cases = " or ".join(" and ".join(map(str, case)) for case in self.cases)
         fate = f"{'escape' if self.escapes else 'stay'}, {self.more_routes} more routes"
+        fate += f", {self.known}" if self.known else ""
         where = f"{extent(self.cidr.family, self.first, self.last)} of {self.cidr}"
         return f"<Note {where}, {cases}: {self.decision}, {fate}>"
 
@@ -145,6 +157,9 @@ class OverlapReport:
 
     None if none of them expires.
     """
+    intended_rules: tuple[IntendedRule, ...] = ()
+    is_uniform: bool = True
+    """Whether no rule treats some packets differently, also where the verdict on them is the same."""
 
     @property
     def family(self) -> int:
@@ -158,14 +173,15 @@ def check_overlap(
     *,
     expected_devs: Iterable[str] = (),
     allowed_devs: Iterable[str] = (),
+    intended_rules: Iterable[IntendedRule] = (),
     flow: Flow = ANY,
 ) -> OverlapReport:
     """Check whether every address of every CIDR leaves by an expected device.
 
     Expected are `expected_devs`, or, without them, the devices of the default route of the CIDRs' family.
-    `allowed_devs` are patterns of devices that may also carry a part of a CIDR. A CIDR may be text, such as
-    "172.16.0.0/16". Raises ValueError for text that is not a CIDR and for CIDRs of both families; TypeError for a
-    string where a list is expected.
+    `allowed_devs` are patterns of devices that may also carry a part of a CIDR, `intended_rules` the rules that may
+    send some packets elsewhere. A CIDR may be text, such as "172.16.0.0/16". Raises ValueError for text that is not a
+    CIDR and for CIDRs of both families; TypeError for a string where a list is expected.
     """
     require(fib, Fib, "check_overlap", "write Fib(snapshot)")
     expected = tuple(sorted({as_prefix(cidr) for cidr in listed(cidrs, "check_overlap: cidrs")}))
@@ -188,7 +204,10 @@ def check_overlap(
     patterns = names(allowed_devs, "check_overlap: allowed_devs")
     if not named and expected:
         return OverlapReport("no-default-route", expected, (), patterns)
+    intended = tuple(intended_rules)
     judge = Judge(named, patterns, blocks=PodBlocks(fib, expected, patterns))
+    exceptions = Exceptions(fib, family, allowed_devs=patterns, intended=intended)
+    is_uniform = True
     findings: list[Finding] = []
     notes: list[Note] = []
     kept: list[Kept] = []
@@ -196,8 +215,9 @@ def check_overlap(
         if not cells:
             continue
         findings += _findings(cidr, cells, judge)
-        notes += _notes(cidr, cells, judge)
+        notes += _notes(cidr, cells, judge, exceptions)
         kept += _kept(cidr, cells, judge)
+        is_uniform = is_uniform and not any(cell.decision.variants for cell in cells)
         ends.update(end for cell in cells for end in _ends(cell.decision))
     return OverlapReport(
         _verdict(findings, notes),
@@ -209,6 +229,8 @@ def check_overlap(
         tuple(kept),
         suppressed,
         min(ends, default=None),
+        intended,
+        is_uniform,
     )
 
 
@@ -244,7 +266,7 @@ def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
 
 
 def _verdict(findings: Sequence[Finding], notes: Iterable[Note]) -> Verdict:
-    return "overlap" if findings else "undecided" if any(note.escapes for note in notes) else "ok"
+    return "overlap" if findings else "undecided" if any(note.is_open for note in notes) else "ok"
 
 
 class Judge:
@@ -367,28 +389,44 @@ def _kept(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Kept]:
     yield from blocks.values()
 
 
-def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Note]:
+def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge, exceptions: Exceptions) -> Iterator[Note]:
     """Yield the packets that would change the judgement on a cell: one note per kind of packet and kind of escape."""
     extents: dict[int, tuple[Decision, int, int]] = {}
     for cell in cells:
         if cell.decision.variants:
             _, first, _ = extents.get(id(cell.decision), (None, cell.first, None))
             extents[id(cell.decision)] = (cell.decision, first, cell.last)
-    found: dict[tuple[int, Judged], tuple[int, int, Variant, dict[int, None]]] = {}
+    found: dict[tuple[int, Judged, Known], tuple[int, int, Cases, Decision, dict[int, None]]] = {}
     judged: dict[int, Judged] = {}
+    kinds: dict[tuple[int, int], dict[Known, Cases]] = {}
     for decision, low, high in extents.values():
         escapes = judge.escape(decision) is not None
         for variant in decision.variants:
             # Many ranges share few variants.
-            if id(variant.decision) not in judged:
-                judged[id(variant.decision)] = judge.escape(variant.decision)
-            escape = judged[id(variant.decision)]
+            its = variant.decision
+            if id(its) not in judged:
+                judged[id(its)] = judge.escape(its)
+            escape = judged[id(its)]
             if (escape is not None) is escapes:
                 continue
             # Equal cases are one object, so its id is enough.
-            key = (id(variant.cases), escape)
-            first, last, leading, routes = found.setdefault(key, (low, high, variant, {}))
-            routes[id(variant.decision.route)] = None
-            found[key] = (min(first, low), max(last, high), leading, routes)
-    for (_, escape), (first, last, variant, routes) in found.items():
-        yield Note(cidr, first, last, variant.cases, variant.decision, escape is not None, len(routes) - 1)
+            which = (id(variant.cases), id(its))
+            if which not in kinds:
+                kinds[which] = _by_kind(variant.cases, its, exceptions) if escape else {"": variant.cases}
+            for known, cases in kinds[which].items():
+                key = (id(variant.cases), escape, known)
+                first, last, _, leading, routes = found.setdefault(key, (low, high, cases, its, {}))
+                routes[id(its.route)] = None
+                found[key] = (min(first, low), max(last, high), cases, leading, routes)
+    for (_, escape, known), (first, last, cases, leading, routes) in found.items():
+        reasons = exceptions.reasons(cases) if known == "intended" else ()
+        more = len(routes) - 1
+        yield Note(cidr, first, last, cases, leading, escape is not None, more, known=known, reasons=reasons)
+
+
+def _by_kind(cases: Cases, decision: Decision, exceptions: Exceptions) -> dict[Known, Cases]:
+    """The cases by what their packets are known to be."""
+    found: dict[Known, list[Case]] = {}
+    for case in cases:
+        found.setdefault(exceptions.known(case, decision), []).append(case)
+    return {known: tuple(some) for known, some in found.items()}

@@ -82,6 +82,7 @@ def check_pods(
             report.cidrs,
             expected_devs=report.expected_devs,
             allowed_devs=report.allowed_devs,
+            intended_rules=report.intended_rules,
             flow=sender.flow,
         )
         if ask is not None:
@@ -108,7 +109,7 @@ def _way(finding: Finding) -> tuple[object, ...]:
 
 def _note_key(note: Note) -> tuple[object, ...]:
     decision = note.decision
-    return (note.cidr, note.first, note.last, note.cases, decision.kind, decision.route, note.escapes)
+    return (note.cidr, note.first, note.last, note.cases, decision.kind, decision.route, note.escapes, note.known)
 
 
 # Packets that this host drops when they arrive, although they and the replies are routed correctly.

@@ -242,7 +242,12 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
 def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
     """The check of a report, made again for this host and these packets."""
     return check_overlap(
-        fib, report.cidrs, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs, flow=flow
+        fib,
+        report.cidrs,
+        expected_devs=report.expected_devs,
+        allowed_devs=report.allowed_devs,
+        intended_rules=report.intended_rules,
+        flow=flow,
     )
 
 

@@ -38,9 +38,11 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from hostrouting.check.exceptions import Known
     from hostrouting.check.overlap import Finding, Kept, Note, Suppressed
     from hostrouting.check.packets import PodPackets
     from hostrouting.check.pods import Dropped
+    from hostrouting.config import IntendedRule
     from hostrouting.fib.arrival import Drop, DropReason
     from hostrouting.routes.connected import Foreseen
     from hostrouting.routes.uplink import DesiredRoute
@@ -53,6 +55,7 @@ __all__ = [
     "candidates_line",
     "check_document",
     "contested_clause",
+    "declaration_line",
     "deletion_lines",
     "diversion_line",
     "document_in",
@@ -60,11 +63,11 @@ __all__ = [
     "dropped_line",
     "entries_name",
     "expiry_line",
-    "expiry_lines",
     "filtered_line",
     "finding_line",
     "finding_sentence",
     "foreseen_line",
+    "harmless_lines",
     "intended_clause",
     "kept_line",
     "marked_verdict",
@@ -82,6 +85,7 @@ __all__ = [
     "stays_line",
     "suppressed_line",
     "unexplained_owner",
+    "unmatched_line",
     "unsafe_line",
     "unsafe_lines",
 ]
@@ -216,6 +220,14 @@ def _of_pods(found: Finding | Note | Unsafe) -> str:
 
 # Notes: what the verdict does not hold for, and what explains it.
 
+_KNOWN: dict[Known, str] = {
+    "own-address": "replies leave by the device that has the address, so this is right",
+    "bound": "the socket asks for this device, so this is right",
+    "forwarded": "this host only forwards them: they are judged if podCidrs has their sources",
+    "tunnel": "they are the tunnel's own packets, so this is right",
+    "intended": "routeOverlap.intendedRules declares this",
+}
+
 
 def note_line(note: Note, *, alone: bool = True) -> str:
     """A sentence: which packets the verdict does not hold for, and where they go.
@@ -225,7 +237,18 @@ def note_line(note: Note, *, alone: bool = True) -> str:
     where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)})"
     where += _of_pods(note).removesuffix(",")
     told = f"{where}: {packets_line(note.cases)} {_fate(note)}"
+    if note.known:
+        return f"{told}; {': '.join([_KNOWN[note.known], *note.reasons])}"
     return f"{told}; these packets are not among the findings" if alone else told
+
+
+def declaration_line(note: Note) -> str:
+    """A sentence: how to declare in the configuration that the packets of this note go elsewhere on purpose."""
+    import json  # noqa: PLC0415  only an undecided verdict needs it
+
+    rules = dict.fromkeys(condition.rule.selection for condition in note.cases[0])
+    entries = [{"rule": rule, "reason": "WHY"} for rule in rules if rule]
+    return f"if this is intended, add to routeOverlap.intendedRules: {json.dumps(entries)}" if entries else ""
 
 
 def _fate(note: Note) -> str:
@@ -290,6 +313,14 @@ def suppressed_line(suppressed: Suppressed) -> str:
 def expiry_line(seconds: int) -> str:
     """A sentence: how long the verdict holds, because one of the routes that decide expires then."""
     return f"the verdict holds for {seconds:,} s: then an IPv6 route that it depends on expires, unless it is renewed"
+
+
+def unmatched_line(declared: IntendedRule) -> str:
+    """A sentence: the configuration declares a rule that this host does not have."""
+    return (
+        f"routeOverlap.intendedRules: this host has no rule with the selectors {declared.rule!r};"
+        " write them as 'ip rule' prints them, or remove the entry"
+    )
 
 
 # Packets that a host drops as they arrive.
@@ -704,15 +735,19 @@ def _notes_of(found: FamilyExamination) -> Iterator[str]:
     yield from map(suppressed_line, report.suppressed)
     yield from map(kept_line, report.kept)
     yield from (note_line(note, alone=not found.pods) for note in found.notes)
+    yield from map(unmatched_line, found.unmatched)
     if report.holds_for is not None:
         yield expiry_line(report.holds_for)
     yield from found.surprises
 
 
-def expiry_lines(found: Examination) -> list[str]:
-    """How long the verdicts hold, if they do not hold until something changes: those of the notes that are harmless."""
-    seconds = (family.report.holds_for for family in found.families)
-    return [expiry_line(left) for left in seconds if left is not None]
+def harmless_lines(found: Examination) -> list[str]:
+    """Those of the notes that nobody has to look into: how long the verdicts hold, and packets that are known."""
+    lines: list[str] = []
+    for family in found.families:
+        lines += [note_line(note) for note in family.notes if note.known]
+        lines += [] if family.report.holds_for is None else [expiry_line(family.report.holds_for)]
+    return lines
 
 
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ found out who sets a mark (`check.marks`), what to do about the findings (`remed
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,6 +18,7 @@ from hostrouting.check.marks import marks_of
 from hostrouting.check.report import (
     candidates_line,
     check_document,
+    declaration_line,
     dropped_line,
     expiry_line,
     intended_clause,
@@ -27,6 +29,7 @@ from hostrouting.check.report import (
     range_name,
     senders_phrase,
     suppressed_line,
+    unmatched_line,
 )
 from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
@@ -275,26 +278,46 @@ class FamilyView:
                 (line("  ", Painted(dropped_line(drop), "warn")) for drop in self.found.dropped[:SHOWN]),
                 len(self.found.dropped),
             )
+        for declared in self.found.unmatched:
+            text = unmatched_line(declared)
+            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
         if report.holds_for is not None:
             text = expiry_line(report.holds_for)
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))
 
     def _exception_lines(self, again: str) -> Iterator[Line]:
         """The packets for which the verdict does not hold."""
-        notes = [note_line(note, alone=not self.found.pods) for note in self.found.notes]
+        notes = self.found.notes
+        head = "Does not hold for all packets"
+        if all(note.known for note in notes):
+            head = "Other packets are known to be routed differently"
         if not notes:
-            told = f"Holds for all IPv{self.found.report.family} packets: no rule treats some of them differently."
-            yield line(Painted(told, "soft"))
+            yield line(Painted(self._uniformity(), "soft"))
         elif again:
-            yield line(f"Does not hold for all packets. To see for which: {again}")
+            yield line(f"{head}. To see {'for which' if head.startswith('Does') else 'which'}: {again}")
         else:
-            yield line("Does not hold for all packets:")
-            yield from capped((line("  ", Painted(note, "warn")) for note in notes[:SHOWN]), len(notes))
+            yield line(f"{head}:")
+            alone = not self.found.pods
+            lines = (
+                line("  ", Painted(note_line(note, alone=alone), "soft" if note.known else "warn")) for note in notes
+            )
+            yield from capped(islice(lines, SHOWN), len(notes))
+            if remedy := next((declaration_line(note) for note in self.found.notes if note.is_open), ""):
+                yield line(f"{remedy[0].upper()}{remedy[1:]}")
+
+    def _uniformity(self) -> str:
+        """A sentence without exceptions: which packets the verdict holds for."""
+        family = self.found.report.family
+        if any(pods.findings_beyond(self.found.report) for pods in self.found.pods):
+            return f"Holds for all IPv{family} packets that this host itself sends."
+        if not self.found.report.is_uniform:
+            return f"Holds for all IPv{family} packets: a rule treats some of them differently, with the same verdict."
+        return f"Holds for all IPv{family} packets: no rule treats some of them differently."
 
 
 def _others(view: FamilyView) -> str:
     """A clause about the packets that are treated differently: the first kind, and the number of other kinds."""
-    notes = view.found.notes
+    notes = [note for note in view.found.notes if note.is_open]
     if not notes:
         return "but the route tables kept changing while they were read"
     note, decision = notes[0], notes[0].decision

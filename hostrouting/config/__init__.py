@@ -19,6 +19,7 @@ from hostrouting.config.probe_rewrite import ImdsConfig, OnUnknown, ProbeConditi
 from hostrouting.config.settings import (
     GuardConfig,
     HostRoutingConfig,
+    IntendedRule,
     RouteOverlapConfig,
     StaticRoute,
     StaticRoutesConfig,
@@ -35,6 +36,7 @@ __all__ = [
     "HostRoutingConfig",
     "IfAzureVnetActive",
     "ImdsConfig",
+    "IntendedRule",
     "Mode",
     "OnUnknown",
     "ProbeCondition",

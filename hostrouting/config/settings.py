@@ -19,9 +19,10 @@ import attrs
 from hostrouting.config import values
 from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
-from hostrouting.config.json import InvalidValue, Keys, Spot, items, parse, printable, read, text_of
+from hostrouting.config.json import InvalidValue, Keys, Spot, items, items_read, parse, printable, read, text_of
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.config.values import Address, Network  # noqa: TC001  attrs.resolve_types looks them up here
+from hostrouting.model import SELECTORS
 from hostrouting.model.constants import DEFAULT_METRIC, LINK_LOCAL, OURS
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GuardConfig",
     "HostRoutingConfig",
+    "IntendedRule",
     "RouteOverlapConfig",
     "StaticRoute",
     "StaticRoutesConfig",
@@ -37,6 +39,9 @@ __all__ = [
 ]
 
 _SECTION = "hostRouting"
+_LONGEST_REASON = 200
+# Of a selector's value: numbers, addresses, and names of devices and protocols.
+_RULE_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/:")
 _PUNCTUATION = "/-_.+@"  # what the path of a program may have besides letters and digits
 
 
@@ -92,6 +97,22 @@ class StaticRoutesConfig:
 
 
 @attrs.frozen(init=False)
+class IntendedRule:
+    """A policy rule that sends some packets elsewhere on purpose, and why."""
+
+    rule: str
+    """Its selectors as `ip rule` prints them, such as "fwmark 0x1/0xff"; without priority, "from all" and action."""
+    reason: str
+
+    def __init__(self, rule: str, reason: str) -> None:
+        self.__attrs_init__(**_INTENDED_RULE.check(rule=rule, reason=reason))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this rule."""
+        return _INTENDED_RULE.write(self)
+
+
+@attrs.frozen(init=False)
 class RouteOverlapConfig:
     """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
@@ -106,6 +127,8 @@ class RouteOverlapConfig:
     """The addresses of pods: what these send is checked, too."""
     pod_devs: tuple[str, ...]
     """Patterns for the devices that packets of pods arrive on; if empty, those of `allowed_devs`."""
+    intended_rules: tuple[IntendedRule, ...]
+    """The rules that may send some packets elsewhere without leaving the verdict undecided."""
 
     def __init__(
         self,
@@ -116,6 +139,7 @@ class RouteOverlapConfig:
         *,
         pod_cidrs: Iterable[Network | str] = (),
         pod_devs: Iterable[str] = (),
+        intended_rules: Iterable[IntendedRule | Mapping[str, object]] = (),
     ) -> None:
         given = _ROUTE_OVERLAP.check(
             expected_cidrs=expected_cidrs,
@@ -124,6 +148,7 @@ class RouteOverlapConfig:
             allowed_devs=allowed_devs,
             pod_cidrs=pod_cidrs,
             pod_devs=pod_devs,
+            intended_rules=intended_rules,
         )
         self.__attrs_init__(**given)
 
@@ -331,6 +356,34 @@ def _program(raw: object, at: Spot) -> str:
     return text
 
 
+_SELECTORS = [selector.word for selector in SELECTORS if selector.worded]
+
+
+def _selection(raw: object, at: Spot) -> str:
+    """The selectors of a rule in the order of `ip rule`."""
+    remedy = 'write the selectors as "ip rule" prints them, such as "fwmark 0x1/0xff" or "uidrange 1000-1999"'
+    words = text_of(raw, at, remedy).split()
+    inverted, words = words[:1] == ["not"], words[words[:1] == ["not"] :]
+    words = words[2:] if words[:2] == ["from", "all"] else words
+    names = words[::2]
+    if unknown := next((name for name in names if name not in _SELECTORS), None):
+        raise at.faulty(raw, f"has {unknown!a}, which is none of the selectors {', '.join(_SELECTORS)}", remedy)
+    if not words or len(words) % 2 or len(set(names)) < len(names):
+        raise at.faulty(raw, "is not a list of selectors, each once and with its value", remedy)
+    if not set("".join(words)) <= _RULE_LETTERS:
+        raise at.faulty(raw, "has characters that no selector has", remedy)
+    pairs = sorted(zip(names, words[1::2], strict=True), key=lambda pair: _SELECTORS.index(pair[0]))
+    return " ".join([*(["not"] if inverted else []), *(word for pair in pairs for word in pair)])
+
+
+def _reason(raw: object, at: Spot) -> str:
+    remedy = f"write in one line of up to {_LONGEST_REASON} characters why packets are routed differently on purpose"
+    text = text_of(raw, at, remedy).strip()
+    if not text or len(text) > _LONGEST_REASON or not text.isprintable():
+        raise at.faulty(raw, "is not a reason in one line", remedy)
+    return text
+
+
 _ROUTE = Keys(
     {
         "destination": values.destination,
@@ -347,6 +400,19 @@ _STATIC_ROUTES = Keys(
     absent={"enabled": False},
     together=_routes_only_when_enabled,
 )
+_INTENDED_RULE = Keys(
+    {"rule": _selection, "reason": _reason},
+    required={
+        "rule": 'write the selectors of the rule, such as "fwmark 0x1/0xff"',
+        "reason": "write why it is intended",
+    },
+)
+
+
+def _intended_rules(raw: object, at: Spot) -> tuple[IntendedRule, ...]:
+    return items_read(raw, at, _INTENDED_RULE.reader(IntendedRule))
+
+
 _ROUTE_OVERLAP = Keys(
     {
         "expected_cidrs": values.cidrs,
@@ -355,6 +421,7 @@ _ROUTE_OVERLAP = Keys(
         "allowed_devs": values.globs,
         "pod_cidrs": values.cidrs,
         "pod_devs": values.globs,
+        "intended_rules": _intended_rules,
     },
     absent={"pod_cidrs": ()},
     together=_devices_only_of_pods,

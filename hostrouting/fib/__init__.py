@@ -42,7 +42,7 @@ route of each family; `tables` has all tables; `rules` walks from rule to rule a
 takes a packet that comes in.
 """
 
-from hostrouting.fib.decision import CHOSEN, Cases, Cell, Condition, Contest, Decision, Kind, Variant, paired
+from hostrouting.fib.decision import CHOSEN, Case, Cases, Cell, Condition, Contest, Decision, Kind, Variant, paired
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import ANY, PLAIN, REACHABLE, Flow
 
@@ -59,6 +59,7 @@ __all__ = [
     "Flow",
     "Kind",
     "Variant",
+    "Case",
     "Cases",
     "paired",
 ]

@@ -14,6 +14,7 @@ from hostrouting.model.constants import MULTICAST
 
 __all__ = [
     "CHOSEN",
+    "Case",
     "Cases",
     "Cell",
     "Condition",
@@ -76,8 +77,10 @@ class Condition:
         return f"<Condition {self}>"
 
 
+# Conditions that apply to a packet, all of them.
+Case: TypeAlias = tuple[Condition, ...]
 # Sets of conditions; one set applies in full.
-Cases: TypeAlias = tuple[tuple[Condition, ...], ...]
+Cases: TypeAlias = tuple[Case, ...]
 
 
 @attrs.frozen

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.fib.decision import CHOSEN, Condition
+from hostrouting.fib.decision import CHOSEN, Case, Condition
 from hostrouting.model import IP, IPV4, SELECTORS, TO, NextHop, Prefix, Rule, as_ip, tos_bits
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ __all__ = [
     "PLAIN",
     "REACHABLE",
     "Ask",
-    "Case",
     "Flow",
     "Sought",
     "Supposed",
@@ -211,10 +210,6 @@ def chosen_ask(position: int, legs: Iterable[NextHop]) -> Ask:
     """
     way = " or ".join(f"via {leg.gateway} dev {leg.dev}" if leg.gateway else f"dev {leg.dev}" for leg in legs)
     return Ask(f"{CHOSEN} {position} {way}", (CHOSEN, way), 1, 1, None, plain=True)
-
-
-# Conditions that apply to a packet, all of them.
-Case: TypeAlias = tuple[Condition, ...]
 
 
 class Supposed(NamedTuple):

@@ -21,8 +21,8 @@ from copy import copy
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
-from hostrouting.fib.decision import Cases
-from hostrouting.fib.packet import ANYTHING, Ask, Case, Flow, Sought, Supposed, Words, asks_of, chosen_ask, has_tos
+from hostrouting.fib.decision import Case, Cases
+from hostrouting.fib.packet import ANYTHING, Ask, Flow, Sought, Supposed, Words, asks_of, chosen_ask, has_tos
 from hostrouting.fib.table import Entry, Hit, Table
 from hostrouting.model import IPV4, REFUSING, TO, Rule, width_of
 

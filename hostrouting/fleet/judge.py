@@ -234,7 +234,7 @@ def _escapes(found: Examination) -> Iterator[NodeEscape]:
         if family.verdict != "undecided":
             continue
         for note in family.notes:
-            if note.escapes:
+            if note.is_open:
                 kind = _REFUSED.get(note.decision.kind, "overlap")
                 packets = packets_line(note.cases)
                 yield NodeEscape(note.cidr, note.first, note.last, kind, note.decision.devs, packets)

@@ -93,6 +93,13 @@ class Rule:
         said = [(one.word, one.text(self)) for one in SELECTORS if one.worded and one.says(self)]
         return (*said, *self.others)
 
+    @property
+    def selection(self) -> str:
+        """Which packets it selects, as `ip rule` prints it, but without "from all"."""
+        devs = {dev for dev in (self.iif, self.oif) if dev}
+        said = [one.shown(self, devs) for one in SELECTORS if one.worded and one.says(self)]
+        return " ".join([*(["not"] if self.invert else []), *said, *(" ".join(other) for other in self.others)])
+
 
 class Selector:
     """One condition of a rule on a packet: this class compares a number; other kinds of value are subclasses.

@@ -14,8 +14,8 @@ from hostrouting.boot.gate import Part
 from hostrouting.check.examine import Examination, FamilyExamination, examine, find_correction
 from hostrouting.check.report import (
     check_document,
-    expiry_lines,
     finding_line,
+    harmless_lines,
     no_default_line,
     notes_lines,
     repair_line,
@@ -230,9 +230,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         # In STRICT the error names the findings, and its receiver reports them; only the notes are logged here.
         for lines in () if failing else (account.wrong, account.remedy):
             _warn(ctx, lines)
-        lasting = expiry_lines(found)
-        _warn(ctx, tuple(note for note in account.notes if note not in lasting))
-        for text in lasting:
+        harmless = harmless_lines(found)
+        _warn(ctx, tuple(note for note in account.notes if note not in harmless))
+        for text in harmless:
             ctx.log.info("%s", text)
         document = check_document(found, mode=self.config.route_overlap.mode)
         try:
@@ -290,7 +290,7 @@ def _verdict_on(cidr: str, found: FamilyExamination, escapes: Mapping[str, int])
     """The verdict on one CIDR: others of its family may escape."""
     if found.verdict == "no-default-route":
         return found.verdict
-    doubtful = any(note.escapes and str(note.cidr) == cidr for note in found.notes)
+    doubtful = any(note.is_open and str(note.cidr) == cidr for note in found.notes)
     return "overlap" if escapes[cidr] else "undecided" if doubtful else "ok"
 
 

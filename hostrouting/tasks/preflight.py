@@ -268,7 +268,7 @@ def overlap_findings(
     if action := repair_sentence(found, where=where, correction=correction):
         yield PreflightFinding("overlap", "info", action, repair=found.routes)
     for note in (note for family in found.families for note in family.notes):
-        escapes: Severity = "warning" if note.escapes else "info"
+        escapes: Severity = "warning" if note.is_open else "info"
         yield PreflightFinding(
             "overlap", escapes, note_line(note, alone=not any(family.pods for family in found.families)), str(note.cidr)
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from hostrouting.kernel.base import Change
 from hostrouting.model import (
     ARPHRD_INFINIBAND,
     PROTOCOL_KERNEL,
@@ -18,9 +19,9 @@ from hostrouting.model import (
     as_ip,
     default_rules,
 )
-from hostrouting.testing import topologies
+from hostrouting.testing import MemoryBackend, topologies
 
-__all__ = ["connected", "h200", "host", "plain"]
+__all__ = ["connected", "h200", "host", "marked_vm", "plain"]
 
 
 def connected(dev: str, interface: str) -> tuple[Route, ...]:
@@ -76,6 +77,16 @@ def host(
         rules=default_rules(4) if rules is None else tuple(rules),
         routes=[*routes, *(route for dev, text in interfaces for route in connected(dev, text))],
     )
+
+
+def marked_vm() -> MemoryBackend:
+    """A plain VM that sends packets with a mark by eth1: nobody can know which packets these are."""
+    kernel = topologies.plain_vm()
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_rule(Rule(family=4, priority=32764, fwmark=51820, fwmask=0xFFFFFFFF, table=77))
+    [added] = kernel.change([Change("add", Route.to("0.0.0.0/0", dev="eth1", table=77))])
+    assert added.ok
+    return kernel
 
 
 def plain() -> Snapshot:

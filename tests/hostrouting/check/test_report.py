@@ -229,9 +229,9 @@ def noted(*rules: Rule, routes: tuple[Route, ...] = ()) -> list[str]:
     return [line.partition("): ")[2].partition("; these packets")[0] for line in map(note_line, report.notes)]
 
 
-def from_source(number: int, **does: object) -> Rule:
-    """A rule for packets from one address."""
-    return Rule(family=4, priority=100 + number, src=Prefix(4, (10 << 24) + number, 32), **does)  # type: ignore[arg-type]  # a rule's own
+def of_user(number: int, **does: object) -> Rule:
+    """A rule for packets of one user."""
+    return Rule(family=4, priority=100 + number, uids=(1000 + number, 1000 + number), **does)  # type: ignore[arg-type]  # a rule's own
 
 
 AWAY = Route.to("172.16.0.0/16", dev="wg0", table=77, protocol=3)
@@ -240,15 +240,15 @@ AWAY = Route.to("172.16.0.0/16", dev="wg0", table=77, protocol=3)
 @pytest.mark.parametrize(
     ("count", "words"),
     [
-        (1, "packets from 10.0.0.0 (rule 100) leave by wg0 "),
-        (2, "packets from 10.0.0.0 (rule 100), or from 10.0.0.1 (rule 101) leave by wg0 "),
-        (4, ", or from 10.0.0.2 (rule 102), or of 1 more kind, leave by wg0 "),
-        (9, ", or from 10.0.0.2 (rule 102), or of 6 more kinds, leave by wg0 "),
+        (1, "packets of user 1000 (rule 100) leave by wg0 "),
+        (2, "packets of user 1000 (rule 100), or of user 1001 (rule 101) leave by wg0 "),
+        (4, ", or of user 1002 (rule 102), or of 1 more kind, leave by wg0 "),
+        (9, ", or of user 1002 (rule 102), or of 6 more kinds, leave by wg0 "),
     ],
 )
 def test_note_of_many_rules(count: int, words: str) -> None:
     """Rules that do the same to the packets that they select are one note, which names the first few."""
-    (line,) = noted(*(from_source(number, table=77) for number in range(count)), routes=(AWAY,))
+    (line,) = noted(*(of_user(number, table=77) for number in range(count)), routes=(AWAY,))
     assert words in line
     assert line.endswith("[172.16.0.0/16 proto boot table 77, rule 100]")
 
@@ -256,17 +256,17 @@ def test_note_of_many_rules(count: int, words: str) -> None:
 def test_note_of_many_routes() -> None:
     """Packets that leave by one device through several routes are one note, which counts them."""
     more = [Route.to(f"172.16.{number}.0/24", dev="wg0", table=77, protocol=3) for number in (3, 4, 9)]
-    (line,) = noted(from_source(0, table=77), routes=(*more, AWAY))
+    (line,) = noted(of_user(0, table=77), routes=(*more, AWAY))
     assert line.endswith("leave by wg0 [172.16.0.0/16 proto boot table 77, rule 100 and 3 more routes]")
 
 
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (from_source(0, action="blackhole"), "vanish in a blackhole [rule 100: from 10.0.0.0/32 blackhole]"),
-        (from_source(0, action="prohibit"), "are refused [rule 100: from 10.0.0.0/32 prohibit]"),
-        (from_source(0, action="unreachable"), "are refused [rule 100: from 10.0.0.0/32 unreachable]"),
-        (from_source(0, action="goto", target=40000), "find no route [no rule]"),
+        (of_user(0, action="blackhole"), "vanish in a blackhole [rule 100: from all uidrange 1000-1000 blackhole]"),
+        (of_user(0, action="prohibit"), "are refused [rule 100: from all uidrange 1000-1000 prohibit]"),
+        (of_user(0, action="unreachable"), "are refused [rule 100: from all uidrange 1000-1000 unreachable]"),
+        (of_user(0, action="goto", target=40000), "find no route [no rule]"),
     ],
 )
 def test_note_of_packets_that_do_not_leave(rule: Rule, words: str) -> None:
@@ -274,7 +274,7 @@ def test_note_of_packets_that_do_not_leave(rule: Rule, words: str) -> None:
     beyond = Rule(family=4, priority=40000, table=99)
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[LOCAL, rule, MAIN, beyond])
     (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
-    assert f"packets from 10.0.0.0 (rule 100) {words}; these packets are not among the findings" in note_line(note)
+    assert f"packets of user 1000 (rule 100) {words}; these packets are not among the findings" in note_line(note)
 
 
 def test_note_of_packets_that_fare_well() -> None:
@@ -282,10 +282,10 @@ def test_note_of_packets_that_fare_well() -> None:
     captured = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
     well = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=77)
     own = Route(Prefix.parse("0.0.0.0/0"), Route.to("0.0.0.0/0", dev="lo").legs, table=78, type="local")
-    lines = noted(from_source(0, table=77), from_source(1, table=78), routes=(captured, well, own))
+    lines = noted(of_user(0, table=77), of_user(1, table=78), routes=(captured, well, own))
     assert lines == [
-        "packets from 10.0.0.0 (rule 100) leave as expected, by eth0 [default proto unspec table 77, rule 100]",
-        "packets from 10.0.0.1 (rule 101) stay on this host [local default proto unspec table 78, rule 101]",
+        "packets of user 1000 (rule 100) leave as expected, by eth0 [default proto unspec table 77, rule 100]",
+        "packets of user 1001 (rule 101) stay on this host [local default proto unspec table 78, rule 101]",
     ]
 
 

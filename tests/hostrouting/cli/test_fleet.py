@@ -21,10 +21,11 @@ from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.host import LocalFiles
 from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule
-from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.fleets import CIDR, Inline, config_of, distinct_nodes, escape, node, save
 from tests.support.pages import BLOCK, page
+from tests.support.topologies import marked_vm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +59,7 @@ def fleet(tmp_path: Path) -> Path:
         **distinct_nodes(9),
         "refusing": refusing().snapshot(),
         "nothing": MemoryBackend().snapshot(),
-        "vpn": vpn_node().snapshot(),
+        "marked": marked_vm().snapshot(),
         "broken": "{",
         "vm-1": vm,
         "vm-2": vm,
@@ -330,11 +331,11 @@ def test_each_line_is_the_document_of_the_node(fleet: Path) -> None:
     ("nodes", "code"),
     [
         ([plain_vm, ecmp_node], 0),
-        ([plain_vm, vpn_node], 3),
+        ([plain_vm, marked_vm], 3),
         ([plain_vm, MemoryBackend], 3),
-        ([None, vpn_node], 2),
+        ([None, marked_vm], 2),
         ([None, plain_vm], 2),
-        ([vpn_node, None, h200, cni_node], 1),
+        ([marked_vm, None, h200, cni_node], 1),
     ],
 )
 def test_the_worst_node_decides(tmp_path: Path, nodes: list[Callable[[], MemoryBackend] | None], code: int) -> None:

@@ -21,6 +21,7 @@ from hostrouting.config import (
     HostRoutingConfig,
     IfAzureVnetActive,
     ImdsConfig,
+    IntendedRule,
     Mode,
     OnUnknown,
     ProbeCondition,
@@ -34,7 +35,13 @@ from hostrouting.errors import ConfigError
 WHOLE = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)]),
     RouteOverlapConfig(
-        ["172.16.0.0/16"], "STRICT", ["eth0"], ["cali*"], pod_cidrs=["10.244.0.0/24"], pod_devs=["cali*"]
+        ["172.16.0.0/16"],
+        "STRICT",
+        ["eth0"],
+        ["cali*"],
+        pod_cidrs=["10.244.0.0/24"],
+        pod_devs=["cali*"],
+        intended_rules=[{"rule": "not from all fwmark 0x1/0xff", "reason": "a storage client's sockets"}],
     ),
     protocol=214,
     probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=["eth0"]),
@@ -44,6 +51,7 @@ WHOLE = HostRoutingConfig(
 
 # A different value for every field of every class: a test below fails if a field is added and not listed here.
 ROUTE = StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)
+(INTENDED,) = WHOLE.route_overlap.intended_rules
 OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
     (ROUTE, {"destination": "172.16.128.0/17", "gateway": None, "dev": None, "metric": 0}),
     (StaticRoutesConfig(enabled=True), {"enabled": False, "routes": (ROUTE,)}),
@@ -56,6 +64,7 @@ OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
             "allowed_devs": (),
             "pod_cidrs": (IPv4Network("10.244.0.0/16"),),
             "pod_devs": ("tap*",),
+            "intended_rules": (),
         },
     ),
     (
@@ -63,6 +72,7 @@ OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
         {"static_routes": StaticRoutesConfig(), "route_overlap": RouteOverlapConfig(), "protocol": 213}
         | {"probe_rewrite": ProbeRewriteConfig(), "azure_vnet_cleanup": None, "guard": GuardConfig()},
     ),
+    (INTENDED, {"rule": "uidrange 1000-1999", "reason": "a test"}),
     (GuardConfig(), {"enabled": True, "program": "/usr/bin/hostrouting"}),
     (CleanupScope(), {"ebtables": False, "neigh": False, "routes": False}),
     (
@@ -488,6 +498,9 @@ def _read_back(settings: Any) -> Any:
             return _read_back(HostRoutingConfig(azure_vnet_cleanup=settings)).azure_vnet_cleanup
         case GuardConfig():
             return _read_back(HostRoutingConfig(route_overlap={"expectedCidrs": ["10.0.0.0/8"]}, guard=settings)).guard
+        case IntendedRule():
+            overlap = _read_back(HostRoutingConfig(route_overlap={"intendedRules": [settings]})).route_overlap
+            return overlap.intended_rules[0]
         case CleanupScope():
             return _read_back(AzureVnetCleanupConfig(["10.0.0.0/8"], what=settings)).what
         case ImdsConfig():
@@ -509,6 +522,7 @@ def test_to_json_spells_everything_out() -> None:
             "allowedDevs": ["cali*"],
             "podCidrs": ["10.244.0.0/24"],
             "podDevs": ["cali*"],
+            "intendedRules": [{"rule": "not fwmark 0x1/0xff", "reason": "a storage client's sockets"}],
         },
         "protocol": 214,
         "probeRewrite": {
@@ -594,6 +608,7 @@ def test_types() -> None:
         "allowed_devs": tuple,
         "pod_cidrs": tuple,
         "pod_devs": tuple,
+        "intended_rules": tuple,
     }
 
 

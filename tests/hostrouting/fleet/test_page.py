@@ -22,11 +22,12 @@ from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.judge import Question, judge
 from hostrouting.fleet.page import Markup, element, fill, joined, maps_of, read_maps, read_page, render_page
 from hostrouting.model import Link, Prefix, Route, Snapshot
-from hostrouting.testing import h200, plain_vm, vpn_node
+from hostrouting.testing import h200, plain_vm
 from hostrouting.testing.strategies import blocks, snapshots
 from phases.text import escaped
 from tests.support.fleets import ASKED, HALVES, config_of, escape, node, save
 from tests.support.html_texts import TEXTS, Reader
+from tests.support.topologies import marked_vm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ def results(tmp_path: Path) -> list[NodeResult]:
         "gpu-1": FABRIC,
         "gpu-2": FABRIC,
         "vm": plain_vm().snapshot().to_json(),
-        "vpn": vpn_node().snapshot().to_json(),
+        "marked": marked_vm().snapshot().to_json(),
     }
     save(tmp_path, nodes)
     found = [
@@ -180,7 +181,7 @@ class TestMaps:
         gpu, _, vm, *_ = results
         assert [it.cidr for it in read_maps(gpu, ASKED)] == [Prefix.parse("172.16.0.0/16")]
         assert read_maps(vm, ASKED) == ()
-        (tmp_path / "gpu-1.json").write_text(vpn_node().snapshot().to_json())
+        (tmp_path / "gpu-1.json").write_text(marked_vm().snapshot().to_json())
         assert read_maps(gpu, ASKED) == ()
         (tmp_path / "gpu-1.json").unlink()
         assert read_maps(gpu, ASKED) == ()

@@ -16,6 +16,7 @@ from hostrouting.model import Link, Route, Rule
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cases import for_each
 from tests.support.cli import say
+from tests.support.topologies import marked_vm
 from tests.tables.topologies import TOPOLOGIES, escapes_of, repair_of
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def test_each_host(name: str) -> None:
         (h200(), "172.16.0.0/12", "OVERLAP: a part of 172.16.0.0/12 leaves by ib0, not by eth0"),
         (cni_node(), "10.244.0.0/16", "OK: every address of 10.244.0.0/16 leaves by eth0 or by cni0 (allowed)"),
         (ecmp_node(), CIDR, "OK: every address of 172.16.0.0/16 leaves by eth0 or eth1"),
-        (vpn_node(), CIDR, "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by wg0; packets with fwmark"),
+        (vpn_node(), CIDR, "OK: every address of 172.16.0.0/16 leaves by wg0"),
+        (marked_vm(), CIDR, "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets with fwmark"),
         (MemoryBackend(), CIDR, "NO-DEFAULT-ROUTE: there is no IPv4 default route"),
         (h200(), "172.16.5.9/32", "OVERLAP: 172.16.5.9/32 leaves by ib0, not by eth0"),
         (h200(), "172.16.5.9/12", "OVERLAP: a part of 172.16.0.0/12 leaves by ib0"),

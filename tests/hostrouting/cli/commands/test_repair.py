@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import attrs
 import pytest
 
 from hostrouting import HostRoutingConfig
@@ -68,12 +69,17 @@ def test_the_other_family_has_no_default_route() -> None:
     assert say("repair", CIDR, "2001:db8:99::/48", "--json", kernel=h200()).json["closes"] == "some"
 
 
-def rails() -> MemoryBackend:
-    """The H200 host as nodes with many devices are set up: for each rail a rule by source, and a table of its own."""
+def rails(*, of_users: bool = False) -> MemoryBackend:
+    """The H200 host as nodes with many devices are set up: for each rail a rule by source, and a table of its own.
+
+    With `of_users`, each rail is for the packets of a user.
+    """
     kernel = h200()
     for number in range(8):
-        own = Prefix.parse(f"172.16.{number + 1}.{number + 10}/32")
-        kernel.add_rule(Rule(family=4, priority=1000 + number, src=own, table=300 + number))
+        rule = Rule(family=4, priority=1000 + number, src=Prefix.parse(f"172.16.{number + 1}.{number + 10}/32"))
+        if of_users:
+            rule = attrs.evolve(rule, src=None, uids=(2000 + number, 2000 + number))
+        kernel.add_rule(attrs.evolve(rule, table=300 + number))
         [added] = kernel.change([Change("add", Route.to(CIDR, dev=f"ib{number}", table=300 + number))])
         assert added.ok
     return kernel
@@ -81,11 +87,11 @@ def rails() -> MemoryBackend:
 
 def test_what_check_says_afterwards() -> None:
     """The verdict after the repair is announced, and so is that only plain packets are repaired. Kills: "every escape"."""
-    kernel = rails()
+    kernel = rails(of_users=True)
     said, document = (say("repair", CIDR, *more, kernel=kernel.reopen()) for more in ((), ("--json",)))
     assert (said.code, document.code, document.json["closes"]) == (3, 3, "some")
     verdict = (
-        "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets from 172.16.1.10 (rule 1000) leave by ib0;"
+        "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets of user 2000 (rule 1000) leave by ib0;"
         " packets of 7 more kinds escape, too"
     )
     assert said.lines[:2] == [
@@ -97,13 +103,20 @@ def test_what_check_says_afterwards() -> None:
     applied = say("apply", "--config", "-", host=host, stdin=config.out.encode())
     assert applied.lines[1] == verdict
     # Each kind of packets is in the log, and only there.
-    kinds = [f"packets from 172.16.{number + 1}.{number + 10} (rule" for number in range(8)]
+    kinds = [f"packets of user {2000 + number} (rule" for number in range(8)]
     assert [applied.err.count(kind) for kind in kinds] == [1] * 8
     assert [applied.out.count(kind) for kind in kinds] == [1, *[0] * 7]
     assert "Does not hold for all packets. To see for which: hostrouting check" in applied.lines
     after = say("check", host=host)
     assert (after.code, after.lines[0]) == (3, verdict)
     assert [after.out.count(kind) for kind in kinds] == [2, *[1] * 7]
+
+
+def test_the_rails_own_addresses() -> None:
+    """What leaves by the rail whose address it has needs no repair: all is closed afterwards, exit code 0."""
+    said, document = (say("repair", CIDR, *more, kernel=rails()) for more in ((), ("--json",)))
+    assert (said.code, document.code, document.json["closes"]) == (0, 0, "all")
+    assert said.lines[0] == "REPAIR: 2 static routes repair every escape; this was proved on the present tables"
 
 
 def test_what_no_route_can_close() -> None:

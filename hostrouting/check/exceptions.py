@@ -1,0 +1,107 @@
+"""The packets that a rule treats differently: which of them are known, so that they leave no doubt about the verdict.
+
+Here: whether a kind of packets is known, and as what. Not here: whether they escape (`overlap`), and the sentences.
+
+A rule can send packets elsewhere by their source, mark, user and the like. A verdict is undecided only because of those
+that nobody can know anything about. Known are:
+
+- *Replies from an own address.* A packet with a source address of this host leaves by the device that has the address:
+  its replies leave by where the packets came in. So does what a socket sends that is bound to a device.
+- *Forwarded packets.* A source that is not this host's own, or a device that packets arrive on, selects packets that
+  this host forwards. They are those of pods, which are checked for themselves (`pods`), or nothing is expected of them.
+  An address on an allowed device counts as one of the pods.
+- *A tunnel's own packets.* A VPN marks them, so that they leave by the default route of table main and not by the
+  tunnel. Not so if that route leads to InfiniBand.
+- *What the configuration declares*, rule by rule.
+
+What a plain packet meets anyway is not among the conditions of a case, so all of a case's conditions are exceptions.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from hostrouting.check.cni import is_like
+from hostrouting.config import IntendedRule
+from hostrouting.fib import Case, Cases, Condition, Decision, Fib
+from hostrouting.model import TABLE_MAIN, Prefix
+from hostrouting.model.constants import LOOPBACK
+
+__all__ = ["Exceptions", "Known"]
+
+Known: TypeAlias = Literal["", "own-address", "bound", "forwarded", "tunnel", "intended"]
+"""What packets are known to be; empty if nobody can know that."""
+
+_LOOPBACKS = (Prefix.of(LOOPBACK), Prefix.parse("::1/128"))
+
+
+class Exceptions:
+    """Knows the packets of one host."""
+
+    def __init__(self, fib: Fib, family: int, *, allowed_devs: Sequence[str], intended: Iterable[IntendedRule]) -> None:
+        """Take the host, the patterns of allowed devices, and the rules that are declared."""
+        self._reasons = {declared.rule: declared.reason for declared in intended}
+        self._infiniband = {link.name for link in fib.snapshot.links if link.infiniband}
+        # The devices that have each own address.
+        self._own: dict[int, set[str]] = {}
+        for address in fib.snapshot.addresses:
+            ip = address.ip
+            if ip.version == family and not any(ip in block for block in _LOOPBACKS):
+                self._own.setdefault(int(ip), set()).add(address.dev)
+        self._own = {ip: devs for ip, devs in self._own.items() if not all(is_like(dev, allowed_devs) for dev in devs)}
+
+    def known(self, case: Case, decision: Decision) -> Known:
+        """What the packets are to which all conditions of the case apply, if this decides about them."""
+        if self._reasons and case and all(condition.rule.selection in self._reasons for condition in case):
+            return "intended"
+        sources = [
+            (Prefix.parse(value), condition.holds)
+            for condition in case
+            for name, value in condition.selectors
+            if name == "from" and (condition.holds or len(condition.selectors) == 1)
+        ]
+        if sources:
+            return self._by_source(sources, decision)
+        if any(map(_is_forwarded, case)):
+            return "forwarded"
+        if decision.goes_out and any(condition.holds and self._is_bound(condition, decision) for condition in case):
+            return "bound"
+        return "tunnel" if self._is_of_tunnel(case, decision) else ""
+
+    def reasons(self, cases: Cases) -> tuple[str, ...]:
+        """Why the rules are intended that these cases are about."""
+        rules = (condition.rule.selection for case in cases for condition in case) if self._reasons else ()
+        return tuple(dict.fromkeys(self._reasons[rule] for rule in rules if rule in self._reasons))
+
+    def _by_source(self, sources: list[tuple[Prefix, bool]], decision: Decision) -> Known:
+        own = [
+            devs
+            for ip, devs in self._own.items()
+            if all((block.first <= ip <= block.last) is inside for block, inside in sources)
+        ]
+        if own and not (decision.goes_out and all(devs.issuperset(decision.devs) for devs in own)):
+            return ""
+        of_hosts = all(inside and block.first == block.last for block, inside in sources)
+        return "own-address" if own and of_hosts else "forwarded"
+
+    def _is_bound(self, condition: Condition, decision: Decision) -> bool:
+        return any(name == "oif" and decision.devs == (dev,) for name, dev in condition.selectors)
+
+    def _is_of_tunnel(self, case: Case, decision: Decision) -> bool:
+        route = decision.route
+        if route is None or route.prefix.length or route.table != TABLE_MAIN or not decision.goes_out:
+            return False
+        return not self._infiniband.intersection(decision.devs) and any(map(_is_exempted, case))
+
+
+def _is_forwarded(condition: Condition) -> bool:
+    """Whether only packets that this host forwards meet the condition."""
+    if condition.holds:
+        return any(name == "iif" and dev != "lo" for name, dev in condition.selectors)
+    return condition.selectors == (("iif", "lo"),)
+
+
+def _is_exempted(condition: Condition) -> bool:
+    """Whether a mark makes packets skip the rule, or look up table main."""
+    rule = condition.rule
+    by_mark = condition.holds and [name for name, _ in condition.selectors] == ["fwmark"]
+    return by_mark and (rule.invert or (rule.action == "to_table" and rule.table == TABLE_MAIN))

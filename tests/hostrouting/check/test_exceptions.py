@@ -1,0 +1,240 @@
+"""hostrouting.check.exceptions: which packets that a rule treats differently are known, and which nobody can know."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from hostrouting.check.examine import examine_snapshot
+from hostrouting.check.overlap import check_overlap
+from hostrouting.check.report import notes_lines
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ConfigError
+from hostrouting.fib import Fib
+from hostrouting.kernel.base import Change
+from hostrouting.model import ARPHRD_INFINIBAND, TABLE_MAIN, Link, Prefix, Route, Rule
+from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
+from tests.support.cases import for_each
+from tests.support.cli import say
+from tests.support.commands import ports
+from tests.support.machine import private_machine
+
+CIDR = "172.16.0.0/16"
+ETH0 = ("address add 10.0.0.4/24 dev eth0", "route add default via 10.0.0.1 dev eth0 proto dhcp metric 100")
+ENI = (
+    *ETH0,
+    "address add 10.0.32.7/24 dev eth1",
+    "route add default via 10.0.32.1 dev eth1 table 2",
+    "route add 10.0.40.5 dev eni1 scope link",
+)
+HEALTHY = {
+    "the rails' own addresses": (
+        *ETH0,
+        *(f"address add 172.16.0.1{at}/16 dev rail{at}" for at in (0, 1)),
+        "route del 172.16.0.0/16 dev rail0",
+        "route del 172.16.0.0/16 dev rail1",
+        *(f"route add {CIDR} dev rail{at} table 30{at}" for at in (0, 1)),
+        *(f"rule add pref 30{at} from 172.16.0.1{at} lookup 30{at}" for at in (0, 1)),
+    ),
+    "a pod of the VPC CNI": (
+        *ENI,
+        "rule add pref 512 to 10.0.40.5 lookup main",
+        "rule add pref 1536 from 10.0.40.5 lookup 2",
+    ),
+    "a pod of Terway": (
+        *ENI,
+        "rule add pref 512 to 10.0.40.5 lookup main",
+        "rule add pref 2048 from 10.0.40.5 iif eni1 lookup 2",
+    ),
+    "a full-tunnel VPN": (
+        *ETH0,
+        "address add 10.8.0.2/32 dev wg0",
+        "route add default dev wg0 table 51820",
+        "rule add pref 32764 not fwmark 51820 lookup 51820",
+        "rule add pref 32763 lookup main suppress_prefixlength 0",
+    ),
+}
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@for_each("name", HEALTHY)
+def test_healthy_nodes(name: str, tmp_path: Path) -> None:
+    """Each is OK for `check`, and INSTALLED for `status`. Kills: whatever a rule treats differently is unknown."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}}))
+    with private_machine() as machine:
+        machine.batch(["link set lo up", *ports("eth0", "eth1", "eni1", "wg0", "rail0", "rail1"), *HEALTHY[name]])
+        checked = machine.hostrouting("check", CIDR)
+        applied = machine.hostrouting("apply", "--config", str(config))
+        status = machine.hostrouting("status")
+        plugin = machine.hostrouting("npd")
+    assert (checked.returncode, checked.stdout.partition(":")[0]) == (0, "OK"), checked.stdout
+    assert (applied.returncode, status.returncode, status.stdout.partition(":")[0]) == (0, 0, "INSTALLED"), status
+    assert "no rule treats some" not in checked.stdout
+    assert plugin.returncode == 0, plugin.stdout
+
+
+def node(
+    *rules: Rule, dev: str = "ib0", prefix: str = "0.0.0.0/0", kernel: MemoryBackend | None = None
+) -> MemoryBackend:
+    """A host with these rules, which look up table 77: its route to `prefix` leaves by `dev`, which has 172.31.0.9."""
+    kernel = kernel or plain_vm()
+    if kernel.snapshot().link("ib0") is None:
+        kernel.add_link(Link(name="ib0", index=0, type=ARPHRD_INFINIBAND))
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_address("ib0", "172.31.0.9/24")
+    for rule in rules:
+        kernel.add_rule(attrs.evolve(rule, table=rule.table or 77))
+    [added] = kernel.change([Change("add", Route.to(prefix, dev=dev, table=77))])
+    assert added.ok
+    return kernel
+
+
+def over_ib() -> MemoryBackend:
+    """A host whose default route leaves by InfiniBand."""
+    kernel = MemoryBackend()
+    kernel.add_link(Link(name="ib0", index=0, type=ARPHRD_INFINIBAND))
+    assert all(done.ok for done in kernel.change([Change("add", Route.to("0.0.0.0/0", dev="ib0"))]))
+    return kernel
+
+
+def by(priority: int = 100, **selectors: Any) -> Rule:
+    """A rule."""
+    return Rule(family=4, priority=priority, **selectors)
+
+
+def of(*sources: str) -> list[Rule]:
+    """A rule for each of these sources."""
+    return [by(100 + at, src=Prefix.parse(source)) for at, source in enumerate(sources)]
+
+
+MARK = by(fwmark=1, fwmask=0xFF)
+OWN, ETH0_OWN = "172.31.0.9/32", "10.0.0.4/32"
+CASES: dict[str, tuple[MemoryBackend, str, tuple[str, ...]]] = {
+    "an own address, by its device": (node(*of(OWN)), "ok", ("own-address",)),
+    "an own address, with a mark": (node(by(src=Prefix.parse(OWN), fwmark=1, fwmask=1)), "ok", ("own-address",)),
+    "an own address, by another device": (node(*of(ETH0_OWN)), "undecided", ("",)),
+    "an own address, by no device": (node(by(src=Prefix.parse(OWN), action="prohibit")), "undecided", ("",)),
+    "a block with an own address": (node(*of("172.31.0.0/24")), "ok", ("forwarded",)),
+    "a block with the address of another device": (node(*of("10.0.0.0/24")), "undecided", ("",)),
+    "all but the own address of eth0": (node(by(src=Prefix.parse(ETH0_OWN), invert=True)), "ok", ("own-address",)),
+    "another host's address": (node(*of("10.244.3.7/32")), "ok", ("forwarded",)),
+    "what arrives on a device": (node(by(iif="eth0")), "ok", ("forwarded",)),
+    "a socket bound to the device": (node(by(oif="ib0")), "ok", ("bound",)),
+    "a socket bound to another device": (node(by(oif="eth0", fwmark=1, fwmask=1)), "undecided", ("",)),
+    "a mark": (node(MARK), "undecided", ("",)),
+    "a user": (node(by(uids=(1000, 1000))), "undecided", ("",)),
+    "a mark, and an own address": (node(by(99, fwmark=1, fwmask=1), *of(OWN)), "undecided", ("own-address", "")),
+    "a mark, after an own address": (node(*of(OWN), by(200, fwmark=1, fwmask=1)), "undecided", ("own-address", "")),
+    "a VPN": (vpn_node(), "ok", ("tunnel",)),
+    "a VPN with a user's own rule": (node(by(uids=(5, 5)), kernel=vpn_node()), "undecided", ("", "tunnel")),
+    "a VPN by the rule of its mark": (
+        node(by(90, fwmark=1, fwmask=1, table=TABLE_MAIN), by(), dev="eth1"),
+        "ok",
+        ("tunnel",),
+    ),
+    "a VPN beside the fabric": (
+        node(by(fwmark=1, fwmask=1, invert=True), dev="eth1", kernel=h200()),
+        "undecided",
+        ("",),
+    ),
+    "a VPN over InfiniBand": (
+        node(by(fwmark=1, fwmask=1, invert=True), dev="eth1", kernel=over_ib()),
+        "undecided",
+        ("",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_kind_of_packets(name: str) -> None:
+    """What can be known leaves no doubt; an own address or a mark that leads into the fabric does."""
+    kernel, verdict, known = CASES[name]
+    report = check_overlap(Fib(kernel.snapshot()), [CIDR])
+    assert (report.verdict, sorted(note.known for note in report.notes)) == (verdict, sorted(known))
+
+
+DECLARED = {"rule": "from all fwmark 0x1/0xff", "reason": "storage, by the fabric"}
+
+
+def overlap(*declared: dict[str, str]) -> HostRoutingConfig:
+    """The check of the CIDR, with these rules declared."""
+    return HostRoutingConfig(route_overlap={"expectedCidrs": [CIDR], "mode": "STRICT", "intendedRules": declared})
+
+
+def test_a_declared_rule() -> None:
+    """The verdict is OK, and the note stays, with the reason. Kills: the note of a declared rule is left out."""
+    found = examine_snapshot(node(MARK).snapshot(), overlap(DECLARED))
+    assert found.verdict == "ok"
+    [note] = notes_lines(found)
+    assert note.endswith("routeOverlap.intendedRules declares this: storage, by the fabric")
+    assert examine_snapshot(node(MARK, by(200, uids=(5, 5))).snapshot(), overlap(DECLARED)).verdict == "undecided"
+
+
+def test_a_declared_rule_that_is_not_there() -> None:
+    """An entry that matches no rule is a note. Kills: nobody learns that an entry is spelled otherwise."""
+    found = examine_snapshot(plain_vm().snapshot(), overlap(DECLARED))
+    assert found.verdict == "ok"
+    [note] = notes_lines(found)
+    assert note.startswith("routeOverlap.intendedRules: this host has no rule with the selectors 'fwmark 0x1/0xff'")
+
+
+def test_a_declared_rule_is_installed(tmp_path: Path) -> None:
+    """The declaration is read back from what is installed: `check` and `status` without arguments are OK."""
+    config = tmp_path / "config.json"
+    reason = 'storage (50 % of it), by the fabric = "ib0"; ü~'
+    config.write_text(overlap({**DECLARED, "reason": reason}).to_json())
+    host = FakeHost(kernel=node(MARK))
+    assert say("apply", "--config", str(config), host=host).code == 0
+    said = say("check", host=host)
+    assert (said.code, reason in said.out) == (0, True)
+    assert say("status", host=host).lines[0].startswith("INSTALLED")
+
+
+def test_what_to_declare() -> None:
+    """An undecided check says what to write if it is intended; with it the check is OK."""
+    said = say("check", CIDR, kernel=node(MARK))
+    [line] = [line for line in said.lines if "intendedRules" in line]
+    entries = json.loads(line.partition("intendedRules: ")[2])
+    assert examine_snapshot(node(MARK).snapshot(), overlap(*entries)).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        ({"rule": "mark 1", "reason": "x"}, "has 'mark', which is none of the selectors"),
+        ({"rule": "from all", "reason": "x"}, "is not a list of selectors"),
+        ({"rule": "fwmark", "reason": "x"}, "is not a list of selectors"),
+        ({"rule": "iif 'x'", "reason": "x"}, "has characters that no selector has"),
+        ({"rule": "fwmark 1", "reason": "x\ny"}, "is not a reason in one line"),
+        ({"rule": "fwmark 1"}, "write why it is intended"),
+    ],
+)
+def test_faults_of_a_declaration(entry: dict[str, str], fault: str) -> None:
+    """Each fault has its path."""
+    with pytest.raises(ConfigError, match=re.escape(fault)) as caught:
+        overlap(entry)
+    assert "routeOverlap.intendedRules[0]" in str(caught.value)
+
+
+class TestWhatHoldsForAllPackets:
+    """The sentence about packets without an exception is true."""
+
+    def test_a_rule_that_makes_no_difference(self) -> None:
+        """A rule whose packets escape in the same way treats them differently all the same."""
+        kernel = node(by(fwmark=1, fwmask=1), kernel=h200())
+        assert "a rule treats some of them differently" in say("check", CIDR, kernel=kernel).out
+        assert "no rule treats some of them differently" in say("check", CIDR, kernel=h200()).out
+
+    def test_packets_of_pods_that_a_rule_drops(self, tmp_path: Path) -> None:
+        """What pods send is dropped, and what the host sends leaves by ib0: only the latter is said of all packets."""
+        config = tmp_path / "config.json"
+        check = {"expectedCidrs": [CIDR], "podCidrs": ["10.244.0.0/24"]}
+        config.write_text(json.dumps({"routeOverlap": check}))
+        rule = by(src=Prefix.parse("10.244.0.0/24"), action="blackhole")
+        said = say("check", "--config", str(config), kernel=node(rule, kernel=h200()))
+        assert "Holds for all IPv4 packets that this host itself sends." in said.out
