@@ -23,6 +23,7 @@ from hostrouting.check.overlap import Finding, Note, OverlapReport, Verdict, che
 from hostrouting.check.packets import find_pod_packets
 from hostrouting.check.pods import Ask, Dropped, PodReport, check_pods, find_dropped
 from hostrouting.check.repair import Diversion, Filtered, Repair, Unsafe, propose_repair
+from hostrouting.check.rules import Flaw, find_flaws
 from hostrouting.errors import BackendError, NotReady, Unsettled
 from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.fib.arrival import find_drop
@@ -86,11 +87,18 @@ class FamilyExamination:
     unmatched: tuple[IntendedRule, ...] = ()
     """The rules that the configuration declares and this host does not have."""
 
+    flaws: tuple[Flaw, ...] = ()
+    """What is wrong with the rules and the default routes themselves."""
+
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict, on the host's own packets and on those of pods; never "ok" if the tables kept changing."""
+        """The worst verdict, on the host's own packets and on those of pods.
+
+        It is never "ok" if the tables kept changing, or if there is a serious flaw.
+        """
         verdict = _worst([self.report.verdict, *(pods.verdict for pods in self.pods)])
-        return "undecided" if self.restless and verdict == "ok" else verdict
+        doubtful = self.restless or any(flaw.is_serious for flaw in self.flaws)
+        return "undecided" if doubtful and verdict == "ok" else verdict
 
     @property
     def after_repair(self) -> FamilyExamination:
@@ -281,7 +289,15 @@ def _with_pods(
     )
     selections = {rule.selection for rule in fib.snapshot.rules} if check.intended_rules else set()
     unmatched = tuple(declared for declared in check.intended_rules if declared.rule not in selections)
-    return FamilyExamination(report, repair, fib, pods, find_dropped(fib, report, packets), unmatched=unmatched)
+    return FamilyExamination(
+        report,
+        repair,
+        fib,
+        pods,
+        find_dropped(fib, report, packets),
+        unmatched=unmatched,
+        flaws=find_flaws(fib, report.family, expected_devs=check.expected_devs) if report.cidrs else (),
+    )
 
 
 class _Asking:

@@ -33,6 +33,7 @@ from hostrouting.model import (
 )
 from hostrouting.model.constants import LINK_LOCAL, LOOPBACK
 from hostrouting.routes.plan import deletion_command
+from hostrouting.routes.uplink import bare_leg
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from hostrouting.check.overlap import Finding, Kept, Note, Suppressed
     from hostrouting.check.packets import PodPackets
     from hostrouting.check.pods import Dropped
+    from hostrouting.check.rules import Flaw
     from hostrouting.config import IntendedRule
     from hostrouting.fib.arrival import Drop, DropReason
     from hostrouting.routes.connected import Foreseen
@@ -66,6 +68,8 @@ __all__ = [
     "filtered_line",
     "finding_line",
     "finding_sentence",
+    "flaw_line",
+    "flaw_name",
     "foreseen_line",
     "harmless_lines",
     "intended_clause",
@@ -321,6 +325,55 @@ def unmatched_line(declared: IntendedRule) -> str:
         f"routeOverlap.intendedRules: this host has no rule with the selectors {declared.rule!r};"
         " write them as 'ip rule' prints them, or remove the entry"
     )
+
+
+# What is wrong with the rules and the default routes themselves, and the commands that repair it.
+
+
+def flaw_line(flaw: Flaw) -> str:
+    """A sentence: what is wrong, and the commands that repair it."""
+    ip, rule = "ip -6" if flaw.family != IPV4 else "ip", flaw.rule
+    if flaw.kind == "competing" or rule is None:
+        return _competing_line(flaw, ip)
+    lookup = f"lookup {table_name(rule.table)}"
+    added = f"with: {ip} rule add pref {rule.priority} {lookup}"
+    if flaw.kind == "not-local":
+        own = spoken([str(address) for address in flaw.addresses], most=_NAMED)
+        return (
+            f"this host does not deliver packets for its own {own}, so it does not answer there: no rule looks up table"
+            f" local before another rule sends them away; add that rule {added}"
+        )
+    if flaw.kind == "no-rule":
+        return (
+            f"no rule looks up table {table_name(rule.table)} for all packets, as on every new host, so its routes are"
+            f" not used; add that rule {added}"
+        )
+    deleted = " ".join(["rule del pref", str(rule.priority), *([rule.selection] if rule.selection else []), lookup])
+    return (
+        f"rule {rule.priority} has no effect, because table {table_name(rule.table)} has no IPv{flaw.family} routes;"
+        f" if no program is to add some, delete the rule with: {ip} {deleted}"
+    )
+
+
+def _competing_line(flaw: Flaw, ip: str) -> str:
+    devs = tuple(dict.fromkeys(dev for route in flaw.routes for dev in route.devs))
+    routes = spoken([f"[{route}]" for route in flaw.routes], most=_NAMED)
+    told = f"{routes} compete: Linux uses one or the other, so packets leave by {spoken(devs, last='or')}"
+    remedies = [f"name {spoken(devs)} in routeOverlap.expectedDevs if all of them are right"]
+    if moved := next((route for route in reversed(flaw.routes) if len(route.legs) == 1), None):
+        of = "" if moved.table == TABLE_MAIN else f" table {table_name(moved.table)}"
+        route = f"default {bare_leg(moved.legs[0])} proto {moved.protocol}{of} metric"
+        added, deleted = f"{ip} route add {route} {moved.metric + 1}", f"{ip} route del {route} {moved.metric}"
+        remedies.insert(0, f"give one another metric where it comes from, and until then with: {added} && {deleted}")
+    return f"{told}; {', or, '.join(remedies)}"
+
+
+def flaw_name(flaw: Flaw) -> str:
+    """A phrase that names a serious flaw."""
+    if flaw.kind == "competing":
+        devs = tuple(dict.fromkeys(dev for route in flaw.routes for dev in route.devs))
+        return f"IPv{flaw.family} default routes by {spoken(devs)} compete"
+    return f"own IPv{flaw.family} addresses are not delivered on the host"
 
 
 # Packets that a host drops as they arrive.
@@ -729,6 +782,7 @@ def notes_lines(found: Examination) -> list[str]:
 
 def _notes_of(found: FamilyExamination) -> Iterator[str]:
     report = found.report
+    yield from map(flaw_line, found.flaws)
     yield from map(diversion_line, found.repair.diverted)
     yield from map(filtered_line, found.repair.filtered)
     yield from (dropped_line(dropped) for dropped in found.dropped if dropped.devs)
@@ -742,9 +796,10 @@ def _notes_of(found: FamilyExamination) -> Iterator[str]:
 
 
 def harmless_lines(found: Examination) -> list[str]:
-    """Those of the notes that nobody has to look into: how long the verdicts hold, and packets that are known."""
+    """Those of the notes that nobody has to look into: flaws without an effect, known packets, how long it holds."""
     lines: list[str] = []
     for family in found.families:
+        lines += [flaw_line(flaw) for flaw in family.flaws if not flaw.is_serious]
         lines += [note_line(note) for note in family.notes if note.known]
         lines += [] if family.report.holds_for is None else [expiry_line(family.report.holds_for)]
     return lines

@@ -21,6 +21,8 @@ from hostrouting.check.report import (
     declaration_line,
     dropped_line,
     expiry_line,
+    flaw_line,
+    flaw_name,
     intended_clause,
     note_line,
     owner_name,
@@ -210,6 +212,7 @@ class FamilyView:
         word = Painted(f"{verdict.upper()}:", _VERDICT_TONES.get(verdict, "warn"))
         if verdict == "no-default-route":
             instead = f"; there is {self.found.instead}" if self.found.instead.startswith("a ") else ""
+            instead += "".join(f"; {flaw_line(flaw)}" for flaw in self.found.flaws if flaw.kind == "no-rule")
             return line(
                 word, f" there is no IPv{report.family} default route, so no device is expected for {cidrs}{instead}"
             )
@@ -255,9 +258,7 @@ class FamilyView:
         report = self.found.report
         surprises = self.found.surprises
         yield line()
-        for suppressed in report.suppressed:
-            text = suppressed_line(suppressed)
-            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
+        yield from self._remark_lines()
         if surprises:
             yield line(
                 "The kernel's answers differ from its tables:"
@@ -278,12 +279,18 @@ class FamilyView:
                 (line("  ", Painted(dropped_line(drop), "warn")) for drop in self.found.dropped[:SHOWN]),
                 len(self.found.dropped),
             )
-        for declared in self.found.unmatched:
-            text = unmatched_line(declared)
-            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "warn"))
         if report.holds_for is not None:
             text = expiry_line(report.holds_for)
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))
+
+    def _remark_lines(self) -> Iterator[Line]:
+        """What is wrong beside the escapes: with rules and default routes, and with the configuration."""
+        texts = [
+            *map(flaw_line, self.found.flaws),
+            *(f"{suppressed_line(one)}." for one in self.found.report.suppressed),
+        ]
+        yield from (line(Painted(f"{text[0].upper()}{text[1:]}", "warn")) for text in texts)
+        yield from (line(Painted(f"{unmatched_line(declared)}.", "warn")) for declared in self.found.unmatched)
 
     def _exception_lines(self, again: str) -> Iterator[Line]:
         """The packets for which the verdict does not hold."""
@@ -318,6 +325,8 @@ class FamilyView:
 def _others(view: FamilyView) -> str:
     """A clause about the packets that are treated differently: the first kind, and the number of other kinds."""
     notes = [note for note in view.found.notes if note.is_open]
+    if not notes and (flaws := [flaw_name(flaw) for flaw in view.found.flaws if flaw.is_serious]):
+        return f"but {spoken(flaws)}"
     if not notes:
         return "but the route tables kept changing while they were read"
     note, decision = notes[0], notes[0].decision

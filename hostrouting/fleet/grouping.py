@@ -183,7 +183,7 @@ class _Group:
             for (packets, is_whole, way), cidrs in fates.items()
         ]
         lacking = [f"no IPv{family} default route" for family in first.without_default]
-        return spoken([*phrases, *lacking])
+        return spoken([*phrases, *lacking, *first.flaws])
 
 
 def _order(group: NodeGroup) -> tuple[int, int, str, bool]:
@@ -198,6 +198,7 @@ def _kind(result: NodeResult) -> Hashable:
     return (
         result.verdict,
         result.without_default,
+        result.flaws,
         frozenset(map(_place, result.escapes)),
         result.is_repairable,
     )

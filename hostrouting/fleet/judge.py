@@ -26,7 +26,7 @@ from hostrouting.arguments import HOST_OF_A_SNAPSHOT, listed, require_devices
 from hostrouting.check.examine import Correction, examine_snapshot, find_correction
 from hostrouting.check.marks import marks_of
 from hostrouting.check.overlap import Escape
-from hostrouting.check.report import candidates_line, check_document, packets_line, repair_document
+from hostrouting.check.report import candidates_line, check_document, flaw_name, packets_line, repair_document
 from hostrouting.errors import ConfigError, Fault, HostRoutingError, JudgingFailed, SnapshotError
 from hostrouting.host.saved import of_file, snapshot_bytes, snapshot_in
 from hostrouting.inputs import STANDARD_INPUT
@@ -85,6 +85,8 @@ class NodeResult:
     """The findings; if the verdict is undecided, what escapes of the packets that a rule treats differently."""
     without_default: tuple[int, ...] = ()
     """The families that have no default route: 4, 6 or both."""
+    flaws: tuple[str, ...] = ()
+    """What is wrong with the rules and default routes themselves, so that the verdict is not ok; as phrases."""
     open_repair: tuple[DesiredRoute, ...] = ()
     """The routes that repair the node as it is. What the default route fills in rightly is left open."""
     correction: Correction | None = None
@@ -203,6 +205,7 @@ def judge(data: bytes, question: Question) -> NodeResult:
         without_default=tuple(
             family.report.family for family in found.families if family.verdict == "no-default-route"
         ),
+        flaws=tuple(flaw_name(flaw) for family in found.families for flaw in family.flaws if flaw.is_serious),
         open_repair=found.routes,
         correction=_correction(found, question),
         is_repairable=bool(found.findings) and not found.unsafe,

@@ -15,6 +15,7 @@ from hostrouting.check.examine import Examination, FamilyExamination, examine, f
 from hostrouting.check.report import (
     check_document,
     finding_line,
+    flaw_line,
     harmless_lines,
     no_default_line,
     notes_lines,
@@ -279,7 +280,8 @@ class _Account:
         wrong: list[str] = []
         for family in found.families:
             if family.verdict == "no-default-route":
-                wrong.append(no_default_line(family.instead, wait=wait, family=family.report.family))
+                seen = "; ".join([family.instead, *map(flaw_line, family.flaws)])
+                wrong.append(no_default_line(seen, wait=wait, family=family.report.family))
             wrong += [finding_line(finding, family.report.expected_devs) for finding in family.findings]
         action = repair_line(found, correction)
         remedy = (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(found.unsafe)))
@@ -291,6 +293,7 @@ def _verdict_on(cidr: str, found: FamilyExamination, escapes: Mapping[str, int])
     if found.verdict == "no-default-route":
         return found.verdict
     doubtful = any(note.is_open and str(note.cidr) == cidr for note in found.notes)
+    doubtful = doubtful or any(flaw.is_serious for flaw in found.flaws)
     return "overlap" if escapes[cidr] else "undecided" if doubtful else "ok"
 
 

@@ -31,6 +31,7 @@ from hostrouting.boot.gate_state import (
 from hostrouting.check.examine import correction_of, examine_snapshot
 from hostrouting.check.report import (
     finding_sentence,
+    flaw_line,
     foreseen_line,
     note_line,
     range_name,
@@ -267,6 +268,8 @@ def overlap_findings(
     where = f"they are printed by: hostrouting repair --config {file}"
     if action := repair_sentence(found, where=where, correction=correction):
         yield PreflightFinding("overlap", "info", action, repair=found.routes)
+    for flaw in (flaw for family in found.families for flaw in family.flaws):
+        yield PreflightFinding("overlap", "warning" if flaw.is_serious else "info", flaw_line(flaw), "rules")
     for note in (note for family in found.families for note in family.notes):
         escapes: Severity = "warning" if note.is_open else "info"
         yield PreflightFinding(

@@ -1,0 +1,127 @@
+"""What is wrong with the rules and the default routes of a host, whatever is expected of it.
+
+Here: Linux's own rules, which other programs delete or overtake; default routes that compete; rules that look up an
+empty table. Not here: where packets to the expected CIDRs leave (`overlap`), and the sentences (`report`).
+
+- *The rule for table local.* Without it, or behind a rule that takes the packets, packets to this host's own addresses
+  are sent away: it answers nobody. This is looked up for each own address, unless the rule is the first of all.
+- *The rules for main and default.* Without them, the routes in these tables are not used.
+- *Default routes that compete.* Of two routes with one metric, by different devices, Linux uses either. That is an
+  accident, such as two devices with DHCP, unless the configuration names both devices. One route with several next hops
+  is a decision.
+- *A rule for an empty table* has no effect.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Literal, TypeAlias
+
+import attrs
+
+from hostrouting.fib import Fib
+from hostrouting.model import (
+    IP,
+    TABLE_DEFAULT,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    Prefix,
+    Route,
+    Rule,
+    by_priority,
+    default_rules,
+)
+from hostrouting.routes.uplink import default_route
+
+__all__ = ["Flaw", "FlawKind", "find_flaws"]
+
+FlawKind: TypeAlias = Literal["not-local", "no-rule", "competing", "empty-table"]
+
+
+@attrs.frozen
+class Flaw:
+    """One thing that is wrong: the rule that is missing or has no effect, or the routes that compete."""
+
+    kind: FlawKind
+    family: int
+    rule: Rule | None = None
+    routes: tuple[Route, ...] = ()
+    addresses: tuple[IP, ...] = ()
+    """The own addresses that are not delivered on this host."""
+
+    @property
+    def is_serious(self) -> bool:
+        """Whether no verdict is OK with it."""
+        return self.kind in {"not-local", "competing"}
+
+
+def find_flaws(fib: Fib, family: int, *, expected_devs: Collection[str] = ()) -> tuple[Flaw, ...]:
+    """What is wrong in this family, the worst first; `expected_devs` are those that the configuration names."""
+    rules = by_priority(rule for rule in fib.snapshot.rules if rule.family == family)
+    return (
+        *_not_local(fib, family, rules),
+        *_competing(fib, family, expected_devs),
+        *_missing(fib, family, rules),
+        *_for_empty_tables(fib, family, rules),
+    )
+
+
+def _looks_up(rule: Rule, table: int) -> bool:
+    """Whether the rule looks up the table for all packets, and uses each of its routes."""
+    is_plain = not rule.selection and rule.suppress_prefixlength is None and rule.suppress_ifgroup is None
+    return is_plain and rule.action == "to_table" and rule.table == table
+
+
+def _not_local(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
+    if rules and _looks_up(rules[0], TABLE_LOCAL):
+        return
+    own = dict.fromkeys(
+        address.ip
+        for address in fib.snapshot.addresses
+        if address.ip.version == family
+        and address.dev != "lo"
+        # A device that is down has its addresses, but Linux has no route to them.
+        and any(route.type == "local" for route in fib.routes(Prefix.of(address.ip), table=TABLE_LOCAL))
+    )
+    if lost := tuple(ip for ip in own if fib.lookup(ip).kind != "local"):
+        yield Flaw("not-local", family, default_rules(family)[0], addresses=lost)
+
+
+def _missing(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
+    """The rules for main and default. The latter only matters if its table has routes, or if both are gone."""
+    missing = [rule for rule in default_rules(family)[1:] if not any(_looks_up(other, rule.table) for other in rules)]
+    is_used = len(missing) > 1 or not _is_empty(fib, family, TABLE_DEFAULT)
+    for rule in missing if rules else ():
+        if rule.table == TABLE_MAIN or is_used:
+            yield Flaw("no-rule", family, rule)
+
+
+def _is_empty(fib: Fib, family: int, table: int) -> bool:
+    return next(fib.within(Prefix.around(family, 0, 0), table=table), None) is None
+
+
+def _competing(fib: Fib, family: int, expected_devs: Collection[str]) -> Iterator[Flaw]:
+    used = default_route(fib, family=family)
+    if used is None:
+        return
+    alike = [
+        route
+        for route in fib.routes(used.prefix, table=used.table)
+        if _rank(route) == _rank(used) and any(not leg.dead and not leg.linkdown for leg in route.legs)
+    ]
+    devs = {frozenset(route.devs) for route in alike}
+    if len(devs) > 1 and not {dev for route in alike for dev in route.devs} <= {*expected_devs}:
+        yield Flaw("competing", family, routes=tuple(alike))
+
+
+def _rank(route: Route) -> tuple[object, ...]:
+    return route.type, route.metric, route.tos, route.preference, route.source
+
+
+def _for_empty_tables(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
+    empty = dict.fromkeys((0, TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT), False)
+    for rule in rules:
+        if rule.action != "to_table":
+            continue
+        if rule.table not in empty:
+            empty[rule.table] = _is_empty(fib, family, rule.table)
+        if empty[rule.table]:
+            yield Flaw("empty-table", family, rule)

@@ -1,0 +1,171 @@
+"""hostrouting.check.rules: what is wrong with the rules and the default routes of a host, on Linux and on fake hosts."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+import phases
+from hostrouting.check.examine import Examination, examine
+from hostrouting.check.report import check_document
+from hostrouting.kernel.netlink import NetlinkBackend
+from phases.testing import FakeClock
+from tests.support.commands import ports
+from tests.support.namespace import Namespace, private_namespace
+from tests.support.tasks import config
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+CIDR, CIDR6 = "172.16.0.0/16", "fd00:16::/32"
+HOST = (
+    "link set lo up",
+    *ports("eth0", "eth1"),
+    "address add 10.0.0.4/24 dev eth0",
+    "address add 10.9.0.4/24 dev eth1",
+    "address add fd00:99::4/64 dev eth0 nodad",
+    "address add fd00:9::4/64 dev eth1 nodad",
+)
+DEFAULT = "route add default via 10.0.0.1 dev eth0 metric 100"
+SECOND = "route add default via 10.9.0.1 dev eth1 metric 100"
+
+
+@pytest.fixture
+def host() -> Iterator[Namespace]:
+    """A host with two devices and no default route."""
+    with private_namespace() as namespace:
+        namespace.batch(HOST)
+        yield namespace
+
+
+def examined(host: Namespace, *lines: str, cidr: str = CIDR, devs: tuple[str, ...] = ()) -> Examination:
+    """The check of the host after these commands."""
+    host.batch(list(lines), family=6 if ":" in cidr else 4)
+    asked = config(cidrs=(cidr,))
+    if devs:
+        asked = type(asked)(route_overlap={"expectedCidrs": [cidr], "expectedDevs": devs})
+    with closing(NetlinkBackend(netns=host.path)) as backend:
+        return examine(phases.Context(clock=FakeClock(), observers=[]), backend, asked, wait=0)
+
+
+def notes(found: Examination) -> list[str]:
+    """The notes in JSON."""
+    told: list[str] = json.loads(json.dumps(check_document(found, mode="WARN")))["notes"]
+    return told
+
+
+def repaired_by(host: Namespace, note: str, *, after: str = "with: ") -> None:
+    """Run the commands that a note names."""
+    for command in note.rpartition(after)[2].split(" && "):
+        done = host.run(*command.split())
+        assert done.returncode == 0, (command, done.stderr)
+
+
+class TestTheLocalRule:
+    """Without it, a host answers nobody on its own addresses."""
+
+    def test_it_is_gone(self, host: Namespace) -> None:
+        """The verdict is not OK, and the line repairs it. Kills: the rule for table local is not looked for."""
+        found = examined(host, DEFAULT, "rule del pref 0")
+        assert found.verdict == "undecided"
+        [note] = notes(found)
+        assert "10.0.0.4 and 10.9.0.4" in note
+        assert "dev eth0" in host.run("ip", "route", "get", "10.0.0.4").stdout
+        repaired_by(host, note)
+        assert "local 10.0.0.4" in host.run("ip", "route", "get", "10.0.0.4").stdout
+        assert (examined(host).verdict, notes(examined(host))) == ("ok", [])
+
+    def test_it_is_gone_in_ipv6(self, host: Namespace) -> None:
+        """The same in IPv6, with ip -6."""
+        found = examined(host, "route add default via fd00:99::1 dev eth0", "rule del pref 0", cidr=CIDR6)
+        assert found.verdict == "undecided"
+        [note] = notes(found)
+        assert note.endswith("with: ip -6 rule add pref 0 lookup local")
+        repaired_by(host, note)
+        assert examined(host, cidr=CIDR6).verdict == "ok"
+
+    def test_it_comes_after_another_rule(self, host: Namespace) -> None:
+        """Behind a rule that takes the packets, it has no effect; behind one that does not, all is well (Cilium)."""
+        moved = ("rule add pref 100 lookup local", "rule del pref 0")
+        found = examined(host, DEFAULT, *moved, "rule add pref 9 fwmark 0x200/0xf00 lookup 2004")
+        assert found.verdict == "ok"
+        found = examined(host, "rule add pref 50 lookup 88", "route add 10.0.0.4 via 10.9.0.1 dev eth1 table 88")
+        assert found.verdict == "undecided"
+        note, *_ = notes(found)
+        assert "10.0.0.4" in note
+        assert "10.9.0.4" not in note
+
+
+class TestTheRuleForMain:
+    """networkd 255 deletes it, and that for table default."""
+
+    def test_no_default_route(self, host: Namespace) -> None:
+        """Without it there is no default route: the reason names the rule. Kills: "not in use" without a reason."""
+        found = examined(host, DEFAULT, "rule del pref 32766", "rule del pref 32767")
+        assert found.verdict == "no-default-route"
+        for note in notes(found):
+            repaired_by(host, note)
+        assert (examined(host).verdict, notes(examined(host))) == ("ok", [])
+        assert host.run("ip", "rule").stdout.split() == [
+            *("0:", "from", "all", "lookup", "local"),
+            *("32766:", "from", "all", "lookup", "main"),
+            *("32767:", "from", "all", "lookup", "default"),
+        ]
+
+    def test_another_default_route(self, host: Namespace) -> None:
+        """With a default route in another table, it is a note. Kills: the verdict depends on it."""
+        found = examined(
+            host, DEFAULT.replace("metric", "table 77 metric"), "rule add lookup 77", "rule del pref 32766"
+        )
+        assert found.verdict == "ok"
+        [note] = notes(found)
+        assert note.endswith("with: ip rule add pref 32766 lookup main")
+
+
+class TestDefaultRoutesThatCompete:
+    """Two routes of one metric are an accident; one route with two next hops is a decision."""
+
+    def test_two_of_one_metric(self, host: Namespace) -> None:
+        """Not OK, until one has another metric. Kills: in turn is as good as expected."""
+        found = examined(host, DEFAULT, SECOND.replace("add", "append"))
+        assert found.verdict == "undecided"
+        [note] = notes(found)
+        repaired_by(host, note.partition(", or,")[0])
+        assert examined(host).verdict == "ok"
+        assert examined(host).families[0].report.expected_devs == ("eth0",)
+
+    def test_both_are_named(self, host: Namespace) -> None:
+        """Not an accident if the configuration names both devices."""
+        found = examined(host, DEFAULT, SECOND.replace("add", "append"), devs=("eth0", "eth1"))
+        assert (found.verdict, notes(found)) == ("ok", [])
+
+    def test_one_route_with_two_next_hops(self, host: Namespace) -> None:
+        """A decision."""
+        hops = "nexthop via 10.0.0.1 dev eth0 nexthop via 10.9.0.1 dev eth1"
+        found = examined(host, f"route add default {hops}")
+        assert (found.verdict, notes(found)) == ("ok", [])
+
+    def test_two_metrics(self, host: Namespace) -> None:
+        """The lower one decides."""
+        found = examined(host, DEFAULT, SECOND.replace("100", "200"))
+        assert (found.verdict, notes(found)) == ("ok", [])
+
+    def test_two_of_one_rank_in_ipv6(self, host: Namespace) -> None:
+        """The same in IPv6, where routers advertise them. Kills: only IPv4's default routes compete."""
+        host.batch(["route add default via fd00:99::1 dev eth0 proto ra metric 1024"], family=6)
+        found = examined(host, "route append default dev eth1 proto ra metric 1024", cidr=CIDR6)
+        assert found.verdict == "undecided"
+        [note] = [note for note in notes(found) if "compete" in note]
+        repaired_by(host, note.partition(", or,")[0])
+        # While it does not forward, a host uses the other router if the first does not answer.
+        host.sysctl("ipv6/conf/all/forwarding", 1)
+        assert (examined(host, cidr=CIDR6).verdict, notes(examined(host, cidr=CIDR6))) == ("ok", [])
+
+
+def test_a_rule_for_an_empty_table(host: Namespace) -> None:
+    """A note, with the line that deletes the rule. Kills: the table of a rule is not looked at."""
+    found = examined(host, DEFAULT, "rule add pref 77 not from 10.0.0.0/8 fwmark 0x1/0xff iif eth1 lookup 77")
+    assert found.verdict == "ok"
+    [note] = notes(found)
+    repaired_by(host, note)
+    assert notes(examined(host)) == []
