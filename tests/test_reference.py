@@ -25,10 +25,12 @@ def test_every_key_of_the_configuration() -> None:
     known = keys_of(HostRoutingConfig.from_mapping(COMPLETE).to_mapping())
     assert {row[0] for row in CONFIGURATION} == set(known)
     defaults = keys_of(HostRoutingConfig().to_mapping()) | {
-        key: value for key, value in known.items() if key.startswith(("staticRoutes.routes[].", "azureVnetCleanup."))
+        key: value
+        for key, value in known.items()
+        if key.startswith(("staticRoutes.routes[].", "routeOverlap.intendedRules[].", "azureVnetCleanup."))
     }
     for key, default, *_ in CONFIGURATION:
-        if key.endswith(("destination", "managed")):
+        if key.endswith(("destination", "managed", ".rule", ".reason")):
             assert default == "required"
         elif key.endswith("allowedDevs"):
             assert default == "see below"

@@ -18,6 +18,7 @@ What a plain packet meets anyway is not among the conditions of a case, so all o
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from hostrouting.check.cni import is_like
@@ -39,15 +40,17 @@ class Exceptions:
 
     def __init__(self, fib: Fib, family: int, *, allowed_devs: Sequence[str], intended: Iterable[IntendedRule]) -> None:
         """Take the host, the patterns of allowed devices, and the rules that are declared."""
+        self._fib, self._family, self._allowed = fib, family, allowed_devs
         self._reasons = {declared.rule: declared.reason for declared in intended}
-        self._infiniband = {link.name for link in fib.snapshot.links if link.infiniband}
-        # The devices that have each own address.
-        self._own: dict[int, set[str]] = {}
-        for address in fib.snapshot.addresses:
-            ip = address.ip
-            if ip.version == family and not any(ip in block for block in _LOOPBACKS):
-                self._own.setdefault(int(ip), set()).add(address.dev)
-        self._own = {ip: devs for ip, devs in self._own.items() if not all(is_like(dev, allowed_devs) for dev in devs)}
+
+    @cached_property
+    def _own(self) -> dict[int, set[str]]:
+        """The devices that have each own address. On most hosts nothing asks for it."""
+        found: dict[int, set[str]] = {}
+        for address in self._fib.snapshot.addresses:
+            if address.ip.version == self._family and not any(address.ip in block for block in _LOOPBACKS):
+                found.setdefault(int(address.ip), set()).add(address.dev)
+        return {ip: devs for ip, devs in found.items() if not all(is_like(dev, self._allowed) for dev in devs)}
 
     def known(self, case: Case, decision: Decision) -> Known:
         """What the packets are to which all conditions of the case apply, if this decides about them."""
@@ -90,7 +93,8 @@ class Exceptions:
         route = decision.route
         if route is None or route.prefix.length or route.table != TABLE_MAIN or not decision.goes_out:
             return False
-        return not self._infiniband.intersection(decision.devs) and any(map(_is_exempted, case))
+        infiniband = {link.name for link in self._fib.snapshot.links if link.infiniband}
+        return any(map(_is_exempted, case)) and infiniband.isdisjoint(decision.devs)
 
 
 def _is_forwarded(condition: Condition) -> bool:

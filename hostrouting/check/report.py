@@ -65,6 +65,7 @@ __all__ = [
     "dropped_line",
     "entries_name",
     "expiry_line",
+    "expiry_lines",
     "filtered_line",
     "finding_line",
     "finding_sentence",
@@ -796,13 +797,16 @@ def _notes_of(found: FamilyExamination) -> Iterator[str]:
 
 
 def harmless_lines(found: Examination) -> list[str]:
-    """Those of the notes that nobody has to look into: flaws without an effect, known packets, how long it holds."""
-    lines: list[str] = []
-    for family in found.families:
-        lines += [flaw_line(flaw) for flaw in family.flaws if not flaw.is_serious]
-        lines += [note_line(note) for note in family.notes if note.known]
-        lines += [] if family.report.holds_for is None else [expiry_line(family.report.holds_for)]
-    return lines
+    """The notes that nobody has to look into: flaws without an effect, known packets, and how long verdicts hold."""
+    flaws = [flaw_line(flaw) for family in found.families for flaw in family.flaws if not flaw.is_serious]
+    known = [note_line(note) for family in found.families for note in family.notes if note.known]
+    return [*flaws, *known, *expiry_lines(found)]
+
+
+def expiry_lines(found: Examination) -> list[str]:
+    """How long the verdicts hold, if they do not hold until something changes."""
+    seconds = (family.report.holds_for for family in found.families)
+    return [expiry_line(left) for left in seconds if left is not None]
 
 
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:

@@ -33,6 +33,8 @@ from hostrouting.routes.uplink import default_route
 
 __all__ = ["Flaw", "FlawKind", "find_flaws"]
 
+_OF_A_VRF = 0  # the table of a rule that looks up that of the packet's VRF
+
 FlawKind: TypeAlias = Literal["not-local", "no-rule", "competing", "empty-table"]
 
 
@@ -56,9 +58,12 @@ class Flaw:
 def find_flaws(fib: Fib, family: int, *, expected_devs: Collection[str] = ()) -> tuple[Flaw, ...]:
     """What is wrong in this family, the worst first; `expected_devs` are those that the configuration names."""
     rules = by_priority(rule for rule in fib.snapshot.rules if rule.family == family)
+    competing = _competing(fib, family, expected_devs)
+    if rules == default_rules(family):  # as on most hosts
+        return tuple(competing)
     return (
         *_not_local(fib, family, rules),
-        *_competing(fib, family, expected_devs),
+        *competing,
         *_missing(fib, family, rules),
         *_for_empty_tables(fib, family, rules),
     )
@@ -66,8 +71,9 @@ def find_flaws(fib: Fib, family: int, *, expected_devs: Collection[str] = ()) ->
 
 def _looks_up(rule: Rule, table: int) -> bool:
     """Whether the rule looks up the table for all packets, and uses each of its routes."""
-    is_plain = not rule.selection and rule.suppress_prefixlength is None and rule.suppress_ifgroup is None
-    return is_plain and rule.action == "to_table" and rule.table == table
+    if rule.table != table or rule.action != "to_table" or rule.selection:
+        return False
+    return rule.suppress_prefixlength is None and rule.suppress_ifgroup is None
 
 
 def _not_local(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
@@ -88,18 +94,15 @@ def _not_local(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]
 def _missing(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
     """The rules for main and default. The latter only matters if its table has routes, or if both are gone."""
     missing = [rule for rule in default_rules(family)[1:] if not any(_looks_up(other, rule.table) for other in rules)]
-    is_used = len(missing) > 1 or not _is_empty(fib, family, TABLE_DEFAULT)
+    is_used = len(missing) > 1 or not fib.is_empty(family, TABLE_DEFAULT)
     for rule in missing if rules else ():
         if rule.table == TABLE_MAIN or is_used:
             yield Flaw("no-rule", family, rule)
 
 
-def _is_empty(fib: Fib, family: int, table: int) -> bool:
-    return next(fib.within(Prefix.around(family, 0, 0), table=table), None) is None
-
-
 def _competing(fib: Fib, family: int, expected_devs: Collection[str]) -> Iterator[Flaw]:
-    used = default_route(fib, family=family)
+    several = len(list(fib.defaults(family))) > 1
+    used = default_route(fib, family=family) if several else None
     if used is None:
         return
     alike = [
@@ -117,11 +120,7 @@ def _rank(route: Route) -> tuple[object, ...]:
 
 
 def _for_empty_tables(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
-    empty = dict.fromkeys((0, TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT), False)
+    standing = {_OF_A_VRF, TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT}
     for rule in rules:
-        if rule.action != "to_table":
-            continue
-        if rule.table not in empty:
-            empty[rule.table] = _is_empty(fib, family, rule.table)
-        if empty[rule.table]:
+        if rule.action == "to_table" and rule.table not in standing and fib.is_empty(family, rule.table):
             yield Flaw("empty-table", family, rule)

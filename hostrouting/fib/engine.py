@@ -148,6 +148,10 @@ class Fib:
         """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""
         return self._tables.routes(prefix.family, table, prefix.network, prefix.length)
 
+    def is_empty(self, family: int, table: int) -> bool:
+        """Whether a table other than main has no routes."""
+        return self._tables.find(family, table) is None
+
     def within(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> Iterator[Route]:
         """The routes of a table whose prefix is this one or lies inside it."""
         return self._tables.within(prefix, table)

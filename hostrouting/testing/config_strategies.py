@@ -24,6 +24,7 @@ from hostrouting.config import (
     HostRoutingConfig,
     IfAzureVnetActive,
     ImdsConfig,
+    IntendedRule,
     Mode,
     OnUnknown,
     ProbeCondition,
@@ -132,6 +133,8 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
     pods: SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
         {"pod_cidrs": st.lists(networks(), min_size=1, max_size=3), "pod_devs": st.lists(globs, max_size=3)}
     )
+    reasons = st.text(st.characters(min_codepoint=33, max_codepoint=0x17F), min_size=1).filter(str.isprintable)
+    intended = st.builds(IntendedRule, st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"]), reasons)
     route_overlap = st.builds(
         lambda pods, **given: RouteOverlapConfig(**given, **pods),
         pods,
@@ -139,6 +142,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         mode=st.sampled_from(Mode),
         expected_devs=st.lists(device_names(), max_size=3),
         allowed_devs=st.lists(globs, max_size=3),
+        intended_rules=st.lists(intended, max_size=2),
     )
     return st.builds(
         HostRoutingConfig,

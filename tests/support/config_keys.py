@@ -10,7 +10,7 @@ __all__ = ["COMPLETE", "keys_of", "with_value"]
 
 COMPLETE: dict[str, Any] = {
     "staticRoutes": {"enabled": True, "routes": [{"destination": "10.1.0.0/16"}]},
-    "routeOverlap": {},
+    "routeOverlap": {"intendedRules": [{"rule": "fwmark 0x1", "reason": "storage"}]},
     "probeRewrite": {"imds": {}},
     "azureVnetCleanup": {"managed": ["10.240.0.0/16"], "what": {}},
     "guard": {},
