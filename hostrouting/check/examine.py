@@ -296,7 +296,7 @@ def _with_pods(
         pods,
         find_dropped(fib, report, packets),
         unmatched=unmatched,
-        flaws=find_flaws(fib, report.family, expected_devs=check.expected_devs) if report.cidrs else (),
+        flaws=find_flaws(fib, report.family, is_named=bool(check.expected_devs)) if report.cidrs else (),
     )
 
 

@@ -7,12 +7,12 @@ empty table. Not here: where packets to the expected CIDRs leave (`overlap`), an
   are sent away: it answers nobody. This is looked up for each own address, unless the rule is the first of all.
 - *The rules for main and default.* Without them, the routes in these tables are not used.
 - *Default routes that compete.* Of two routes with one metric, by different devices, Linux uses either. That is an
-  accident, such as two devices with DHCP, unless the configuration names both devices. One route with several next hops
+  accident, such as two devices with DHCP, unless the configuration names the devices. One route with several next hops
   is a decision.
 - *A rule for an empty table* has no effect.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 import attrs
@@ -55,12 +55,15 @@ class Flaw:
         return self.kind in {"not-local", "competing"}
 
 
-def find_flaws(fib: Fib, family: int, *, expected_devs: Collection[str] = ()) -> tuple[Flaw, ...]:
-    """What is wrong in this family, the worst first; `expected_devs` are those that the configuration names."""
+def find_flaws(fib: Fib, family: int, *, is_named: bool = False) -> tuple[Flaw, ...]:
+    """What is wrong in this family, the worst first; `is_named`: whether the configuration names the expected devices.
+
+    Then default routes do not compete for being expected: each is judged.
+    """
     rules = by_priority(rule for rule in fib.snapshot.rules if rule.family == family)
-    competing = _competing(fib, family, expected_devs)
+    competing = () if is_named else tuple(_competing(fib, family))
     if rules == default_rules(family):  # as on most hosts
-        return tuple(competing)
+        return competing
     return (
         *_not_local(fib, family, rules),
         *competing,
@@ -100,7 +103,7 @@ def _missing(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
             yield Flaw("no-rule", family, rule)
 
 
-def _competing(fib: Fib, family: int, expected_devs: Collection[str]) -> Iterator[Flaw]:
+def _competing(fib: Fib, family: int) -> Iterator[Flaw]:
     several = len(list(fib.defaults(family))) > 1
     used = default_route(fib, family=family) if several else None
     if used is None:
@@ -110,8 +113,7 @@ def _competing(fib: Fib, family: int, expected_devs: Collection[str]) -> Iterato
         for route in fib.routes(used.prefix, table=used.table)
         if _rank(route) == _rank(used) and any(not leg.dead and not leg.linkdown for leg in route.legs)
     ]
-    devs = {frozenset(route.devs) for route in alike}
-    if len(devs) > 1 and not {dev for route in alike for dev in route.devs} <= {*expected_devs}:
+    if len({frozenset(route.devs) for route in alike}) > 1:
         yield Flaw("competing", family, routes=tuple(alike))
 
 

@@ -3,19 +3,23 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 import phases
 from hostrouting.check.examine import Examination, examine
 from hostrouting.check.report import check_document
+from hostrouting.kernel.base import Change
 from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model import Route
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.testing import FakeHost, MemoryBackend, plain_vm
 from phases.testing import FakeClock
+from tests.support.cli import say
 from tests.support.commands import ports
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.tasks import config
-
-pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 CIDR, CIDR6 = "172.16.0.0/16", "fd00:16::/32"
 HOST = (
@@ -61,6 +65,8 @@ def repaired_by(host: Namespace, note: str, *, after: str = "with: ") -> None:
         assert done.returncode == 0, (command, done.stderr)
 
 
+@pytest.mark.linux
+@pytest.mark.needs("root")
 class TestTheLocalRule:
     """Without it, a host answers nobody on its own addresses."""
 
@@ -96,6 +102,8 @@ class TestTheLocalRule:
         assert "10.9.0.4" not in note
 
 
+@pytest.mark.linux
+@pytest.mark.needs("root")
 class TestTheRuleForMain:
     """networkd 255 deletes it, and that for table default."""
 
@@ -122,6 +130,8 @@ class TestTheRuleForMain:
         assert note.endswith("with: ip rule add pref 32766 lookup main")
 
 
+@pytest.mark.linux
+@pytest.mark.needs("root")
 class TestDefaultRoutesThatCompete:
     """Two routes of one metric are an accident; one route with two next hops is a decision."""
 
@@ -137,6 +147,13 @@ class TestDefaultRoutesThatCompete:
     def test_both_are_named(self, host: Namespace) -> None:
         """Not an accident if the configuration names both devices."""
         found = examined(host, DEFAULT, SECOND.replace("add", "append"), devs=("eth0", "eth1"))
+        assert (found.verdict, notes(found)) == ("ok", [])
+
+    def test_one_is_named(self, host: Namespace) -> None:
+        """Then the other escapes, and what a static route sends by the named one is OK. Kills: they compete anyway."""
+        found = examined(host, DEFAULT, SECOND.replace("add", "append"), devs=("eth0",))
+        assert (found.verdict, [note for note in notes(found) if "compete" in note]) == ("overlap", [])
+        found = examined(host, f"route add {CIDR} via 10.0.0.1 dev eth0", devs=("eth0",))
         assert (found.verdict, notes(found)) == ("ok", [])
 
     def test_one_route_with_two_next_hops(self, host: Namespace) -> None:
@@ -162,6 +179,8 @@ class TestDefaultRoutesThatCompete:
         assert (examined(host, cidr=CIDR6).verdict, notes(examined(host, cidr=CIDR6))) == ("ok", [])
 
 
+@pytest.mark.linux
+@pytest.mark.needs("root")
 def test_a_rule_for_an_empty_table(host: Namespace) -> None:
     """A note, with the line that deletes the rule. Kills: the table of a rule is not looked at."""
     found = examined(host, DEFAULT, "rule add pref 77 not from 10.0.0.0/8 fwmark 0x1/0xff iif eth1 lookup 77")
@@ -169,3 +188,55 @@ def test_a_rule_for_an_empty_table(host: Namespace) -> None:
     [note] = notes(found)
     repaired_by(host, note)
     assert notes(examined(host)) == []
+
+
+def competing() -> MemoryBackend:
+    """A host whose two devices use DHCP, so that both have a default route of metric 100."""
+    kernel = plain_vm()
+    kernel.add_link("eth1")
+    kernel.add_address("eth1", "10.9.0.4/24")
+    [added] = kernel.change(
+        [Change("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", metric=100, protocol=16))]
+    )
+    assert added.ok
+    return kernel
+
+
+class TestEveryReader:
+    """Each reader of a verdict tells what is wrong with default routes, and what repairs it."""
+
+    ANSWER = "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0 or eth1; but IPv4 default routes by eth0 and eth1 compete"
+    REMEDY = (
+        "ip route add default via 10.9.0.1 dev eth1 proto 16 metric 101 && ip route del default via 10.9.0.1 dev eth1"
+    )
+
+    def test_check(self) -> None:
+        """`check` says so first, and names both remedies; with both devices named it is OK."""
+        said = say("check", CIDR, kernel=competing())
+        assert (said.code, said.lines[0]) == (3, self.ANSWER)
+        assert self.REMEDY in said.out
+        assert say("check", CIDR, "--dev", "eth0", "--dev", "eth1", kernel=competing()).code == 0
+
+    def test_what_is_installed(self, tmp_path: Path) -> None:
+        """`apply` logs it, `status` is not INSTALLED, the plugin does not say that all is well."""
+        path = tmp_path / "config.json"
+        path.write_text(config(cidrs=(CIDR,)).to_json())
+        host = FakeHost(kernel=competing())
+        assert self.REMEDY in say("apply", "--config", str(path), host=host).err
+        status = say("status", host=host)
+        assert (status.code, status.lines[0]) == (3, self.ANSWER)
+        report = json.loads(host.files.texts[host.layout.report_path])
+        assert (report["verdict"], self.REMEDY in report["notes"][0]) == ("undecided", True)
+        assert self.REMEDY in say("preflight", "--config", str(path), host=FakeHost(kernel=competing())).out
+
+    def test_a_fleet(self, tmp_path: Path) -> None:
+        """The table of many nodes names the problem."""
+        (tmp_path / "a.json").write_text(competing().snapshot().to_json())
+        said = say("check", "--snapshots", str(tmp_path), CIDR)
+        assert (said.code, "IPv4 default routes by eth0 and eth1 compete" in said.out) == (3, True)
+
+    def test_the_verdict_on_a_cidr(self) -> None:
+        """The guard's figures have it for each CIDR."""
+        host = FakeHost(kernel=competing())
+        look = CheckRouteOverlap(config(cidrs=(CIDR,)), host=host).keep(phases.Context(), lambda _: True)
+        assert (look.verdict, look.verdicts) == ("undecided", {CIDR: "undecided"})
