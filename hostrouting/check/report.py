@@ -360,13 +360,14 @@ def _competing_line(flaw: Flaw, ip: str) -> str:
     devs = tuple(dict.fromkeys(dev for route in flaw.routes for dev in route.devs))
     routes = spoken([f"[{route}]" for route in flaw.routes], most=_NAMED)
     told = f"{routes} compete: Linux uses one or the other, so packets leave by {spoken(devs, last='or')}"
-    remedies = [f"name {spoken(devs)} in routeOverlap.expectedDevs if all of them are right"]
-    if moved := next((route for route in reversed(flaw.routes) if len(route.legs) == 1), None):
-        of = "" if moved.table == TABLE_MAIN else f" table {table_name(moved.table)}"
-        route = f"default {bare_leg(moved.legs[0])} proto {moved.protocol}{of} metric"
-        added, deleted = f"{ip} route add {route} {moved.metric + 1}", f"{ip} route del {route} {moved.metric}"
-        remedies.insert(0, f"give one another metric where it comes from, and until then with: {added} && {deleted}")
-    return f"{told}; {', or, '.join(remedies)}"
+    told += f"; if all of them are right, name {spoken(devs)} in routeOverlap.expectedDevs"
+    moved = next((route for route in reversed(flaw.routes) if len(route.legs) == 1), None)
+    if moved is None:
+        return f"{told}; otherwise give one another metric where it comes from"
+    of = "" if moved.table == TABLE_MAIN else f" table {table_name(moved.table)}"
+    route = f"default {bare_leg(moved.legs[0])} proto {moved.protocol}{of} metric"
+    added, deleted = f"{ip} route add {route} {moved.metric + 1}", f"{ip} route del {route} {moved.metric}"
+    return f"{told}; otherwise give one another metric where it comes from, and until then with: {added} && {deleted}"
 
 
 def flaw_name(flaw: Flaw) -> str:

@@ -140,7 +140,7 @@ class TestDefaultRoutesThatCompete:
         found = examined(host, DEFAULT, SECOND.replace("add", "append"))
         assert found.verdict == "undecided"
         [note] = notes(found)
-        repaired_by(host, note.partition(", or,")[0])
+        repaired_by(host, note)
         assert examined(host).verdict == "ok"
         assert examined(host).families[0].report.expected_devs == ("eth0",)
 
@@ -173,7 +173,7 @@ class TestDefaultRoutesThatCompete:
         found = examined(host, "route append default dev eth1 proto ra metric 1024", cidr=CIDR6)
         assert found.verdict == "undecided"
         [note] = [note for note in notes(found) if "compete" in note]
-        repaired_by(host, note.partition(", or,")[0])
+        repaired_by(host, note)
         # While it does not forward, a host uses the other router if the first does not answer.
         host.sysctl("ipv6/conf/all/forwarding", 1)
         assert (examined(host, cidr=CIDR6).verdict, notes(examined(host, cidr=CIDR6))) == ("ok", [])
