@@ -357,24 +357,32 @@ def flaw_line(flaw: Flaw) -> str:
 
 
 def _competing_line(flaw: Flaw, ip: str) -> str:
-    devs = tuple(dict.fromkeys(dev for route in flaw.routes for dev in route.devs))
+    devs = _competing_devs(flaw)
     routes = spoken([f"[{route}]" for route in flaw.routes], most=_NAMED)
-    told = f"{routes} compete: Linux uses one or the other, so packets leave by {spoken(devs, last='or')}"
+    told = (
+        f"the next hops of {routes} compete: Linux uses one or the other, so packets leave by {spoken(devs, last='or')}"
+    )
     told += f"; if all of them are right, name {spoken(devs)} in routeOverlap.expectedDevs"
-    moved = next((route for route in reversed(flaw.routes) if len(route.legs) == 1), None)
-    if moved is None:
+    # IPv4 has no command for one next hop of several.
+    ways = [(leg, route) for route in flaw.routes if flaw.family != IPV4 or len(route.legs) == 1 for leg in route.legs]
+    if not ways:
         return f"{told}; otherwise give one another metric where it comes from"
+    leg, moved = max(ways, key=lambda way: way[0].dev or "")
     of = "" if moved.table == TABLE_MAIN else f" table {table_name(moved.table)}"
-    route = f"default {bare_leg(moved.legs[0])} proto {moved.protocol}{of} metric"
-    added, deleted = f"{ip} route add {route} {moved.metric + 1}", f"{ip} route del {route} {moved.metric}"
+    way = f"default {bare_leg(leg)} proto {moved.protocol}{of} metric"
+    added, deleted = f"{ip} route add {way} {moved.metric + 1}", f"{ip} route del {way} {moved.metric}"
     return f"{told}; otherwise give one another metric where it comes from, and until then with: {added} && {deleted}"
+
+
+def _competing_devs(flaw: Flaw) -> tuple[str, ...]:
+    # Linux may list the next hops in any order.
+    return tuple(sorted({dev for route in flaw.routes for dev in route.devs}))
 
 
 def flaw_name(flaw: Flaw) -> str:
     """A phrase that names a serious flaw."""
     if flaw.kind == "competing":
-        devs = tuple(dict.fromkeys(dev for route in flaw.routes for dev in route.devs))
-        return f"IPv{flaw.family} default routes by {spoken(devs)} compete"
+        return f"IPv{flaw.family} default routes by {spoken(_competing_devs(flaw))} compete"
     return f"own IPv{flaw.family} addresses are not delivered on the host"
 
 

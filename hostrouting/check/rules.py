@@ -8,7 +8,7 @@ empty table. Not here: where packets to the expected CIDRs leave (`overlap`), an
 - *The rules for main and default.* Without them, the routes in these tables are not used.
 - *Default routes that compete.* Of two routes with one metric, by different devices, Linux uses either. That is an
   accident, such as two devices with DHCP, unless the configuration names the devices. One route with several next hops
-  is a decision.
+  is a decision, but not in IPv6 if routers advertised it: Linux makes one route of two that have the same metric.
 - *A rule for an empty table* has no effect.
 """
 
@@ -20,6 +20,7 @@ import attrs
 from hostrouting.fib import Fib
 from hostrouting.model import (
     IP,
+    IPV6,
     TABLE_DEFAULT,
     TABLE_LOCAL,
     TABLE_MAIN,
@@ -33,6 +34,7 @@ from hostrouting.routes.uplink import default_route
 
 __all__ = ["Flaw", "FlawKind", "find_flaws"]
 
+_ADVERTISED = 9  # the route protocol of what routers advertise
 _OF_A_VRF = 0  # the table of a rule that looks up that of the packet's VRF
 
 FlawKind: TypeAlias = Literal["not-local", "no-rule", "competing", "empty-table"]
@@ -104,8 +106,7 @@ def _missing(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
 
 
 def _competing(fib: Fib, family: int) -> Iterator[Flaw]:
-    several = len(list(fib.defaults(family))) > 1
-    used = default_route(fib, family=family) if several else None
+    used = default_route(fib, family=family)
     if used is None:
         return
     alike = [
@@ -113,7 +114,8 @@ def _competing(fib: Fib, family: int) -> Iterator[Flaw]:
         for route in fib.routes(used.prefix, table=used.table)
         if _rank(route) == _rank(used) and any(not leg.dead and not leg.linkdown for leg in route.legs)
     ]
-    if len({frozenset(route.devs) for route in alike}) > 1:
+    is_advertised = family == IPV6 and any(route.protocol == _ADVERTISED and len(route.devs) > 1 for route in alike)
+    if is_advertised or len({frozenset(route.devs) for route in alike}) > 1:
         yield Flaw("competing", family, routes=tuple(alike))
 
 

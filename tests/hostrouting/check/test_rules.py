@@ -12,7 +12,7 @@ from hostrouting.check.examine import Examination, examine
 from hostrouting.check.report import check_document
 from hostrouting.kernel.base import Change
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import Route
+from hostrouting.model import Prefix, Route
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, MemoryBackend, plain_vm
 from phases.testing import FakeClock
@@ -148,6 +148,21 @@ class TestDefaultRoutesThatCompete:
         """Not an accident if the configuration names both devices."""
         found = examined(host, DEFAULT, SECOND.replace("add", "append"), devs=("eth0", "eth1"))
         assert (found.verdict, notes(found)) == ("ok", [])
+
+    def test_two_that_linux_joins(self, host: Namespace) -> None:
+        """Linux makes one IPv6 route of two gateways: an accident if they are advertised. Kills: it is a decision."""
+        ways = [
+            f"route append default via fd00:{net}::1 dev {dev} proto ra" for net, dev in (("99", "eth0"), ("9", "eth1"))
+        ]
+        found = examined(host, *ways, cidr=CIDR6)
+        [note] = notes(found)
+        assert (found.verdict, len(found.fib.routes(Prefix.parse("::/0")))) == ("undecided", 1)
+        repaired_by(host, note)
+        host.sysctl("ipv6/conf/all/forwarding", 1)
+        found = examined(host, cidr=CIDR6)
+        assert (found.verdict, found.families[0].report.expected_devs) == ("ok", ("eth0",))
+        by_hand = (way.replace("proto ra", "metric 9") for way in ways)
+        assert examined(host, *by_hand, cidr=CIDR6).verdict == "ok"
 
     def test_one_is_named(self, host: Namespace) -> None:
         """Then the other escapes, and what a static route sends by the named one is OK. Kills: they compete anyway."""
