@@ -121,7 +121,11 @@ CASES: dict[str, tuple[MemoryBackend, str, tuple[str, ...]]] = {
     "an own address, by no device": (node(by(src=Prefix.parse(OWN), action="prohibit")), "undecided", ("",)),
     "a block with an own address": (node(*of("172.31.0.0/24")), "ok", ("forwarded",)),
     "a block with the address of another device": (node(*of("10.0.0.0/24")), "undecided", ("",)),
-    "all but the own address of eth0": (node(by(src=Prefix.parse(ETH0_OWN), invert=True)), "ok", ("own-address",)),
+    "all but the own address of eth0": (
+        node(by(src=Prefix.parse(ETH0_OWN), invert=True), dev="eth1"),
+        "ok",
+        ("own-address",),
+    ),
     "another host's address": (node(*of("10.244.3.7/32")), "ok", ("forwarded",)),
     "what arrives on a device": (node(by(iif="eth0")), "ok", ("forwarded",)),
     "a socket bound to the device": (node(by(oif="ib0")), "ok", ("bound",)),
