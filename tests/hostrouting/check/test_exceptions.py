@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,18 @@ import pytest
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.overlap import check_overlap
 from hostrouting.check.report import notes_lines
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config import HostRoutingConfig, IntendedRule
 from hostrouting.errors import ConfigError
 from hostrouting.fib import Fib
 from hostrouting.kernel.base import Change
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import ARPHRD_INFINIBAND, TABLE_MAIN, Link, Prefix, Route, Rule
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
 from tests.support.cases import for_each
 from tests.support.cli import say
 from tests.support.commands import ports
 from tests.support.machine import private_machine
+from tests.support.namespace import private_namespace
 
 CIDR = "172.16.0.0/16"
 ETH0 = ("address add 10.0.0.4/24 dev eth0", "route add default via 10.0.0.1 dev eth0 proto dhcp metric 100")
@@ -160,6 +163,39 @@ def test_each_kind_of_packets(name: str) -> None:
     kernel, verdict, known = CASES[name]
     report = check_overlap(Fib(kernel.snapshot()), [CIDR])
     assert (report.verdict, sorted(note.known for note in report.notes)) == (verdict, sorted(known))
+
+
+def test_the_address_of_the_pods_own_bridge() -> None:
+    """The host's address on an allowed device counts as one of the pods. Kills: the host answers from there."""
+    kernel = node(*of("10.244.3.0/24"), dev="eth1")
+    kernel.add_link("cni0")
+    kernel.add_address("cni0", "10.244.3.1/24")
+    fib = Fib(kernel.snapshot())
+    assert check_overlap(fib, [CIDR], allowed_devs=["cni*"]).verdict == "ok"
+    assert check_overlap(fib, [CIDR]).verdict == "undecided"
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_the_words_of_a_rule() -> None:
+    """A rule is declared in the words in which `ip rule` prints it. Kills: numbers in another form."""
+    told = [
+        "from 10.0.0.0/8 to 10.1.0.0/16 fwmark 0x1/0xff",
+        "from 10.0.0.4 fwmark 0xca6c",
+        "from all tos 0x10 iif eth1 uidrange 1000-1999",
+        "not from all oif eth1 ipproto tcp sport 53 dport 1-1023",
+    ]
+    with private_namespace() as namespace:
+        namespace.batch([*ports("eth1"), *(f"rule add pref {at} {rule} lookup 77" for at, rule in enumerate(told, 1))])
+        printed = [
+            line.partition(":")[2].split(" lookup")[0].strip()
+            for line in namespace.run("ip", "rule").stdout.splitlines()
+        ]
+        with closing(NetlinkBackend(netns=namespace.path)) as backend:
+            rules = [rule for rule in backend.snapshot().rules if rule.family == 4 and rule.table == 77]
+    assert set(told) <= set(printed)
+    declared = [IntendedRule(rule, "a test").rule for rule in told]
+    assert [rule.selection for rule in rules] == declared
 
 
 DECLARED = {"rule": "from all fwmark 0x1/0xff", "reason": "storage, by the fabric"}
