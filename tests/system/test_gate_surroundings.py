@@ -87,7 +87,7 @@ def test_no_room_for_what_was_found() -> None:
             system.must("mount", "-o", f"remount,{option}", state)
             assert start(system) == 0, option
             last = system.journal(LAYOUT.gate_unit).rpartition("Starting ")[2]
-            assert f"cannot write {LAYOUT.report_path}: " in last, option
+            assert f"cannot write {LAYOUT.ok_path}: " in last, option
             end(system)
             system.must("sed", "-i", "s/^  'route .*//", LAYOUT.routes_script_path)
             system.must("ip", "route", "flush", "proto", "213")

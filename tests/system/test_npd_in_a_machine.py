@@ -35,7 +35,8 @@ def test_it_sees_what_the_host_writes() -> None:
         system.must("rm", "-r", LAYOUT.state_directory)
         assert start(system) == 0
         code, line = answer(system)
-        assert (code, line.partition(";")[0]) == (1, "OVERLAP: addresses of 172.16.0.0/16 leave by ib0")
+        assert code == 1
+        assert line.startswith("OVERLAP: addresses of an expected CIDR do not leave by an expected device; ")
         configure(system, config(*HALVES, mode=Mode.WARN))
         code, line = answer(system)
         assert (code, line[:3]) == (0, "OK:")
