@@ -152,6 +152,14 @@ class Gate:
                 found += [path] if text is not None and digest_of(text) != digest else []
         return tuple(found)
 
+    def is_whole(self, part: Part) -> bool:
+        """Whether the step of an installed part is listed and not `changing`, and its files are as they were written.
+
+        Which version wrote the other files of the gate does not matter.
+        """
+        found, noted = self._digests((part.all_files,)), gate_digests(self._listed)
+        return part.step in self.steps and found.items() <= noted.items()
+
     @property
     def _listed(self) -> str:
         return self.files.read(self.layout.gate_steps_path) or ""
@@ -259,8 +267,12 @@ class Gate:
         root = self.layout.root.rstrip("/")
         gone = {file.path.removeprefix(root) for part in down for file in part.all_files.files}
         kept = {path: digest for path, digest in gate_digests(self._listed).items() if path not in gone}
-        written = (file for file_set in self._sets(up) for file in file_set.files)
-        return kept | {file.path.removeprefix(root): digest_of(file.text) for file in written}
+        return kept | self._digests(self._sets(up))
+
+    def _digests(self, file_sets: Iterable[FileSet]) -> dict[str, str]:
+        root = self.layout.root.rstrip("/")
+        files = (file for file_set in file_sets for file in file_set.files)
+        return {file.path.removeprefix(root): digest_of(file.text) for file in files}
 
 
 class _Change:

@@ -149,9 +149,13 @@ def render_preset(unit: str) -> str:
     return f"{HEADER}enable {unit}\n"
 
 
-def render_protocol_name(protocol: int = OURS) -> str:
-    """The file that makes `ip route` print the name of our route protocol instead of its number."""
-    return f"{HEADER}{protocol} {protocol_name(OURS)}\n"
+def render_protocol_name(protocol: int = OURS, *, digest: str = "") -> str:
+    """The file that makes `ip route` print the name of our route protocol instead of its number.
+
+    `digest` is that of the script that has succeeded; `ip` takes its line for a comment.
+    """
+    noted = f"# sha256 {digest} of the last static-routes.sh that succeeded\n" if digest else ""
+    return f"{HEADER}{noted}{protocol} {protocol_name(OURS)}\n"
 
 
 def parse_protocol_name(text: str) -> int:

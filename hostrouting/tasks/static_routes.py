@@ -11,6 +11,7 @@ import attrs
 from hostrouting.boot import (
     MOST_WAIT,
     GateStep,
+    digest_of,
     parse_protocol_name,
     parse_static_routes_script,
     render_preset,
@@ -152,19 +153,13 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     @property
     def _fallback(self) -> Part | None:
-        """The part on the host, if it differs from the new one, all of it is in place, and its script has succeeded.
-
-        The name of our route protocol is written after a success.
-        """
+        """The part on the host, if it differs from the new one, all of it is in place, and its script has succeeded."""
         files, layout, part = self.host.files, self.host.layout, self.part
         found = part.found(files)
-        if found is None or found == part or Gate(self.host).changes((found,)):
+        if found is None or found == part or not Gate(self.host).is_whole(found):
             return None
-        with suppress(ValueError):
-            script = parse_static_routes_script(files.read(layout.routes_script_path) or "")
-            if script.protocol == parse_protocol_name(files.read(layout.protocol_name_path) or ""):
-                return found
-        return None
+        [script] = found.program.files
+        return found if digest_of(script.text) in (files.read(layout.protocol_name_path) or "") else None
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """Install the routes now, run the boot script once, and write the name of our route protocol."""
@@ -174,8 +169,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             ctx.log.warning("%s", foreseen_line(foreseen))
         for sentence in self._beside(applied.plan) if applied is not None else ():
             ctx.log.warning("%s", sentence)
-        # The name is written last: while it is missing, no run of the script is known to have succeeded.
-        is_new = self.host.layout.routes_script_path in changed or bool(self._name.differences(self.host.files))
+        # The name is written last, with the digest of the script: until then, no run of it is known to have succeeded.
+        is_new = bool(self._name.differences(self.host.files))
         with having_changed(() if applied is None else applied.changes):
             started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
             if started:
@@ -270,9 +265,13 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     @property
     def _name(self) -> FileSet:
-        """The file that names our route protocol. It says which routes are ours, so it is changed after the routes."""
-        path = self.host.layout.protocol_name_path
-        return FileSet((File(path, render_protocol_name(self.config.protocol)),))
+        """The file that names our route protocol, and the script that has succeeded.
+
+        It says which routes are ours, so it is changed after the routes.
+        """
+        [script] = self.part.program.files
+        text = render_protocol_name(self.config.protocol, digest=digest_of(script.text))
+        return FileSet((File(self.host.layout.protocol_name_path, text),))
 
     @property
     def _former(self) -> frozenset[int]:

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot import GateStep, parse_gate_steps, render_gate_steps
+from hostrouting.boot import GateStep, digest_of, gate_digests, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate import Gate
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import HostRoutingError, ManagerError
@@ -203,6 +203,44 @@ class TestLastGood:
         assert steps(host) == {"static-routes": "requires", "check-route-overlap": "requires"}
         assert host.files.texts[LAYOUT.routes_script_path] == script
         assert "cidr 10.9.0.0/16" in host.files.texts[LAYOUT.check_script_path]
+
+    @pytest.mark.parametrize("end", ["killed", "unit failed", "put back"])
+    def test_the_last_script_is_not_always_the_last_good(self, end: str) -> None:
+        """A script whose run did not succeed is not kept by a later run that fails; one that was put back is."""
+        host, mishaps = mishap_host()
+        run(Configure(config(*REPAIR, cidrs=(CIDR,), mode="WARN"), host=host))
+        assert host.manager is not None
+        if end == "unit failed":
+            host.manager.failing[LAYOUT.routes_unit] = ()
+        elif end == "put back":
+            host.kernel.faults.fail("change", 105)
+        else:
+            mishaps.watch = lambda event: mishaps.arm(1, killed) if event == START else None
+        second = config(*REPAIR, "172.20.0.0/16", cidrs=(CIDR,), mode="WARN")
+        with pytest.raises((Killed, phases.TaskFailed)):
+            run(Configure(second, host=host))
+        mishaps.watch = lambda _event: None
+        mishaps.disarm()
+        host.manager.failing.clear()
+        with pytest.raises(phases.TaskFailed):
+            run(Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
+        assert ("route 172.16.128.0/17" in host.files.texts[LAYOUT.routes_script_path]) is (end == "put back")
+        run(Configure(second, host=host))
+        assert is_done(host, second)
+
+    def test_it_stays_after_an_upgrade(self) -> None:
+        """Another version wrote the gate's files and the script: what counts is that they are as they were written."""
+        host = good()
+        for path in (LAYOUT.gate_script_path, LAYOUT.gate_unit_path, LAYOUT.gate_drop_in_path):
+            host.files.texts[path] += "# of another version\n"
+        listed = host.files.texts[LAYOUT.gate_steps_path]
+        digests = {path: digest_of(host.files.texts[path]) for path in gate_digests(listed)}
+        host.files.texts[LAYOUT.gate_steps_path] = render_gate_steps(parse_gate_steps(listed), digests)
+        assert Gate(host).edited == ()
+        script = host.files.texts[LAYOUT.routes_script_path]
+        with pytest.raises(phases.TaskFailed, match="another route has the same destination"):
+            run(Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
+        assert host.files.texts[LAYOUT.routes_script_path] == script
 
     def test_without_one_the_gate_is_shut(self) -> None:
         """A script that has never succeeded is not kept: the one of the new configuration takes its place."""

@@ -88,7 +88,8 @@ class TestConfigureStaticRoutes:
         host.files.writes.clear()
         run(ConfigureStaticRoutes(config(REPAIR[0], gateway="10.0.0.9"), host=host))
         assert ours(host) == ["172.16.0.0/17 via 10.0.0.9 dev eth0 proto hostrouting"]
-        assert set(host.files.writes) == {LAYOUT.lock_path, LAYOUT.routes_script_path, LAYOUT.gate_steps_path}
+        written = {LAYOUT.routes_script_path, LAYOUT.gate_steps_path, LAYOUT.protocol_name_path}
+        assert set(host.files.writes) == {LAYOUT.lock_path, *written}
 
     def test_removed_from_the_configuration(self) -> None:
         """With no routes configured any more, ours go, with every file; a running machine is not touched."""

@@ -65,7 +65,7 @@ def test_law_after_apply_that_waits_nothing_is_left_to_do(repaired: str) -> None
     for command in ("plan", "apply"):
         assert say(command, "--config", repaired, host=host).lines[0].startswith("NOTHING TO DO: ")
     said = say("plan", "--config", repaired, "--wait", "20", host=host)
-    assert (said.code, said.lines[0]) == (1, "TO DO: write 5 files")
+    assert (said.code, said.lines[0]) == (1, "TO DO: write 6 files")
     assert said.lines[-1] == f"To apply it, as root: hostrouting apply --config {repaired} --wait 20"
     say("apply", "--config", repaired, "--wait", "20", host=host)
     assert say("plan", "--config", repaired, "--wait", "20", host=host).code == 0
