@@ -6,8 +6,9 @@ the steps run (`scripts`, `probe`).
 If a drop-in changes while systemd runs one of its commands, systemd skips the remaining commands. So everything that
 depends on the configuration is in the list of steps, which the script reads at every start.
 
-The list also has a digest of each installed file, and of its own steps, in lines that the script takes for comments. So
-an edited file is found without the configuration, and whichever version of this program wrote it.
+The list also has a digest of each installed file, and one of these digests and of its own steps, in lines that the
+script takes for comments. So an edited file is found without the configuration, whichever version of this program wrote
+it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,6 +30,7 @@ _KINDS: dict[str, StepKind] = {"requires": "requires", "wants": "wants", "changi
 _SECONDS = 85
 _END = "end"
 _DIGEST = "# sha256 "
+_OWN = "steps"
 
 
 def _is_name(_: object, attribute: "attrs.Attribute[str]", value: str) -> None:
@@ -122,24 +124,28 @@ def digest_of(text: str) -> str:
 def render_gate_steps(steps: Iterable[GateStep], digests: Mapping[str, str] | None = None) -> str:
     """The list of steps, with the digests of files by their paths. Its last line marks it as complete."""
     lines = "".join(f"{step}\n" for step in steps)
-    noted = {"steps": digest_of(lines), **(digests or {})} if lines else {}
-    return HEADER + "".join(f"{_DIGEST}{noted[name]} {name}\n" for name in sorted(noted)) + lines + f"{_END}\n"
+    noted = "".join(f"{_DIGEST}{digest} {path}\n" for path, digest in sorted((digests or {}).items()))
+    own = f"{_DIGEST}{digest_of(noted + lines)} {_OWN}\n" if lines else ""
+    return f"{HEADER}{own}{noted}{lines}{_END}\n"
 
 
 def gate_digests(text: str) -> dict[str, str]:
     """The digests of files in the list, by their paths."""
     noted = _noted(text)
-    noted.pop("steps", None)
+    noted.pop(_OWN, None)
     return noted
 
 
 def is_list_edited(text: str) -> bool:
-    """Whether the steps in the list are not those that were rendered. False for a list that the script refuses."""
+    """Whether the steps and digests in the list are not those that were rendered.
+
+    False for a list that the script refuses.
+    """
     try:
         steps = parse_gate_steps(text)
     except ValueError:
         return False
-    return _noted(text).get("steps", digest_of("")) != digest_of("".join(f"{step}\n" for step in steps))
+    return _noted(text).get(_OWN) != _noted(render_gate_steps(steps, gate_digests(text))).get(_OWN)
 
 
 def _noted(text: str) -> dict[str, str]:

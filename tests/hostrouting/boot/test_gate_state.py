@@ -230,6 +230,18 @@ def test_an_edit(edit: Edit) -> None:
     assert find_gate_state(host) == GateState(is_up=True)
 
 
+@pytest.mark.parametrize("path", [LAYOUT.check_script, LAYOUT.gate_script, "steps"])
+def test_an_edit_whose_digest_was_deleted(path: str) -> None:
+    """The list has a digest of its digests: without one of them, the list is the edited file."""
+    host = installed()
+    listed = host.files.texts[LAYOUT.gate_steps_path]
+    kept = [line for line in listed.splitlines(keepends=True) if not line.endswith(f" {path}\n")]
+    assert len(kept) == len(listed.splitlines()) - 1
+    host.files.texts[LAYOUT.gate_steps_path] = "".join(kept)
+    [told] = find_gate_state(host).openings
+    assert told == f"{LAYOUT.gate_steps_path} {NOT_OURS}, so machines may start unchecked; {COPY}"
+
+
 def test_every_installed_file() -> None:
     """Each file that apply writes is compared; one that no start of a machine reads opens nothing, and is told."""
     host = installed()
