@@ -25,7 +25,7 @@ from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
 from hostrouting.cli.remedy import route_lines
 from hostrouting.cli.source import installed_config
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import Fault, FileError, HostRoutingError, ManagerError, RouteOverlapError
+from hostrouting.errors import FileError, HostRoutingError, ManagerError, RouteOverlapError
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.routes.plan import Step, plan_static_routes, wanted_routes
 from hostrouting.routes.uplink import bare_leg
@@ -33,16 +33,15 @@ from hostrouting.tasks import CheckResult, RoutesResult, Standing
 from phases.errors import BaseExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from typing_extensions import Self
 
-    from hostrouting.boot import GateStep
     from hostrouting.cli.output import Line, Tone
     from hostrouting.host.host import Host
     from hostrouting.model import Route, Snapshot
     from hostrouting.routes.plan import Foreseen, RoutePlan
-    from hostrouting.tasks.results import Removal
+    from hostrouting.tasks.results import Preview
 
 __all__ = [
     "Done",
@@ -58,11 +57,11 @@ __all__ = [
     "looked_at_gate",
     "operation_document",
     "operation_lines",
-    "refusals",
     "run_task",
     "step_document",
     "step_lines",
     "tally",
+    "while_stuck",
 ]
 
 
@@ -160,8 +159,8 @@ class Prospect:
     """What prevents these operations."""
     refused: tuple[str, ...] = ()
     """What `apply` refuses to take away without --allow-removal, each a sentence."""
-    has_fallback: bool = False
-    """Whether the host keeps its last good static-routes.sh if no route can be changed."""
+    stuck: str = ""
+    """What stays installed if no route can be changed, and what follows for machines; empty if nothing would stay."""
 
     @property
     def is_stuck(self) -> bool:
@@ -186,8 +185,10 @@ class Prospect:
         return self.routes.conflicts or self.routes.steps
 
     @property
-    def answer(self) -> Literal["conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
+    def answer(self) -> Literal["refused", "conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
         """The result in one word."""
+        if self.refused:
+            return "refused"
         if self.routes.conflicts or self.conflicts:
             return "conflict"
         if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
@@ -351,12 +352,6 @@ def tally(steps: Sequence[Step], words: dict[str, str]) -> list[str]:
     return [word.format(counted(count, "route")) for word, count in counts if count]
 
 
-def refusals(removals: Sequence[Removal]) -> tuple[Fault, ...]:
-    """Why `apply` refuses a configuration without --allow-removal; empty if it does not."""
-    remedy = "add it to this file, or allow this with --allow-removal; to remove everything: hostrouting remove"
-    return tuple(Fault(removal.path, "", removal.text, remedy) for removal in removals if removal.is_protection)
-
-
 def step_document(step: Step) -> dict[str, Any]:
     """A step as plain values."""
     existing = None if step.held is None else str(step.held)
@@ -443,7 +438,8 @@ def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> L
         is_kept = bool(kept and wanted) and kept != wanted
         if host.backend is not None:
             with host.backend() as backend:
-                refusal = _refusal(installed, read(backend)[0], Gate(host).steps)
+                required = {step.name for step in Gate(host).steps if step.kind == "requires"}
+                refusal = _refusal(installed, read(backend)[0], required)
     # Without systemd, no machine can start before the next boot.
     boots = host.manager is not None and not host.manager.is_running()
     if refusal:
@@ -457,9 +453,22 @@ def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> L
     return line(f"{when} checked before they start; see: hostrouting status")
 
 
-def _refusal(installed: HostRoutingConfig, snapshot: Snapshot, steps: Sequence[GateStep]) -> str:
+def while_stuck(host: Host, config: HostRoutingConfig, look: Preview) -> str:
+    """What stays installed if `apply` cannot change any route, and what follows for machines; may be empty.
+
+    The routes stay, and the check is the new one.
+    """
+    if not look.keeps_script or look.before is None:
+        return ""
+    check, kept = config.route_overlap, "the last good static-routes.sh would stay installed"
+    required = {"static-routes", *(["check-route-overlap"] if check.expected_cidrs and check.mode == "STRICT" else [])}
+    installed = attrs.evolve(installed_config(host) or HostRoutingConfig(), route_overlap=check)
+    refusal = _refusal(installed, look.before, required)
+    return f"{kept}, but no machine starts: {refusal}" if refusal else kept
+
+
+def _refusal(installed: HostRoutingConfig, snapshot: Snapshot, required: Collection[str]) -> str:
     """Why the installed routes and the installed check would refuse every machine; empty if they would not."""
-    required = {step.name for step in steps if step.kind == "requires"}
     plan = plan_static_routes(installed, snapshot)
     if "static-routes" in required:
         for step in plan.conflicts:

@@ -30,6 +30,7 @@ __all__ = [
     "config_option",
     "devs_option",
     "gateway_option",
+    "removal_option",
     "wait_option",
 ]
 
@@ -121,6 +122,12 @@ def config_option(parser: argparse.ArgumentParser, *, required: bool = False) ->
     parser.add_argument(
         "--config", metavar="FILE", required=required, help="the configuration, as JSON; - is standard input"
     )
+
+
+def removal_option(parser: argparse.ArgumentParser) -> None:
+    """The option that allows a configuration to take protection away."""
+    told = "apply even if this takes away the installed gate, the mode STRICT or the guard"
+    parser.add_argument("--allow-removal", action="store_true", help=told)
 
 
 def devs_option(parser: argparse.ArgumentParser) -> None:

@@ -197,9 +197,7 @@ class HostTask(Generic[ResultT]):
         task = self.settled(ctx)
         with locked(self.host, ctx, (task.part,) if task.is_wanted else ()) as host:
             task = attrs.evolve(task, host=host)
-            for removal in removals_of(host, (task,)):
-                ctx.log.warning("%s", removal)
-            return task._behind_its_gate(ctx, up=task.is_wanted)
+            return task._behind_its_gate(ctx, up=task.is_wanted, removals=removals_of(host, (task,)))
 
     def undo(self, ctx: phases.Context) -> ResultT:
         """Remove what the task installs, whatever the configuration says."""
@@ -217,10 +215,12 @@ class HostTask(Generic[ResultT]):
             return attrs.evolve(found, files=found.files.without(Gate(self.host).own_paths))
         return found
 
-    def _behind_its_gate(self, ctx: phases.Context, *, up: bool) -> ResultT:
+    def _behind_its_gate(self, ctx: phases.Context, *, up: bool, removals: Sequence[Removal] = ()) -> ResultT:
         part = self.part
         self.require_rights(up=up)
         fallback = self.prepare(ctx) if up else None
+        for removal in removals:
+            ctx.log.warning("%s", removal)
         changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,))))
         with having_changed(files=paths_of(changed)):
             return install(ctx, self, changed, fallback) if up else self.remove(ctx, changed.get(part.name, ()))
@@ -259,7 +259,7 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> P
     for _, look in looks:
         found += look
     if up:
-        found += Preview(notes=tuple(map(str, removals_of(host, tasks))))
+        found += Preview(removals=removals_of(host, tasks))
     if not found.files and (rising or gate.present()):
         found += Preview(unread=gate.is_unread((*rising, *falling)))
     return found
@@ -272,8 +272,9 @@ def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Removal, ..
     rising = any(task.is_wanted and task.part.step for task in tasks)
     if rising or not gate.steps or not {step.name for step in gate.steps} <= falling:
         return found
-    told = "the installed gate is not in this configuration, which has no routes and no check: machines start unchecked"
-    return (Removal("routeOverlap", told, is_protection=True), *found)
+    told = "this configuration has no routes and no check, so the gate would go and machines would start unchecked"
+    gone = Removal("routeOverlap", told, is_protection=True, remedy="add staticRoutes or routeOverlap")
+    return (gone, *(removal for removal in found if removal.path != gone.path))
 
 
 def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new: bool) -> bool:

@@ -15,23 +15,24 @@ import phases
 from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.boot.gate import Gate, paths_of
 from hostrouting.config import needs_config
-from hostrouting.errors import HostRoutingError
+from hostrouting.errors import ConfigError, HostRoutingError
 from hostrouting.host.effects import having_changed
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.base import HostTask, install, locked, preview, removals_of, valid_wait
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
+from hostrouting.tasks.results import refusals
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hostrouting.boot.gate import Changed
     from hostrouting.config import HostRoutingConfig
     from hostrouting.tasks.base import Fallback
-    from hostrouting.tasks.results import Preview, Removal
+    from hostrouting.tasks.results import Preview
 
 __all__ = ["TASKS", "Configure", "Remove"]
 
@@ -57,6 +58,8 @@ class Configure:
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """The timeout in seconds for whatever each task waits for, now and at every boot; at boot it is at most 60."""
+    allow_removal: bool = attrs.field(default=True, kw_only=True)
+    """Whether the configuration may take away the gate, the mode STRICT or the guard. If not, that is a ConfigError."""
 
     @property
     def subtasks(self) -> tuple[HostTask[Any], ...]:
@@ -75,10 +78,10 @@ class Configure:
         chosen = [task for task in settled if task.name not in left_out]
         up = [task.part for task in chosen if task.is_wanted]
         down = [task.part for task in chosen if not task.is_wanted]
+        self._require_allowed(self.host, chosen)  # before the wait for the lock
         with locked(self.host, ctx, up) as host:
+            self._require_allowed(host, chosen)  # another run may have installed something meanwhile
             tasks = [attrs.evolve(task, host=host) for task in settled]
-            for removal in removals_of(host, chosen):
-                ctx.log.warning("%s", removal)
             for task in chosen:
                 task.require_rights(up=task.is_wanted)
             failures: dict[str, HostRoutingError] = {}
@@ -90,6 +93,8 @@ class Configure:
                     except HostRoutingError as error:
                         failures[task.name] = error
                         up.remove(task.part)
+            for removal in removals_of(host, [task for task in chosen if task.name not in failures]):
+                ctx.log.warning("%s", removal)
             changed = Gate(host).change(ctx, up, down) if up or down else {}
             begun = set(left_out)
             behind = [
@@ -109,9 +114,9 @@ class Configure:
         """Remove everything of hostrouting, whatever the configuration says; the same as Remove."""
         return Remove(self.config, host=self.host).do(ctx)
 
-    def removals(self) -> tuple[Removal, ...]:
-        """What the host has, and loses by this configuration, because that does not ask for it."""
-        return removals_of(self.host, self.subtasks)
+    def _require_allowed(self, host: Host, tasks: Sequence[HostTask[Any]]) -> None:
+        if not self.allow_removal and (refused := refusals(removals_of(host, tasks))):
+            raise ConfigError(refused)
 
     def preview(self, ctx: phases.Context | None = None) -> Preview:
         """What all tasks would do together; changes nothing. FileError if a file cannot be written."""

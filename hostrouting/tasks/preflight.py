@@ -52,11 +52,11 @@ from hostrouting.host.fileset import OURS, Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.tasks.azure_vnet.task import CleanStaleAzureVnet
-from hostrouting.tasks.base import HostTask, valid_wait
+from hostrouting.tasks.base import HostTask, removals_of, valid_wait
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
-from hostrouting.tasks.results import PreflightResult, Preview
+from hostrouting.tasks.results import PreflightResult, Preview, refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from hostrouting.model import Prefix
     from hostrouting.routes.uplink import DesiredRoute
     from hostrouting.tasks.azure_vnet import CleanupPlan
+    from hostrouting.tasks.results import Removal
 
 __all__ = [
     "TOOLS",
@@ -88,6 +89,7 @@ __all__ = [
     "machine_findings",
     "overlap_findings",
     "program_findings",
+    "removal_findings",
     "replacement_findings",
     "rights_findings",
     "route_findings",
@@ -109,6 +111,7 @@ Name: TypeAlias = Literal[
     "lock",
     "overlap",
     "probes",
+    "removal",
     "routes",
     "systemd",
     "tools",
@@ -193,6 +196,11 @@ def unread(name: Name, target: str, error: HostRoutingError, *, is_root: bool) -
     elif isinstance(error, ManagerError):
         target = "systemd"
     return PreflightFinding(subject, severity, str(error), target, can_retry=error.can_retry)
+
+
+def removal_findings(removals: Sequence[Removal]) -> Iterator[PreflightFinding]:
+    """What the configuration would take away, and is refused for."""
+    yield from (PreflightFinding("removal", "error", str(fault), fault.path) for fault in refusals(removals))
 
 
 def rights_findings(rights: Rights) -> Iterator[PreflightFinding]:
@@ -443,6 +451,8 @@ class Preflight:
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """How many seconds Configure would be told to wait; it is part of the boot files. Preflight does not wait,
     and what Configure would wait for is a warning; if this is 0, it is an error."""
+    allow_removal: bool = attrs.field(default=True, kw_only=True)
+    """Whether Configure would be allowed to take away the gate, the mode STRICT or the guard."""
     file: str = attrs.field(default="FILE", kw_only=True)
     """The name of the configuration's file, for the commands in messages."""
 
@@ -498,6 +508,8 @@ class Preflight:
             seen, unknown = self._answer(_subject(task), "", partial(task.look, up=task.is_wanted), Preview())
             look += seen
             yield from unknown or self._asked(_subject(task), "", partial(_of_standing, task))
+        if not self.allow_removal:
+            yield from self._asked("removal", "", lambda: removal_findings(removals_of(self.host, tasks)))
         yield from task_findings("probes", conflicts=look.conflicts)
         yield from self._of_routes(look)
         if look.changes_kernel:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.check.report import check_document, foreseen_line, stays_line
+from hostrouting.errors import Fault
 from hostrouting.host.fileset import Changes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hostrouting.check.examine import Examination
     from hostrouting.host.effects import Operation
     from hostrouting.model import Route, Snapshot
@@ -29,6 +32,7 @@ __all__ = [
     "RoutesResult",
     "Standing",
     "UndoResult",
+    "refusals",
 ]
 
 
@@ -52,6 +56,8 @@ class Preview:
     """What prevents the operations, each a sentence."""
     has_fallback: bool = False
     """Whether the host has an earlier script that has succeeded, and keeps it if no route can be changed."""
+    removals: tuple[Removal, ...] = ()
+    """What the host loses because the configuration does not ask for it."""
 
     @property
     def is_empty(self) -> bool:
@@ -68,7 +74,7 @@ class Preview:
     @property
     def keeps_script(self) -> bool:
         """Whether the run would fail before it changed a route, and keep the earlier script."""
-        return self.has_fallback and self.routes is not None and bool(self.routes.conflicts)
+        return self.has_fallback and self.routes is not None and bool(self.routes.conflicts or self.routes.pending)
 
     def __add__(self, other: Preview) -> Preview:
         """Both previews in one; at most one of them may have a route plan."""
@@ -78,7 +84,8 @@ class Preview:
         unread = self.unread or other.unread
         conflicts = (*self.conflicts, *other.conflicts)
         routes, has_fallback = self.routes or other.routes, self.has_fallback or other.has_fallback
-        return Preview(routes, files, unread, stays, before, operations, notes, conflicts, has_fallback)
+        removals = (*self.removals, *other.removals)
+        return Preview(routes, files, unread, stays, before, operations, notes, conflicts, has_fallback, removals)
 
     def to_mapping(self) -> dict[str, object]:
         """The preview as plain values."""
@@ -106,7 +113,7 @@ class Preview:
     def _notes(self) -> tuple[str, ...]:
         """All remarks, each a sentence."""
         foreseen = () if self.routes is None else self.routes.foreseen
-        return (*map(foreseen_line, foreseen), *map(stays_line, self.stays), *self.notes)
+        return (*map(foreseen_line, foreseen), *map(stays_line, self.stays), *self.notes, *map(str, self.removals))
 
 
 @attrs.frozen
@@ -117,10 +124,21 @@ class Removal:
     """The key of the configuration that would ask for it."""
     text: str
     is_protection: bool = False
-    """Whether it keeps machines or routes right. The command `apply` then refuses, unless it is told to allow this."""
+    """Whether it keeps machines or routes right. A run that does not allow removals is then refused."""
+    remedy: str = "add it to this file"
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}"
+
+
+def refusals(removals: Sequence[Removal]) -> tuple[Fault, ...]:
+    """The protections that go, each as a fault of the configuration."""
+    allow = "or allow this with --allow-removal; to remove everything: hostrouting remove"
+    return tuple(
+        Fault(removal.path, "", removal.text, f"{removal.remedy}, {allow}")
+        for removal in removals
+        if removal.is_protection
+    )
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostrouting.cli.command import Command, Reply, config_option, wait_option
+from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.schemas import FAILURES, FORESEEN, GATE, OPERATIONS, STANDINGS, STEPS
 
@@ -23,20 +23,16 @@ __all__ = ["COMMAND"]
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     wait_option(parser, installs=True)
-    told = "also if this takes away the gate, the mode STRICT or the guard, which are installed"
-    parser.add_argument("--allow-removal", action="store_true", help=told)
+    removal_option(parser)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.changes import Done, looked_at_gate, refusals, run_task
+    from hostrouting.cli.changes import Done, looked_at_gate, run_task
     from hostrouting.cli.source import config_of, wait_of
-    from hostrouting.errors import ConfigError
     from hostrouting.tasks import Configure
 
     config, here = config_of(arguments), host()
-    configure = Configure(config, host=here, wait=wait_of(arguments, here))
-    if not arguments.allow_removal and (refused := refusals(configure.removals())):
-        raise ConfigError(refused, arguments.config)
+    configure = Configure(config, host=here, wait=wait_of(arguments, here), allow_removal=arguments.allow_removal)
     run = run_task(configure, here)
     done = Done.of(run, config, looked_at_gate(here))
     failed = None if done.escapes else run.failed  # the page explains escapes in detail

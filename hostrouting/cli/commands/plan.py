@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostrouting.cli.command import Command, Reply, config_option, wait_option
+from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.schemas import FORESEEN, GATE, OPERATIONS, STEPS
 
@@ -26,6 +26,7 @@ __all__ = ["COMMAND"]
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     wait_option(parser, "how long apply would wait", installs=True)
+    removal_option(parser)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -39,15 +40,16 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
-    from hostrouting.cli.changes import Prospect, looked_at_gate, refusals
+    from hostrouting.cli.changes import Prospect, looked_at_gate, while_stuck
     from hostrouting.cli.source import wait_of
     from hostrouting.routes.plan import RoutePlan
     from hostrouting.tasks import Configure
+    from hostrouting.tasks.results import refusals
 
-    configure = Configure(config, host=host, wait=wait_of(arguments, host))
-    look = configure.preview()
+    look = Configure(config, host=host, wait=wait_of(arguments, host)).preview()
     routes, gate = look.routes or RoutePlan(), looked_at_gate(host)
-    refused = tuple(map(str, refusals(configure.removals())))
+    refused = () if arguments.allow_removal else refusals(look.removals)
+    going = (removal for removal in look.removals if not (refused and removal.is_protection))
     after = None if look.before is None else _afterwards(routes, look.before, config)
     return Prospect(
         routes,
@@ -58,10 +60,10 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
         gate=gate,
         rewrites=tuple(path for path in look.files.writes if host.files.is_there(path)),
         operations=look.operations,
-        notes=tuple(note for note in look.notes if not any(text.startswith(note) for text in refused)),
+        notes=(*look.notes, *map(str, going)),
         conflicts=look.conflicts,
-        refused=refused,
-        has_fallback=look.has_fallback,
+        refused=tuple(map(str, refused)),
+        stuck=while_stuck(host, config, look),
     )
 
 
@@ -92,7 +94,7 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
     yield _answer_line(prospect, arguments.config)
     if prospect.refused:
         yield line()
-        yield line("apply refuses this, because it takes away what is installed:")
+        yield line("This configuration would take away what is installed:")
         yield from (line("  ", Painted(text, "bad")) for text in prospect.refused)
     if prospect.steps or prospect.routes.pending:
         yield line()
@@ -123,10 +125,11 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
                 again = f"hostrouting repair --config {arguments.config}{where}"
                 yield line(f"To print the routes that the configuration lacks: {again}")
     yield from gate_lines(prospect.gate)
-    if prospect.changes and prospect.answer != "conflict" and not prospect.is_stuck and arguments.snapshot is None:
+    is_refused = prospect.answer in {"refused", "conflict"}
+    if prospect.changes and not is_refused and not prospect.is_stuck and arguments.snapshot is None:
         yield line()
         wait = "" if arguments.wait is None else f" --wait {arguments.wait:g}"
-        allow = " --allow-removal" if prospect.refused else ""
+        allow = " --allow-removal" if arguments.allow_removal else ""
         yield line(f"To apply it, as root: hostrouting apply --config {arguments.config}{wait}{allow}")
 
 
@@ -135,8 +138,10 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
 
     beside = "; only routes, because a snapshot has no files" if prospect.saved else ""
     until, none = ("", "") if prospect.saved else (", and no machine starts until then", ", and no machine starts")
-    if prospect.has_fallback:
-        until = none = "; the last good static-routes.sh would stay installed"
+    if prospect.stuck:
+        until = none = f"; {prospect.stuck}"
+    if prospect.refused:
+        return line(Painted("REFUSED:", "bad"), " apply would change nothing")
     if prospect.routes.conflicts:
         count = counted(len(prospect.routes.conflicts), "route")
         told = f" {count} cannot be added; apply would change no route and fail{none}{beside}"
@@ -193,9 +198,9 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-Exit code 0 means that the host already matches the configuration. 1 means that there is something to do, that there is
-a conflict, or, in mode STRICT, that an overlap is left. 3 means that a default route or a device is missing, so it is
-not known yet. With --json, "answer" distinguishes these cases.
+Exit code 0 means that the host already matches the configuration. 1 means that there is something to do, that apply
+refuses the configuration, that there is a conflict, or, in mode STRICT, that an overlap is left. 3 means that a default
+route or a device is missing, so it is not known yet. With --json, "answer" distinguishes these cases.
 """,
     examples="""\
 # what would apply change?
@@ -207,7 +212,7 @@ hostrouting plan --config agent.json --snapshot node.json
     takes_snapshot=True,
     needs_files=True,
     keys={
-        "answer": "conflict, not-ready, to-do, overlap (nothing to do, and apply would fail) or nothing-to-do",
+        "answer": "refused, conflict, not-ready, to-do, overlap (nothing to do, and apply would fail) or nothing-to-do",
         "changes": "whether apply would change anything",
         **STEPS,
         **FORESEEN,

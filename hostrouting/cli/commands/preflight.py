@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option
+from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
 from hostrouting.cli.output import Painted, capped, counted, line
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -29,6 +29,7 @@ _TITLES: tuple[tuple[str, str, Tone], ...] = (
 
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
+    removal_option(parser)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -43,7 +44,9 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     wait = float(DEFAULT_WAIT)
     with suppress(FileError):  # that a script cannot be read is a finding
         wait = installed_wait(here)
-    found = Preflight(config, host=here, wait=wait, file=arguments.config).plan(quiet_context())
+    allow = arguments.allow_removal
+    preflight = Preflight(config, host=here, wait=wait, allow_removal=allow, file=arguments.config)
+    found = preflight.plan(quiet_context())
     return Reply(_CODES[found.worst], lambda: _document(found), lambda _style: _page(found, arguments.config))
 
 
@@ -100,8 +103,8 @@ hostrouting preflight --config agent.json
     failing="there are warnings, and no errors",
     blocking="there are errors",
     keys={
-        "findings[].name": "what it is about: azure-vnet, files, folders, gate, kernel, lock, overlap, probes, routes, "
-        "systemd, tools or units",
+        "findings[].name": "what it is about: azure-vnet, files, folders, gate, kernel, lock, overlap, probes, "
+        "removal, routes, systemd, tools or units",
         "findings[].severity": "error, warning or info; the worst come first",
         "findings[].message": "what is wrong, and what to do about it: a sentence",
         "findings[].target": "the path, unit, program or range that it is about; may be empty",

@@ -162,8 +162,11 @@ class TestLastGood:
 
     @pytest.mark.parametrize("alone", [False, True])
     @pytest.mark.parametrize("failure", ["conflict", "no default route", "refused"])
-    def test_it_stays(self, failure: str, *, alone: bool) -> None:
-        """Whether it fails in the plan or in the kernel: script, unit, routes and step are as before, and files say so."""
+    def test_it_stays(self, failure: str, caplog: pytest.LogCaptureFixture, *, alone: bool) -> None:
+        """Whether it fails in the plan or in the kernel: script, unit, routes and step are as before, and files say so.
+
+        The log does not have routes as gone that stay.
+        """
         host = good()
         before, routes = dict(host.files.texts), ours(host)
         wanted = (CIDR,) if failure == "conflict" else (*REPAIR, "172.20.0.0/16")
@@ -183,6 +186,7 @@ class TestLastGood:
         }
         assert is_read(host)
         assert Gate(host).edited == ()
+        assert "not in this configuration" not in caplog.text
 
     def test_an_edited_script_is_not_the_last_good(self) -> None:
         """A failure does not make an edit the rendered text: the script is written again, and the edit is gone."""

@@ -277,7 +277,7 @@ def test_every_name_is_seen() -> None:
 
     from hostrouting.tasks.preflight import Name  # noqa: PLC0415  only here
 
-    others = {"gate", "azure-vnet"}  # below
+    others = {"gate", "azure-vnet", "removal"}  # below, and in the tests of apply
     assert {expected[0] for _, _, expected in CASES.values()} | others == set(get_args(Name))
 
 

@@ -93,9 +93,9 @@ def test_a_wrong_edit_of_what_works(written: Callable[..., str], mode: str, cidr
     before = host.files.texts[SCRIPT]
     config = written({"destination": "172.16.0.0/16"}, mode=mode, cidrs=[cidr])
     said = say("plan", "--config", config, host=host)
-    assert said.lines[0].endswith(
-        "apply would change no route and fail; the last good static-routes.sh would stay installed"
-    )
+    kept = "apply would change no route and fail; the last good static-routes.sh would stay installed"
+    shut = ", but no machine starts: the mode is STRICT, and the verdict is overlap"
+    assert said.lines[0].endswith(f"{kept}{shut * (last.startswith('No machine'))}")
     assert SCRIPT not in said.out
     said = say("apply", "--config", config, host=host)
     assert said.code == 1
@@ -314,7 +314,11 @@ GUARD = {"guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"}}
 @pytest.mark.parametrize(
     ("change", "path", "what"),
     [
-        ({"routeOverlap": {}, "staticRoutes": {}, "guard": {}}, "routeOverlap", "the installed gate is not in this "),
+        (
+            {"routeOverlap": {}, "staticRoutes": {}, "guard": {}},
+            "routeOverlap",
+            "this configuration has no routes and no check, so the gate would go ",
+        ),
         ({"routeOverlap": {}}, "routeOverlap", "not in this configuration, but installed: the check of 172.16.0.0/16"),
         (
             {"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}},
@@ -338,16 +342,47 @@ def test_what_takes_protection_away(
     planned = say("plan", "--config", str(less), host=host)
     [told] = [text.strip() for text in planned.lines if text.strip().startswith(f"{path}: {what}")]
     assert told.endswith("or allow this with --allow-removal; to remove everything: hostrouting remove")
-    assert planned.lines[-1].endswith(" --allow-removal")
-    assert told in say("plan", "--config", str(less), "--json", host=host).json["refused"]
+    assert planned.lines[0] == "REFUSED: apply would change nothing"
+    assert "To apply it" not in planned.out
+    document = say("plan", "--config", str(less), "--json", host=host).json
+    assert (document["answer"], told in document["refused"]) == ("refused", True)
+    looked = say("preflight", "--config", str(less), "--json", host=host)
+    findings = [finding["message"] for finding in looked.json["findings"] if finding["name"] == "removal"]
+    assert (looked.code, told in findings) == (2, True)
+    assert say("preflight", "--config", str(less), host=host).lines[0].startswith("WOULD FAIL: ")
+    assert "removal" not in say("preflight", "--config", str(less), "--allow-removal", host=host).out
     said = say("apply", "--config", str(less), host=host)
     assert said.code == 2
-    assert told in said.err
+    assert said.lines[0].startswith("FAILED: ")
+    assert told in said.out
+    assert said.out.count("routeOverlap: ") <= 1, "the gate and its check are one line"
     assert host.files.texts == before
+    planned = say("plan", "--config", str(less), "--allow-removal", host=host)
+    assert planned.lines[-1].endswith(" --allow-removal")
+    assert not planned.lines[0].startswith("REFUSED")
     said = say("apply", "--config", str(less), "--allow-removal", host=host)
     assert said.code == 0
     assert f"{path}: {what}" in said.err
-    assert "refuses" not in say("plan", "--config", str(less), host=host).out
+    assert "REFUSED" not in say("plan", "--config", str(less), host=host).out
+
+
+def test_what_another_run_installs_meanwhile(repaired: str, written: Callable[..., str]) -> None:
+    """Apply asks once more under the lock: the mode STRICT that another run has installed until then stays."""
+    files = Busy()
+    host = FakeHost(kernel=h200(), files=files)
+    files.locked.add(host.layout.lock_path)
+
+    def install_strict() -> None:
+        files.meanwhile = lambda: None
+        files.locked.clear()
+        assert say("apply", "--config", repaired, host=host).code == 0
+
+    files.meanwhile = install_strict
+    warn = written(HALF, {"destination": "172.16.128.0/17"}, mode="WARN")
+    said = say("apply", "--config", warn, host=host)
+    assert said.code == 2
+    assert said.lines[0].startswith("FAILED: routeOverlap.mode: the mode changes from STRICT to WARN")
+    assert "60 requires check-route-overlap" in host.files.texts[host.layout.gate_steps_path]
 
 
 def test_routes_that_go(repaired: str, written: Callable[..., str]) -> None:

@@ -68,6 +68,7 @@ complete -c hostrouting -n __hostrouting_command -a plan -d 'show what apply wou
 complete -c hostrouting -n '__hostrouting_command plan' -s h -l help -d 'show this help message and exit'
 complete -c hostrouting -n '__hostrouting_command plan' -l config -r -F -d 'the configuration, as JSON; - is standard input'
 complete -c hostrouting -n '__hostrouting_command plan' -l wait -x -d 'how long apply would wait for a default route or a device that does not exist yet (default: as in the installed boot scripts, or 30; the boot scripts wait at most 60)'
+complete -c hostrouting -n '__hostrouting_command plan' -l allow-removal -d 'apply even if this takes away the installed gate, the mode STRICT or the guard'
 complete -c hostrouting -n '__hostrouting_command plan' -l snapshot -r -F -d 'use this saved snapshot instead of this host; - is standard input'
 complete -c hostrouting -n '__hostrouting_command plan' -l json -d 'print one JSON document, hostrouting/plan/1'
 complete -c hostrouting -n '__hostrouting_command plan' -s v -l verbose -d 'log each action to standard error'
@@ -75,6 +76,7 @@ complete -c hostrouting -n '__hostrouting_command plan' -s v -l verbose -d 'log 
 complete -c hostrouting -n __hostrouting_command -a preflight -d 'find what would make apply, the next machine or a reboot fail; changes nothing'
 complete -c hostrouting -n '__hostrouting_command preflight' -s h -l help -d 'show this help message and exit'
 complete -c hostrouting -n '__hostrouting_command preflight' -l config -r -F -d 'the configuration, as JSON; - is standard input'
+complete -c hostrouting -n '__hostrouting_command preflight' -l allow-removal -d 'apply even if this takes away the installed gate, the mode STRICT or the guard'
 complete -c hostrouting -n '__hostrouting_command preflight' -l json -d 'print one JSON document, hostrouting/preflight/1'
 complete -c hostrouting -n '__hostrouting_command preflight' -s v -l verbose -d 'log each action to standard error'
 
@@ -105,7 +107,7 @@ complete -c hostrouting -n __hostrouting_command -a apply -d 'apply the configur
 complete -c hostrouting -n '__hostrouting_command apply' -s h -l help -d 'show this help message and exit'
 complete -c hostrouting -n '__hostrouting_command apply' -l config -r -F -d 'the configuration, as JSON; - is standard input'
 complete -c hostrouting -n '__hostrouting_command apply' -l wait -x -d 'how long to wait for a default route or a device that does not exist yet (default: as in the installed boot scripts, or 30; the boot scripts wait at most 60)'
-complete -c hostrouting -n '__hostrouting_command apply' -l allow-removal -d 'also if this takes away the gate, the mode STRICT or the guard, which are installed'
+complete -c hostrouting -n '__hostrouting_command apply' -l allow-removal -d 'apply even if this takes away the installed gate, the mode STRICT or the guard'
 complete -c hostrouting -n '__hostrouting_command apply' -l json -d 'print one JSON document, hostrouting/apply/1'
 complete -c hostrouting -n '__hostrouting_command apply' -s v -l verbose -d 'log each action to standard error'
 

@@ -206,16 +206,17 @@ class ActionModule(NodeAction):
         if arguments["state"] == "absent":
             options = ["--dry-run"] if dry else []
             return outcome_of({"remove": self._ran("remove", words, options, arguments, config)})
-        options = [] if arguments["wait"] is None else ["--wait", f"{arguments['wait']:g}"]
+        allow = "--allow-removal"  # that is asked of a person; the playbook has decided
+        options = [allow] if arguments["wait"] is None else [allow, "--wait", f"{arguments['wait']:g}"]
         ran: dict[str, Ran] = {}
         if dry:
-            ran["preflight"] = self._ran("preflight", words, [], arguments, config)
+            ran["preflight"] = self._ran("preflight", words, [allow], arguments, config)
         if dry or self._task.diff:
             ran["plan"] = self._ran("plan", words, options, arguments, config)
             planned = outcome_of(ran)
             if dry or not planned.documents:  # if plan fails, apply would fail too
                 return planned
-        ran["apply"] = self._ran("apply", words, [*options, "--allow-removal"], arguments, config)
+        ran["apply"] = self._ran("apply", words, options, arguments, config)
         return outcome_of(ran)
 
     def _ran(
