@@ -59,7 +59,7 @@ class Configure:
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """The timeout in seconds for whatever each task waits for, now and at every boot; at boot it is at most 60."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
-    """Whether the configuration may take away the gate, the mode STRICT or the guard. If not, that is a ConfigError."""
+    """Whether the configuration may take away the gate, what STRICT protects, or the guard; else that is a ConfigError."""
 
     @property
     def subtasks(self) -> tuple[HostTask[Any], ...]:

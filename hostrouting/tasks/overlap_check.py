@@ -32,11 +32,12 @@ from hostrouting.text import spoken
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import phases
     from hostrouting.check.examine import Correction
     from hostrouting.config import RouteOverlapConfig
+    from hostrouting.config.values import Network
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.tasks.base import Alive, MayRepair
 
@@ -94,16 +95,19 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return Preview(notes=(_TO_STRICT,) if up and self._gets_strict else ())
 
     def removals(self) -> tuple[Removal, ...]:
-        """The installed check, its mode STRICT, or those of its CIDRs that are not in the configuration."""
+        """The installed check, its mode STRICT, or those of its addresses that are not in the configuration."""
         old, new = self._installed, self.config.route_overlap
         if old is None:
             return ()
-        gone = [str(cidr) for cidr in old.expected_cidrs if cidr not in new.expected_cidrs]
+        is_strict = old.mode is Mode.STRICT
         if not self.is_wanted:
-            told = f"not in this configuration, but installed: the check of {spoken(gone)} in mode {old.mode}"
-            return (Removal("routeOverlap", told, is_protection=old.mode is Mode.STRICT),)
-        found = [Removal("routeOverlap.expectedCidrs", f"no longer checked: {spoken(gone)}")] if gone else []
-        if (old.mode, new.mode) == (Mode.STRICT, Mode.WARN):
+            cidrs = spoken([str(cidr) for cidr in old.expected_cidrs])
+            told = f"not in this configuration, but installed: the check of {cidrs} in mode {old.mode}"
+            return (Removal("routeOverlap", told, is_protection=is_strict),)
+        gone = [str(part) for cidr in old.expected_cidrs for part in _uncovered(cidr, new.expected_cidrs)]
+        told = f"no longer checked: {spoken(gone)}"
+        found = [Removal("routeOverlap.expectedCidrs", told, is_protection=is_strict)] if gone else []
+        if is_strict and new.mode is Mode.WARN:
             found.append(Removal("routeOverlap.mode", _TO_WARN, is_protection=True))
         return tuple(found)
 
@@ -286,6 +290,16 @@ class _Account:
         action = repair_line(found, correction)
         remedy = (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(found.unsafe)))
         return cls(tuple(wrong), remedy, tuple(notes_lines(found)))
+
+
+def _uncovered(cidr: Network, others: Collection[Network]) -> Iterator[Network]:
+    """The parts of a CIDR that the others do not cover."""
+    near = [other for other in others if cidr.overlaps(other)]
+    if not near:
+        yield cidr
+    elif all(other.prefixlen > cidr.prefixlen for other in near):
+        for half in cidr.subnets():
+            yield from _uncovered(half, near)
 
 
 def _verdict_on(cidr: str, found: FamilyExamination, escapes: Mapping[str, int]) -> str:

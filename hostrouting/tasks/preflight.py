@@ -452,7 +452,7 @@ class Preflight:
     """How many seconds Configure would be told to wait; it is part of the boot files. Preflight does not wait,
     and what Configure would wait for is a warning; if this is 0, it is an error."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
-    """Whether Configure would be allowed to take away the gate, the mode STRICT or the guard."""
+    """Whether Configure would be allowed to take away the gate, what STRICT protects, or the guard."""
     file: str = attrs.field(default="FILE", kw_only=True)
     """The name of the configuration's file, for the commands in messages."""
 

@@ -274,6 +274,7 @@ class TestOneNode:
                 {"name": "facts", "hostrouting.node.host_routing_facts": {"config": WARN, "snapshot": True}},
                 {"name": "short facts", "hostrouting.node.host_routing_facts": {"config": WARN}},
                 routing("strict", config=LACKING),
+                routing("dry without strict", config=WARN, check_mode=True),
                 routing("dry removal", check_mode=True, diff=True, **removal),
                 routing("removal", **removal),
                 routing("second removal", **removal),
@@ -304,6 +305,8 @@ class TestOneNode:
         assert (strict.result["changed"], strict.result["verdict"]) == (True, "overlap")
         assert "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.128.0" in strict.result["msg"]
         assert [it["destination"] for it in strict.result["repair"]] == ["172.16.128.0/17"]
+        milder = played.of("node", "dry without strict")
+        assert (milder.status, "--allow-removal" in milder.result["msg"]) == ("changed", False)
         dry, removed, second = (played.of("node", it).result for it in ("dry removal", "removal", "second removal"))
         assert (dry["changed"], removed["changed"], second["changed"]) == (True, True, False)
         assert dry["msg"].replace("TO DO", "DONE") == removed["msg"]

@@ -58,6 +58,25 @@ class TestCheckRouteOverlap:
         assert [it.getMessage() for it in caplog.records if it.levelname == "WARNING"] == [told] * bool(told)
         assert Configure(after, host=host).preview().notes == ()
 
+    @pytest.mark.parametrize("mode", ["STRICT", "WARN"])
+    @pytest.mark.parametrize(
+        ("old", "new", "gone"),
+        [
+            (("10.50.0.0/17",), ("10.50.0.0/16",), ""),
+            (("10.50.0.0/16",), ("10.50.0.0/17", "10.50.128.0/17"), ""),
+            (("10.50.0.0/16", "fd00::/64"), ("10.50.0.0/17", "fd00::/48"), "10.50.128.0/17"),
+            (("10.50.0.0/16", "10.51.0.0/16"), ("172.16.0.0/16", "fd00::/48"), "10.50.0.0/16 and 10.51.0.0/16"),
+            (("10.50.0.0/22",), ("10.50.1.0/24",), "10.50.0.0/24 and 10.50.2.0/23"),
+        ],
+    )
+    def test_other_cidrs(self, mode: str, old: tuple[str, ...], new: tuple[str, ...], gone: str) -> None:
+        """Addresses that no new CIDR covers are no longer checked; in STRICT that is a protection that goes."""
+        host = FakeHost(kernel=h200())
+        run(CheckRouteOverlap(config(cidrs=old, mode=mode), host=attrs.evolve(host, backend=None)))
+        removals = CheckRouteOverlap(config(cidrs=new, mode=mode), host=host).removals()
+        told = f"routeOverlap.expectedCidrs: no longer checked: {gone}"
+        assert [(str(found), found.is_protection) for found in removals] == [(told, mode == "STRICT")] * bool(gone)
+
     def test_strict(self) -> None:
         """In STRICT an overlap raises, with range, route and repair; the gate is in place, and so are the markers."""
         host = FakeHost(kernel=h200())

@@ -325,9 +325,14 @@ GUARD = {"guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"}}
             "routeOverlap.mode",
             "the mode changes from STRICT to",
         ),
+        (
+            {"routeOverlap": {"expectedCidrs": ["10.50.0.0/16"], "mode": "STRICT"}},
+            "routeOverlap.expectedCidrs",
+            "no longer checked: 172.16.0.0/16",
+        ),
         ({"guard": {}}, "guard", "not in this configuration, but installed: the guard"),
     ],
-    ids=["all", "check", "mode", "guard"],
+    ids=["all", "check", "mode", "cidrs", "guard"],
 )
 def test_what_takes_protection_away(
     repaired: str, tmp_path: Path, change: dict[str, object], path: str, what: str
@@ -385,10 +390,11 @@ def test_what_another_run_installs_meanwhile(repaired: str, written: Callable[..
     assert "60 requires check-route-overlap" in host.files.texts[host.layout.gate_steps_path]
 
 
-def test_routes_that_go(repaired: str, written: Callable[..., str]) -> None:
+def test_routes_that_go(written: Callable[..., str]) -> None:
     """Routes alone may go, because the check stays: plan and log name them."""
     host = FakeHost(kernel=h200())
-    assert say("apply", "--config", repaired, host=host).code == 0
+    whole = written(HALF, {"destination": "172.16.128.0/17"}, cidrs=("172.16.0.0/17",))
+    assert say("apply", "--config", whole, host=host).code == 0
     config = written(HALF, cidrs=("172.16.0.0/17",))
     told = "staticRoutes: not in this configuration, but installed: 1 route, to 172.16.128.0/17"
     assert told in say("plan", "--config", config, host=host).out
