@@ -40,7 +40,7 @@ from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import phases
     from hostrouting.host import Files
@@ -55,10 +55,9 @@ _PATIENCE = 20.0  # seconds to wait for machines that are starting
 _SCRIPT = 0o755
 
 
-def paths_of(changed: Changed) -> Iterator[str]:
-    """All paths, those of the first step first. They are read when they are needed: a part may be put back before."""
-    for paths in changed.values():
-        yield from paths
+def paths_of(changed: Changed) -> tuple[str, ...]:
+    """All paths, those of the first step first."""
+    return tuple(path for paths in changed.values() for path in paths)
 
 
 @attrs.frozen

@@ -222,17 +222,23 @@ class HostTask(Generic[ResultT]):
         for removal in removals:
             ctx.log.warning("%s", removal)
         changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,))))
+        if up:
+            return install(ctx, self, changed, fallback)
         with having_changed(files=paths_of(changed)):
-            return install(ctx, self, changed, fallback) if up else self.remove(ctx, changed.get(part.name, ()))
+            return self.remove(ctx, changed.get(part.name, ()))
 
 
 def install(ctx: phases.Context, task: HostTask[ResultT], changed: Changed, fallback: Fallback | None) -> ResultT:
-    """Do the task's work. If it fails and has changed nothing, put back its part, which then no longer is `changed`."""
+    """Do the task's work. If it fails and has changed nothing, put back its part, which then no longer is `changed`.
+
+    The error carries the paths that are still changed.
+    """
     files, path = task.host.files, task.host.layout.gate_steps_path
     try:
         return task.install(ctx, changed.get(task.part.name, ()))
-    except (HostRoutingError, phases.Cancelled) as error:
-        if fallback is not None and fallback.is_unchanged():
+    except BaseException as error:
+        is_ours = isinstance(error, HostRoutingError | phases.Cancelled)
+        if is_ours and fallback is not None and fallback.is_unchanged():
             try:
                 with ctx.shielded() as safe:
                     Gate(task.host).change(safe, (fallback.part,))
@@ -241,6 +247,7 @@ def install(ctx: phases.Context, task: HostTask[ResultT], changed: Changed, fall
             else:
                 back = {*fallback.part.all_files.paths, *([path] if files.read(path) == fallback.listed else [])}
                 changed |= {name: tuple(one for one in paths if one not in back) for name, paths in changed.items()}
+        tell_effects(error, files=paths_of(changed))
         raise
 
 

@@ -16,7 +16,7 @@ from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.boot.gate import Gate, paths_of
 from hostrouting.config import needs_config
 from hostrouting.errors import ConfigError, HostRoutingError
-from hostrouting.host.effects import having_changed
+from hostrouting.host.effects import tell_effects
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.base import HostTask, install, locked, preview, removals_of, valid_wait
 from hostrouting.tasks.guard.service import InstallGuard
@@ -59,7 +59,7 @@ class Configure:
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """The timeout in seconds for whatever each task waits for, now and at every boot; at boot it is at most 60."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
-    """Whether the configuration may take away the gate, what STRICT protects, or the guard; else that is a ConfigError."""
+    """Whether the configuration may take away the gate, what STRICT protects or the guard; else a ConfigError."""
 
     @property
     def subtasks(self) -> tuple[HostTask[Any], ...]:
@@ -100,15 +100,15 @@ class Configure:
             behind = [
                 _BehindGate(task, changed, begun, failures.get(task.name), fallbacks.get(task.name)) for task in tasks
             ]
-            with having_changed(files=paths_of(changed)):
-                try:
-                    return phases.serial(*behind, name=self.name).do(ctx)
-                except phases.TaskFailed:
-                    for gated in behind:
-                        if gated.name not in begun and not ctx.cancelled:
-                            with suppress(HostRoutingError, phases.Cancelled):
-                                gated.task.despite_failure(ctx, gated.paths)
-                    raise
+            try:
+                return phases.serial(*behind, name=self.name).do(ctx)
+            except BaseException as error:
+                for gated in behind:
+                    if isinstance(error, phases.TaskFailed) and gated.name not in begun and not ctx.cancelled:
+                        with suppress(HostRoutingError, phases.Cancelled):
+                            gated.task.despite_failure(ctx, gated.paths)
+                tell_effects(error, files=paths_of(changed))  # without what a task has put back
+                raise
 
     def undo(self, ctx: phases.Context) -> object:
         """Remove everything of hostrouting, whatever the configuration says; the same as Remove."""

@@ -131,10 +131,10 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-Requires root. The file is the whole configuration: whatever is installed but not in it is removed. If the gate, the mode
-STRICT, an address that STRICT protects or the guard would go, apply changes nothing and exits with 2, unless
---allow-removal is given. Either all routes are applied or none; a running machine is not touched. If an overlap is left
-afterwards, the exit code is 1 in mode STRICT; in mode WARN the overlap is only reported.
+Requires root. The file is complete: whatever is installed but not in it is removed. If the gate, the mode STRICT, an
+address that STRICT protects or the guard would go, apply changes nothing and exits with 2, unless --allow-removal is
+given. Either all routes are applied or none; a running machine is not touched. If an overlap is left afterwards, the
+exit code is 1 in mode STRICT; in mode WARN the overlap is only reported.
 """,
     examples="""\
 # as root: apply it now, and at every boot

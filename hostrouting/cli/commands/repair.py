@@ -63,6 +63,14 @@ def _code(check: Check) -> int:
     return UNDECIDED if check.open_verdicts else FINE
 
 
+def _closes(check: Check) -> str:
+    """Which escapes the routes repair."""
+    found = check.found
+    if found.routes and (found.unsafe or check.open_verdicts):
+        return "some"
+    return "none" if found.unsafe else "all"
+
+
 def _document(check: Check) -> dict[str, Any]:
     from hostrouting.check.report import diversion_line, filtered_line, repair_document, unsafe_line
     from hostrouting.cli.remedy import ip_commands
@@ -73,11 +81,7 @@ def _document(check: Check) -> dict[str, Any]:
         "verdict": check.found.verdict,
         "routes": repair_document(found.routes),
         "commands": list(ip_commands(check)),
-        "closes": "some"
-        if (found.unsafe or check.open_verdicts) and found.routes
-        else "none"
-        if found.unsafe
-        else "all",
+        "closes": _closes(check),
         "unsafe": [unsafe_line(unsafe) for unsafe in found.unsafe],
         "diverted": [*map(diversion_line, found.diverted), *map(filtered_line, found.filtered)],
     }
@@ -100,8 +104,8 @@ def _page(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
         yield line(Painted("PARTLY:", "warn"), f" {routes} repair{s} what can be repaired; the rest is listed first")
     else:
         still = {verdict for verdict, _ in made.open_verdicts}
-        which = "every escape" + " of plain packets" * ("undecided" in still)
-        which += " that is known" * ("no-default-route" in still)
+        which = "every" + " known" * ("no-default-route" in still)
+        which += " escape" + " of plain packets" * ("undecided" in still)
         yield line(Painted("REPAIR:", "good"), f" {routes} repair{s} {which}; this was proved on the present tables")
     yield from (told for _, told in made.open_verdicts)
     yield from remedy_lines(

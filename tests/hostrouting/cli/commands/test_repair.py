@@ -63,7 +63,7 @@ def test_the_other_family_has_no_default_route() -> None:
     said = say("repair", CIDR, "2001:db8:99::/48", kernel=h200())
     assert said.code == 3
     assert said.lines[:2] == [
-        "REPAIR: 2 static routes repair every escape that is known; this was proved on the present tables",
+        "REPAIR: 2 static routes repair every known escape; this was proved on the present tables",
         "NO-DEFAULT-ROUTE: there is no IPv6 default route, so no device is expected for 2001:db8:99::/48",
     ]
     assert say("repair", CIDR, "2001:db8:99::/48", "--json", kernel=h200()).json["closes"] == "some"
