@@ -117,10 +117,12 @@ host without the tasks, 5. You can try all of it on a host in memory::
 `hostrouting.cli` is the command line.
 """
 
-from __future__ import annotations
+import sys
 
-from hostrouting import installation
-from hostrouting.release import __version__
+_IS_TOO_OLD = tuple(sys.version_info) < (3, 10)  # then `__main__` says so; until then, nothing else of ours is loaded
+if not _IS_TOO_OLD:
+    from hostrouting import installation
+    from hostrouting.release import __version__
 
 TYPE_CHECKING = False  # loading `typing` would take a third of the time of a command that only prints its usage
 if TYPE_CHECKING:
@@ -384,7 +386,7 @@ _HOMES = {
     "routes.uplink": ("DesiredRoute", "Pending", "resolve_route"),
 }
 
-if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept any name
+if not (TYPE_CHECKING or _IS_TOO_OLD):  # with a module __getattr__, a type checker would accept any name
     if installation.foreign_phases() is None:
         import phases
 
@@ -398,5 +400,5 @@ if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept 
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__() -> list[str]:
+def __dir__() -> "list[str]":  # quoted: Python 3.8 has no list[str]
     return sorted(set(globals()) | set(__all__))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -44,9 +45,23 @@ START = "import runpy; runpy.run_path('hostrouting/__main__.py', run_name='__mai
 @pytest.mark.linux
 def test_the_command() -> None:
     """The command line prints one line and ends with exit code 3, as for everything that is not possible here."""
-    for python, before in ((sys.executable, PRETENDS), *((path, "") for path in older())):
-        done = told(python, "-c", before + START)
+    ways = [(python, "-c", START) for python in older()]
+    ways += [(python, "-m", "hostrouting") for python in older() if not python.endswith("2.7")]
+    for before, command in [(PRETENDS, (sys.executable, "-c", PRETENDS + START)), *(("", way) for way in ways)]:
+        done = told(*command)
         [line] = done.stderr.splitlines()
         assert done.returncode == 3
         assert line.startswith(f"{LINE}{'3.8 (' if before else ''}")
         assert REMEDY in line
+
+
+@pytest.mark.linux
+def test_what_is_read_before_that() -> None:
+    """With `-m`, an old Python reads the package first: its own file only, which such a Python can read."""
+    code = f"{PRETENDS} import runpy, atexit; atexit.register(lambda: print(*sys.modules)); "
+    done = told(sys.executable, "-c", f"{code} runpy.run_module('hostrouting', run_name='__main__')")
+    assert (done.returncode, done.stderr.startswith(LINE)) == (3, True)
+    assert [name for name in done.stdout.split() if name.startswith(("hostrouting", "phases"))] == ["hostrouting"]
+    text = (ROOT / "hostrouting" / "__init__.py").read_text(encoding="utf-8")
+    body = ast.parse(text, feature_version=(3, 6)).body
+    assert not [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
