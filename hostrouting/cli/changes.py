@@ -431,11 +431,13 @@ def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> L
         return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
     if gate.bars:
         return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")
+    from hostrouting.tasks.static_routes import has_script_succeeded  # noqa: PLC0415  only a failure needs the tasks
+
     refusal, is_kept = "", False
     with suppress(HostRoutingError):  # a file or the kernel cannot be read: the gate's state is all that is known
         installed = installed_config(host) or HostRoutingConfig()
         kept, wanted = wanted_routes(installed), wanted_routes(config)
-        is_kept = bool(kept and wanted) and kept != wanted
+        is_kept = bool(kept and wanted) and kept != wanted and has_script_succeeded(host.files, host.layout)
         if host.backend is not None:
             with host.backend() as backend:
                 required = {step.name for step in Gate(host).steps if step.kind == "requires"}

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _SHOWN = 10  # reasons in one line
 _ATTEMPTS = 5  # transactions of one look: each of the four steps of one may find refused routes, and the last succeeds
 
-__all__ = ["ConfigureStaticRoutes", "repair_of"]
+__all__ = ["ConfigureStaticRoutes", "has_script_succeeded", "repair_of"]
 
 
 @attrs.frozen
@@ -158,8 +158,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         found = part.found(files)
         if found is None or found == part or not Gate(self.host).is_whole(found):
             return None
-        [script] = found.program.files
-        return found if digest_of(script.text) in (files.read(layout.protocol_name_path) or "") else None
+        return found if has_script_succeeded(files, layout) else None
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """Install the routes now, run the boot script once, and write the name of our route protocol."""
@@ -366,6 +365,12 @@ def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | N
     with suppress(ValueError):
         return None if script is None else parse_static_routes_script(script).config
     return None
+
+
+def has_script_succeeded(files: Files, layout: HostLayout) -> bool:
+    """Whether the installed static-routes.sh is the last one that was installed, run and found to succeed."""
+    script, noted = files.read(layout.routes_script_path), files.read(layout.protocol_name_path)
+    return script is not None and noted is not None and digest_of(script) in noted
 
 
 def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:

@@ -104,6 +104,20 @@ def test_a_wrong_edit_of_what_works(written: Callable[..., str], mode: str, cidr
     assert host.files.texts[SCRIPT] == before
 
 
+def test_the_installed_script_is_not_always_the_last_good(written: Callable[..., str]) -> None:
+    """After a run whose script failed, another that changes nothing does not call that script good."""
+    manager = FakeManager()
+    host = attrs.evolve(FakeHost(kernel=h200(), manager=manager), lock_wait=0)
+    configs = [written(HALF, *more, mode="WARN") for more in ((), ({"destination": "172.20.0.0/16"},))]
+    for config, unit in zip(configs, ("", "static-routes.service"), strict=True):
+        manager.failing = {unit: ()}
+        say("apply", "--config", config, host=host)
+    host.files.locked.add(LAYOUT.lock_path)
+    said = say("apply", "--config", configs[0], host=host)
+    assert said.code
+    assert said.lines[-1] == "Machines are still checked before they start; see: hostrouting status"
+
+
 def test_a_wrong_configuration_at_first(written: Callable[..., str]) -> None:
     """Without a last good script no machine starts, and the last line names the route and the reason."""
     said = say("apply", "--config", written({"destination": "172.16.0.0/16"}, mode="WARN"), kernel=h200())
