@@ -35,8 +35,9 @@ LACKING: dict[str, Any] = {"staticRoutes": {"enabled": True, "routes": HALVES[:1
 def ran(command: str, host: FakeHost, config: dict[str, Any] | None = None, *words: str) -> Ran:
     """Run a command as the module does on a node."""
     given = () if config is None else ("--config", "-")
-    waiting = {"plan": ("--wait", "0"), "apply": ("--wait", "0", "--allow-removal")}.get(command, ())
-    said = say(command, *given, *words, *waiting, "--json", host=host, stdin=json.dumps(config).encode())
+    allowed = ("--allow-removal",) * (command in {"preflight", "plan", "apply"})
+    waiting = ("--wait", "0") * (command in {"plan", "apply"})
+    said = say(command, *given, *words, *waiting, *allowed, "--json", host=host, stdin=json.dumps(config).encode())
     return Ran(said.code, said.out, said.err)
 
 
@@ -93,12 +94,12 @@ def test_law_a_dry_run_predicts_the_run(host: str, config: str) -> None:
     where = HOSTS[host]()
     foretold, done = dry_run(where, CONFIGS[config]), run(where, CONFIGS[config])
     waits = foretold.message.startswith("NOT READY")
-    assert (foretold.before == foretold.after) is (not foretold.changed)
     assert foretold.failed == done.failed
     if waits:
         assert foretold.changed >= done.changed
         assert foretold.warnings[0].startswith("NOT READY: apply would wait for what is missing")
         return
+    assert (foretold.before == foretold.after) is (not foretold.changed)
     assert (foretold.before, foretold.after) == (done.before, done.after)
     assert (foretold.changed, foretold.verdict) == (done.changed, done.verdict)
     assert foretold.findings == done.findings
@@ -156,12 +157,14 @@ def test_what_is_different() -> None:
         "route 9.0.0.0/8 via 10.0.0.1 dev eth0 proto hostrouting",
         "file /etc/aks-flex-node/host-routing-gate.conf (different)",
         "file /etc/aks-flex-node/static-routes.sh (different)",
+        "file /etc/iproute2/rt_protos.d/hostrouting.conf (different)",
     ]
     assert it.after.splitlines() == [
         "route 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "route 9.0.0.0/8 via 10.0.0.9 dev eth0 proto hostrouting",
         "file /etc/aks-flex-node/host-routing-gate.conf",
         "file /etc/aks-flex-node/static-routes.sh",
+        "file /etc/iproute2/rt_protos.d/hostrouting.conf",
     ]
 
 
