@@ -464,6 +464,7 @@ def await_plan(
     protocol: int,
     former: Collection[int] = (),
     spared: Collection[Prefix] = (),
+    installed: Collection[DesiredRoute] = (),
     wait: float,
 ) -> tuple[RoutePlan, Snapshot]:
     """The plan, once everything it needs is there. Raises NotReady, which names what was missing last."""
@@ -471,7 +472,7 @@ def await_plan(
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
         # A slightly stale read is fine: every change is exact and verified.
         before, _ = read(backend)
-        plan = plan_routes(wanted, before, protocol=protocol, former=former, spared=spared)
+        plan = plan_routes(wanted, before, protocol=protocol, former=former, spared=spared, installed=installed)
         if not plan.pending:
             return (plan, before), ""
         return None, "; ".join(map(str, plan.pending))

@@ -64,10 +64,10 @@ class Change:
     A number that does not fit into a kernel message is InvalidRoute with ERANGE.
 
     The state of a next hop in a snapshot (linkdown, dead, pervasive) is ignored in a request, and so is the weight of a
-    single next hop: a route can be passed back as it was read. In IPv6, `add` is refused in the same cases, but
-    `append` of a route with a gateway merges it with the existing ones into one ECMP route, and `replace` replaces all
-    next hops of such a route; a metric of 0 means 1024, a protocol of 0 means 3, and scope and tos are not part of a
-    route's identity.
+    single next hop, unless it is an IPv6 gateway: a route can be passed back as it was read. In IPv6, `add` is
+    refused in the same cases, but `append` of a route with a gateway merges it with the existing ones into one ECMP
+    route, and `replace` replaces all next hops of such a route; a metric of 0 means 1024, a protocol of 0 means 3,
+    and scope and tos are not part of a route's identity.
 
     Only in IPv6, a route may be for packets from some sources, and may have a preference and an end (`expires`, in
     seconds). For IPv4 the result is InvalidRoute, because Linux would ignore these. The sources are part of the key: a

@@ -53,6 +53,7 @@ __all__ = [
     "expires",
     "find_exactly",
     "foreign",
+    "has_weight",
     "is_leg_of",
     "is_meant",
     "leg_is_meant",
@@ -104,6 +105,18 @@ def foreign(route: Route) -> str:
     return ""
 
 
+def has_weight(route: Route) -> bool:
+    """Whether the route is an IPv6 next hop with a weight, which matters beside others."""
+    return (
+        route.prefix.family == IPV6
+        and len(route.legs) == 1
+        and route.legs[0].gateway is not None
+        and route.legs[0].weight != 1
+        and route.nexthop_id is None
+        and route.type not in PATHLESS
+    )
+
+
 def _misfits(route: Route) -> Iterator[str]:
     if problem := foreign(route):
         yield problem
@@ -115,7 +128,7 @@ def _misfits(route: Route) -> Iterator[str]:
     highest = _WORD - 1
     if route.expires is not None and route.expires > highest:
         yield f"expires {route.expires} is not in 0..{highest}"
-    if len(route.legs) > 1:
+    if len(route.legs) > 1 or has_weight(route):
         for leg in route.legs:
             if not 1 <= leg.weight <= _HEAVIEST:
                 yield f"the weight {leg.weight} of {leg} is not in 1..{_HEAVIEST}"

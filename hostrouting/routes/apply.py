@@ -12,9 +12,9 @@ Two limits. The kernel adds a route before or after all others with its key, nev
 routes was deleted from between two routes that are not ours, and has to be restored, it is restored behind them, and
 the message says so. The first route of a key, which is the one that the kernel uses, is always the same as before. And
 in IPv6, each next hop is an entry of its own (`kernel.requests`), but of several only the protocol of the first can be
-read. So tables are compared entry by entry, and entries are deleted one at a time, each by its protocol: one that
-belongs to another program stays. The kernel's `replace` would delete those, so it is used only if each present next hop
-is wanted, too, for what differs otherwise.
+read. So tables are compared entry by entry, with our protocol for each of several, and entries are deleted one at a
+time with our protocol: those that Linux does not delete belong to another program, and `Applied.beside` names them. The
+kernel's `replace` would delete these, too, so it is used only for a route of ours with one next hop.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteExist
 from hostrouting.host.effects import tell_effects
 from hostrouting.kernel.base import Change, Outcome, RouteBackend
 from hostrouting.model import IPV4, IPV6, OURS, Route, RouteKey, Snapshot
+from hostrouting.routes.plan import can_join, hop_of, is_shared, next_hop_stays
 from hostrouting.routes.uplink import bare_leg
 from phases.errors import add_note
 
@@ -50,6 +51,8 @@ class Applied:
 
     plan: RoutePlan
     changes: tuple[Change, ...] = ()
+    beside: tuple[str, ...] = ()
+    """For each IPv6 route that has next hops of another program beside the wanted ones, a sentence."""
 
     def log_fields(self) -> dict[str, object]:
         """The numbers of routes that were added, replaced, deleted and kept."""
@@ -78,10 +81,11 @@ def apply_plan(
     plan.require_possible()
     if plan.pending:
         raise ValueError(f"the plan is not ready: {'; '.join(map(str, plan.pending))}")
-    if not plan.changes:
+    ours = {protocol, *former}
+    made, broken = _changes(plan, ours)
+    if not made and not broken:
         return Applied(plan)
-    made, broken = _changes(plan)
-    transaction = _Transaction(plan, backend, before, {protocol, *former})
+    transaction = _Transaction(plan, backend, before, ours, (*made, *broken))
     try:
         transaction.carry_out(made, check)
         if made and broken:
@@ -89,7 +93,7 @@ def apply_plan(
             transaction.verify_made(made)
         transaction.carry_out(broken, check)
         check()
-        transaction.verify()
+        beside = transaction.verify()
     except BackendError as error:
         after = transaction.undo()
         raise tell_effects(ApplyError(str(error), after=after), transaction.done) from error
@@ -101,7 +105,7 @@ def apply_plan(
         add_note(stopped, transaction.undo())
         tell_effects(stopped, transaction.done)
         raise
-    return Applied(plan, (*made, *broken))
+    return Applied(plan, tuple(transaction.done), beside)
 
 
 class _Refused(Exception):  # noqa: N818  it starts the rollback and never leaves this module
@@ -114,7 +118,7 @@ class _Refused(Exception):  # noqa: N818  it starts the rollback and never leave
         super().__init__(*self.reasons)
 
 
-def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
+def _changes(plan: RoutePlan, ours: Collection[int]) -> tuple[list[Change], list[Change]]:
     """The additions and the deletions of the plan, as changes in the order of the plan.
 
     When one of our routes replaces another, the new one is added behind the old one, which is then deleted. So one of
@@ -130,15 +134,22 @@ def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
     replaced = [step for step in plan.changes if step.action == "replace"]
     coming = {_bare(step.route) for step in replaced}
     going = {_bare(step.held) for step in replaced if step.held is not None}
+    for step in plan.asking:
+        if step.action == "keep" and step.asked is not None:
+            broken += _deletions(step.asked, ours)
     for step in plan.changes:
         if step.action == "delete":
-            (before if _bare(step.route) in coming else broken).extend(_deletions(step.route))
+            (before if _bare(step.route) in coming else broken).extend(_deletions(step.route, ours))
+        elif step.action == "add" and step.held is not None:
+            new, _ = _replacement(step.held, step.route, ours)
+            made += new
+            broken += [] if step.asked is None else _deletions(step.asked, ours)
         elif step.action == "add":
             (after if _bare(step.route) in going else made).append(Change(_VERBS[step.place], step.route))
         elif step.held is None:
             made.append(Change("replace", step.route))
         elif step.route.prefix.family == IPV6:
-            new, old = _replacement(step.held, step.route)
+            new, old = _replacement(step.held, step.route, ours)
             made += new
             broken += old
         else:
@@ -148,30 +159,40 @@ def _changes(plan: RoutePlan) -> tuple[list[Change], list[Change]]:
     return [*before, *made], [*broken, *after]
 
 
-def _replacement(held: Route, wanted: Route) -> tuple[list[Change], list[Change]]:
+def _replacement(held: Route, wanted: Route, ours: Collection[int]) -> tuple[list[Change], list[Change]]:
     """The additions and the deletions that turn an IPv6 route of ours into the wanted one, next hop by next hop."""
     there, coming = ({_hop(entry): entry for entry in _entries(_bare(route))} for route in (held, wanted))
     gone = [entry for hop, entry in there.items() if hop not in coming]
-    new = [entry for hop, entry in coming.items() if hop not in there]
-    other = [hop for hop in coming if hop in there and not _is_as(there[hop], coming[hop], weighed=not gone)]
-    if other and not gone:
+    is_alone = len(there) == 1 and held.protocol in ours
+    protocol = wanted.protocol if held.protocol in ours else held.protocol
+    expected = {hop: attrs.evolve(_as_listed(entry, len(there)), protocol=protocol) for hop, entry in coming.items()}
+    other = [hop for hop in coming if hop in there and there[hop] != expected[hop]]
+    if other and is_alone:
         return [Change("replace", wanted)], []
     # There are others beside such a next hop while it is missing.
-    changed = [change for hop in other for change in (Change("delete", there[hop]), Change("append", coming[hop]))]
-    return [*(Change("append", entry) for entry in new), *changed], [Change("delete", entry) for entry in gone]
+    changed = [change for hop in other for change in (*_removal(there[hop], ours), Change("append", coming[hop]))]
+    new = [Change("append", entry) for hop, entry in coming.items() if hop not in there]
+    old = (
+        [Change("delete", entry) for entry in gone] if is_alone else [one for it in gone for one in _removal(it, ours)]
+    )
+    return [*new, *changed], old
 
 
-def _is_as(entry: Route, wanted: Route, *, weighed: bool) -> bool:
-    return entry == wanted or (not weighed and _light(entry) == _light(wanted))
+def _as_listed(entry: Route, count: int) -> Route:
+    """The next hop as it is listed: without its weight if it is the only one."""
+    return entry if count > 1 else attrs.evolve(entry, legs=tuple(attrs.evolve(leg, weight=1) for leg in entry.legs))
 
 
-def _light(entry: Route) -> Route:
-    """The route without the weight of its next hops."""
-    return attrs.evolve(entry, legs=tuple(attrs.evolve(leg, weight=1) for leg in entry.legs))
+def _deletions(route: Route, ours: Collection[int]) -> list[Change]:
+    entries = _entries(route)
+    if len(entries) == 1 and route.protocol in ours:
+        return [Change("delete", route)]
+    return [change for entry in entries for change in _removal(entry, ours)]
 
 
-def _deletions(route: Route) -> list[Change]:
-    return [Change("delete", entry) for entry in _entries(route)]
+def _removal(entry: Route, ours: Collection[int]) -> list[Change]:
+    """The deletion of one of several next hops, with each protocol that can be ours; Linux finds it if it is."""
+    return [Change("delete", attrs.evolve(entry, protocol=protocol)) for protocol in sorted(ours)]
 
 
 def _entries(route: Route) -> tuple[Route, ...]:
@@ -183,7 +204,7 @@ def _entries(route: Route) -> tuple[Route, ...]:
 
 def _hop(entry: Route) -> tuple[object, ...]:
     """What tells the IPv6 entries of a key apart."""
-    return (entry.nexthop_id, *((leg.dev, leg.gateway) for leg in entry.legs))
+    return (entry.nexthop_id, *map(hop_of, entry.legs))
 
 
 def _could_be(route: Route, other: Route) -> bool:
@@ -200,11 +221,15 @@ def _batches(changes: list[Change]) -> Iterator[list[Change]]:
 class _Transaction:
     """One plan that is being carried out."""
 
-    def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, ours: set[int]) -> None:
+    def __init__(
+        self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, ours: set[int], changes: Iterable[Change]
+    ) -> None:
         self._plan, self._backend, self._ours = plan, backend, ours
         self._keys = {step.route.key for step in plan.steps}
-        self._before = _Table(before, self._keys)
-        self._wanted = _Table(plan.apply_to(before), self._keys)
+        self._before = _Table(before, self._keys, min(ours))
+        self._wanted = _Table(plan.apply_to(before), self._keys, min(ours))
+        self._asked = _asked(plan)
+        self._deleted = {(change.route.key, _hop(change.route)) for change in changes if change.verb == "delete"}
         self.done: list[Change] = []
         """What the kernel has changed, in order, including the changes of a rollback."""
 
@@ -236,22 +261,33 @@ class _Transaction:
                 (route.key, f"[{route}] was added, but the table now has {found}: {_ELSE}") for route, found in pairs
             )
 
-    def verify(self) -> None:
-        """Read the table back: it has to match the plan for each key that the plan is about."""
+    def verify(self) -> tuple[str, ...]:
+        """Read the table back: it has to match the plan for each key that the plan is about.
+
+        Returns a sentence for each route with next hops that are not wanted and that Linux did not delete for us.
+        """
         now = self._read()
         strange = [
-            key for key in self._keys if now.at(key) != self._wanted.at(key) and not self._is_shared(key, now.at(key))
+            key for key in self._keys if now.at(key) != self._wanted.at(key) and not self._is_beside(key, now.at(key))
         ]
         if strange:
             words = [(key, _words(self._wanted.at(key)), _words(now.at(key))) for key in sorted(strange)]
             raise _Refused(
                 (key, f"the table should have {wanted}, but now has {found}: {_ELSE}") for key, wanted, found in words
             )
+        asked = sorted(self._asked.items())
+        beside = ((key, [one for one in now.at(key) if _hop(one) in hops]) for key, hops in asked)
+        return tuple(
+            f"{key.prefix}: {'; '.join(next_hop_stays(one, one.legs[0]) for one in stays)}"
+            for key, stays in beside
+            if stays
+        )
 
-    def _is_shared(self, key: RouteKey, now: tuple[Route, ...]) -> bool:
+    def _is_beside(self, key: RouteKey, now: tuple[Route, ...]) -> bool:
         """Whether there is what is wanted in IPv6, and beside it only next hops that Linux did not delete for us."""
-        wanted, there, unsure = set(map(_hop, self._wanted.at(key))), set(map(_hop, now)), self._before.unsure.get(key)
-        return unsure is not None and wanted <= there <= wanted | unsure
+        wanted, there = set(map(_hop, self._wanted.at(key))), set(map(_hop, now))
+        asked = self._asked.get(key)
+        return asked is not None and wanted - asked <= there <= wanted | asked
 
     def undo(self) -> str:
         """Restore our routes as they were before, and return a sentence about what is true now.
@@ -300,11 +336,18 @@ class _Transaction:
 
     def _way_back(self, now: _Table) -> Iterator[Change]:
         """The changes that restore: first add our routes that are missing, then delete those that are too many."""
-        pairs = [(now.at(key), self._before.at(key)) for key in sorted(self._keys)]
+        pairs = [(now.at(key), self._former(key, now.at(key))) for key in sorted(self._keys)]
         for there, then in pairs:
-            yield from put_back(there, then, self._ours)
+            yield from (put_back_hops if _are_hops(there, then) else put_back)(there, then, self._ours)
         for there, then in pairs:
-            yield from take_away(there, then, self._ours)
+            yield from (take_away_hops if _are_hops(there, then) else take_away)(there, then, self._ours)
+
+    def _former(self, key: RouteKey, there: tuple[Route, ...]) -> tuple[Route, ...]:
+        """The entries before; of several next hops without those that we did not delete and that are gone."""
+        then, hops = self._before.at(key), set(map(_hop, there))
+        if key not in self._before.shared:
+            return then
+        return tuple(entry for entry in then if _hop(entry) in hops or (key, _hop(entry)) in self._deleted)
 
     def _read(self, *, at_any_rate: bool = False) -> _Table:
         families = {key.prefix.family for key in self._keys}
@@ -319,22 +362,34 @@ class _Transaction:
             if not at_any_rate or not isinstance(error.last, Snapshot):
                 raise
             snapshot = error.last
-        return _Table(snapshot, self._keys)
+        return _Table(snapshot, self._keys, min(self._ours))
+
+
+def _asked(plan: RoutePlan) -> dict[RouteKey, set[tuple[object, ...]]]:
+    """The next hops of each key that are not wanted, and that are deleted only if they are ours."""
+    found: dict[RouteKey, set[tuple[object, ...]]] = {step.route.key: set() for step in plan.asking}
+    for step in (*plan.changes, *plan.asking):
+        held = step.route if step.action == "delete" else step.held
+        routes = [route for route in (step.asked, held if held and is_shared(held) else None) if route is not None]
+        wanted = set() if step.action in {"delete", "keep"} else set(map(_hop, _entries(step.route)))
+        for route in routes:
+            found.setdefault(step.route.key, set()).update(set(map(_hop, _entries(_bare(route)))) - wanted)
+    return found
 
 
 class _Table:
     """The entries of a snapshot whose keys a plan is about, without the state of their next hops."""
 
-    def __init__(self, snapshot: Snapshot, keys: set[RouteKey]) -> None:
+    def __init__(self, snapshot: Snapshot, keys: set[RouteKey], protocol: int) -> None:
+        """Of next hops that are listed together, the protocols are not known: this one stands for them."""
         self._found: dict[RouteKey, tuple[Route, ...]] = {}
-        self.unsure: dict[RouteKey, set[tuple[object, ...]]] = {}
-        """The next hops that are listed together, so that their protocols are not known."""
+        self.shared: set[RouteKey] = set()
         for place in snapshot.routes.leading_to({key.prefix for key in keys}):
             route = _bare(snapshot.routes[place])
-            entries = _entries(route)
-            self._found[route.key] = (*self._found.get(route.key, ()), *sorted(entries, key=str))
-            if len(entries) > 1:
-                self.unsure.setdefault(route.key, set()).update(map(_hop, entries))
+            if is_shared(route):
+                route = attrs.evolve(route, protocol=protocol)
+                self.shared.add(route.key)
+            self._found[route.key] = (*self._found.get(route.key, ()), *sorted(_entries(route), key=str))
 
     def at(self, key: RouteKey) -> tuple[Route, ...]:
         """The entries that hold the key; the kernel uses the first."""
@@ -343,7 +398,7 @@ class _Table:
     def has(self, route: Route) -> bool:
         """Whether the table has this route; in IPv6 this means its next hops, whose protocols cannot be read."""
         there = self.at(route.key)
-        if route.prefix.family == IPV4 or (len(route.legs) < 2 and route.key not in self.unsure):
+        if route.prefix.family == IPV4 or (len(route.legs) < 2 and route.key not in self.shared):
             return route in there
         return set(map(_hop, _entries(route))) <= set(map(_hop, there))
 
@@ -369,9 +424,30 @@ def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collectio
     for route in there:
         if _is_new(route, then, ours):
             yield Change("delete", route)
-        elif route.prefix.family == IPV6 and len(there) > 1 and _hop(route) not in map(_hop, then):
-            # Listed with the protocol of another next hop. Linux deletes it only if this is its own.
-            yield from (Change("delete", attrs.evolve(route, protocol=protocol)) for protocol in sorted(ours))
+
+
+# The same for IPv6 next hops, whose order does not matter, and of which Linux deletes only ours.
+
+
+def _are_hops(*tables: tuple[Route, ...]) -> bool:
+    return all(can_join(entry) for entries in tables for entry in entries)
+
+
+def put_back_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
+    """Add our missing next hops of one key, and those that have changed."""
+    now = {_hop(entry): attrs.evolve(entry, protocol=min(ours)) for entry in there}
+    former = [entry for entry in then if entry.protocol in ours]
+    yield from (Change("append", entry) for entry in former if _hop(entry) not in now)
+    for entry in former:
+        if _hop(entry) in now and now[_hop(entry)] != attrs.evolve(_as_listed(entry, len(there)), protocol=min(ours)):
+            yield from (*_removal(entry, ours), Change("append", entry))
+
+
+def take_away_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
+    """Delete our next hops that were not there before."""
+    for entry in there:
+        if _hop(entry) not in map(_hop, then):
+            yield from _removal(entry, ours)
 
 
 def as_taken(routes: tuple[Route, ...]) -> object:

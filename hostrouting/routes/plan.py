@@ -10,8 +10,9 @@ also has the command that deletes it: with every attribute that the kernel compa
 route. An administrator who knows where the route came from has to run it.
 
 In IPv6, Linux lists next hops of several programs as one route with the protocol of the first (`kernel.requests`). So
-of such a route, our next hops are those that are wanted. Those beyond are left alone, and the step says so. When our
-route has to change, the next hops that are no longer wanted are deleted one by one, each only if it has our protocol.
+a plan does not know who owns a next hop: Linux is asked, by a deletion with our protocol. Of a route with the key of a
+wanted one, whatever its protocol, those that are missing are added, and those beyond are `asked`: whichever Linux does
+not delete is another program's, and stays beside ours.
 """
 
 from __future__ import annotations
@@ -62,9 +63,13 @@ __all__ = [
     "RoutePlan",
     "Step",
     "Steps",
+    "can_join",
     "deletion_command",
+    "hop_of",
     "in_order",
     "is_left_behind",
+    "is_shared",
+    "next_hop_stays",
     "plan_exactly",
     "plan_routes",
     "plan_static_routes",
@@ -96,12 +101,24 @@ class Step:
     held: Route | None = None
     place: Place = "only"
     remedy: str = ""
-    """Another way to resolve a conflict, not in the boot script; or what is beside a route that is kept."""
+    """Another way to resolve a conflict, not in the boot script."""
+    asked: Route | None = None
+    """The next hops of an IPv6 route that are deleted if they are ours, which only Linux knows."""
 
     @property
     def why(self) -> str:
-        """The reason and the remedy."""
-        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+        """The reason, the remedy, and what is asked."""
+        return "; ".join(part for part in (self.reason, self.remedy, self.asks) if part)
+
+    @property
+    def asks(self) -> str:
+        """A sentence about the next hops that are asked."""
+        if self.asked is None:
+            return ""
+        return "; ".join(
+            f"the next hop {way} is not wanted: it is deleted if it is ours, which only Linux knows"
+            for way in self.asked.ways
+        )
 
     def __str__(self) -> str:
         sign = _SIGNS[self.action]
@@ -190,10 +207,14 @@ class RoutePlan:
             raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in self.conflicts])
 
     @property
+    def asking(self) -> tuple[Step, ...]:
+        """The steps for IPv6 routes whose next hops can have several owners."""
+        return tuple(step for step in self._busy if step.asked is not None)
+
+    @property
     def beside(self) -> tuple[str, ...]:
         """For each route that has next hops beside the wanted ones, a sentence."""
-        steps = (step for step in self._busy if step.action == "keep" and step.remedy)
-        return tuple(f"{step.route.prefix}: {step.remedy}" for step in steps)
+        return tuple(f"{step.route.prefix}: {step.asks}" for step in self.asking if step.action == "keep")
 
     @property
     def kept(self) -> int:
@@ -208,6 +229,10 @@ class RoutePlan:
     def only(self, keys: Collection[object]) -> Self:
         """The changes of these keys (as in `Route.key`), without what is in conflict or not there yet."""
         return type(self)(tuple(step for step in self.changes if step.route.key in keys))
+
+    def only_asking(self) -> Self:
+        """The steps that change nothing but what Linux says is ours."""
+        return type(self)(tuple(step for step in self.asking if step.action == "keep"))
 
     def inverse(self) -> Self:
         """The plan that undoes this one.
@@ -232,6 +257,8 @@ class RoutePlan:
             elif step.action == "delete":
                 # If an identical route was just added before it, that one stays.
                 edits.change(step.route, None, last=True)
+            elif step.held is not None:
+                edits.change(step.held, _merged(step.held, step.route))
             elif step.place == "only" and edits.holders(step.route):
                 raise ValueError(f"another route has the same destination and metric as {step.route}")
             else:
@@ -282,6 +309,7 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
 
 _THERE = "it already exists"
 _TWIN = "ours, but not needed: another program's route with the same destination and metric is already as wanted"
+_SHARED = "another program has installed the first next hop"
 _BEHIND = "ours, but not used: the wanted route has the same destination and metric and comes before it in the table"
 
 
@@ -292,12 +320,14 @@ def plan_routes(
     protocol: int = OURS,
     former: Collection[int] = (),
     spared: Collection[Prefix] = (),
+    installed: Collection[DesiredRoute] = (),
 ) -> RoutePlan:
     """Plan how to get from the snapshot to the desired routes; other routes that carry `protocol` are deleted.
 
     Routes that carry a `former` number are ours too: they are replaced if they are wanted, and deleted if not. Our
-    routes to the destinations `spared` belong to another task, and stay. Raises ValueError for two different desired
-    routes with one destination and metric.
+    routes to the destinations `spared` belong to another task, and stay. Where a route was `installed` before, an IPv6
+    route can have next hops of ours although its protocol is another program's. Raises ValueError for two different
+    desired routes with one destination and metric.
     """
     wishes = listed(desired, "plan_routes")
     if strangers := [wish for wish in wishes if not isinstance(wish, DesiredRoute)]:
@@ -314,7 +344,14 @@ def plan_routes(
     ours_there = (
         routes[place] for place in sorted(set(routes.places(lambda shape: shape.protocol in ours)) - kept.keys())
     )
-    unwanted = (route for route in ours_there if route.key not in settled and route.prefix not in spared)
+    before = {wish.key for wish in installed}
+    joined = (
+        route
+        for wish in installed
+        for route in fib.routes(wish.destination)
+        if route.key in before and is_shared(route)
+    )
+    unwanted = (route for route in (*ours_there, *joined) if route.key not in settled and route.prefix not in spared)
     steps += _removals(unwanted, fib, ours)
     steps = [_renumbered(step, former) for step in steps] if former else steps
     others = in_order(steps)
@@ -335,7 +372,7 @@ def plan_exactly(
     fib, keys = Fib(snapshot), {route.key for route in wanted}
     steps = [step for route in wanted for step in _steps(route, fib, ours)]
     there = (snapshot.routes[place] for place in snapshot.routes.leading_to(set(about)))
-    steps += _removals((route for route in there if route.protocol in ours and route.key not in keys), fib, ours)
+    steps += _removals((route for route in there if route.key not in keys), fib, ours)
     return RoutePlan(in_order(steps))
 
 
@@ -350,6 +387,8 @@ def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Ite
             if key in keys:
                 gone = [at for at, route in enumerate(routes) if route.protocol in ours]
                 yield from _deletions(routes, gone, "ours, and no longer wanted")
+                rest = (route for at, route in enumerate(routes) if at not in gone and is_shared(route))
+                yield from (Step("keep", route, _SHARED, asked=_bare(route)) for route in rest)
 
 
 def _as_wanted(
@@ -420,10 +459,16 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
         return
     shadow = _shadow(wanted, near, fib, ours)
     holders = [route for route in near if route.key == wanted.key]
+    joined = next((route for route in holders if _joins(wanted, route)), None)
+    if joined is not None and all(route.protocol in ours for route in holders[: holders.index(joined)]):
+        yield _beside(wanted, joined, shadow, ours)
+        rest = [at for at, route in enumerate(holders) if route.protocol in ours and route is not joined]
+        yield from _deletions(holders, rest, _TWIN)
+        return
     stale = [at for at, route in enumerate(holders) if route.protocol in ours and not _says(route, wanted, ours)]
     standing = [route for at, route in enumerate(holders) if at not in stale]
     if standing and _says(standing[0], wanted, ours):
-        yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow, remedy=_beside(standing[0], wanted))
+        yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow)
         yield from _deletions(holders, stale, _TWIN)
     elif stale and not stale[0] and (not standing or wanted.prefix.family == IPV4):
         # In IPv6 the new route is added after the others, so another program's route would come before it.
@@ -470,35 +515,68 @@ def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
     """
     if route.protocol != wanted.protocol and route.protocol in ours:
         return False
-    legs = tuple(map(bare_leg, route.legs))
-    # The order in which IPv6 next hops are listed is that in which they were added.
-    is_listed_otherwise = wanted.prefix.family == IPV6 and set(legs) == set(wanted.legs)
-    beside = _legs_beside(route, wanted)
-    if beside and route.protocol in ours and beside[0] == route.legs[0]:
-        return False  # the first next hop is ours, because it has the protocol of the route
-    legs = wanted.legs if is_listed_otherwise or beside else legs
-    return attrs.evolve(route, legs=legs, protocol=wanted.protocol) == wanted
+    return attrs.evolve(_bare(route), protocol=wanted.protocol) == wanted
 
 
-def _legs_beside(route: Route, wanted: Route) -> tuple[NextHop, ...]:
-    """The next hops that an IPv6 route has beside all of the wanted ones; empty if it lacks one of these.
-
-    Weights do not matter: they are relative to each other.
-    """
-    if route.prefix.family == IPV4 or route.nexthop_id is not None:
-        return ()
-    hops = {attrs.evolve(bare_leg(leg), weight=1): leg for leg in route.legs}
-    lacking = {attrs.evolve(leg, weight=1) for leg in wanted.legs}
-    return () if lacking - hops.keys() else tuple(leg for hop, leg in hops.items() if hop not in lacking)
+def is_shared(route: Route) -> bool:
+    """Whether the route has several entries in the kernel's table, each with its own protocol."""
+    return len(route.legs) > 1 and can_join(route)
 
 
-def _beside(route: Route, wanted: Route) -> str:
-    """A sentence for each next hop beside the wanted ones; the boot script has the same."""
-    beside = attrs.evolve(route, legs=tuple(map(bare_leg, _legs_beside(route, wanted))))
-    return "; ".join(
+def can_join(route: Route) -> bool:
+    """Whether Linux makes one route of this one and others that can join, too, and have the same key."""
+    family, legs = route.prefix.family, route.legs
+    return family == IPV6 and route.nexthop_id is None and bool(legs) and all(leg.gateway for leg in legs)
+
+
+def _joins(wanted: Route, route: Route) -> bool:
+    """Whether the wanted route and this one differ in nothing but their next hops and protocols."""
+    alike = attrs.evolve(route, legs=wanted.legs, protocol=wanted.protocol)
+    return can_join(wanted) and can_join(route) and alike == wanted
+
+
+def _bare(route: Route) -> Route:
+    return attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)))
+
+
+def hop_of(leg: NextHop) -> tuple[object, ...]:
+    """What tells the IPv6 next hops of a key apart."""
+    return (leg.dev, leg.gateway)
+
+
+def _beside(wanted: Route, route: Route, shadow: str, ours: Collection[int]) -> Step:
+    """The step for an IPv6 route of the wanted key, whose next hops can have several owners."""
+    legs = {hop_of(leg): leg for leg in _bare(route).legs}
+    coming = {hop_of(leg): leg for leg in wanted.legs}
+    beside = tuple(leg for hop, leg in legs.items() if hop not in coming)
+    asked = (
+        attrs.evolve(_bare(route), legs=beside) if beside and (len(legs) > 1 or route.protocol not in ours) else None
+    )
+    is_renumbered = route.protocol in ours and route.protocol != wanted.protocol
+    if all(_is_as(legs.get(hop), leg, len(legs)) for hop, leg in coming.items()) and not is_renumbered:
+        return Step("keep", route, _why_kept(route, ours) + shadow, asked=asked)
+    if route.protocol in ours:
+        return Step("replace", wanted, "ours, but different", route, asked=asked)
+    return Step("add", wanted, f"it becomes a next hop beside those of [{route}]{shadow}", route, asked=asked)
+
+
+def _is_as(leg: NextHop | None, wanted: NextHop, count: int) -> bool:
+    """Whether the next hop is as wanted. Of a single one, no weight is listed."""
+    return leg is not None and (leg == wanted if count > 1 else attrs.evolve(wanted, weight=leg.weight) == leg)
+
+
+def _merged(held: Route, wanted: Route) -> Route:
+    """The route that Linux makes of both."""
+    there = {hop_of(leg) for leg in held.legs}
+    return attrs.evolve(held, legs=(*held.legs, *(leg for leg in wanted.legs if hop_of(leg) not in there)))
+
+
+def next_hop_stays(route: Route, leg: NextHop) -> str:
+    """A sentence about a next hop that Linux did not delete for us; the boot script has the same."""
+    (way,) = attrs.evolve(route, legs=(leg,)).ways
+    return (
         f"the next hop {way} is not from the configuration and stays, so Linux sends it a part of the packets; if no"
         f" other program needs it, delete it with: ip -6 route del {route.prefix} {way} metric {route.metric}"
-        for way in beside.ways
     )
 
 

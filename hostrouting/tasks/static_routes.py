@@ -26,9 +26,9 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, BackendError, ConfigError
 from hostrouting.host.effects import having_changed
 from hostrouting.host.fileset import Changes, File, FileSet, unit_file
-from hostrouting.model import DEFAULT_METRIC, IPV6, Prefix, Route, Snapshot
+from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import RoutePlan, plan_routes, reply_destinations, wanted_routes, wanted_routes_of
+from hostrouting.routes.plan import RoutePlan, Step, plan_routes, reply_destinations, wanted_routes, wanted_routes_of
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks.base import Fallback, HostTask, run_once
 from hostrouting.tasks.guard import Look, Problem, Repair
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from hostrouting.host.layout import HostLayout
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import RouteKey
-    from hostrouting.routes.plan import Step
     from hostrouting.routes.uplink import DesiredRoute
     from hostrouting.tasks.base import Alive, MayRepair
 
@@ -102,10 +101,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     def removals(self) -> tuple[Removal, ...]:
         """The routes of the installed script that are not in the configuration."""
-        installed = installed_routes(self.host.files, self.host.layout)
         wanted = {wish.key for wish in self._wanted}
-        found = () if installed is None else wanted_routes_of(installed)
-        gone = [str(wish.destination) for wish in found if wish.key not in wanted]
+        gone = [str(wish.destination) for wish in self._installed if wish.key not in wanted]
         if not gone:
             return ()
         told = f"not in this configuration, but installed: {counted(len(gone), 'route')}, to {spoken(gone)}"
@@ -130,7 +127,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             notes = () if routes is None else routes.beside
             return Preview(routes, names, before=before, notes=notes, has_fallback=self._fallback is not None)
         removes = (*part.program.present(files), *self._name.present(files))
-        stays = () if before is None else self._stays(before)
+        asked = () if routes is None else [step.route for step in routes.asking]
+        stays = () if before is None else tuple(route for route in self._stays(before) if route not in asked)
         return Preview(routes, Changes(removes=removes), stays=stays, before=before)
 
     def prepare(self, ctx: phases.Context) -> Fallback | None:
@@ -166,7 +164,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         applied, _ = self._route(ctx, self._wanted, former)
         for foreseen in applied.plan.foreseen if applied is not None else ():
             ctx.log.warning("%s", foreseen_line(foreseen))
-        for sentence in self._beside(applied.plan) if applied is not None else ():
+        for sentence in applied.beside if applied is not None else ():
             ctx.log.warning("%s", sentence)
         # The name is written last, with the digest of the script: until then, no run of it is known to have succeeded.
         is_new = bool(self._name.differences(self.host.files))
@@ -185,22 +183,29 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         with self.host.backend() as backend:
             before, _ = read(backend)
             plan = self._plan_routes(wanted, before)
+            asked, told = self._ask(ctx, plan.only_asking(), before, backend, alive=alive)
+            if asked.changes:
+                before, _ = read(backend)
+                plan = self._plan_routes(wanted, before)
             needed = {step.route.key: repair_of(step) for step in reversed(plan.changes)}
             begun = ctx.clock.now()
             allowed = [key for key, repair in needed.items() if may_repair(repair)]
-            done, lost, refused = self._apply_rest(ctx, plan, before, backend, allowed, alive=alive)
-            seconds = ctx.clock.now() - begun
+            done, lost, left = self._apply_rest(ctx, plan, before, backend, allowed, alive=alive)
+            seconds, refused = ctx.clock.now() - begun, (*told, *left)
         coming = {step.route.key for step in plan.changes if step.action != "delete"}
         ours = set(before.routes.places(lambda shape: shape.protocol == self.config.protocol))
         ours.difference_update(before.routes.leading_to(self._spared))
         verbs = [step.action for step in plan.only(set(done)).changes]
         return Look(
-            repairs=tuple(needed[key] for key in done),
+            repairs=(
+                *(repair_of(Step("delete", change.route, "")) for change in asked.changes),
+                *(needed[key] for key in done),
+            ),
             lost=tuple(needed[key] for key in lost),
             problems=(
                 *map(_problem_of, plan.conflicts),
                 *(Problem(str(pending)) for pending in plan.pending),
-                *(Problem(sentence) for sentence in plan.beside),
+                *(Problem(sentence) for sentence in asked.beside),
             ),
             failures={self.name: _in_short(refused)} if refused else {},
             routes=(
@@ -210,6 +215,17 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             ),
             repair_seconds=seconds,
         )
+
+    def _ask(
+        self, ctx: phases.Context, plan: RoutePlan, before: Snapshot, backend: RouteBackend, *, alive: Alive
+    ) -> tuple[Applied, Sequence[str]]:
+        """Which next hops Linux deleted because they were ours, and why that is not known."""
+        try:
+            with ctx.shielded():
+                protocol = self.config.protocol
+                return apply_plan(plan, backend, before=before, protocol=protocol, former=self._former, check=alive), ()
+        except ApplyError as error:
+            return Applied(plan), (str(error),)
 
     def _apply_rest(
         self,
@@ -250,7 +266,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
         """Delete our routes, whatever the configuration says; last the files that say which routes are ours."""
         applied, before = self._route(ctx, (), self._former)
-        for route in () if before is None else self._stays(before):
+        after = before if applied is None or not applied.changes else self._read()
+        for route in () if after is None else self._stays(after):
             ctx.log.warning("%s", stays_line(route))
         files = self.host.files
         with having_changed(() if applied is None else applied.changes):
@@ -261,6 +278,12 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     @property
     def _wanted(self) -> tuple[DesiredRoute, ...]:
         return wanted_routes(self.config)
+
+    @property
+    def _installed(self) -> tuple[DesiredRoute, ...]:
+        """The routes of the boot script on the host."""
+        installed = installed_routes(self.host.files, self.host.layout)
+        return () if installed is None else wanted_routes_of(installed)
 
     @property
     def _name(self) -> FileSet:
@@ -292,26 +315,20 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return read(backend)[0]
 
     def _plan_routes(self, wanted: tuple[DesiredRoute, ...], before: Snapshot) -> RoutePlan:
-        return plan_routes(wanted, before, protocol=self.config.protocol, former=self._former, spared=self._spared)
+        number, spared, installed = self.config.protocol, self._spared, () if wanted else self._installed
+        return plan_routes(wanted, before, protocol=number, former=self._former, spared=spared, installed=installed)
 
     def _await_plan(
         self, ctx: phases.Context, backend: RouteBackend, wanted: tuple[DesiredRoute, ...], former: frozenset[int]
     ) -> tuple[RoutePlan, Snapshot]:
-        number, spared = self.config.protocol, self._spared
-        return await_plan(ctx, backend, wanted, protocol=number, former=former, spared=spared, wait=self.wait)
-
-    def _beside(self, done: RoutePlan) -> tuple[str, ...]:
-        """A sentence for each route that has next hops beside ours, after this plan was carried out."""
-        changed = (step.held or step.route for step in done.changes)
-        # Which next hops Linux would not delete for us is only known now.
-        is_known = not any(route.prefix.family == IPV6 and len(route.legs) > 1 for route in changed)
-        after = None if is_known else self._read()
-        return (done if after is None else self._plan_routes(self._wanted, after)).beside
+        number, spared, installed = self.config.protocol, self._spared, () if wanted else self._installed
+        return await_plan(
+            ctx, backend, wanted, protocol=number, former=former, spared=spared, installed=installed, wait=self.wait
+        )
 
     def _stays(self, before: Snapshot) -> tuple[Route, ...]:
         """The routes that match the configuration, present or installed before, but are not ours."""
-        installed = installed_routes(self.host.files, self.host.layout)
-        wanted = self._wanted or (() if installed is None else wanted_routes_of(installed))
+        wanted = self._wanted or self._installed
         ours = {self.config.protocol, *self._former}
         steps = self._plan_routes(wanted, before).steps if wanted else ()
         return tuple(step.route for step in steps if step.action == "keep" and step.route.protocol not in ours)

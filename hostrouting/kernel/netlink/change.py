@@ -27,7 +27,7 @@ from hostrouting.kernel.netlink.numbers import AF_OF
 from hostrouting.kernel.netlink.read import NoDevice, index_of, list_addresses, list_names, list_routes
 from hostrouting.kernel.netlink.route_message import RTMSG, ChangeEncoder
 from hostrouting.kernel.netlink.watch import Wanted
-from hostrouting.kernel.requests import Obstacle, find_exactly, is_leg_of, misfit, refusal, same
+from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal, same
 from hostrouting.model import IPV4, IPV6
 
 if TYPE_CHECKING:
@@ -200,9 +200,9 @@ class _Tables:
             found = find_exactly(route, self.of_prefix(route))  # a next hop of a route with another protocol
         if not isinstance(found, Obstacle):
             for routes in self._lists_of(found):
-                if found in routes:  # the lists were not read at the same moment
+                # The lists were not read at the same moment. One of several next hops stays in them.
+                if found in routes:
                     routes.remove(found)
-                routes[:] = [_without(found, other) if is_leg_of(found, other) else other for other in routes]
         return found
 
     def of_prefix(self, route: Route, *, protocol: int | None = None) -> list[Route]:
@@ -245,13 +245,6 @@ class _Shelf:
             places = self._places.get((prefix.network, prefix.length), ())
             made = self._made[prefix] = [self._routes[place] for place in places]
         return made
-
-
-def _without(gone: Route, route: Route) -> Route:
-    """The IPv6 route without this next hop; the protocol of the others is not known."""
-    leg = gone.legs[0]
-    legs = (other for other in route.legs if (other.dev, other.gateway) != (leg.dev, leg.gateway))
-    return attrs.evolve(route, legs=tuple(legs))
 
 
 def _is_plain(change: Change) -> bool:

@@ -43,7 +43,7 @@ from hostrouting.kernel.netlink.channel import (
     pack_attributes,
 )
 from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF
-from hostrouting.kernel.requests import foreign
+from hostrouting.kernel.requests import foreign, has_weight
 from hostrouting.model import IPV4, PATHLESS, ROUTE_TYPES, NextHop, Prefix, Route, width_of
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class _Source(_Row):
 
 
 class _Legs(_Row):
-    """A single next hop in the route's own attributes, several in one attribute.
+    """A single next hop in the route's own attributes, several in one attribute, and also one with a weight.
 
     A route with a next hop object is listed with the object's next hops, and may be passed back like that; they are not
     written.
@@ -293,7 +293,7 @@ class _Legs(_Row):
 
     def write(self, said: Any, parts: _Parts) -> None:
         legs = said.legs if said.nexthop_id is None else ()
-        if len(legs) > 1:
+        if len(legs) > 1 or (legs and has_weight(said)):
             parts.attributes[self.number] = b"".join([_pack_leg(leg, parts) for leg in legs])
         elif legs:
             _write_leg(legs[0], parts)
@@ -511,7 +511,7 @@ class ChangeEncoder:
         prefix, legs = route.prefix, route.legs
         shape: tuple[object, ...]
         gateway = b""
-        if len(legs) == 1 and route.nexthop_id is None:
+        if len(legs) == 1 and route.nexthop_id is None and not has_weight(route):
             leg = legs[0]
             if leg.gateway is not None:
                 gateway = leg.gateway.packed

@@ -19,7 +19,7 @@ from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import ANY, Fib, Flow
 from hostrouting.fib.arrival import find_drop
 from hostrouting.kernel.base import Answer, Change, Outcome, asked_addresses, cannot_listen, part_of
-from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal
+from hostrouting.kernel.requests import Obstacle, find_exactly, has_weight, misfit, refusal
 from hostrouting.model import (
     IPV4,
     IPV6,
@@ -360,8 +360,8 @@ class Namespace:
         for leg in route.legs:
             if leg.dev is not None:
                 self.devices.get(leg.dev)
-        if len(route.legs) == 1 and route.legs[0].weight != 1:
-            # A kernel message has no field for the weight of a single next hop.
+        if len(route.legs) == 1 and not has_weight(route):
+            # Only an IPv6 next hop, which can become one of several, is sent with a weight.
             route = attrs.evolve(route, legs=(attrs.evolve(route.legs[0], weight=1),))
         self._routes[route.prefix.family].change(change.verb, route)
 

@@ -485,7 +485,9 @@ class Routes:
                 skipping = kin[-1]
                 yield attrs.evolve(one.shown(now), legs=tuple(member.leg for member in kin))
             else:
-                yield one.shown(now)
+                shown = one.shown(now)
+                # The weight is not listed while there is no other next hop.
+                yield attrs.evolve(shown, legs=tuple(attrs.evolve(leg, weight=1) for leg in shown.legs))
 
 
 def _means_nothing(wanted: Route, leg: NextHop) -> bool:

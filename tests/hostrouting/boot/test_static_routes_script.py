@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from hostrouting.config import ProbeRewriteConfig, StaticRoute
 from hostrouting.fib import Fib
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, OURS, Prefix, Route, Snapshot, width_of
 from hostrouting.model.constants import is_reserved
 from hostrouting.routes.plan import RoutePlan, Step, plan_routes
@@ -27,6 +28,7 @@ from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routes_script import HALVES, Ran, ours
 from tests.support.waiting import wait_for
+from tests.tables.next_hops import by_wanted, found, put
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -258,6 +260,30 @@ def firsts(snapshot: Snapshot) -> dict[tuple[object, ...], Route]:
     for route in table(snapshot):
         found.setdefault(route.key, route)
     return found
+
+
+@pytest.mark.parametrize("wanted", by_wanted(), ids=str)
+def test_next_hops_of_two_programs(wanted: tuple[tuple[str, int], ...], tmp_path: Path) -> None:
+    """Next hops of another program stay, and are told; the others become the wanted ones, with their weights."""
+    cases = by_wanted()[wanted]
+    routes = [StaticRoute(str(prefix)) for prefix in cases]
+    with private_namespace() as namespace:
+        namespace.batch(["link add eth0 type veth peer name eth0p", "link set eth0p up", "link set eth0 up"])
+        namespace.batch(["addr add fd10::9/64 dev eth0 nodad"])
+        hops = " ".join(f"nexthop via {gateway} dev eth0 weight {weight}" for gateway, weight in wanted)
+        namespace.batch([f"route add default proto static {hops}"], family=IPV6)
+        with NetlinkBackend(netns=namespace.path) as backend:
+            put(backend, cases)
+            runs = [Ran(namespace, routes, tmp_path) for _ in range(2)]
+            now = found(backend, cases)
+    assert not {case.name: now[prefix] for prefix, case in cases.items() if not case.is_as_expected(*now[prefix])}
+    for ran in runs:
+        assert ran.status == 0, ran.said
+        told = {(to, hop) for to, hop in re.findall(r"(fd20:\S*): .*?the next hop via (\S+) dev", ran.said)}
+        lines = [line for line in ran.lines if not line.startswith("<4>static-routes: ")]
+        assert not lines
+        assert {to for to, _ in told} == {str(prefix) for prefix, case in cases.items() if case.stays}
+        assert sum(line.count("the next hop") for line in ran.lines) == sum(len(case.stays) for case in cases.values())
 
 
 class TestOneHost:

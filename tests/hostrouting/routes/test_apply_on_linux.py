@@ -9,17 +9,19 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.errors import ApplyError, Unsettled
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import Change, RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import read as reading
 from hostrouting.kernel.netlink.channel import Channel
 from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Snapshot, as_ip
 from hostrouting.routes.apply import apply_plan
-from hostrouting.routes.plan import plan_exactly, plan_routes
+from hostrouting.routes.plan import RoutePlan, plan_exactly, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
+from hostrouting.testing.kernel import MemoryBackend
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.notes import notes_of
+from tests.tables.next_hops import NextHopCase, by_wanted, found, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -336,3 +338,100 @@ def test_each_next_hop_has_an_owner(
     )
     coming = {leg.gateway for route in wanted for leg in route.legs} - theirs
     assert coming <= {gateway for gateway, protocol in now if protocol == OURS}
+
+
+def fake() -> MemoryBackend:
+    """The fake kernel as the host of `six`."""
+    made = MemoryBackend()
+    made.add_link("eth0")
+    made.add_address("eth0", "fd10::9/64")
+    return made
+
+
+@pytest.mark.parametrize("cases", by_wanted().values(), ids=lambda cases: next(iter(cases.values())).wanted)
+@pytest.mark.parametrize("is_fake", [False, True])
+class TestNextHopsOfTwoPrograms:
+    """Whoever added next hops to an IPv6 route, with whichever weights."""
+
+    @pytest.fixture
+    def backend(self, six: NetlinkBackend, is_fake: bool) -> RouteBackend:  # noqa: FBT001  parametrised
+        """Linux, and the fake kernel."""
+        return fake() if is_fake else six
+
+    def test_ours_are_the_wanted_ones(self, backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
+        """Those of another program stay, and are told; the others become the wanted ones, with their weights."""
+        put(backend, cases)
+        try:
+            before = backend.snapshot(family=6)
+            applied = apply_plan(plan_for(cases, before), backend, before=before)
+            again = backend.snapshot(family=6)
+            plan = plan_for(cases, again)
+            twice = apply_plan(plan, backend, before=again)
+        finally:
+            now = found(backend, cases)
+        assert not {case.name: now[prefix] for prefix, case in cases.items() if not case.is_as_expected(*now[prefix])}
+        assert not plan.changes
+        assert not twice.changes
+        told = {f"{prefix}: the next hop via {hop} dev" for prefix, case in cases.items() for hop in case.stays}
+        for one in (applied, twice):
+            assert {f"{line.split(' dev')[0]} dev" for text in one.beside for line in sentences(text)} == told
+
+    @pytest.mark.parametrize("checks", [2, 3, 4])
+    def test_a_rollback_leaves_each_its_own(
+        self, backend: RouteBackend, cases: dict[Prefix, NextHopCase], checks: int
+    ) -> None:
+        """A plan that is stopped leaves the next hops of each owner as they were, and says so."""
+        put(backend, cases)
+        then = found(backend, cases)
+        put(backend, cases)
+
+        def stop() -> None:
+            nonlocal checks
+            checks -= 1
+            if not checks:
+                raise KeyboardInterrupt
+
+        before = backend.snapshot(family=6)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            apply_plan(plan_for(cases, before), backend, before=before, check=stop)
+        now = found(backend, cases)
+        assert not {case.name: now[prefix] for prefix, case in cases.items() if now[prefix] != then[prefix]}
+        assert [note.partition(", but")[0] for note in notes_of(caught.value)] == [AS_BEFORE]
+
+    def test_removed(self, backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
+        """Without a wanted route all of ours go, also those behind another program's, and only these are told."""
+        put(backend, cases)
+        before = backend.snapshot(family=6)
+        plan = plan_exactly([], before, ours=[OURS], about=list(cases))
+        applied = apply_plan(plan, backend, before=before)
+        now = found(backend, cases)
+        for prefix, case in cases.items():
+            owned = {(gateway, owner) for gateway, owner, _ in case.held}
+            assert now[prefix][0] == {hop for hop in owned if hop[1] != OURS}, case.name
+            gone = {
+                (str(leg.gateway), change.route.protocol)
+                for change in applied.changes
+                for leg in change.route.legs
+                if change.route.prefix == prefix
+            }
+            assert gone == {hop for hop in owned if hop[1] == OURS}, case.name
+
+
+def plan_for(cases: dict[Prefix, NextHopCase], before: Snapshot) -> RoutePlan:
+    """The plan for what these cases want."""
+    wanted = [
+        Route(
+            prefix,
+            tuple(NextHop("eth0", gateway=as_ip(gateway), weight=weight) for gateway, weight in case.wanted),
+            metric=1024,
+            protocol=OURS,
+        )
+        for prefix, case in cases.items()
+    ]
+    return plan_exactly(wanted, before, ours=[OURS], about=list(cases))
+
+
+def sentences(text: str) -> list[str]:
+    """A sentence for each next hop that stays, with the prefix before each."""
+    prefix, _, rest = text.partition(": ")
+    return [f"{prefix}: {part}" for part in rest.replace("; the next hop", "\nthe next hop").splitlines()]

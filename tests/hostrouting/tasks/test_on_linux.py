@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +17,9 @@ from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoute
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.machine import H200
 from tests.support.namespace import Namespace, private_namespace
+
+if TYPE_CHECKING:
+    from hostrouting.tasks.guard import Look
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -209,10 +213,27 @@ def test_another_programs_next_hop(verb: str, caplog: pytest.LogCaptureFixture) 
         namespace.batch(["route del fd20::/32 via fd10::9", "route append fd20::/32 via fd10::9 dev eth0 proto bird"])
         phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
         assert next_hops(namespace) == [("fd10::9", 12)]
-        with pytest.raises(phases.TaskFailed) as caught:
-            install("fd10::1")
-        assert isinstance(caught.value.error, RouteConflict)
+        install("fd10::1")
+        assert next_hops(namespace) == [("fd10::1", 213), ("fd10::9", 12)]
+        # Linux lists the route with the other protocol now.
+        install("fd10::3")
+        namespace.batch(["route append fd20::/32 via fd10::1 dev eth0 proto 213"])
+        looks = [install_guard(node, ctx) for _ in range(2)]
+        assert [[str(repair) for repair in look.repairs] != [] for look in looks] == [True, False]
+        assert [len(look.problems) for look in looks] == [1, 1]
+        assert next_hops(namespace) == [("fd10::3", 213), ("fd10::9", 12)]
+        caplog.clear()
+        plan = Remove(HostRoutingConfig(), host=node).plan(ctx)
+        phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
         assert next_hops(namespace) == [("fd10::9", 12)]
+        assert "fd10::9 dev eth0 is not wanted: it is deleted if it is ours" in str(plan)
+        assert "did not install it" not in f"{plan} {caplog.text}"
+
+
+def install_guard(node: Host, ctx: phases.Context) -> Look:
+    """A look of the guard at the route by fd10::3."""
+    config = HostRoutingConfig({"enabled": True, "routes": [{**OURS_IN_SIX, "gateway": "fd10::3"}]})
+    return ConfigureStaticRoutes(config, host=node).keep(ctx, lambda _: True)
 
 
 def test_the_guard_beside_another_program() -> None:

@@ -1,0 +1,118 @@
+"""Next hops of one IPv6 route: whose they are before, which are wanted, and whose they are afterwards.
+
+In IPv6, Linux lists the next hops of several programs as one route with the protocol of the first. So each layer is
+tried with those of another program before ours, after ours, and among the wanted ones, with and without weights.
+"""
+
+from collections.abc import Iterable
+from itertools import groupby, product
+
+import attrs
+
+from hostrouting.kernel.base import Change, RouteBackend
+from hostrouting.model import OURS, NextHop, Prefix, Route, as_ip
+
+__all__ = ["BIRD", "NextHopCase", "by_wanted", "found", "put"]
+
+BIRD = 12
+A, B, C, THEIRS = "fd10::1", "fd10::2", "fd10::3", "fd10::7"
+
+_HELD_BY_US = {
+    "nothing": (),
+    "one": ((A, 1),),
+    "another": ((C, 1),),
+    "two": ((A, 1), (B, 1)),
+    "weighted": ((A, 2), (B, 1)),
+    "three": ((A, 1), (B, 1), (C, 1)),
+}
+_HELD_BY_BIRD = {"nothing": (), "one": ((THEIRS, 1),), "a wanted one": ((A, 1),), "two": ((THEIRS, 1), ("fd10::8", 1))}
+_WANTED = {
+    "one": ((A, 1),),
+    "two": ((A, 1), (B, 1)),
+    "weighted": ((A, 1), (B, 5)),
+}
+
+_Hops = tuple[tuple[str, int], ...]
+
+
+@attrs.frozen
+class NextHopCase:
+    """The next hops in the order in which they were added, each with its owner and weight; and the wanted ones."""
+
+    name: str
+    held: tuple[tuple[str, int, int], ...]
+    wanted: _Hops
+
+    @property
+    def after(self) -> frozenset[tuple[str, int]]:
+        """The next hops and their owners afterwards: those of bird stay, and ours are the wanted ones."""
+        theirs = {gateway for gateway, owner, _ in self.held if owner == BIRD}
+        ours = {gateway for gateway, _ in self.wanted} - theirs
+        return frozenset({(gateway, BIRD) for gateway in theirs} | {(gateway, OURS) for gateway in ours})
+
+    def is_as_expected(self, owners: set[tuple[str, int]], weights: dict[str, int]) -> bool:
+        """Whether these are the next hops afterwards; the weights of bird's are its own."""
+        mine = {gateway: weight for gateway, weight in weights.items() if (gateway, OURS) in self.after}
+        return owners == self.after and mine == self.weights
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """The weights of our next hops afterwards, if there are several next hops."""
+        ours = {gateway for gateway, owner in self.after if owner == OURS}
+        return {gateway: weight for gateway, weight in self.wanted if gateway in ours} if len(self.after) > 1 else {}
+
+    @property
+    def stays(self) -> frozenset[str]:
+        """The next hops of bird that are beside the wanted ones."""
+        return frozenset(gateway for gateway, _ in self.after) - {gateway for gateway, _ in self.wanted}
+
+
+def _cases() -> tuple[NextHopCase, ...]:
+    cases = []
+    for (us, ours), (them, theirs), (want, wanted), is_first in product(
+        _HELD_BY_US.items(), _HELD_BY_BIRD.items(), _WANTED.items(), (True, False)
+    ):
+        taken = {gateway for gateway, _ in theirs}
+        mine = tuple((gateway, OURS, weight) for gateway, weight in ours if gateway not in taken)
+        others = tuple((gateway, BIRD, weight) for gateway, weight in theirs)
+        if is_first and not (mine and others):
+            continue
+        order = "first" if is_first else "last"
+        name = f"ours {us}, bird's {them} ({order}), wanted {want}"
+        cases.append(NextHopCase(name, (*others, *mine) if is_first else (*mine, *others), wanted))
+    return tuple(cases)
+
+
+def by_wanted() -> dict[_Hops, dict[Prefix, NextHopCase]]:
+    """The cases, each with a prefix of its own, by what is wanted: these can be tried together."""
+    cases = sorted(_cases(), key=lambda case: case.wanted)
+    groups = groupby(cases, key=lambda case: case.wanted)
+    return {
+        wanted: {Prefix.parse(f"fd20:{number:x}::/32"): case for number, case in enumerate(group)}
+        for wanted, group in groups
+    }
+
+
+def _entry(prefix: Prefix, gateway: str, protocol: int, weight: int = 1) -> Route:
+    return Route(prefix, (NextHop("eth0", gateway=as_ip(gateway), weight=weight),), metric=1024, protocol=protocol)
+
+
+def put(backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
+    """Add the next hops that are there before, one after the other."""
+    hops = ((prefix, *hop) for prefix, case in cases.items() for hop in case.held)
+    outcomes = backend.change([Change("append", _entry(*hop)) for hop in hops])
+    assert all(outcome.ok for outcome in outcomes)
+
+
+def found(
+    backend: RouteBackend, prefixes: Iterable[Prefix]
+) -> dict[Prefix, tuple[set[tuple[str, int]], dict[str, int]]]:
+    """The next hops with their owners, and the weights of several. Who can delete one owns it: all are deleted."""
+    answer: dict[Prefix, tuple[set[tuple[str, int]], dict[str, int]]] = {prefix: (set(), {}) for prefix in prefixes}
+    for route in backend.snapshot(prefixes=list(answer)).routes:
+        owners, weights = answer[route.prefix]
+        weights |= {str(leg.gateway): leg.weight for leg in route.legs if len(route.legs) > 1}
+        for gateway, owner in product([str(leg.gateway) for leg in route.legs], (OURS, BIRD)):
+            (outcome,) = backend.change([Change("delete", _entry(route.prefix, gateway, owner))])
+            owners |= {(gateway, owner)} if outcome.ok else set()
+    return answer
