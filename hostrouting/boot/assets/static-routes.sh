@@ -31,6 +31,7 @@ main() {
       end) finished=1 && exit ;; # read back: nothing is left to do
       refused*) break ;;
       write) write && ((++tries < 6)) && continue ;;
+      ask) ask && ((++tries < 6)) && continue ;;
     esac
     ((waited < wait * 5)) || break
     nap
@@ -40,7 +41,8 @@ main() {
   give_back # and it exits like a script that was cut short
 }
 
-# Makes the plan: lines "missing …" and "refused …"; or "write", the commands, and as many that undo them. Then "end".
+# Makes the plan: lines "missing …" and "refused …"; or "write" or "ask", the commands, and as many that undo them. Then
+# "end".
 # The inputs of awk are written at the same time, and read one after the other.
 look() {
   local said
@@ -80,6 +82,22 @@ write() {
   [[ $said == *'File exists'* || $said == *'No such process'* ]]
 }
 
+# Runs one batch whose commands may fail: of an IPv6 next hop only Linux knows the owner. Those that it does not find under
+# our protocol are not ours.
+ask() {
+  local line said='' count=$((${#plan[@]} / 2 - 1))
+  undo=("${plan[@]:count+1:count}" "${undo[@]}") why=()
+  while read -r line; do
+    if [[ $line != 'Command failed -:'* ]]; then
+      said=$line
+    elif line=${plan[${line##*:}]} && [[ $said == *'No such process' ]]; then
+      configuration+=("theirs $line")
+    else
+      why=("refused $line: $said")
+    fi
+  done < <(printf '%s\n' "${plan[@]:1:count}" | ip -force -batch - 2>&1)
+}
+
 # Undoes what was written, the last first. A route that is already gone or already back is not an error.
 give_back() {
   local line
@@ -115,6 +133,7 @@ $1 == "setting" {
   if ($2 == "name") name[$3] = $4
   if ($2 == "metric") usual[$3] = $4 # of a route that is added without one
   if ($2 == "spare") spare[$3] = 1
+  if ($2 == "theirs") { sub(/^setting theirs route /, ""); theirs[$0] = 1 }
   if ($2 == "route") { wanted[$3] = 1; sub(/^setting route /, ""); wish[++wishes] = $0 }
   next
 }
@@ -135,9 +154,10 @@ END {
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
   # Routes that are no longer configured are deleted once everything else is in place.
   if (!steps) for (r = 1; r <= routes; r++) if (is_ours[like[r]] && !(r in stays)) remove(r)
+  if (!steps && asks) { for (i = 1; i <= asks; i++) change(asked[i], unasked[i]); verb = "ask" }
   if (!steps && !waits) for (i = 1; i <= warnings; i++) print "<4>static-routes: " warning[i] > "/dev/stderr"
   if (steps && !conflicts && !waits) {
-    print "write"
+    print verb
     for (i = 1; i <= steps; i++) print "route " forth[i]
     for (i = steps; i >= 1; i--) print "route " inverse[i]
   }
@@ -249,7 +269,7 @@ function resolve(gateway, by,   d, found, word, n) {
 }
 
 # Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
-function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stale, other, others, line, remedy) {
+function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_said, stale, other, line, remedy) {
   n = split(wish, word, " ")
   family = index(word[1], ":") ? 6 : 4
   given["via"] = given["dev"] = ""; given["metric"] = usual[family]
@@ -262,17 +282,18 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
   for (n = holders[key]; n >= 1; n--) {
     r = holder[key, n]
     f = like[r]
+    is_there = joins(f, new) || type[f] shape[f] == new
     if (!is_ours[f]) other = r
-    if (is_ours[f] && !says(f, new)) stale = 1
+    if (is_ours[f] && !is_there) stale = 1
     else {
       stands = r
       # To delete the stale one after it, the kernel could delete this one instead.
-      is_said = says(f, new) && !(is_ours[f] && stale)
+      is_said = is_there && !(is_ours[f] && stale)
     }
   }
   if (is_said) {
     stays[stands] = 1
-    if (others = beside(like[stands], new, word[1])) warning[++warnings] = word[1] ": " others
+    if (joins(like[stands], new)) exchange(stands, new)
     return
   }
   if (other) {
@@ -282,76 +303,53 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_said, stal
       "], which is not ours; " remedy
     return
   }
-  if (holders[key] == 1 && exchange(holder[key, 1], new)) return
-  for (n = 1; n <= holders[key]; n++) remove(holder[key, n])
+  for (n = 1; n <= holders[key]; n++) remove(holder[key, n], 1)
   new = " " word[1] " table 254 proto " ours " metric " given["metric"] " tos 0" new
   change("add" new, "del" new)
 }
 
 # In IPv6 each next hop is an entry of its own, and has its own protocol. Linux lists several as one route with the
-# protocol of the first, also those of other programs. So ours are those that are wanted, and the first one.
+# protocol of the first, also those of other programs. So it is asked if a next hop that is not wanted is ours, by a
+# deletion with our protocol.
 #
-# Whether a route says what is wanted. In IPv6 the order of the next hops does not matter, and there may be others, but
-# not ours before them.
-function says(r, new,   have, want) {
-  if (type[r] shape[r] == new) return 1
-  if (!is_several(r, new)) return 0
-  have = hops(way(r, "", "", 1))
-  want = hops(ways_of(r, new))
-  if (length(have) == length(want)) return !lacks(have, want)
-  if (is_ours[r] && lacks(light(want), light(hops(leg[r, 1])))) return 0
-  return !lacks(light(have), light(want))
+# Whether Linux makes one route of this one and the wanted one: both have gateways, and differ in nothing else.
+function joins(r, new) {
+  return family == 6 && (new leg[r, 1]) ~ / via .* via / && shape[r] != bare[r] && index(new, type[r] bare[r] " ") == 1
 }
 
-function is_several(r, new) {
-  return family == 6 && legs[r] > 1 && shape[r] != bare[r] && index(new, type[r] bare[r] " ") == 1
+# Adds the next hops that a route lacks. Those that are not wanted, or not with this weight, are deleted if they are ours.
+function exchange(r, new,   n, i, count, hop, held, part, have, want, text, told) {
+  text = " " type[like[r]] prefix[r] key_words[like[r]] bare[like[r]]
+  sub(/ proto [^ ]+/, " proto " ours, text)
+  count = split_hops(way(like[r], "", "", 1), held)
+  for (i = 1; i <= count; i++) have[hop_of(held[i])] = 1
+  n = split_hops(substr(new, length(type[like[r]] bare[like[r]]) + 1), part)
+  for (i = 1; i <= n; i++) {
+    want[hop = hop_of(part[i])] = part[i]
+    if (!(hop in have)) change("append" text " nexthop" part[i], "del" text hop)
+  }
+  for (i = 1; i <= count; i++) {
+    hop = hop_of(held[i])
+    if (want[hop] == held[i] || (count == 1 && light(want[hop]) == light(held[i]))) continue
+    if (ask("del" text hop, "append" text " nexthop" held[i])) {
+      if (want[hop]) ask("append" text " nexthop" want[hop], "del" text hop)
+    } else if (!want[hop])
+      told = told (told ? "; " : "") "the next hop" hop " is not from the configuration and stays, so Linux sends it" \
+        " a part of the packets; if no other program needs it, delete it with: ip -6 route del " prefix[r] hop \
+        " metric " metric[like[r]]
+  }
+  if (told) warning[++warnings] = prefix[r] ": " told
 }
-function ways_of(r, new) { return substr(new, length(type[r] bare[r]) + 1) }
 
-# The next hops, each between semicolons; a single one has the weight 1.
-function hops(words) {
-  if (words !~ /^ nexthop/) words = words " weight 1"
+# Splits the next hops, gives each a weight, and returns their number.
+function split_hops(words, part,   n, i) {
   sub(/^ nexthop/, "", words)
-  gsub(/ nexthop/, ";", words)
-  return ";" words ";"
+  n = split(words, part, / nexthop/)
+  for (i = 1; i <= n; i++) if (part[i] !~ / weight /) sub(/( onlink)?$/, " weight 1&", part[i])
+  return n
 }
-function light(words) { gsub(/ weight [0-9]+/, "", words); return words }
-
-# Whether some of the wanted next hops are missing.
-function lacks(have, want,   n, part) {
-  for (n = split(want, part, ";") - 1; n > 1; n--) if (!index(have, ";" part[n] ";")) return 1
-  return 0
-}
-
-# The sentences about the next hops that a route has besides those that are wanted.
-function beside(r, new, to,   n, i, part, want, told) {
-  if (!is_several(r, new)) return ""
-  want = light(hops(ways_of(r, new)))
-  n = split(light(hops(way(r, "", "", 1))), part, ";")
-  for (i = 2; i < n; i++) if (!index(want, ";" part[i] ";"))
-    told = told (told ? "; " : "") "the next hop" part[i] " is not from the configuration and stays, so Linux sends" \
-      " it a part of the packets; if no other program needs it, delete it with: ip -6 route del " to part[i] \
-      " metric " metric[r]
-  return told
-}
-
-# Adds the next hops that our route lacks, and deletes the first one if it is not wanted. The next look sees the others.
-function exchange(r, new,   f, n, i, part, have, text, is_done) {
-  f = like[r]
-  if (!is_several(f, new)) return 0
-  text = " " type[f] prefix[r] key_words[f] bare[f]
-  have = light(hops(way(f, "", "", 1)))
-  n = split(hops(ways_of(f, new)), part, ";")
-  for (i = 2; i < n; i++) if (lacks(have, light(";" part[i] ";"))) {
-    change("append" text " nexthop" part[i], "del" text " nexthop" part[i])
-    is_done = 1
-  }
-  if (lacks(light(hops(ways_of(f, new))), light(hops(leg[f, 1])))) {
-    change("del" text leg[f, 1], "append" text leg[f, 1])
-    is_done = 1
-  }
-  return is_done
-}
+function light(hop) { gsub(/ weight [0-9]+/, "", hop); return hop }
+function hop_of(hop) { gsub(/ onlink/, "", hop); return light(hop) }
 
 # The routes that take precedence over those that are not ours. In IPv6 the lowest metric is 1.
 function way_out(to,   metric, part, longer) {
@@ -365,19 +363,27 @@ function way_out(to,   metric, part, longer) {
 
 function missing(reason) { print "missing " reason; waits = 1 }
 
-# Plans to delete a route; of several IPv6 next hops the first, which is ours. To undo it, the route is put back before
-# or after the others of its prefix. In IPv6, a route that was alone is added back only if it is alone.
-function remove(r,   f, text) {
+# Plans to delete a route; of several IPv6 next hops those that are ours. To undo it, the route is put back before or
+# after the others of its prefix. In IPv6, a route that was alone is added back only if it is alone.
+function remove(r, is_replaced,   f, n, text, part) {
   f = like[r]
-  text = " " type[f] prefix[r] key_words[f] shape[f]
-  if (prefix[r] ~ /:/ && legs[f] > 1 && shape[f] != bare[f]) {
-    text = " " type[f] prefix[r] key_words[f] bare[f] leg[f, 1]
-    change("del" text, "append" text)
-    return
-  }
-  change("del" text, (leads[r] ? prefix[r] ~ /:/ && !shared[prefix[r]] ? "add" : "prepend" : "append") text)
+  text = " " type[f] prefix[r] key_words[f] (prefix[r] ~ /:/ && legs[f] > 1 ? bare[f] : shape[f])
+  if (prefix[r] ~ /:/ && legs[f] > 1 && shape[f] != bare[f])
+    for (n = split_hops(way(f, "", "", 1), part); n; n--) {
+      if (is_replaced) change("del" text hop_of(part[n]), "append" text " nexthop" part[n])
+      else ask("del" text hop_of(part[n]), "append" text " nexthop" part[n])
+    }
+  else
+    change("del" text, (leads[r] ? prefix[r] ~ /:/ && !shared[prefix[r]] ? "add" : "prepend" : "append") text)
 }
 
-function change(command, undoing) { forth[++steps] = command; inverse[steps] = undoing }
+function change(command, undoing) { if (!steps++) verb = "write"; forth[steps] = command; inverse[steps] = undoing }
+
+# Plans a command that may fail, once everything else is in place. Returns 0 if it has failed.
+function ask(command, undoing) {
+  if (command in theirs) return 0
+  asked[++asks] = command; unasked[asks] = undoing
+  return 1
+}
 '
 main
