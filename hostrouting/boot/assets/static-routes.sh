@@ -41,9 +41,8 @@ main() {
   give_back # and it exits like a script that was cut short
 }
 
-# Makes the plan: lines "missing …" and "refused …"; or "write" or "ask", the commands, and as many that undo them. Then
-# "end".
-# The inputs of awk are written at the same time, and read one after the other.
+# Makes the plan: lines "missing …" and "refused …"; or "write" or "ask", the commands, and as many that undo them; then
+# "end". The inputs of awk are written at the same time, and read one after the other.
 look() {
   local said
   mapfile -t plan < <(exec "$awk" "$program" <(printf 'setting %s\n' "${configuration[@]}") <(list 4) <(list 6))
@@ -82,19 +81,15 @@ write() {
   [[ $said == *'File exists'* || $said == *'No such process'* ]]
 }
 
-# Runs one batch whose commands may fail: of an IPv6 next hop only Linux knows the owner. Those that it does not find under
-# our protocol are not ours.
+# Runs one batch whose commands may fail: only Linux knows the owner of an IPv6 next hop. What it does not find under our
+# protocol is not ours.
 ask() {
   local line said='' count=$((${#plan[@]} / 2 - 1))
   undo=("${plan[@]:count+1:count}" "${undo[@]}") why=()
   while read -r line; do
-    if [[ $line != 'Command failed -:'* ]]; then
-      said=$line
-    elif line=${plan[${line##*:}]} && [[ $said == *'No such process' ]]; then
-      configuration+=("theirs $line")
-    else
-      why=("refused $line: $said")
-    fi
+    [[ $line == 'Command failed -:'* ]] || { said=$line && continue; }
+    line=${plan[${line##*:}]}
+    case $said in *'No such process') configuration+=("theirs $line") ;; *) why=("refused $line: $said") ;; esac
   done < <(printf '%s\n' "${plan[@]:1:count}" | ip -force -batch - 2>&1)
 }
 
@@ -303,24 +298,24 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_
       "], which is not ours; " remedy
     return
   }
-  for (n = 1; n <= holders[key]; n++) remove(holder[key, n], 1)
+  i = asks
+  for (n = 1; n <= holders[key]; n++) remove(holder[key, n])
+  if (asks > i) return
   new = " " word[1] " table 254 proto " ours " metric " given["metric"] " tos 0" new
   change("add" new, "del" new)
 }
 
-# In IPv6 each next hop is an entry of its own, and has its own protocol. Linux lists several as one route with the
-# protocol of the first, also those of other programs. So it is asked if a next hop that is not wanted is ours, by a
-# deletion with our protocol.
+# In IPv6 Linux makes one route of the next hops of several programs, and lists it with the protocol of the first. So it
+# is asked if a next hop is ours, by a deletion with our protocol.
 #
-# Whether Linux makes one route of this one and the wanted one: both have gateways, and differ in nothing else.
+# Whether this route and the wanted one become one: both have gateways, and differ in nothing else.
 function joins(r, new) {
   return family == 6 && (new leg[r, 1]) ~ / via .* via / && shape[r] != bare[r] && index(new, type[r] bare[r] " ") == 1
 }
 
-# Adds the next hops that a route lacks. Those that are not wanted, or not with this weight, are deleted if they are ours.
+# Adds the next hops that a route lacks. Those not wanted, or not with this weight, are deleted if they are ours.
 function exchange(r, new,   n, i, count, hop, held, part, have, want, text, told) {
-  text = " " type[like[r]] prefix[r] key_words[like[r]] bare[like[r]]
-  sub(/ proto [^ ]+/, " proto " ours, text)
+  text = " " prefix[r] " table 254 proto " ours " metric " metric[like[r]] " tos 0" bare[like[r]]
   count = split_hops(way(like[r], "", "", 1), held)
   for (i = 1; i <= count; i++) have[hop_of(held[i])] = 1
   n = split_hops(substr(new, length(type[like[r]] bare[like[r]]) + 1), part)
@@ -330,7 +325,7 @@ function exchange(r, new,   n, i, count, hop, held, part, have, want, text, told
   }
   for (i = 1; i <= count; i++) {
     hop = hop_of(held[i])
-    if (want[hop] == held[i] || (count == 1 && light(want[hop]) == light(held[i]))) continue
+    if (want[hop] == held[i]) continue
     if (ask("del" text hop, "append" text " nexthop" held[i])) {
       if (want[hop]) ask("append" text " nexthop" want[hop], "del" text hop)
     } else if (!want[hop])
@@ -348,8 +343,7 @@ function split_hops(words, part,   n, i) {
   for (i = 1; i <= n; i++) if (part[i] !~ / weight /) sub(/( onlink)?$/, " weight 1&", part[i])
   return n
 }
-function light(hop) { gsub(/ weight [0-9]+/, "", hop); return hop }
-function hop_of(hop) { gsub(/ onlink/, "", hop); return light(hop) }
+function hop_of(hop) { gsub(/ weight [0-9]+| onlink/, "", hop); return hop }
 
 # The routes that take precedence over those that are not ours. In IPv6 the lowest metric is 1.
 function way_out(to,   metric, part, longer) {
@@ -365,16 +359,15 @@ function missing(reason) { print "missing " reason; waits = 1 }
 
 # Plans to delete a route; of several IPv6 next hops those that are ours. To undo it, the route is put back before or
 # after the others of its prefix. In IPv6, a route that was alone is added back only if it is alone.
-function remove(r, is_replaced,   f, n, text, part) {
+function remove(r,   f, n, text, part) {
   f = like[r]
-  text = " " type[f] prefix[r] key_words[f] (prefix[r] ~ /:/ && legs[f] > 1 ? bare[f] : shape[f])
+  text = " " type[f] prefix[r] key_words[f]
   if (prefix[r] ~ /:/ && legs[f] > 1 && shape[f] != bare[f])
-    for (n = split_hops(way(f, "", "", 1), part); n; n--) {
-      if (is_replaced) change("del" text hop_of(part[n]), "append" text " nexthop" part[n])
-      else ask("del" text hop_of(part[n]), "append" text " nexthop" part[n])
-    }
+    for (n = split_hops(way(f, "", "", 1), part); n; n--)
+      ask("del" text bare[f] hop_of(part[n]), "append" text bare[f] " nexthop" part[n])
   else
-    change("del" text, (leads[r] ? prefix[r] ~ /:/ && !shared[prefix[r]] ? "add" : "prepend" : "append") text)
+    change("del" text shape[f], (!leads[r] ? "append" : prefix[r] ~ /:/ && !shared[prefix[r]] ? "add" : "prepend") \
+      text shape[f])
 }
 
 function change(command, undoing) { if (!steps++) verb = "write"; forth[steps] = command; inverse[steps] = undoing }
