@@ -81,7 +81,7 @@ write() {
   [[ $said == *'File exists'* || $said == *'No such process'* ]]
 }
 
-# Runs one batch whose commands may fail: only Linux knows the owner of an IPv6 next hop. What it does not find under our
+# Runs one batch whose commands may fail: only Linux knows who owns an IPv6 next hop. What it does not find under our
 # protocol is not ours.
 ask() {
   local line said='' count=$((${#plan[@]} / 2 - 1))
