@@ -97,7 +97,8 @@ about_verdict() {
   go_to '"verdict": ' && take && found=$value
   go_to '"verdictSince": ' && take && when="since $value"
   go_to '"failure": '
-  case $text in \"*) value=${text%%'", "'*} && value=${value#?} ;; *) value='' ;; esac # also what is behind a quote in it
+  # Also what is behind a quote in it.
+  case $text in \"*) value=${text%%'", "'*} && value=${value#?} ;; *) value='' ;; esac
   case "; $value" in
     *'; guard: '* | *'; check-route-overlap: '*)
       unknown 'the guard cannot check the routing; on the host, run: journalctl -u hostrouting-guard'
