@@ -143,7 +143,7 @@ def _as_word(text: str) -> str:
 
 
 def _intended_rule(words: str) -> IntendedRule:
-    from urllib.parse import unquote  # noqa: PLC0415  see above
+    from urllib.parse import unquote  # noqa: PLC0415  only for rules that are declared
 
     reason, _, rule = words.partition(" ")
     return IntendedRule(rule, unquote(reason.replace("=", "%")))
