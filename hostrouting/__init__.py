@@ -119,7 +119,8 @@ host without the tasks, 5. You can try all of it on a host in memory::
 
 import sys
 
-_IS_TOO_OLD = tuple(sys.version_info) < (3, 10)  # then `__main__` says so; until then, nothing else of ours is loaded
+# On an older Python, `__main__` prints one line. Nothing else of ours can be loaded there.
+_IS_TOO_OLD = tuple(sys.version_info) < (3, 10)
 if not _IS_TOO_OLD:
     from hostrouting import installation
     from hostrouting.release import __version__

@@ -11,10 +11,10 @@ that nobody can know anything about. Known are:
   this host forwards. They are those of pods, which are checked for themselves (`pods`), or nothing is expected of them.
   An address on an allowed device counts as one of the pods.
 - *A tunnel's own packets.* A VPN marks them, so that they leave by the default route of table main and not by the
-  tunnel. Not so if that route leads to InfiniBand.
+  tunnel. If that route leads to InfiniBand, they are not known.
 - *What the configuration declares*, rule by rule.
 
-What a plain packet meets anyway is not among the conditions of a case, so all of a case's conditions are exceptions.
+A case lists only the conditions that a plain packet does not meet.
 """
 
 from collections.abc import Iterable, Sequence

@@ -149,7 +149,8 @@ function cut(   behind) {
 function read_rule(   n, i, word, selected) {
   n = split($0, word, " "); first = family ZEROS; last = family ONES; bits = 0
   for (i = 2; i <= n; i++) {
-    if (word[i] ~ /^[68]$/) refuse(word[i], "rule") # with type 7, the answer is that there is no route
+    # Not for type 7 (unreachable): Linux answers such a lookup as if there were no route.
+    if (word[i] ~ /^[68]$/) refuse(word[i], "rule")
     if (word[i] ~ /^(not|nop|\[unresolved\]|\[detached\]|[678])$/) continue
     if (word[i] == "to") {
       read_prefix(word[i + 1]); cut()
@@ -243,7 +244,7 @@ function decide(n,   i, type, devs, by, used, met, lost) {
   is_own = $1 == 2 || ($1 ~ /^[345]$/ && first == last) || place[n] == "4ffffffff"; if (is_own) return
   by = named()
   if (!bits && family == 4) read_turns($0)
-  if (!legs) give_up("the kernel does not say by which device (net.ipv4.nexthop_compat_mode=0?): " $0)
+  if (!legs) give_up("the kernel names no device for this route; set net.ipv4.nexthop_compat_mode to 1: " $0)
   # For such a rule, IPv6 chooses a next hop for each address, and the others may be suppressed or not.
   if (family == 6 && legs > 1 && 6 in suppresses)
     give_up("rule " suppresses[6] " of IPv6 (suppress_ifgroup) can treat each address differently: " $0)

@@ -253,7 +253,7 @@ class TestOneHost:
         namespace.batch(NEXT_HOP_OBJECTS)
         config = check("192.168.0.0/16", mode=mode, expected_devs=["eth0"])
         checked = Checked(namespace, config, tmp_path, awk=awk)
-        told = "the kernel does not say by which device (net.ipv4.nexthop_compat_mode=0?): 1 default nhid 20 "
+        told = "the kernel names no device for this route; set net.ipv4.nexthop_compat_mode to 1: 1 default nhid 20 "
         assert checked.said.startswith(f"<{3 if mode == 'STRICT' else 4}>check-route-overlap: {told}")
         assert (checked.status, checked.left) == (mode == "STRICT", {})
 
