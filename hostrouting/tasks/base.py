@@ -105,7 +105,8 @@ class HostTask(Generic[ResultT]):
     1. `prepare` raises what makes the work fail before anything is changed. Then the part is not touched.
     2. If `install` fails later and what it changed was undone, the part is put back by a second change of the gate. A
        run that is killed before that leaves the new part: the next start of a machine uses it, or is refused by it.
-    3. In both cases the parts of all other tasks are those of the new configuration: a stricter check is in force.
+    3. In both cases the parts of all other tasks are those of the new configuration: a stricter check is in force. In
+       Configure, a part that would take protection away comes later, after the success of all tasks before it.
     4. A task that has never worked on this host has no part to keep: its new part is installed, which then refuses
        every machine.
     """

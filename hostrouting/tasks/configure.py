@@ -51,6 +51,7 @@ class Configure:
     """Run the tasks in order: the static routes, the check of their effect, the probe rewrite, and the guard.
 
     The gate is changed once, before the first task does its work. `HostTask` says what the gate is if a task fails.
+    A part whose change takes protection away, such as STRICT, is changed later: when all tasks before it have succeeded.
     """
 
     name: ClassVar[str] = "configure"
@@ -95,10 +96,20 @@ class Configure:
                         up.remove(task.part)
             for removal in removals_of(host, [task for task in chosen if task.name not in failures]):
                 ctx.log.warning("%s", removal)
+            weakened = {task.name for task in chosen if any(gone.is_protection for gone in task.removals())}
+            up, down = ([part for part in parts if part.name not in weakened] for parts in (up, down))
             changed = Gate(host).change(ctx, up, down) if up or down else {}
             begun = set(left_out)
             behind = [
-                _BehindGate(task, changed, begun, failures.get(task.name), fallbacks.get(task.name)) for task in tasks
+                _BehindGate(
+                    task,
+                    changed,
+                    begun,
+                    failures.get(task.name),
+                    fallbacks.get(task.name),
+                    has_part_to_change=task.part.name in weakened,
+                )
+                for task in tasks
             ]
             try:
                 return phases.serial(*behind, name=self.name).do(ctx)
@@ -135,6 +146,8 @@ class _BehindGate:
     failure: HostRoutingError | None
     """Why the task's part was left as it was."""
     fallback: Fallback | None
+    has_part_to_change: bool
+    """Whether the task's part of the gate is changed when the task runs."""
 
     @property
     def name(self) -> str:
@@ -149,6 +162,9 @@ class _BehindGate:
         self.begun.add(self.name)
         if self.failure is not None:
             raise self.failure
+        if self.has_part_to_change:
+            parts = (self.task.part,), ()
+            self.changed.update(Gate(self.task.host).change(ctx, *(parts if self.task.is_wanted else parts[::-1])))
         if self.task.is_wanted:
             return install(ctx, self.task, self.changed, self.fallback)
         return (

@@ -198,6 +198,23 @@ class TestLastGood:
         assert "# edited" not in host.files.texts[LAYOUT.routes_script_path]
         assert Gate(host).edited == ()
 
+    @pytest.mark.parametrize("failure", ["conflict", "refused"])
+    @pytest.mark.parametrize("mode", ["WARN", None])
+    def test_protection_goes_only_after_success(self, mode: str | None, failure: str) -> None:
+        """STRICT stays when the run fails, although the new configuration has WARN or no check.
+
+        The mutant that it kills changes every part of the gate before the first task.
+        """
+        host = FakeHost(kernel=h200())
+        run(Configure(config(*REPAIR, cidrs=(CIDR,), mode="STRICT"), host=host))
+        script, steps = host.files.texts[LAYOUT.check_script_path], Gate(host).steps
+        if failure == "refused":
+            host.kernel.faults.fail("change", 105)
+        routes = (CIDR,) if failure == "conflict" else (*REPAIR, "172.20.0.0/16")
+        with pytest.raises(phases.TaskFailed):
+            run(Configure(config(*routes, cidrs=(CIDR,) if mode else (), mode=mode or "WARN"), host=host))
+        assert (host.files.texts.get(LAYOUT.check_script_path), Gate(host).steps) == (script, steps)
+
     def test_a_stricter_check_is_installed_all_the_same(self) -> None:
         """The check of the new configuration is required; the routes' script is the one that has succeeded."""
         host = good()
