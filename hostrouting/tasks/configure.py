@@ -51,7 +51,7 @@ class Configure:
     """Run the tasks in order: the static routes, the check of their effect, the probe rewrite, and the guard.
 
     The gate is changed once, before the first task does its work. `HostTask` says what the gate is if a task fails.
-    A part whose change takes protection away, such as STRICT, is changed later: after the tasks before it have succeeded.
+    A part whose change takes protection away, such as STRICT, is changed after the tasks before it have succeeded.
     """
 
     name: ClassVar[str] = "configure"

@@ -81,6 +81,21 @@ class Setting:
     routes: tuple[StaticRoute, ...]
     mode: Mode | None
     allows: bool
+    """Whether a machine may start if it is applied to a host that has nothing."""
+
+    @property
+    def succeeds(self) -> bool:
+        """Whether its routes can be installed."""
+        return _TAKEN not in self.routes
+
+    def allows_after(self, before: Setting) -> bool:
+        """Whether a machine may start if it is applied over another.
+
+        If its routes cannot be installed, those of the other stay, and so does STRICT.
+        """
+        if self.succeeds or not (before.succeeds and before.routes):
+            return self.allows
+        return Mode.STRICT not in {self.mode, before.mode} or {*HALVES} <= {*before.routes}
 
 
 _ELSEWHERE, _TAKEN = StaticRoute("10.77.0.0/16"), StaticRoute(CIDR)
@@ -157,7 +172,8 @@ class Round:
 
         It may stay down when the start was not heard, or the second configuration not applied to its end.
         """
-        verdicts = {self.before.setting.allows, self.after.setting.allows}
+        before, after = self.before.setting, self.after.setting
+        verdicts = {before.allows, after.allows_after(before)}
         return None if len(verdicts) > 1 or (is_cut_short and True in verdicts) else verdicts.pop()
 
     def __str__(self) -> str:
@@ -260,7 +276,8 @@ class Storm:
         else:
             first, is_alike = chance.choice(list(self._applying)), chance.random() < 0.95
             allows = SETTINGS[first].allows is is_alike
-            second = chance.choice([it for it in self._applying if SETTINGS[it].allows is allows])
+            seconds = [name for name in self._applying if SETTINGS[name].allows_after(SETTINGS[first]) is allows]
+            second = chance.choice(seconds or [first])
         kind = chance.choices(kinds, [KINDS[it] for it in kinds])[0]
         before, after = (Choice(SETTINGS[it], chance.choice(PROTOCOLS), chance.choice(WAITS)) for it in (first, second))
         applying, starting = self._applying[second], self._starting[first]
@@ -272,7 +289,7 @@ class Storm:
             kind,
             begins=begins,
             comes=comes,
-            is_from_nothing=chance.random() < 0.5,
+            is_from_nothing=not before.setting.succeeds or chance.random() < 0.5,
             is_loaded=chance.random() < 0.3,
         )
 

@@ -73,8 +73,9 @@ def test_what_a_round_comes_to(kind: str, ran: bool) -> None:  # noqa: FBT001  i
     tally = Tally(seed=0)
     assert tally.count(round_of("strict", "conflict", kind), ran=ran) == ("violations" if ran else "")
     assert tally.count(round_of("warn", "nothing", kind), ran=ran) == ("" if ran else "false refusals")
+    assert tally.count(round_of("halves", "strict, conflict", kind), ran=ran) == ("" if ran else "false refusals")
     assert not tally.count(round_of("warn", "strict", kind), ran=ran)
     for settings in (("strict", "strict"), ("strict", "halves"), ("halves", "halves")):
         fault = tally.count(round_of(*settings, KILLED), ran=ran, is_cut_short=True)
         assert fault == ("violations" if ran and settings == ("strict", "strict") else "")
-    assert tally.total("starts") == 6
+    assert tally.total("starts") == 7
