@@ -259,8 +259,11 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> P
     """
     gate = Gate(host)
     looks = [(task, task.look(up=up and task.is_wanted)) for task in tasks]
+    would_fail = up and any(look.routes and (look.routes.conflicts or look.routes.pending) for _, look in looks)
+    weakened = [task.part for task in tasks if would_fail and any(gone.is_protection for gone in task.removals())]
     rising = tuple(task.part for task, look in looks if up and task.is_wanted and not look.keeps_script)
     falling = tuple(task.part for task in tasks if not (up and task.is_wanted))
+    rising, falling = (tuple(part for part in parts if part not in weakened) for parts in (rising, falling))
     if rising:
         gate.require_installable(rising)
     found = Preview(None, gate.changes(rising, falling) if rising or falling else Changes())
