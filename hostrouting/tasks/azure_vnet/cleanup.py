@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import attrs
 
+from hostrouting.host.conflists import files_in_force, objects_in, read_conflists
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, PeerMac, UnknownPeer
 from hostrouting.model import TABLE_MAIN, Prefix, Snapshot, as_ip, protocol_name
 from hostrouting.routes.uplink import bare_leg
@@ -468,83 +469,27 @@ def _is_pod_route(route: Route) -> bool:
 
 # Whether azure-vnet still manages the pods, according to the node's CNI configuration.
 
-_ENDINGS = (".conf", ".conflist", ".json")
 _PLUGIN = "azure-vnet"
-_NAMED = ("clusterNetwork", "defaultNetworks")
-"""The keys of multus that name networks: by file, or by the name of a configuration."""
 
 
 def active_file(names: Iterable[str], read: Callable[[str], str | None]) -> str | None:
     """The name of the file that makes azure-vnet active, or None if it is not active. `read` returns a file's text.
 
-    A container runtime uses the first file by name, and skips files that are not usable. A plugin such as multus calls
-    other plugins. Those are configured in the same file (`delegates`, or a NetworkAttachmentDefinition with the
-    configuration as text), or in another file of the folder that the first one names.
+    A file before the runtime's that names azure-vnet counts, too, although no runtime can use it: refusing is safe.
     """
-    folder = {name: _document(read(name) or "") for name in sorted(names) if name.endswith(_ENDINGS)}
+    folder = read_conflists(names, read)
+    used = files_in_force(folder)
     for name, document in folder.items():
         if _has_plugin(document):
             return name
-        if _is_usable(document):
-            named = set(_references(document))
-            is_found = any(_is_one_of(named, file, other) and _has_plugin(other) for file, other in folder.items())
-            return name if is_found else None
+        if name in used[:1]:
+            return name if any(_has_plugin(folder[other]) for other in used) else None
     return None
-
-
-def _document(text: str) -> Any:
-    """The text parsed as JSON; None if it is not JSON."""
-    import json  # noqa: PLC0415  only where there is a CNI configuration
-
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _is_usable(document: Any) -> bool:
-    """Whether it is a CNI configuration: a plugin, or a list of plugins."""
-    if not isinstance(document, dict):
-        return False
-    plugins = document.get("plugins", [document])
-    return isinstance(plugins, list) and any(isinstance(plugin, dict) and "type" in plugin for plugin in plugins)
 
 
 def _has_plugin(document: Any) -> bool:
     """Whether it contains azure-vnet as a plugin, at any depth."""
-    return any(nested.get("type") == _PLUGIN for nested in _objects(document))
-
-
-def _references(document: Any) -> Iterator[str]:
-    """The references to other configurations in it: names of networks, and paths of files."""
-    for nested in _objects(document):
-        for key in _NAMED:
-            found = nested.get(key)
-            yield from (one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str))
-
-
-def _is_one_of(named: set[str], file: str, document: Any) -> bool:
-    """Whether one of the names refers to this file: by file name, with or without ending or folder, or by network."""
-    mine = {
-        file,
-        file.rpartition(".")[0],
-        *(str(plugin.get("name")) for plugin in [document] if isinstance(plugin, dict)),
-    }
-    return any(name in mine or name.rpartition("/")[2] in mine for name in named)
-
-
-def _objects(document: Any) -> Iterator[dict[str, Any]]:
-    """Each JSON object in it, at any depth, including objects that are stored as text."""
-    left = [document]
-    while left:
-        value = left.pop()
-        if isinstance(value, dict):
-            yield value
-            left += value.values()
-        elif isinstance(value, list):
-            left += value
-        elif isinstance(value, str) and value.lstrip().startswith("{"):
-            left.append(_document(value))
+    return any(nested.get("type") == _PLUGIN for _, nested in objects_in(document))
 
 
 # azure-vnet's own list of pods, from its state file. The file is never written.
