@@ -36,6 +36,7 @@ from hostrouting.check.report import (
 from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
 from hostrouting.cli.source import (
+    NOTHING_TO_CHECK,
     expected_of,
     gateway_of,
     installed_config,
@@ -44,6 +45,7 @@ from hostrouting.cli.source import (
     quiet_context,
     start_command,
 )
+from hostrouting.errors import ConfigError, Fault
 from hostrouting.model import ip_at, table_name
 
 if TYPE_CHECKING:
@@ -157,12 +159,24 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
     here = arguments.config is None and arguments.snapshot is None
     installed = installed_config(host()) if here else None
     start = "" if installed is None else start_command(host())
+    if here and installed is None and not arguments.cidrs:
+        _propose(host())
     config = expected_of(arguments, installed)
     gateway, wait = gateway_of(arguments, config), 0.0 if arguments.snapshot else arguments.wait
     with looked_at(arguments, host) as backend:
         found = examine(quiet_context(), backend, config, wait=wait, gateway=gateway)
         known_devices(arguments, found.fib.snapshot)
         return Check(found, config, installed, start=start, gateway=gateway)
+
+
+def _propose(host: Host) -> None:
+    """Raise ConfigError with the CIDRs that the files of this host name, if they name some."""
+    from hostrouting.host.discovery import discover  # noqa: PLC0415  only a command line without CIDRs needs it
+
+    if seen := discover(host.files, host.layout).cidrs:
+        remedy = f"the files of this host name some: hostrouting check {' '.join(map(str, seen))}"
+        fault = Fault("CIDR", "", NOTHING_TO_CHECK, f"{remedy}; hostrouting discover says which these are")
+        raise ConfigError([fault])
 
 
 def lasting_line(where: str = "the host") -> Line:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hostrouting.model import IP, Snapshot
 
 __all__ = [
+    "NOTHING_TO_CHECK",
     "address_of",
     "config_again",
     "config_of",
@@ -57,6 +58,7 @@ __all__ = [
 
 T = TypeVar("T")
 
+NOTHING_TO_CHECK = "no expected CIDR is given, so there is nothing to check"
 _PLACEHOLDER = "FILE"
 
 
@@ -185,8 +187,8 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
     config = _with_devs(config, arguments)
     if not config.route_overlap.expected_cidrs:
         where = getattr(arguments, "piped", arguments.config) or "CIDR"
-        rule = "no expected CIDR is given, so there is nothing to check"
-        raise ConfigError([Fault(where, "", rule, "name one, such as 172.16.0.0/16, or use a --config that has some")])
+        remedy = "name one, such as 172.16.0.0/16, or use a --config that has some"
+        raise ConfigError([Fault(where, "", NOTHING_TO_CHECK, remedy)])
     return config
 
 

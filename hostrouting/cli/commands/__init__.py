@@ -9,6 +9,7 @@ from hostrouting.cli.commands import (
     check,
     clean,
     completion,
+    discover,
     explain,
     guard,
     npd,
@@ -25,6 +26,7 @@ __all__ = ["COMMANDS"]
 
 COMMANDS = (
     check.COMMAND,
+    discover.COMMAND,
     explain.COMMAND,
     repair.COMMAND,
     plan.COMMAND,

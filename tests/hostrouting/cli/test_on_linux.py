@@ -167,6 +167,7 @@ def test_not_root(sick: Machine, repaired: str) -> None:
     sick.shell("mkdir -p /run/aks-flex-node && chown 4242 /run/aks-flex-node /run /etc")
     for words, code in [
         (("check", CIDR), 1),
+        (("discover",), 1),
         (("explain", "172.16.5.9"), 0),
         (("repair", CIDR), 0),
         (("plan", "--config", repaired), 1),
@@ -180,7 +181,7 @@ def test_not_root(sick: Machine, repaired: str) -> None:
     assert said.returncode == 3
     assert said.stdout.splitlines() == [
         "FAILED: cannot lock /run/aks-flex-node/host-routing.lock: Permission denied; run as root",
-        "  check, explain, repair, plan, preflight, status, snapshot and npd work without root",
+        "  check, discover, explain, repair, plan, preflight, status, snapshot and npd work without root",
     ]
 
 

@@ -35,6 +35,11 @@ complete -c hostrouting -n '__hostrouting_command check' -l snapshot -r -F -d 'u
 complete -c hostrouting -n '__hostrouting_command check' -l json -d 'print one JSON document, hostrouting/check/1'
 complete -c hostrouting -n '__hostrouting_command check' -s v -l verbose -d 'log each action to standard error'
 
+complete -c hostrouting -n __hostrouting_command -a discover -d 'propose the CIDRs to expect, from what the files of this host say'
+complete -c hostrouting -n '__hostrouting_command discover' -s h -l help -d 'show this help message and exit'
+complete -c hostrouting -n '__hostrouting_command discover' -l json -d 'print one JSON document, hostrouting/discover/1'
+complete -c hostrouting -n '__hostrouting_command discover' -s v -l verbose -d 'log each action to standard error'
+
 complete -c hostrouting -n __hostrouting_command -a explain -d 'show the route of a packet: rule, table, route, owner, device'
 complete -c hostrouting -n '__hostrouting_command explain' -s h -l help -d 'show this help message and exit'
 complete -c hostrouting -n '__hostrouting_command explain' -l dev -x -a '(__hostrouting_devices)' -d 'an expected device, instead of those of the default route; may be repeated'

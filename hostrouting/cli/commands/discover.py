@@ -1,0 +1,131 @@
+"""`discover`: which networks to name: those in the files of this host, and the commands that ask the cluster."""
+
+from __future__ import annotations
+
+from hostrouting.cli.command import FAILED, FINE, Command, Reply
+from hostrouting.cli.output import Painted, line, spoken, table
+
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from hostrouting.cli.output import Line
+    from hostrouting.host.discovery import Discovery
+    from hostrouting.host.host import Host
+
+__all__ = ["COMMAND"]
+
+
+def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+    from hostrouting.host.discovery import discover
+
+    here = host()
+    found = discover(here.files, here.layout)
+    lost = list(_lost(found, here))
+
+    def document() -> dict[str, Any]:
+        return {
+            "schema": COMMAND.schema,
+            "expectedCidrs": [str(cidr) for cidr in found.cidrs],
+            "networks": [
+                {
+                    "cidr": str(named.cidr),
+                    "what": named.what,
+                    "file": named.file,
+                    "key": named.key,
+                    "isWhole": named.is_whole,
+                }
+                for named in found.networks
+            ],
+            "missing": [{"what": what, "command": command} for what, command in found.missing.items()],
+            "lost": lost,
+            "remarks": [{"file": file, "text": text} for file, text in found.remarks],
+        }
+
+    return Reply(FINE if found.networks else FAILED, document, lambda _: _page(found, lost))
+
+
+def _lost(found: Discovery, host: Host) -> Iterator[dict[str, str]]:
+    """The servers for names, and the gateways, that are in these networks and escape."""
+    from hostrouting.check.examine import examine_snapshot
+    from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+
+    if host.backend is None or not found.cidrs:
+        return
+    with host.backend() as backend:
+        snapshot = backend.snapshot()
+    config = HostRoutingConfig(route_overlap=RouteOverlapConfig(found.cidrs))
+    if not (escapes := examine_snapshot(snapshot, config).findings):
+        return
+    hops = [(hop.gateway, hop.dev) for route in snapshot.routes if not route.prefix.length for hop in route.legs]
+    named = [(server, f"the name server in {file}") for server, file in found.servers]
+    named += [(gateway, f"the gateway of the default route by {dev}") for gateway, dev in hops if gateway is not None]
+    for address, role in dict.fromkeys(named):
+        for escape in escapes:
+            if escape.cidr.family == address.version and escape.first <= int(address) <= escape.last:
+                way = f"leaves by {spoken(escape.devs)}" if escape.devs else escape.kind
+                yield {"address": str(address), "role": role, "cidr": str(escape.cidr), "way": way}
+
+
+def _page(found: Discovery, lost: list[dict[str, str]]) -> Iterator[Line]:
+    if found.networks:
+        yield line("The files of this host name these networks:")
+        rows = [
+            [str(named.cidr), named.what if named.is_whole else f"{named.what}, a part", f"{named.file}: {named.key}"]
+            for named in found.networks
+        ]
+        yield from table(["network", "what", "where"], rows)
+    else:
+        yield line(Painted("No file of this host names a network of the cluster.", "warn"))
+    for one in lost:
+        yield line(Painted(f"{one['address']}, {one['role']}, is in {one['cidr']} and escapes: {one['way']}", "bad"))
+    if found.missing:
+        yield line()
+        yield line("No file here names the following. With access to the cluster, ask:")
+        yield from table(["what", "command"], [[what, command] for what, command in found.missing.items()])
+    if found.remarks:
+        yield line()
+        yield line("Not used:")
+        yield from (line("  ", Painted(f"{file} {text}", "soft")) for file, text in found.remarks)
+    yield line()
+    yield line(f"To check them: hostrouting check {' '.join(map(str, found.cidrs)) or 'CIDR'}")
+
+
+COMMAND = Command(
+    "discover",
+    "propose the CIDRs to expect, from what the files of this host say",
+    answer=_answer,
+    more="""\
+The agent's configuration, the CNI configurations of the host and its machines, and Flannel's subnet file are read. Each
+proposed network has its file and key. Most networks are only a part: a node knows its own pods, but not those of other
+nodes, and not the network of the services. For these, the command that asks the cluster is shown.
+
+If a proposed network escapes, the name servers and gateways in it that are lost are listed.
+Nothing is written. Root is needed only for files that others cannot read, such as those of the machines.
+""",
+    examples="""\
+# which networks do I name?
+hostrouting discover
+# the same for a program, as the key expectedCidrs
+hostrouting discover --json
+""",
+    failing="no file names a network",
+    keys={
+        "expectedCidrs[]": "the proposed CIDRs: each once, without those that another one contains",
+        "networks[].cidr": "a network that a file names",
+        "networks[].what": "pods of this node, pods of the cluster, services, API server, or expected by the agent",
+        "networks[].file": "the file that names it",
+        "networks[].key": "the key in the file",
+        "networks[].isWhole": "whether this is all of them; if not, the cluster has more",
+        "missing[].what": "what no file names whole",
+        "missing[].command": "the command that asks the cluster",
+        "lost[].address": "a name server or gateway in one of the networks that escapes",
+        "lost[].role": "what it is, and the file or device that names it",
+        "lost[].cidr": "the network that it is in",
+        "lost[].way": "the device that it leaves by instead, or no-route, unreachable, blackhole or prohibit",
+        "remarks[].file": "a file or folder that was not used",
+        "remarks[].text": "why",
+    },
+)
