@@ -348,7 +348,7 @@ def _words_of(error: BaseException) -> Iterator[str]:
         yield f"{spoken(names, most=len(names))} work without root"
     if isinstance(error, NetlinkUnavailable):
         names = [command.name for command in COMMANDS if command.takes_snapshot]
-        yield f"{spoken(names)} work on a saved snapshot, with --snapshot FILE"
+        yield f"{spoken(names, most=len(names))} work on a saved snapshot, with --snapshot FILE"
 
 
 def _why_failed(report: phases.Report) -> Iterator[Line]:

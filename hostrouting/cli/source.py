@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NOTHING_TO_CHECK",
     "address_of",
+    "cidrs_of",
     "config_again",
     "config_of",
     "expected_of",
@@ -183,7 +184,7 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
     config = installed or config_of(arguments)
     if arguments.cidrs:
         settings = config.route_overlap if installed is None else RouteOverlapConfig()
-        config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=_cidrs(arguments.cidrs)))
+        config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=cidrs_of(arguments.cidrs)))
     config = _with_devs(config, arguments)
     if not config.route_overlap.expected_cidrs:
         where = getattr(arguments, "piped", arguments.config) or "CIDR"
@@ -210,7 +211,7 @@ def gateway_of(arguments: argparse.Namespace, config: HostRoutingConfig) -> IP |
     raise ConfigError(attrs.evolve(fault, path="--gateway") for fault in at.faults)
 
 
-def _cidrs(given: Sequence[str]) -> tuple[Network, ...]:
+def cidrs_of(given: Sequence[str]) -> tuple[Network, ...]:
     """The CIDRs from the command line, parsed by the rules of the configuration."""
     found: dict[Network, None] = {}
     faults: list[Fault] = []

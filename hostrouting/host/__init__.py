@@ -11,6 +11,7 @@ conflists  the CNI configurations that are in force
 discovery  the cluster's networks, as far as files name them
 metadata   the cloud's instance metadata service
 saved      a snapshot in a file, and a routing edge made from it
+redaction  a snapshot that strangers may see
 effects    what a task has changed
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hostrouting.cli.command import FINE, Command, Reply
+from hostrouting.cli.output import SHOWN, spoken
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hostrouting.host.host import Host
+    from hostrouting.model import Snapshot
 
 __all__ = ["COMMAND"]
 
@@ -17,7 +19,11 @@ __all__ = ["COMMAND"]
 def _options(parser: argparse.ArgumentParser) -> None:
     told = "print a shell script that takes the snapshot of a host without hostrouting; it needs iproute2, not root; "
     told += "not with --json"
-    parser.add_argument("--script", action="store_true", help=told)
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--script", action="store_true", help=told)
+    told = "replace addresses and devices, the same everywhere, so that strangers may see it; each CIDR that is given"
+    told += " is printed to standard error as it is called in the snapshot"
+    ways.add_argument("--redact", metavar="CIDR", nargs="*", help=told)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -29,7 +35,26 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         return Reply(FINE, lambda: render_snapshot_script().removesuffix("\n"))
     with looked_at(arguments, host) as backend:
         taken = backend.snapshot()
+    if arguments.redact is not None:
+        taken = _redacted(taken, arguments.redact)
     return Reply(FINE, taken.to_json)
+
+
+def _redacted(taken: Snapshot, given: list[str]) -> Snapshot:
+    """The snapshot as strangers may see it; what became of the CIDRs and devices is logged, and is not in it."""
+    from logging import getLogger
+
+    from hostrouting.cli.source import cidrs_of
+    from hostrouting.host.redaction import Redaction
+
+    log, redaction = getLogger("hostrouting"), Redaction()
+    cidrs = [str(redaction.network(cidr)) for cidr in cidrs_of(given)]
+    found = redaction.snapshot(taken)
+    log.info("to check it: hostrouting check --snapshot FILE %s", " ".join(cidrs) or "CIDR")
+    devs = [f"{name} is {new}" for name, new in redaction.devices.items() if new.startswith("dev")]
+    if devs:
+        log.info("in it, which only you know: %s", spoken(devs, most=SHOWN))
+    return found
 
 
 COMMAND = Command(
@@ -37,14 +62,23 @@ COMMAND = Command(
     "print devices, addresses, rules and routes as JSON, to examine elsewhere",
     answer=_answer,
     options=_options,
+    more="""\
+With --redact, addresses with a common prefix have one of the same length afterwards, so check of the redacted snapshot
+has the same verdict. Private networks stay private networks, and 127.0.0.0/8, 169.254.0.0/16 and multicast addresses
+stay what they are. The devices of CNIs keep the part of their names by which they are recognised; others become dev1,
+dev2 and so on. The random key is not kept. Lengths of prefixes, metrics, tables, marks, users and ports stay visible.
+With --snapshot, a saved snapshot is redacted, such as that of the script.
+""",
     examples="""\
 # on the faulty host, for check, explain, repair and plan on any other
 hostrouting snapshot > node.json
-# snapshot and check in one step
-ssh node hostrouting snapshot | hostrouting check --snapshot - 172.16.0.0/16
 # from a node without hostrouting; it needs iproute2 only
 hostrouting snapshot --script | ssh node sh > node.json
+# for a bug report: without the addresses and names of your site
+hostrouting snapshot --redact 172.16.0.0/16 > redacted.json
 """,
+    takes_snapshot=True,
+    tells_progress=True,
     no_json={"script": "it prints a shell script"},
     keys={},  # it has the fields of `hostrouting.Snapshot`
 )

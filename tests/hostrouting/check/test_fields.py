@@ -39,6 +39,7 @@ from hostrouting.check.report import check_document, finding_line, repair_docume
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.config.cni import CNIS
 from hostrouting.fib import paired
+from hostrouting.host.redaction import Redaction
 from hostrouting.host.saved import snapshot_in
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -48,6 +49,7 @@ from phases.testing import FakeClock
 from tests.support.check_script import Checked
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.pages import ROOT, page, tables
+from tests.support.redacted import judged_alike
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -231,6 +233,8 @@ def each_field(*, script: bool) -> pytest.MarkDecorator:
 def test_a_node(field: Field) -> None:
     """On Linux and from its printed snapshot, each node is judged as its file says, and a repair takes nothing away.
 
+    Its redacted snapshot is judged in the same way.
+
     Kills: a device by its name alone; InfiniBand as an expected device; a CNI that lacks its row.
     """
     with field.made() as namespace:
@@ -238,6 +242,7 @@ def test_a_node(field: Field) -> None:
             seen = cast("RouteBackend", Dressed(backend, field))
             found = examine(phases.Context(clock=FakeClock(), observers=[]), seen, field.config, wait=0)
         printed = field.printed(namespace)
+    judged_alike(snapshot_in(printed), field.config, Redaction())
     agrees(field, found)
     repaired(field, found)
     again = examine_snapshot(snapshot_in(printed), field.config)

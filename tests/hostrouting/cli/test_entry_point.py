@@ -99,7 +99,8 @@ def test_no_netlink() -> None:
     """Where there is no netlink, what can be done without is said."""
     said = say("check", "10.0.0.0/8", host=failing(NetlinkUnavailable("there is none")))
     assert said.code == 3
-    assert said.err.splitlines()[1] == "check, explain, repair and plan work on a saved snapshot, with --snapshot FILE"
+    told = "check, explain, repair, plan and snapshot work on a saved snapshot, with --snapshot FILE"
+    assert said.err.splitlines()[1] == told
 
 
 def test_a_bug() -> None:

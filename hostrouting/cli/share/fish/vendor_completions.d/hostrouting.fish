@@ -94,6 +94,8 @@ complete -c hostrouting -n '__hostrouting_command status' -s v -l verbose -d 'lo
 complete -c hostrouting -n __hostrouting_command -a snapshot -d 'print devices, addresses, rules and routes as JSON, to examine elsewhere'
 complete -c hostrouting -n '__hostrouting_command snapshot' -s h -l help -d 'show this help message and exit'
 complete -c hostrouting -n '__hostrouting_command snapshot' -l script -d 'print a shell script that takes the snapshot of a host without hostrouting; it needs iproute2, not root; not with --json'
+complete -c hostrouting -n '__hostrouting_command snapshot' -l redact -x -d 'replace addresses and devices, the same everywhere, so that strangers may see it; each CIDR that is given is printed to standard error as it is called in the snapshot'
+complete -c hostrouting -n '__hostrouting_command snapshot' -l snapshot -r -F -d 'use this saved snapshot instead of this host; - is standard input'
 complete -c hostrouting -n '__hostrouting_command snapshot' -l json -d 'print one JSON document, hostrouting/snapshot/1'
 complete -c hostrouting -n '__hostrouting_command snapshot' -s v -l verbose -d 'log each action to standard error'
 
