@@ -76,7 +76,6 @@ COMMAND_LINES = {
     "repair": (f"172.16.0.0/16 {SAVED}", 0),
     "plan": (f"{CONFIGURED} {SAVED}", 1),
     "render": (f"{CONFIGURED} --root {{folder}}/image", 0),
-    "npd": ("--script", 0),
     "snapshot": ("--script", 0),
     "completion": ("bash", 0),
     "manual": ("", 0),

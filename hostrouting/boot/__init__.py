@@ -39,7 +39,6 @@ from hostrouting.boot.scripts import (
     parse_check_script,
     parse_static_routes_script,
     render_check_script,
-    render_npd_script,
     render_snapshot_script,
     render_static_routes_script,
 )
@@ -90,7 +89,6 @@ __all__ = [
     # the script that takes a snapshot
     "render_snapshot_script",
     # the plugin for node-problem-detector
-    "render_npd_script",
     # the name of our route protocol
     "render_protocol_name",
     "parse_protocol_name",

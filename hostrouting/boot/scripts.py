@@ -35,7 +35,6 @@ __all__ = [
     "parse_check_script",
     "parse_static_routes_script",
     "render_check_script",
-    "render_npd_script",
     "render_snapshot_script",
     "render_static_routes_script",
     "settings_in",
@@ -253,11 +252,6 @@ def settings_in(text: str) -> list[tuple[str, str]]:
             raise ValueError(f"{line!r} is not a setting")
         found.append((key, words))
     return found
-
-
-def render_npd_script() -> str:
-    """The custom plugin for node-problem-detector."""
-    return "".join(f"{line}\n" for line in asset_lines("npd.sh"))
 
 
 def render_snapshot_script() -> str:

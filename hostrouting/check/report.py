@@ -38,6 +38,7 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from hostrouting.check.exceptions import Known
     from hostrouting.check.overlap import Finding, Kept, Note, Suppressed
@@ -79,6 +80,7 @@ __all__ = [
     "no_default_line",
     "note_line",
     "notes_lines",
+    "npd_line",
     "owner_name",
     "packets_line",
     "prefix_name",
@@ -683,6 +685,15 @@ def marked_verdict(marker: str) -> str:
     """The verdict in a marker of a check (route-overlap.ok or route-overlap.detected); empty if it has none."""
     first = marker.partition("\n")[0]
     return first if first in {"", "ok", "undecided", "no-default-route"} else "overlap"
+
+
+def npd_line(answer: str, until: datetime) -> str:
+    """What the plugin of node-problem-detector prints until this moment: an exit status and a sentence, in ASCII.
+
+    NPD cuts a sentence in the middle of a character. A name of a device can have any other character.
+    """
+    plain = "".join(char if " " <= char <= "~" else "?" for char in answer.replace("–", "-"))  # noqa: RUF001  ranges have it
+    return f"{int(until.timestamp())} {plain}\n"
 
 
 def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()) -> dict[str, Any]:

@@ -205,6 +205,11 @@ class HostLayout:
         return self.at(f"{self.state_directory}/route-overlap.json")
 
     @property
+    def npd_path(self) -> str:
+        """The path of the line that the plugin of node-problem-detector prints."""
+        return self.at(f"{self.state_directory}/route-overlap.npd")
+
+    @property
     def guard_path(self) -> str:
         """The path of what the guard knows, as JSON."""
         return self.at(f"{self.state_directory}/guard.json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -19,6 +19,7 @@ from hostrouting.check.report import (
     harmless_lines,
     no_default_line,
     notes_lines,
+    npd_line,
     repair_line,
     unsafe_lines,
 )
@@ -47,6 +48,7 @@ _ANSWER = {"schema", "verdict", "verdicts", "mode", "expectedDevs", "findings", 
 """The keys of a report that say what the answer is."""
 _TO_WARN = "the mode changes from STRICT to WARN: machines then start even while addresses escape"
 _TO_STRICT = "the mode changes from WARN to STRICT: then no machine starts while an address escapes"
+_VALID = timedelta(days=1)  # how long the answer of a check is valid for node-problem-detector
 _AT_MOST = 20  # lines of one kind in a log or an error
 
 
@@ -82,7 +84,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         step = GateStep(
             60, "wants" if self.config.route_overlap.mode is Mode.WARN else "requires", "check-route-overlap"
         )
-        remains = (*self._markers, layout.unfinished_path)
+        remains = (*self._markers, layout.npd_path, layout.unfinished_path)
         return Part(step, files, layout.check_unit, remains=remains, tools=("ip", "awk", "sed", "sort"))
 
     @property
@@ -128,7 +130,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         """Check now."""
         if self.host.backend is None:
             return CheckResult(None, changed)
-        self._forget()  # markers of a machine's start since `prepare`; what cannot be removed was logged there
+        self._forget(
+            self.host.layout.npd_path
+        )  # markers of a machine's start since `prepare`; what cannot be removed was logged there
         with self.host.backend() as backend:
             return CheckResult(self._examine(ctx, backend), changed)
 
@@ -159,7 +163,13 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             for family in found.families
             for cidr in family.report.cidrs
         }
-        return Look(problems=(*problems, *unwritten), verdict=found.verdict, verdicts=verdicts, escapes=counts)
+        return Look(
+            problems=(*problems, *unwritten),
+            verdict=found.verdict,
+            answer=account.answer(found),
+            verdicts=verdicts,
+            escapes=counts,
+        )
 
     def _written_anew(self, ctx: phases.Context, found: Examination, account: _Account) -> tuple[Problem, ...]:
         """Write the markers if they do not have this answer; the problems with that. Only the routes decide."""
@@ -217,12 +227,12 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         """
         if self._gets_strict:
             ctx.log.warning("%s", _TO_STRICT)
-        for error in self._forget():
+        for error in self._forget(self.host.layout.npd_path):
             ctx.log.warning("%s; this file holds the result of an earlier check", error)
 
-    def _forget(self) -> list[FileError]:
+    def _forget(self, *others: str) -> list[FileError]:
         failures: list[FileError] = []
-        FileSet(obsolete=self._markers).remove(self.host.files, failures)
+        FileSet(obsolete=(*self._markers, *others)).remove(self.host.files, failures)
         return failures
 
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
@@ -240,8 +250,11 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         for text in harmless:
             ctx.log.info("%s", text)
         document = check_document(found, mode=self.config.route_overlap.mode)
+        now = ctx.clock.utc()
+        line = npd_line(f"{account.answer(found)}; checked at {moment_as_text(now)}", now + _VALID)
         try:
             self._mark(found, account, document)
+            self.host.files.write(self.host.layout.npd_path, line)
         except FileError as error:
             ctx.log.warning("%s", error)
         if failing:
@@ -290,6 +303,15 @@ class _Account:
         action = repair_line(found, correction)
         remedy = (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(found.unsafe)))
         return cls(tuple(wrong), remedy, tuple(notes_lines(found)))
+
+    def answer(self, found: Examination) -> str:
+        """What node-problem-detector is told: its exit status for this, and a sentence."""
+        told = "3 UNKNOWN: the verdict is undecided"
+        if self.wrong:
+            told = f"1 {self.wrong[0]}"
+        elif found.verdict == "ok":
+            told = "0 OK: every expected CIDR leaves by an expected device"
+        return f"{told}; for more, run on the host: hostrouting check"
 
 
 def _uncovered(cidr: Network, others: Collection[Network]) -> Iterator[Network]:

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import time
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.boot import render_npd_script
+from hostrouting.check.report import npd_line
 from hostrouting.config import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.manifests import faults_of, manifests_in
-from tests.support.npd import Condition, Event, Fatal, Npd, Result, seconds_of
+from tests.support.npd import FOLDER, PLUGIN, Condition, Event, Fatal, Npd, Result, seconds_of
+from tests.support.posix_shells import each_shell
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FOLDER = Path(__file__).resolve().parents[2] / "examples/fleet/npd"
 CONDITION = (FOLDER / "hostrouting.json").read_text(encoding="utf-8")
-EVENT = (FOLDER / "hostrouting-events.json").read_text(encoding="utf-8")
-PLUGIN = "/etc/hostrouting-npd/hostrouting-npd.sh"
 STATE = HostLayout().state_directory
+LINE = HostLayout().npd_path
+OLD = "the guard has not looked for three minutes, or nothing was checked for a day"
+BACK = "the clock was set back, so nobody knows how old the last answer is"
+CAPTURED: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
 RIGHT = "every expected CIDR leaves by an expected device"
 DIGITS = "0123456789" * 9
 
@@ -126,7 +131,10 @@ class TestTheModel:
 
     @pytest.mark.linux
     def test_conditions(self, tmp_path: Path) -> None:
-        """A condition begins as False with its default; it changes with the result, and each change is an event."""
+        """A condition begins as False with its default; it changes with the result, and each change is an event.
+
+        With `skip_initial_status`, a node has none before the first result.
+        """
         path = plugin(tmp_path, f'cat {tmp_path}/says; exit "$(cat {tmp_path}/code)"')
         npd = Npd(config({"type": "permanent", "condition": "Odd", "reason": "IsOdd", "path": path}))
 
@@ -147,6 +155,11 @@ class TestTheModel:
         assert then(3, "nobody") == Condition("Odd", "Unknown", "NotOdd", "who knows")
         assert then(0, "fine") == Condition("Odd", "False", "NotOdd", "it is even")
         assert [it.severity for it in npd.events] == ["Warning", "Warning", "Normal", "Normal"]
+        rule = {"type": "permanent", "condition": "Odd", "reason": "IsOdd", "path": path}
+        skipping = Npd(config(rule, skip_initial_status=True))
+        assert skipping.told == ()
+        skipping.tick()
+        assert skipping.condition("Odd") == Condition("Odd", "False", "NotOdd", "it is even")
         assert npd.events[0].message == 'Node condition Odd is now: True, reason: IsOdd, message: "one"'
 
     @pytest.mark.linux
@@ -205,11 +218,11 @@ class TestTheManifests:
         [generated] = manifest("kustomization.yaml", "Kustomization")["configMapGenerator"]
         assert mounts["/etc/hostrouting-npd"]["configMap"] == {"name": generated["name"], "defaultMode": 0o555}
         paths = option.partition("=")[2].split(",")
-        paths += [rule["path"] for text in (CONDITION, EVENT) for rule in json.loads(text)["rules"]]
+        paths += [rule["path"] for rule in json.loads(CONDITION)["rules"]]
         assert {path.rpartition("/")[0] for path in paths} == {"/etc/hostrouting-npd"}
         assert {path.rpartition("/")[2] for path in paths} == set(generated["files"])
         there = {it.name for it in FOLDER.iterdir()}
-        assert set(generated["files"]) - there <= {"hostrouting-npd.sh"}
+        assert set(generated["files"]) <= there
         assert set(manifest("kustomization.yaml", "Kustomization")["resources"]) <= there
 
     def test_the_pod_sees_the_state_directory(self) -> None:
@@ -218,7 +231,7 @@ class TestTheManifests:
         [volume] = [it for it in pod["volumes"] if "hostPath" in it]
         [mount] = [it for it in pod["containers"][0]["volumeMounts"] if it["name"] == volume["name"]]
         assert volume["hostPath"]["path"] == mount["mountPath"] == STATE
-        assert f"directory={STATE} " in render_npd_script()
+        assert f"directory=${{1:-{STATE}}}\n" in PLUGIN
 
     def test_the_rule_for_the_taint(self) -> None:
         """It requires the condition that the plugin sets, on the nodes where the plugin runs, within the CRD's limits."""
@@ -247,9 +260,8 @@ class TestTheManifests:
 
 def test_one_rule_for_each_condition() -> None:
     """Two rules for one condition would overwrite each other's result."""
-    for text in (CONDITION, EVENT):
-        kinds = [rule["condition"] for rule in json.loads(text)["rules"] if rule["type"] == "permanent"]
-        assert len(set(kinds)) == len(kinds)
+    kinds = [rule["condition"] for rule in json.loads(CONDITION)["rules"]]
+    assert len(set(kinds)) == len(kinds)
 
 
 def npd_in(machine: Machine, text: str) -> Npd:
@@ -262,10 +274,11 @@ def machine() -> Iterator[Machine]:
     """An H200 node with the files of the ConfigMap."""
     with private_machine() as machine:
         machine.batch(H200)
-        folder = PLUGIN.rpartition("/")[0]
+        folder = "/etc/hostrouting-npd"
+        path = f"{folder}/hostrouting-npd.sh"
         subprocess.run(
-            [*machine.enter, "sh", "-c", f"mkdir {folder} && cat >{PLUGIN} && chmod 555 {PLUGIN}"],
-            input=render_npd_script(),
+            [*machine.enter, "sh", "-c", f"mkdir {folder} && cat >{path} && chmod 555 {path}"],
+            input=PLUGIN,
             text=True,
             check=True,
             timeout=60,
@@ -284,14 +297,15 @@ def apply(machine: Machine, *routes: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-OK = Condition("HostRoutingProblem", "False", "HostRoutingIsRight", RIGHT)
+OK = Condition("HostRoutingProblem", "False", "NoHostRoutingProblemKnown", RIGHT)
 
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_with_a_guard(machine: Machine) -> None:
-    """A real guard writes, and the condition follows: fine, misrouted, fine again, and unknown after it has ended."""
-    npd, events = npd_in(machine, CONDITION), npd_in(machine, EVENT)
+    """A real guard writes, and the condition follows: unknown, fine, misrouted, fine again, and unknown after its end."""
+    npd = npd_in(machine, CONDITION)
+    assert npd.told == ()  # not False, before the plugin has run
     npd.tick()
     assert npd.condition(OK.type).status == "Unknown"
     assert npd.condition(OK.type).message.startswith(f"UNKNOWN: there is no directory {STATE}: ")
@@ -308,52 +322,114 @@ def test_with_a_guard(machine: Machine) -> None:
     with machine.guarding():
         wait_for("the first look", lambda: "looks" in machine.shell(f"cat {STATE}/guard.json 2>/dev/null || :"))
         assert becomes("False") == OK
-        assert [it.status for it in events.tick()] == [0]
+        assert 170 < valid_for(machine) <= 180
         machine.batch(["route add 172.16.9.0/24 dev ib3"])
         found = becomes("True")
         assert found.reason == "ExpectedCIDRMisrouted"
-        assert found.message.startswith("OVERLAP: addresses of 172.16.0.0/16 leave by ib3; since 20")
+        start = "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.9.0-172.16.9.255) routes via ib3 ["
+        assert found.message.startswith(start)
+        assert found.message.endswith("; for more, run on the host: hostrouting check")
         assert npd.events[-1].severity == "Warning"
         machine.batch(["route del 172.16.9.0/24 dev ib3"])
         assert becomes("False") == OK
-        # Another program takes the place of a route: the guard cannot repair that, although nothing escapes.
-        machine.batch(["route replace 172.16.0.0/17 via 10.0.0.1 dev eth0 proto static"])
-        machine.batch(["route replace 172.16.0.0/17 via 10.0.0.2 dev eth0 proto static"])
-
-        def is_told() -> bool:
-            events.tick()
-            return bool(events.events)
-
-        wait_for("the event", is_told)
-        assert events.events[-1].reason == "HostRoutingNotRepaired"
-        assert events.events[-1].message.startswith("NOT REPAIRED: 172.16.0.0/17: ")
-    # The guard has ended. Its last look becomes old; here, it is made old.
-    machine.shell(f"""sed -i 's/"lastLook": "20../"lastLook": "2010/' {STATE}/guard.json""")
-    assert becomes("Unknown").message.startswith("UNKNOWN: the guard has not looked since 2010-")
-    assert npd.condition(OK.type).reason == OK.reason
+    # The guard has ended. Its last answer becomes old; here, it is made old.
+    machine.shell(f"sed -i 's/^[0-9]*/1500000000/' {LINE}")
+    told = becomes("Unknown")
+    assert told.message.startswith("UNKNOWN: the guard has not looked for three minutes, or ")
+    assert told.reason == OK.reason
 
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_without_a_guard(machine: Machine) -> None:
     """The last check decides: that of the task, and that of the script that runs before a machine starts."""
-    npd, events = npd_in(machine, CONDITION), npd_in(machine, EVENT)
+    npd, script = npd_in(machine, CONDITION), "/etc/aks-flex-node/check-route-overlap.sh"
     apply(machine)
-    for who in ("172.16.0.0/16 leave by ib0", "an expected CIDR do not leave by an expected device"):
+    messages = []
+    for _ in range(2):
         npd.tick()
         told = npd.condition(OK.type)
         assert (told.status, told.reason) == ("True", "ExpectedCIDRMisrouted")
-        assert told.message.startswith(f"OVERLAP: addresses of {who}; checked at 20")
-        events.tick()
-        assert events.events == []
-        machine.shell("/etc/aks-flex-node/check-route-overlap.sh")
+        assert 86_300 < valid_for(machine) <= 86_400
+        assert re.search(
+            r"; for more, run on the host: hostrouting check; checked at 20[-0-9]{8}T[:0-9]{8}Z$", told.message
+        )
+        messages.append(told.message.partition(", expected eth0; ")[0])
+        machine.shell(script)
+    assert messages[0] == messages[1]  # the task and the script say the same
     machine.batch(["route add 172.16.0.0/17 via 10.0.0.1 dev eth0", "route add 172.16.128.0/17 via 10.0.0.1 dev eth0"])
-    machine.shell("/etc/aks-flex-node/check-route-overlap.sh")
+    machine.shell(script)
     npd.tick()
     assert npd.condition(OK.type) == OK
-    # The command gives the same answer on the host.
-    [result] = npd.tick()
-    assert machine.hostrouting("npd").stdout[: npd.most].strip() == result.message
-    machine.shell(f"touch -d '2 days ago' {STATE}/route-overlap.ok")
+    # A check without a verdict leaves nothing: the answer of an earlier one must not stay.
+    machine.shell(f"sed -i 's/^awk=.*/awk=nothing/' {script}; {script} 2>/dev/null || :")
     npd.tick()
-    assert npd.condition(OK.type).message.startswith("UNKNOWN: no guard runs, and the last check was at 20")
+    assert npd.condition(OK.type).message.startswith("UNKNOWN: there is no result of a check since this host booted")
+
+
+def valid_for(machine: Machine) -> int:
+    """For how many seconds the line on the machine is valid."""
+    return int(machine.shell(f"cat {LINE}").split()[0]) - int(time.time())
+
+
+class TestThePlugin:
+    """It prints a line while that is valid; otherwise it says why the answer is unknown."""
+
+    @pytest.mark.linux
+    @each_shell
+    @pytest.mark.parametrize(
+        ("line", "code", "told"),
+        [
+            ((60, "0 OK: fine"), 0, "OK: fine"),
+            ((86_400, "1 OVERLAP:  a * \\n `b`"), 1, "OVERLAP:  a * \\n `b`"),
+            ((60, "3 UNKNOWN: who knows"), 3, "UNKNOWN: who knows"),
+            ((60, "2 OK: fine"), 3, "UNKNOWN: FILE cannot be read; ON"),
+            ((60, ""), 3, "UNKNOWN: FILE cannot be read; ON"),
+            ((None, '{"schema": "hostrouting/check/1"}'), 3, "UNKNOWN: FILE cannot be read; ON"),
+            ((None, "1+1 0 OK: fine"), 3, "UNKNOWN: FILE cannot be read; ON"),
+            ((None, "9" * 30 + " 0 OK: fine"), 3, "UNKNOWN: FILE cannot be read; ON"),
+            ((0, "0 OK: fine"), 3, f"UNKNOWN: {OLD}; ON"),
+            ((-9_999, "1 OVERLAP: x"), 3, f"UNKNOWN: {OLD}; ON"),
+            ((99_999, "0 OK: fine"), 3, f"UNKNOWN: {BACK}; ON"),
+        ],
+    )
+    def test_lines(self, shell: list[str], line: tuple[int | None, str], code: int, told: str, tmp_path: Path) -> None:
+        """What it answers for each."""
+        left, rest = line
+        file = tmp_path / "route-overlap.npd"
+        file.write_text(f"{rest}\n" if left is None else f"{int(time.time()) + left} {rest}\n")
+        done = subprocess.run([*shell, "-s", "--", str(tmp_path)], input=PLUGIN, check=False, **CAPTURED)
+        told = told.replace("FILE", str(file)).replace("ON", "on the host, run: hostrouting status", told.count("; ON"))
+        assert (done.returncode, done.stdout, done.stderr) == (code, f"{told}\n", "")
+
+    @pytest.mark.linux
+    @each_shell
+    def test_cut_short(self, shell: list[str], tmp_path: Path) -> None:
+        """A plugin that ends early never says that the node is fine, or that it has a problem."""
+        (tmp_path / "route-overlap.npd").write_text(f"{int(time.time()) + 60} 0 OK: fine\n")
+        complete = PLUGIN.rindex('"$sentence"')
+        lengths = range(len(PLUGIN.partition("\n")[0]) + 80, complete, 97)
+        codes = {
+            subprocess.run(
+                [*shell, "-s", "--", str(tmp_path)], input=PLUGIN[:length], check=False, **CAPTURED
+            ).returncode
+            for length in lengths
+        }
+        assert codes <= {2, 3}
+
+    @pytest.mark.linux
+    def test_without_date(self, tmp_path: Path) -> None:
+        """Without the time, nobody knows whether the line is valid."""
+        (tmp_path / "route-overlap.npd").write_text("1500000000 0 OK: fine\n")
+        text = PLUGIN.replace("$PATH:/usr/bin:/bin", "/nowhere")
+        done = subprocess.run(["/bin/sh", "-s", "--", str(tmp_path)], input=text, check=False, **CAPTURED)
+        assert (done.returncode, done.stdout.partition(";")[0]) == (3, "UNKNOWN: the program date does not work here")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "plain"),
+    [("1.0.0.0–1.0.0.9", "1.0.0.0-1.0.0.9"), ("dev é\n0 OK: x\r\x00", "dev ??0 OK: x??")],  # noqa: RUF001
+)
+def test_the_line_is_one_line(sentence: str, plain: str) -> None:
+    """Whatever a sentence contains, it stays one line of ASCII."""
+    assert npd_line(f"1 {sentence}", datetime.fromtimestamp(1.5e9, timezone.utc)) == f"1500000000 1 {plain}\n"

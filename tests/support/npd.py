@@ -21,6 +21,7 @@ import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import attrs
@@ -28,7 +29,11 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Condition", "Event", "Fatal", "Npd", "Result", "seconds_of"]
+__all__ = ["FOLDER", "PLUGIN", "Condition", "Event", "Fatal", "Npd", "Result", "seconds_of"]
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples/fleet/npd"
+PLUGIN = (FOLDER / "hostrouting-npd.sh").read_text(encoding="utf-8")
+"""The plugin."""
 
 _BUFFER = 4096  # plugin.go: maxCustomPluginBufferBytes
 _STATUS = {0: "False", 1: "True"}  # custom_plugin_monitor.go: toConditionStatus; anything else is Unknown
@@ -97,14 +102,17 @@ class Npd:
         self.interval = seconds_of(settings.get("invoke_interval", "30s"))
         self.most: int = settings.get("max_output_length", 80)
         self.concurrency: int = settings.get("concurrency", 3)
+        skips: bool = settings.get("skip_initial_status", False)
         self.tells_changes: bool = settings.get("enable_message_change_based_condition_update", False)
         self.rules: list[dict[str, Any]] = self.config["rules"]
         self._validate()
         self.events: list[Event] = []
-        # initializeStatus: each condition is False before any rule has run
+        # initializeConditions: each is False before any rule has run
         self.conditions = [
             Condition(it["type"], "False", it["reason"], it["message"]) for it in self.config["conditions"]
         ]
+        # sendInitialStatus
+        self.told = () if skips else tuple(self.conditions)
 
     def _validate(self) -> None:
         """Validate, in config.go."""
@@ -122,8 +130,8 @@ class Npd:
                 raise Fatal(f"permanent problem {rule.get('condition')} does not have a default condition")
 
     def condition(self, kind: str) -> Condition:
-        """The condition of the node with this type."""
-        [found] = [it for it in self.conditions if it.type == kind]
+        """The condition of the node with this type. It is an error if the node has none yet."""
+        [found] = [it for it in self.told if it.type == kind]
         return found
 
     def tick(self) -> list[Result]:
@@ -132,6 +140,7 @@ class Npd:
             results = list(pool.map(self.run, self.rules))
         for rule, result in zip(self.rules, results, strict=True):
             self._report(rule, result)
+            self.told = tuple(self.conditions)
         return results
 
     def run(self, rule: Mapping[str, Any]) -> Result:

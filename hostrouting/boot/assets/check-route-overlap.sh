@@ -403,11 +403,17 @@ leave() {
   complain "cannot write $path: ${why##*: }"
 }
 
+# Writes what the plugin of node-problem-detector prints for a day: an exit status, and a sentence in ASCII.
+answer() {
+  local text="$1 ${2//–/-}; for more, run on the host: hostrouting check; checked at "
+  leave npd "$((EPOCHSECONDS + 86400)) ${text//[^ -~]/?}$(TZ=UTC printf '%(%FT%TZ)T')"
+}
+
 main() {
   local told why last='' tries=0 waited=0 kind text verdict='' wrong=() notes=() action=()
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
   # The files of an earlier check; that of the command is among them.
-  why=$(rm -f "$directory"/route-overlap.{new,json,detected,ok} 2>&1) ||
+  why=$(rm -f "$directory"/route-overlap.{new,json,npd,detected,ok} 2>&1) ||
     complain "a file of an earlier check stays: ${why##*$'\n'}"
   hash "$awk" 2>/dev/null || { say "$awk is not installed" && finish 1; }
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
@@ -432,6 +438,7 @@ main() {
   ((${#wrong[@]} <= 20)) || action=("and $((${#wrong[@]} - 20)) more; all are in route-overlap.detected" "${action[@]}")
   for text in "${wrong[@]:0:20}" "${action[@]}"; do printf '<%s>%s\n' "$level" "$text" >&2; done
   for text in "${notes[@]}"; do printf '<4>%s\n' "$text" >&2; done
+  answer $((${#wrong[@]} > 0)) "${wrong[0]-OK: every expected CIDR leaves by ${verdict#* }}"
   case $verdict in
     ok\ *) level=6 say "ok: every expected CIDR leaves by ${verdict#* }" && leave ok ok "${notes[@]}" && finish 0 ;;
     overlap\ *) leave detected "${wrong[@]}" ;;

@@ -12,7 +12,6 @@ from hostrouting.cli.commands import (
     discover,
     explain,
     guard,
-    npd,
     plan,
     preflight,
     remove,
@@ -38,7 +37,6 @@ COMMANDS = (
     apply.COMMAND,
     remove.COMMAND,
     guard.COMMAND,
-    npd.COMMAND,
     clean.COMMAND,
     render.COMMAND,
 )

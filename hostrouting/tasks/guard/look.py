@@ -52,6 +52,8 @@ class Look:
     """The number of routes that are wanted, that are there as wanted, and that are ours."""
     verdict: str = ""
     """The verdict of the check; empty if nothing is checked."""
+    answer: str = ""
+    """What node-problem-detector is told of it: an exit status and a sentence."""
     verdicts: Mapping[str, str] = attrs.field(factory=dict)
     """The verdict on each expected CIDR."""
     escapes: Mapping[str, int] = attrs.field(factory=dict)
@@ -70,6 +72,7 @@ class Look:
             failures={**self.failures, **other.failures},
             routes=self.routes or other.routes,
             verdict=self.verdict or other.verdict,
+            answer=self.answer or other.answer,
             verdicts={**self.verdicts, **other.verdicts},
             escapes={**self.escapes, **other.escapes},
             seconds=self.seconds + other.seconds,

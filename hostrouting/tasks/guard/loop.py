@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -391,10 +391,16 @@ class _Watching:
         self._write_file(layout.figures_path, figures(self._state, version=__version__))
         self._write_file(layout.guard_path, json.dumps(self._state.to_mapping()) + "\n")
 
+        if self._config.route_overlap.expected_cidrs:
+            self._write_file(layout.npd_path, self._state.npd_line(self._clock.utc()))
+
     def _write_file(self, path: str, text: str) -> None:
         try:
             self._host.files.write(path, text)
         except FileError as error:
+            if path == self._host.layout.npd_path:
+                with suppress(FileError):
+                    self._host.files.remove(path)  # another answer must not stay
             if error.errno == errno.EROFS and self._service.watchdog is not None:
                 raise  # the directory was deleted and made again: only a new start of the service may write into it
             self._note("writing", str(error))

@@ -7,11 +7,12 @@ itself (`look`), and the files that all this is written to, each in one step (`l
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.check.report import GUARD_SCHEMA
+from hostrouting.check.report import GUARD_SCHEMA, npd_line
 from hostrouting.tasks.guard.look import Look
 from phases.text import moment_as_text
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
     from hostrouting.tasks.guard.pace import Fight
 
-__all__ = ["State", "figures"]
+__all__ = ["VALID", "State", "figures"]
+
+VALID = timedelta(minutes=3)
+"""How long an answer of the guard is valid for node-problem-detector: it looks three times meanwhile."""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,8 +89,14 @@ class State:
             fights=fights,
         )
 
+    def npd_line(self, now: datetime) -> str:
+        """The answer for node-problem-detector: that of the last look, unknown if the check failed in it."""
+        told = [text for name, text in self.faults.items() if name in {"guard", "check-route-overlap"}]
+        unknown = "3 UNKNOWN: the guard cannot check the routing; on the host, run: journalctl -u hostrouting-guard"
+        return npd_line(f"{unknown}; {told[0]}" if told else self.look.answer, now + VALID)
+
     def to_mapping(self) -> dict[str, Any]:
-        """The JSON value `hostrouting/guard/1`. npd.sh reads only its beginning, so the lists are last."""
+        """The JSON value `hostrouting/guard/1`."""
         return {
             "schema": GUARD_SCHEMA,
             "since": _stamp(self.since),

@@ -35,7 +35,6 @@ from hostrouting.boot import (
     render_gate_steps,
     render_gate_unit,
     render_guard_unit,
-    render_npd_script,
     render_preset,
     render_probe_script,
     render_probe_unit,
@@ -140,7 +139,6 @@ SCRIPTS = {
     "probe-rewrite": render_probe_script(PROBE),
     "host-routing-gate": render_gate_script(),
     "snapshot": render_snapshot_script(),
-    "npd": render_npd_script(),
 }
 
 

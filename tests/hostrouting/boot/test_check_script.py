@@ -73,6 +73,8 @@ class TestOneHost:
         assert checked.status == 1
         assert checked.left == {"route-overlap.detected": line + "\n"}
         assert checked.said.splitlines() == [f"<3>{line}", f"<3>{ACTION}"]
+        told = line.replace("–", "-")  # noqa: RUF001
+        assert re.fullmatch(rf"\d{{10}} 1 {re.escape(told)}; for more, .*; checked at \d.*Z\n", checked.npd)
 
     def test_routes_that_may_be_configured_already(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where static routes are installed, such routes may be among them: then there is a command to add them now.

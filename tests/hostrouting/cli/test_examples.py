@@ -69,8 +69,6 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     f"{AZURE} --apply --approved plan.json": (0, "", f"{RULES}; {AZURE} --json > plan.json"),
     "hostrouting render --config agent.json --root /mnt/image": (0, "DONE: "),
     "hostrouting repair 172.16.0.0/16 --as-config --mode STRICT > new.json": (0, ""),
-    "hostrouting npd": (0, "OK: every expected CIDR leaves by an expected device", APPLY),
-    "hostrouting npd --script > hostrouting-npd.sh": (0, ""),
 }
 
 

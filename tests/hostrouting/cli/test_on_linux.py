@@ -181,7 +181,7 @@ def test_not_root(sick: Machine, repaired: str) -> None:
     assert said.returncode == 3
     assert said.stdout.splitlines() == [
         "FAILED: cannot lock /run/aks-flex-node/host-routing.lock: Permission denied; run as root",
-        "  check, discover, explain, repair, plan, preflight, status, snapshot and npd work without root",
+        "  check, discover, explain, repair, plan, preflight, status and snapshot work without root",
     ]
 
 

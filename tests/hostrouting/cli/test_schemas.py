@@ -206,7 +206,6 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("plan", "--config", repaired, kernel=MemoryBackend()),
         told("plan", "--config", half, host=well),
         told("preflight", "--config", repaired, kernel=MemoryBackend()),
-        told("npd", host=well),
         told("status", host=FakeHost(backend=no_netlink)),
         told("apply", "--config", half, host=well),
         told("plan", "--config", repaired, host=well),

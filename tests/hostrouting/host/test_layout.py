@@ -33,6 +33,7 @@ def test_where_everything_is() -> None:
         "guard_enabled_path": "/etc/systemd/system/multi-user.target.wants/hostrouting-guard.service",
         "guard_preset_path": "/etc/systemd/system-preset/50-hostrouting-guard.preset",
         "figures_path": "/run/aks-flex-node/hostrouting.prom",
+        "npd_path": "/run/aks-flex-node/route-overlap.npd",
         "report_path": "/run/aks-flex-node/route-overlap.json",
         "unfinished_path": "/run/aks-flex-node/route-overlap.new",
         "probe_applied_path": "/run/aks-flex-node/probe-rewrite.applied",

@@ -96,6 +96,7 @@ class TestCheckRouteOverlap:
             LAYOUT.gate_script_path,
             LAYOUT.gate_steps_path,
             LAYOUT.detected_path,
+            LAYOUT.npd_path,
             LAYOUT.report_path,
         }
         document = json.loads(host.files.texts[LAYOUT.report_path])

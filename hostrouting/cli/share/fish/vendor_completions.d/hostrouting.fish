@@ -131,15 +131,6 @@ complete -c hostrouting -n '__hostrouting_command guard' -l config -r -F -d 'the
 complete -c hostrouting -n '__hostrouting_command guard' -l json -d 'print one JSON document, hostrouting/guard/1'
 complete -c hostrouting -n '__hostrouting_command guard' -s v -l verbose -d 'log each action to standard error'
 
-complete -c hostrouting -n __hostrouting_command -a npd -d 'answer as a plugin of node-problem-detector, from the last verdict'
-complete -c hostrouting -n '__hostrouting_command npd' -s h -l help -d 'show this help message and exit'
-complete -c hostrouting -n '__hostrouting_command npd' -l about -x -a 'verdict repairs' -d 'verdict (the default): whether the expected CIDRs leave by an expected device; repairs: whether the guard has repaired everything'
-complete -c hostrouting -n '__hostrouting_command npd' -l max-age -x -d 'without a guard, the answer is unknown if the last check is older than this (default: 86400, a day)'
-complete -c hostrouting -n '__hostrouting_command npd' -l directory -x -a '(__fish_complete_directories)' -d 'the directory to read (default: /run/aks-flex-node)'
-complete -c hostrouting -n '__hostrouting_command npd' -l script -d 'print the plugin as a shell script, for a container without Python; not with --json'
-complete -c hostrouting -n '__hostrouting_command npd' -l json -d 'print one JSON document, hostrouting/npd/1'
-complete -c hostrouting -n '__hostrouting_command npd' -s v -l verbose -d 'log each action to standard error'
-
 complete -c hostrouting -n __hostrouting_command -a clean -d 'show or delete what another CNI left behind'
 complete -c hostrouting -n '__hostrouting_command clean' -s h -l help -d 'show this help message and exit'
 complete -c hostrouting -n '__hostrouting_command clean' -l config -r -F -d 'the configuration, as JSON; - is standard input'
