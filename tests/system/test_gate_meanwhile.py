@@ -266,3 +266,22 @@ def test_systemd_executes_itself_anew(settings: HostRoutingConfig, again: int) -
             executed = int(system.show(KUBE1, "ExecMainStartTimestampMonotonic")) > begin * 1e6
             assert executed is (settings is ALLOWS), f"daemon-reexec after {moment:.3f} s"
             end(system)
+
+
+@pytest.mark.releases
+@pytest.mark.parametrize("settings", [ALLOWS, REFUSES], ids=["allows", "refuses"])
+def test_systemd_executes_itself_anew_again_and_again(settings: HostRoutingConfig) -> None:
+    """A start outlasts a daemon-reexec every 0.3 s, which cuts off whoever waits for systemd."""
+    with host() as system:
+        run_task(system, "Configure", settings)
+        storm = "while [ ! -e /run/calm ]; do systemctl daemon-reexec & sleep 0.3; done; wait; rm /run/calm"
+        for _ in range(10 if LONG else 3):
+            begin = time.monotonic()
+            system.must("systemd-run", "--quiet", "/bin/sh", "-c", storm)
+            wait_for("the start", lambda: system.run("systemctl", "start", "--no-block", KUBE1).returncode == 0)
+            await_start(system)
+            system.must("touch", "/run/calm")
+            wait_for("the storm to end", lambda: system.read("/run/calm") is None)
+            executed = int(system.show(KUBE1, "ExecMainStartTimestampMonotonic")) > begin * 1e6
+            assert executed is (settings is ALLOWS), system.journal(KUBE1)
+            end(system)

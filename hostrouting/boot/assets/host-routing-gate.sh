@@ -41,19 +41,19 @@ refuse() {
 # --- host-routing-gate.sh ask
 
 # A failed `systemctl start` is not always a refusal: hostrouting may have stopped the service to change a script, or
-# systemd may have re-executed itself and dropped the connection. Then try again; if the service is running, `start`
-# waits for that run.
+# systemd may have re-executed itself and dropped the connection, perhaps again and again. Then try for about 20 s; if
+# the service is running, `start` waits for that run.
 ask() {
-  local begin nap last=''
+  local begin tries last=''
   # Exit with 1: a setting of the machine may count other statuses, such as that of SIGTERM, as success.
   trap 'finished=1; exit 1' TERM HUP INT QUIT PIPE ALRM USR1 USR2
   read -r begin _ </proc/uptime
   begin=${begin/./}0000 # microseconds
-  for nap in 0.1 0.2 0.4 0.8 1 1 1 ''; do
+  for ((tries = 0; tries < 60; tries++)); do
     systemctl --no-ask-password start "$unit" && pass
     is_removed && pass
-    has_refused && refuse "see journalctl -u $unit"
-    [[ $nap ]] && sleep "$nap"
+    take_result
+    sleep 0.3
   done
   refuse "$unit does not finish; see journalctl -u $unit"
 }
@@ -65,24 +65,22 @@ is_removed() {
   [[ ! -e $scripts/host-routing-gate.sh || $(systemctl show --property LoadState "$unit") == LoadState=not-found ]]
 }
 
-# Whether the service has failed by itself since this script began, or cannot be started.
-has_refused() {
-  local name value load='' active='' sub='' result='' ended=0
+# Ends this script if the service has run since it began, or cannot be started.
+take_result() {
+  local name value before=$last began=ExecMainStartTimestampMonotonic ended=ExecMainExitTimestampMonotonic
+  local -A is=([$began]=0 [$ended]=0)
   while IFS='=' read -r name value; do
-    case $name in
-      LoadState) load=$value ;;
-      ActiveState) active=$value ;;
-      SubState) sub=$value ;;
-      Result) result=$value ;;
-      ExecMainExitTimestampMonotonic) ended=$value ;;
-    esac
-  done < <(systemctl show --property LoadState,ActiveState,SubState,Result,ExecMainExitTimestampMonotonic "$unit")
-  [[ $load && $load != loaded ]] && return 0
+    is[${name:-none}]=$value
+  done < <(systemctl show -p LoadState,ActiveState,SubState,Result,ExecMainCode,ExecMainStatus,$began,$ended "$unit")
+  [[ ${is[LoadState]-loaded} == loaded ]] || refuse "see journalctl -u $unit"
+  # A run that began after this script, and exited (1) with 0.
+  name="${is[ActiveState]-} ${is[Result]-} ${is[ExecMainCode]-} ${is[ExecMainStatus]-}"
+  [[ $name == 'inactive success 1 0' ]] && ((is[$began] >= begin)) && pass
+  [[ ${is[ActiveState]-} == failed || ${is[SubState]-} == auto-restart ]] && [[ ${is[Result]-} != signal ]] || return
   # A refusal ends after this script began. After a suspend the two clocks differ: then a changed end counts.
-  local before=$last
-  last=$ended
-  [[ ($active == failed || $sub == auto-restart) && $result != signal ]] || return 1
-  ((ended >= begin)) || [[ $before && $before != "$ended" ]]
+  last=${is[$ended]}
+  ((last >= begin)) || [[ $before && $before != "$last" ]] || return
+  refuse "see journalctl -u $unit"
 }
 
 # --- host-routing-gate.sh
