@@ -223,17 +223,26 @@ class Gate:
         found = () if self.manager is None else self.manager.show(("NeedDaemonReload",), *units)
         return any(unit.get("NeedDaemonReload") == "yes" for unit in found)
 
+    def require_reload(self, changes: Changes, parts: Iterable[Part]) -> None:
+        """Raise the ManagerError with which systemd would refuse a daemon-reload, if these changes need one."""
+        folder = f"{self.layout.at(self.layout.unit_directory)}/"
+        has_units = any(path.startswith(folder) for path in (*changes.writes, *changes.removes))
+        if self.manager is not None and (has_units or self.is_unread(parts)):
+            self.manager.require_room()
+
     def change(self, ctx: phases.Context, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changed:
         """Install the parts `up` and remove the parts `down`; return the changed paths. The host has to be locked.
 
         The gate's own paths are listed under the first part. After a failure, machines do not start until a later run
         has finished installing `up`; the error carries the changed paths. Removal continues after a failure.
         """
-        parts = (*up, *down)
-        if not self.changes(up, down) and not self.is_unread(parts):
+        parts, changes = (*up, *down), self.changes(up, down)
+        if not changes and not self.is_unread(parts):
             return {}
         for file_set in self._sets(up):
             file_set.require_room(self.files)
+        if up:
+            self.require_reload(changes, parts)
         if self.manager is None and not self._is_image:
             ctx.log.info("systemd is not running here: routes change now, units and the gate at the next boot")
         foreign = {part.name for part in parts if part.files.foreign(self.files)}

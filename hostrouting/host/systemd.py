@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.programs import Run
 
-__all__ = ["Line", "Manager", "NoService", "Service", "SystemdManager", "SystemdService", "UnitState"]
+__all__ = ["Line", "Manager", "NoService", "Service", "SystemdManager", "SystemdService", "UnitState", "require_room"]
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 # Otherwise a machine whose administrator made it require our unit would be stopped or restarted with the unit. And a
@@ -32,6 +32,16 @@ _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 _ALONE = "--job-mode=ignore-dependencies"
 # A stop job is cancelled if the unit is started at that moment, for example by the start of a machine.
 _STOPS = 10
+
+
+_ROOM = 16  # MiB: with less in /run/systemd, systemd refuses a daemon-reload
+
+
+def require_room(free: int) -> None:
+    """Raise the ManagerError of a daemon-reload if so few bytes are free in /run/systemd that systemd refuses it."""
+    if free < _ROOM << 20:
+        told = f"systemd reads no new units with less than {_ROOM} MiB of free space in /run/systemd"
+        raise ManagerError(f"{told}, which has {free >> 20} MiB; to see what fills it, run: du -xh /run | sort -h")
 
 
 @attrs.frozen
@@ -59,6 +69,10 @@ class Manager(Protocol):
 
     def reload(self) -> None:
         """Make the manager read the unit files again (daemon-reload)."""
+        ...
+
+    def require_room(self) -> None:
+        """Raise the ManagerError with which `reload` would be refused for lack of space, before anything is changed."""
         ...
 
     def start(self, unit: str, *, timeout: float) -> None:
@@ -100,6 +114,12 @@ class SystemdManager:
     def reload(self) -> None:
         """See Manager."""
         self._ask("daemon-reload")
+
+    def require_room(self) -> None:
+        """See Manager."""
+        with suppress(OSError):
+            found = os.statvfs("/run/systemd")
+            require_room(found.f_bfree * found.f_bsize)
 
     def start(self, unit: str, *, timeout: float) -> None:
         """See Manager."""

@@ -568,6 +568,7 @@ class Preflight:
         changes, unknown = self._answer("files", "", partial(gate.changes, up, down), Changes())
         writes = changes.writes
         yield from unknown
+        yield from self._answer("systemd", "systemd", partial(gate.require_reload, changes, up), None)[1] if up else ()
         yield from self._asked(
             "files", "", lambda: self._of_replaced(up, [write for write in writes if write not in in_the_way])
         )

@@ -20,6 +20,7 @@ from hostrouting.fib import PLAIN, Flow
 from hostrouting.host import Rights, UnitState
 from hostrouting.host.host import Host, made, makes_edge
 from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
+from hostrouting.host.systemd import require_room
 from hostrouting.kernel.marking import Marking, MarkingOf
 from hostrouting.testing.kernel import MemoryBackend
 from hostrouting.testing.kernel.ebtables import MemoryEbtables
@@ -206,6 +207,8 @@ class FakeManager:
     """The files of the host. The manager reads units from them at boot and at each reload."""
     version: str = "257"
     """The version of systemd that `show` reports."""
+    room: int = 1 << 30
+    """The free space in /run/systemd, in bytes."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -220,8 +223,13 @@ class FakeManager:
         """See Manager."""
         return self.running
 
+    def require_room(self) -> None:
+        """See Manager."""
+        require_room(self.room)
+
     def reload(self) -> None:
         """See Manager."""
+        self.require_room()
         self.calls.append("reload")
         self.read = self._units()
 

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from hostrouting.config import Mode, StaticRoute
-from tests.support.gate import CIDR, HALVES, LAYOUT, config, configure, end, gate_tests, host, pid, start
+from tests.support.gate import CIDR, HALVES, LAYOUT, config, configure, end, gate_tests, host, ours, pid, start
 from tests.support.inside import answering
 from tests.support.systemd import System
 
@@ -103,6 +103,30 @@ def test_what_the_last_line_says_is_true(kind: str) -> None:
             assert said.splitlines()[-1] == _REFUSED, name
             assert start(system) == 1, name
             _clear(system)
+
+
+@pytest.mark.releases
+def test_systemd_refuses_to_read_units() -> None:
+    """With too little room in /run, nothing is changed; with room again, and for a change of scripts alone, all is well."""
+    with host() as system, answering(system, _CLI) as cli:
+        system.lay(_CONFIG, config(*HALVES, mode=Mode.WARN).to_json())
+        system.must("mount", "-o", "remount,size=15m", "/run")
+        refused = system.run("systemctl", "daemon-reload")
+        assert refused.returncode, "systemd has room enough"
+        for command in ("preflight", "apply"):
+            code, said = cli([command, "--config", _CONFIG])
+            assert "systemd reads no new units with less than 16 MiB" in said, said
+            assert code
+        assert system.read(LAYOUT.gate_steps_path) is None
+        assert system.read(LAYOUT.check_unit_path) is None
+        assert system.read(LAYOUT.gate_drop_in) is None
+        assert not ours(system)
+        system.must("mount", "-o", "remount,size=800m", "/run")
+        assert cli(["apply", "--config", _CONFIG])[0] == 0
+        system.must("mount", "-o", "remount,size=15m", "/run")
+        system.lay(_CONFIG, config(*HALVES, mode=Mode.STRICT).to_json())
+        assert cli(["apply", "--config", _CONFIG])[0] == 0
+        assert start(system) == 0
 
 
 _KEPT = "The last good static-routes.sh is still installed: machines are still checked with it before they start"

@@ -12,7 +12,7 @@ import pytest
 import phases
 from hostrouting.boot import GateStep, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate import Changed, Gate, Part
-from hostrouting.errors import FileError, HostRoutingError
+from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.host.fileset import File, FileSet
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
@@ -267,6 +267,20 @@ class TestConstant:
         mishaps.disarm()
         change(host, CONFIGS["two routes, strict"])
         assert "reload" not in mishaps.events
+
+    def test_no_room_for_a_reload(self) -> None:
+        """Where systemd would not read a new unit, nothing is changed. A change of scripts needs no reload."""
+        host, mishaps = gate_host()
+        assert host.manager is not None
+        host.manager.room = 15 << 20
+        with pytest.raises(ManagerError, match=r"systemd reads no new units with .* which has 15 MiB; to see"):
+            change(host, CONFIGS["warn"])
+        assert (host.files.texts, mishaps.events) == ({}, [])
+        host.manager.room = 16 << 20
+        change(host, CONFIGS["warn"])
+        host.manager.room = 0
+        change(host, CONFIGS["strict"])
+        assert is_whole(host, CONFIGS["strict"])
 
 
 def another(name: str, text: str = "#!/bin/sh\n") -> Part:

@@ -192,6 +192,11 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         WHOLE,
         ("systemd", "warning", "systemd"),
     ),
+    "no room for a daemon-reload": (
+        lambda: FakeHost(kernel=h200(), manager=FakeManager(room=(16 << 20) - 1)),
+        WHOLE,
+        ("systemd", "error", "systemd"),
+    ),
     "an old systemd": (
         lambda: FakeHost(kernel=h200(), manager=FakeManager(version="245 (245.4-4ubuntu3)")),
         WHOLE,
