@@ -30,7 +30,6 @@ KINDS: dict[str, Kind] = {
     "CNI": "choice",
     "PATH": "file",
     "SHELL": "choice",
-    "QUESTION": "choice",
     "ADDRESS": "other",
     "CIDR": "other",
     "MODE": "choice",
