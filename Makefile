@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Many tests wait for systemd or a deadline, so there are more workers than cores.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
-SCRIPTS := .ci/run hostrouting/cli/share/bash-completion/completions/hostrouting \
+SCRIPTS := .ci/run \
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
@@ -50,7 +50,7 @@ check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the 
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
-	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS) && echo 'shellcheck: clean'; \
+	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS) && $(BIN)/hostrouting completion bash | shellcheck - && echo 'shellcheck: clean'; \
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
@@ -88,7 +88,7 @@ docs: $(VENV)/docs ## build the site in .cache/site, and check every link
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'site: .cache/site/index.html'
 
-messages: $(VENV)/ready ## write docs/messages.md, docs/commands.md, the completion scripts and the manual page from the code
+messages: $(VENV)/ready ## write docs/messages.md and docs/commands.md from the code
 	$(BIN)/python -m tests.support.write_pages
 
 public: $(VENV)/ready ## write tests/public_api.txt, the list of what is public, and show what is gone from it

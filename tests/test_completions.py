@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.cli.commands import COMMANDS
-from hostrouting.cli.commands.completion import COMPLETIONS
+from hostrouting.cli.commands.completion import SHELLS, completion_of
+from hostrouting.cli.words import KINDS, main_words, words_of
 from tests.support.cli import say
-from tests.support.command_line import KINDS, command_line
 from tests.support.namespace import private_namespace
 from tests.support.needs import require
-from tests.support.shells import LIBRARY, SHARE, fish_offers, shell
+from tests.support.package_hook import shared
+from tests.support.shells import LIBRARY, fish_offers, shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,13 +30,17 @@ pytestmark = pytest.mark.linux
 COMMAND_NAMES = {it.name for it in COMMANDS}
 
 
-def asked(stack: ExitStack, name: str, home: Path, *, script: str = "", before: tuple[str, ...] = ()) -> Offers:
+def asked(
+    stack: ExitStack, name: str, home: Path, share: Path, *, script: str = "", before: tuple[str, ...] = ()
+) -> Offers:
     """What one shell offers in this directory, after it has run the script."""
     require(name)
     if name == "fish":
-        return lambda typed: fish_offers(typed, home, before=before)
-    it = stack.enter_context(shell(name, home, before=before))
-    it.run(script or f"source {SHARE / COMPLETIONS[name]}")
+        return lambda typed: fish_offers(typed, home, share, before=before)
+    it = stack.enter_context(shell(name, home, share, before=before))
+    if not script:
+        (share / f"{name}.txt").write_text(completion_of(name), encoding="ascii")
+    it.run(script or f"source {share / name}.txt")
     return it.offers
 
 
@@ -49,11 +54,21 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=COMPLETIONS)
-def offers(request: pytest.FixtureRequest, home: Path) -> Iterator[Offers]:
+@pytest.fixture(scope="module")
+def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a package puts below /usr/share."""
+    folder = tmp_path_factory.mktemp("share")
+    for name, content in shared().items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture(scope="module", params=SHELLS)
+def offers(request: pytest.FixtureRequest, home: Path, share: Path) -> Iterator[Offers]:
     """What one shell offers."""
     with ExitStack() as stack:
-        yield asked(stack, request.param, home)
+        yield asked(stack, request.param, home, share)
 
 
 def test_commands(offers: Offers) -> None:
@@ -103,7 +118,7 @@ def test_devices(offers: Offers) -> None:
 
 def test_choices(offers: Offers) -> None:
     """Where only some words are possible, they are offered, once."""
-    assert offers("hostrouting completion ") == set(COMPLETIONS)
+    assert offers("hostrouting completion ") == set(SHELLS)
     assert offers("hostrouting clean ") == {"azure-vnet"}
     assert not {"azure-vnet"} & offers("hostrouting clean azure-vnet ")
 
@@ -115,8 +130,8 @@ def test_nothing_is_made_up(offers: Offers) -> None:
 
 
 @pytest.mark.needs("root")
-@pytest.mark.parametrize("name", COMPLETIONS)
-def test_odd_names_of_devices(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", SHELLS)
+def test_odd_names_of_devices(tmp_path: Path, share: Path, name: str) -> None:
     """A device whose name is a command for a shell is put in as a word; no command runs."""
     odd = ["$(touch${IFS}x)", "a;b", "eth0", "~"]
     before = 'mount --make-rprivate / && mount -t sysfs sysfs /sys && exec "$@"'
@@ -124,7 +139,7 @@ def test_odd_names_of_devices(tmp_path: Path, name: str) -> None:
         for number, dev in enumerate(odd):
             assert not namespace.ip("link", "add", dev, "type", "veth", "peer", "name", f"peer{number}").returncode
         inside = (*namespace.enter, "unshare", "--mount", "sh", "-c", before, "sh")
-        offered = asked(stack, name, tmp_path, before=inside)("hostrouting check --dev ")
+        offered = asked(stack, name, tmp_path, share, before=inside)("hostrouting check --dev ")
     assert {*odd, "lo"} <= offered
     assert not (tmp_path / "x").exists()
 
@@ -132,35 +147,34 @@ def test_odd_names_of_devices(tmp_path: Path, name: str) -> None:
 # How an installation brings them: the directories are those below /usr/share or that of an environment.
 WAYS = {
     "bash, by the library of bash-completion": ("bash", f"source {LIBRARY}"),
-    "zsh, by fpath": ("zsh", f"fpath=({SHARE}/zsh/site-functions $fpath); compinit -u -D"),
+    "zsh, by fpath": ("zsh", "fpath=(${XDG_DATA_DIRS%%:*}/zsh/site-functions $fpath); compinit -u -D"),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_files_of_the_package(home: Path, way: str) -> None:
+def test_files_of_the_package(home: Path, share: Path, way: str) -> None:
     """The shells find the files by themselves where the package puts them; the tests above do so for fish."""
     name, script = WAYS[way]
     if name == "bash":
         require("bash-completion")
     with ExitStack() as stack:
-        offers = asked(stack, name, home, script=script)
+        offers = asked(stack, name, home, share, script=script)
         assert offers("hostrouting ") == COMMAND_NAMES
         assert offers("hostrouting plan --config=a") == {"agent.json", "a node.json"}
         assert offers("hostrouting remove --d") == {"--dry-run"}
 
 
-@pytest.mark.parametrize("name", COMPLETIONS)
+@pytest.mark.parametrize("name", SHELLS)
 def test_printed(name: str) -> None:
-    """The command prints the file as it is."""
+    """The command prints the script."""
     said = say("completion", name)
-    assert (said.code, said.out) == (0, (SHARE / COMPLETIONS[name]).read_text())
+    assert (said.code, said.out) == (0, completion_of(name))
     assert say("completion", name, "--json").json["script"] == said.out
     assert said.out.isascii()
 
 
 def test_every_placeholder_is_known() -> None:
     """Each placeholder of the help has a kind, and each kind of placeholder is in the help."""
-    line = command_line()
-    words = [*line.options, *(word for it in line.commands for word in (*it.options, *it.arguments))]
+    words = [*main_words(), *(word for it in COMMANDS for word in words_of(it))]
     assert {word.takes for word in words if word.takes} == set(KINDS)
     assert all(bool(word.choices) is (word.kind == "choice") for word in words)

@@ -12,9 +12,10 @@ import pytest
 
 import hostrouting
 from hostrouting.boot import render_guard_unit
-from hostrouting.cli.commands.completion import COMPLETIONS, MANUAL
-from tests.support.bundle import DEPENDENCIES, SHARE
+from hostrouting.cli.commands.completion import completion_of
+from tests.support.bundle import DEPENDENCIES
 from tests.support.debian_package import NAME, debian_version, package_files
+from tests.support.package_hook import shared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,11 +77,12 @@ def test_files(package: Path, tree: Path) -> None:
     assert {words[5].split("/")[1] for words in listed} == {"", "usr"}
     executable = {words[5] for words in listed if words[0] == "-rwxr-xr-x"}
     assert executable == {"./usr/bin/hostrouting", "./usr/share/python3/runtime.d/hostrouting.rtupdate"}
-    for shell, path in COMPLETIONS.items():
+    *completions, (manual, text) = shared().items()
+    for path, script in completions:
         place = path.replace("zsh/site-functions", "zsh/vendor-completions")
-        assert (tree / "usr/share" / place).read_text() == (SHARE / path).read_text(), shell
-    page = ran(["gzip", "--decompress", "--stdout", str(tree / f"usr/share/{MANUAL}.gz")])
-    assert page.stdout == (SHARE / MANUAL).read_text()
+        assert (tree / "usr/share" / place).read_bytes() == script
+    page = ran(["gzip", "--decompress", "--stdout", str(tree / f"usr/share/{manual}.gz")])
+    assert page.stdout.encode() == text
     licences = (tree / "usr/share/doc/hostrouting/copyright").read_text()
     assert all(f"\n{name} " in licences for name in ("hostrouting", *DEPENDENCIES))
 
@@ -129,4 +131,4 @@ def test_the_command(tree: Path) -> None:
     enter = ["unshare", "--mount", "sh", "-c", script, "sh", str(tree), str(tree / "usr/bin/hostrouting")]
     done = ran([*enter, "--version"])
     assert (done.returncode, done.stdout) == (0, f"hostrouting {hostrouting.__version__}\n"), done.stderr
-    assert ran([*enter, "completion", "zsh"]).stdout == (SHARE / COMPLETIONS["zsh"]).read_text()
+    assert ran([*enter, "completion", "zsh"]).stdout == completion_of("zsh")

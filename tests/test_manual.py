@@ -7,23 +7,31 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-import attrs
 import pytest
 
 import hostrouting
-from hostrouting.cli.commands.completion import MANUAL
+from hostrouting.cli.command import Command
+from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.commands.manual import manual_page
+from hostrouting.cli.entry_point import exit_codes
+from hostrouting.cli.words import words_of
+from hostrouting.release import WRITTEN
 from tests.support.cli import say
-from tests.support.command_line import command_line
-from tests.support.manual_page import date_of, manual_page
 from tests.support.needs import require
-from tests.support.pages import page, tables
-from tests.support.shells import SHARE
+from tests.support.pages import ROOT, page, tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PAGE = SHARE / MANUAL
-SOURCE = PAGE.read_text(encoding="utf-8")
+SOURCE = manual_page(COMMANDS)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file with the page."""
+    file = tmp_path_factory.mktemp("man") / "hostrouting.1"
+    file.write_text(SOURCE, encoding="ascii")
+    return str(file)
 
 
 def ran(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -34,9 +42,9 @@ def ran(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module", params=[["man", "-l"], ["mandoc", "-T", "utf8"]], ids=" ".join)
-def shown(request: pytest.FixtureRequest) -> str:
+def shown(request: pytest.FixtureRequest, path: str) -> str:
     """The page as a reader sees it, on one line."""
-    done = ran([*request.param, str(PAGE)])
+    done = ran([*request.param, path])
     assert not done.returncode
     return " ".join(re.sub(".\x08", "", done.stdout).split())
 
@@ -51,35 +59,41 @@ def shown(request: pytest.FixtureRequest) -> str:
     ],
     ids=" ".join,
 )
-def test_no_warning(words: list[str]) -> None:
+def test_no_warning(words: list[str], path: str) -> None:
     """The programs that show manual pages have nothing to say about this one."""
-    done = ran([*words, str(PAGE)])
+    done = ran([*words, path])
     assert (done.returncode, done.stderr) == (0, "")
     assert words[0] == "man" or not done.stdout
 
 
 @pytest.mark.linux
-def test_one_line_about_it() -> None:
+def test_one_line_about_it(path: str) -> None:
     """Man-db finds the line for apropos and whatis."""
-    done = ran(["lexgrog", str(PAGE)])
+    done = ran(["lexgrog", path])
     told = "show which devices a host's packets leave by, and correct its routes"
-    assert done.stdout.strip() == f'{PAGE}: "hostrouting - {told}"'
+    assert done.stdout.strip() == f'{path}: "hostrouting - {told}"'
 
 
 @pytest.mark.linux
 def test_everything_is_in_it(shown: str) -> None:
-    """Each command, option, exit code, file and example is in the page, word for word as in the help or its table."""
-    line = command_line()
-    texts = [f"{code} {capital(meaning)}." for code, meaning in line.codes]
-    for command in line.commands:
+    """Each command, option, exit code, variable and example is in the page, word for word as in the help or its table."""
+    texts = [f"{code} {capital(meaning)}." for code, meaning in exit_codes()]
+    for command in COMMANDS:
         # The section about all commands has --json, without the name of the document.
-        words = [it for it in (*command.arguments, *command.options) if "--json" not in it.names]
+        words = [it for it in words_of(command) if "--json" not in it.names]
         texts += [f"{word.usage} {capital(word.meaning)}" for word in words]
         texts += [capital(command.summary), command.examples, command.schema, *command.more.split("\n\n")]
-    for path, meaning in tables(page("configuration"), "files"):
-        texts.append(f"{path.strip('`')} {capital(meaning.replace('`', ''))}")
+    for name, meaning in tables(page("operators"), "environment"):
+        texts.append(f"{name} {capital(meaning)}.".replace("`", ""))
     for text in texts:
         assert " ".join(text.split()) in shown
+
+
+def test_every_directory_is_in_it() -> None:
+    """Each file of ours is in one of the directories of the page, or is listed there."""
+    listed = re.findall(r"^\\fI(/.*)\\fR$", SOURCE.replace("\\-", "-"), re.MULTILINE)
+    for name, _ in tables(page("configuration"), "files"):
+        assert name.strip("`").startswith(tuple(listed)), name
 
 
 def capital(text: str) -> str:
@@ -89,9 +103,8 @@ def capital(text: str) -> str:
 
 def test_odd_texts() -> None:
     """A text that looks like a macro, or has characters that roff replaces, is shown as it is."""
-    line = command_line()
-    odd = attrs.evolve(line.commands[0], more=".so /etc/passwd\n'br\n\\fBx\\n(yr `a' ~ ^ - \\", examples=".TH\n'x\n")
-    text = manual_page(attrs.evolve(line, commands=(odd,)))
+    more, examples = ".so /etc/passwd\n'br\n\\fBx\\n(yr `a' ~ ^ - \\", ".TH\n'x\n"
+    text = manual_page([Command("odd", "odd", answer=COMMANDS[0].answer, more=more, keys={}, examples=examples)])
     assert "\\&.so /etc/passwd \\(aqbr \\efBx\\en(yr \\(gaa\\(aq \\(ti \\(ha \\- \\e\n" in text
     assert "\n\\&.TH\n\\(aqx\n" in text
 
@@ -102,16 +115,15 @@ def test_it_names_the_version() -> None:
 
 
 def test_date() -> None:
-    """Once a version is released, the page has the date of the release; a version without a heading is a mistake."""
-    changes = "# Changelog\n\n## 1.1 - unreleased\n\n## 1.0 — 2027-02-03\n\n## 0.9 - 2026-12-01\n"
-    assert [date_of(version, changes) for version in ("1.0", "0.9")] == ["2027-02-03", "2026-12-01"]
-    assert date_of("1.1", changes) in SOURCE
-    with pytest.raises(ValueError, match="no heading for this version"):
-        date_of("2.0", changes)
+    """Once the version is released, the page has the date of the release."""
+    assert f".TH HOSTROUTING 1 {WRITTEN} " in SOURCE
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    [date] = re.findall(rf"^## {re.escape(hostrouting.__version__)} - (.*)$", changes, re.MULTILINE)
+    assert date in {"unreleased", WRITTEN}
 
 
 def test_printed() -> None:
-    """The command prints the file as it is, for `man -l -`."""
+    """The command prints the page, for `man -l -`."""
     said = say("manual")
     assert (said.code, said.out) == (0, SOURCE)
     assert said.out.isascii()

@@ -15,7 +15,7 @@ import pytest
 
 import hostrouting
 from tests.support.examples import LONG
-from tests.support.package_hook import addresses, readme_elsewhere, repository_of
+from tests.support.package_hook import addresses, readme_elsewhere, repository_of, shared
 from tests.support.published import ROOT, build, copy_checkout
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ def metadata(wheel: Path) -> Message:
 @pytest.mark.nightly
 @pytest.mark.linux
 def test_contents(wheel: Path) -> None:
-    """Each file of the two packages is in the wheel, those of `share` also as data, and nothing else but metadata."""
-    packed = set(zipfile.ZipFile(wheel).namelist())
+    """Each file of the two packages is in the wheel, with completion and manual page as data, and nothing else but metadata."""
+    archive = zipfile.ZipFile(wheel)
+    packed = set(archive.namelist())
     ours = {
         str(path.relative_to(ROOT))
         for package in ("hostrouting", "phases")
@@ -49,9 +50,9 @@ def test_contents(wheel: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     data = f"hostrouting-{hostrouting.__version__}.data/data/"
-    shared = {f"{data}{name.removeprefix('hostrouting/cli/')}" for name in ours if "/share/" in name}
-    assert {name for name in packed if not name.startswith(META)} == ours | shared
-    assert f"{data}share/man/man1/hostrouting.1" in shared
+    beside = {f"{data}share/{name}": content for name, content in shared().items()}
+    assert {name for name in packed if not name.startswith(META)} == ours | set(beside)
+    assert {name: archive.read(name) for name in beside} == beside
     assert {"hostrouting/py.typed", "phases/py.typed"} <= ours
 
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DEPENDENCIES", "ROOT", "SHARE", "bundled", "licences", "moment"]
+__all__ = ["DEPENDENCIES", "ROOT", "bundled", "licences", "moment"]
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARE = ROOT / "hostrouting" / "cli" / "share"
-KINDS = (".py", ".sh", ".html", ".typed")  # of files of ours: an editor may have left others
+KINDS = (".py", ".sh", ".html", ".typed", ".bash", ".zsh", ".fish")  # of files of ours: an editor may have left others
 # exceptiongroup is for Python 3.10; it needs typing-extensions there.
 DEPENDENCIES = ("attrs", "pyroute2", "exceptiongroup", "typing-extensions")
 # These tell where and how pip installed a package, which differs from one environment to the next.
@@ -30,7 +29,7 @@ def bundled() -> Iterator[tuple[str, bytes]]:
     yield "__main__.py", (ROOT / "hostrouting" / "__main__.py").read_bytes()
     for package in ("hostrouting", "phases"):
         for path in sorted((ROOT / package).rglob("*")):
-            if path.is_file() and (path.suffix in KINDS or path.is_relative_to(SHARE)):
+            if path.is_file() and path.suffix in KINDS:
                 yield str(path.relative_to(ROOT)), path.read_bytes()
     for name in DEPENDENCIES:
         for file in sorted(distribution(name).files or (), key=str):

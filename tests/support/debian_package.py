@@ -25,10 +25,9 @@ from pathlib import Path
 
 import attrs
 
-from hostrouting.cli.commands.completion import COMPLETIONS, MANUAL
 from hostrouting.release import __version__
-from tests.support.bundle import DEPENDENCIES, ROOT, SHARE, bundled, licences, moment
-from tests.support.package_hook import repository_of
+from tests.support.bundle import DEPENDENCIES, ROOT, bundled, licences, moment
+from tests.support.package_hook import repository_of, shared
 
 __all__ = ["NAME", "Packed", "debian_version", "package", "package_files", "write_package"]
 
@@ -95,10 +94,9 @@ def package_files() -> dict[str, Packed]:
     found = {f"usr/share/hostrouting/{name}": Packed(content) for name, content in bundled() if _is_used(name)}
     found["usr/bin/hostrouting"] = Packed((_OWN / "hostrouting").read_bytes(), 0o755)
     places = {"zsh/site-functions": "zsh/vendor-completions"}  # where Debian's zsh looks for those of packages
-    for name in (*COMPLETIONS.values(), MANUAL):
+    for name, content in shared().items():
         folder, _, file = name.rpartition("/")
-        content = (SHARE / name).read_bytes()
-        zipped = name == MANUAL
+        zipped = folder.startswith("man/")
         found[f"usr/share/{places.get(folder, folder)}/{file}{'.gz' * zipped}"] = Packed(
             _gzip(content) if zipped else content
         )

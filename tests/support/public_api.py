@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting import HostLayout, HostRoutingConfig
-from tests.support.command_line import command_line
+from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.entry_point import exit_codes
+from hostrouting.cli.words import words_of
 from tests.support.config_keys import COMPLETE, keys_of
 from tests.support.pages import ROOT
 
@@ -213,11 +215,10 @@ def _read_by_programs() -> Iterator[str]:
     """Keys, options, exit codes, documents, files, figures and the identifiers of log lines."""
     for key, value in keys_of(HostRoutingConfig.from_mapping(COMPLETE).to_mapping()).items():
         yield f"configuration: {key}: {type(value).__name__}"
-    line = command_line()
-    for command in line.commands:
-        for word in (*command.arguments, *command.options):
+    for command in COMMANDS:
+        for word in words_of(command):
             yield f"command: {command.name} {word.usage}{' (required)' if word.required else ''}"
-        for code, _ in command.codes:
+        for code, _ in exit_codes(command):
             yield f"exit code: {command.name} {code}"
         for key in command.keys:
             yield f"document: {command.schema} {key}"

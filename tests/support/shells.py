@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["LIBRARY", "SHARE", "Shell", "fish_offers", "shell"]
+__all__ = ["LIBRARY", "Shell", "fish_offers", "shell"]
 
-SHARE = Path(__file__).resolve().parents[2] / "hostrouting" / "cli" / "share"
 LIBRARY = Path("/usr/share/bash-completion/bash_completion")
 _ALL = "\x1b*"
 """The key that puts in everything that is offered."""
@@ -68,8 +67,11 @@ class Shell:
 
 
 @contextmanager
-def shell(name: str, home: Path, *, before: Sequence[str] = ()) -> Iterator[Shell]:
-    """Bash or zsh in the directory `home`, without files of its user; `before` are words that start it."""
+def shell(name: str, home: Path, share: Path, *, before: Sequence[str] = ()) -> Iterator[Shell]:
+    """Bash or zsh in the directory `home`, without files of its user.
+
+    `share` is searched before /usr/share; `before` are words that start the shell.
+    """
     terminal, theirs = os.openpty()
     answers, asked = os.pipe()
     words = {"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f", "-i"]}[name]
@@ -86,7 +88,7 @@ def shell(name: str, home: Path, *, before: Sequence[str] = ()) -> Iterator[Shel
             "TERM": "dumb",
             "INPUTRC": "/dev/null",
             "LC_ALL": "C.UTF-8",
-            "XDG_DATA_DIRS": f"{SHARE}:/usr/share",
+            "XDG_DATA_DIRS": f"{share}:/usr/share",
         },
     )
     os.close(theirs)
@@ -102,7 +104,7 @@ def shell(name: str, home: Path, *, before: Sequence[str] = ()) -> Iterator[Shel
         os.close(answers)
 
 
-def fish_offers(typed: str, home: Path, *, before: Sequence[str] = ()) -> set[str]:
+def fish_offers(typed: str, home: Path, share: Path, *, before: Sequence[str] = ()) -> set[str]:
     """Everything that fish offers after this beginning of a line, without files of its user."""
     done = subprocess.run(
         [*before, "fish", "-c", "function hostrouting; end; complete -C $argv[1]", typed],
@@ -115,7 +117,7 @@ def fish_offers(typed: str, home: Path, *, before: Sequence[str] = ()) -> set[st
             "HOME": str(home),
             "PATH": os.environ["PATH"],
             "LC_ALL": "C.UTF-8",
-            "XDG_DATA_DIRS": f"{SHARE}:/usr/share",
+            "XDG_DATA_DIRS": f"{share}:/usr/share",
         },
     )
     assert not done.stderr

@@ -1,8 +1,7 @@
-"""Writes what is generated from the code: docs/messages.md, docs/commands.md, and the files in hostrouting/cli/share.
+"""Writes what is generated from the code: docs/messages.md and docs/commands.md.
 
 `make messages` runs it. Here: the layout of the two pages. Not here: the messages (tests.support.sentences) and their
-meanings (docs/messages.toml); the help of each command (hostrouting.cli.commands); the completion scripts and the manual
-page (tests.support.completions, tests.support.manual_page).
+meanings (docs/messages.toml); the help of each command (hostrouting.cli.commands).
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hostrouting import errors
-from hostrouting.cli.commands.completion import COMPLETIONS, MANUAL
+from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.commands.manual import STOPPED
+from hostrouting.cli.entry_point import exit_codes
 from hostrouting.cli.failure import code_of
 from hostrouting.cli.schemas import ERROR
-from tests.support.command_line import command_line
-from tests.support.completions import completion_of
-from tests.support.manual_page import STOPPED, manual_page
+from hostrouting.cli.words import words_of
 from tests.support.pages import ROOT
 from tests.support.sentences import Sentence, sentences
 
@@ -213,15 +212,14 @@ def commands_page() -> str:
 
 
 def _commands() -> Iterator[str]:
-    line = command_line()
-    commands, usual = line.commands, dict(line.codes)
+    usual = dict(exit_codes())
     yield from _head("Commands", "make messages", "hostrouting/cli/commands")
     yield "`hostrouting COMMAND --help` prints the same. Results go to standard output, logs to standard error. `--json` works"
     yield "with every command, before or after its name. [Messages](messages.md#errors-and-exit-codes) explains the exit codes."
     yield ""
     yield "| command | what it does | requires root |"
     yield "|---|---|---|"
-    for command in commands:
+    for command in COMMANDS:
         yield f"| [`{command.name}`](#{command.name}) | {command.summary} | {'yes' if command.changes else 'no'} |"
     yield ""
     yield "## The JSON documents"
@@ -233,7 +231,7 @@ def _commands() -> Iterator[str]:
     yield "|---|---|"
     for key, meaning in ERROR.items():
         yield f"| `{key}` | {meaning} |"
-    for command in commands:
+    for command in COMMANDS:
         yield ""
         yield f"## {command.name}"
         yield ""
@@ -241,14 +239,14 @@ def _commands() -> Iterator[str]:
         yield ""
         if command.more:
             yield "```text"
-            yield command.more
+            yield command.more.strip("\n")
             yield "```"
             yield ""
         yield "```console"
         yield from (f"{'' if it.startswith('#') else '$ '}{it}" for it in command.examples.splitlines())
         yield "```"
         yield ""
-        codes = dict(command.codes)
+        codes = dict(exit_codes(command))
         if 1 in codes:
             yield f"Exit code 1: {codes[1]}."
             yield ""
@@ -257,7 +255,7 @@ def _commands() -> Iterator[str]:
             yield ""
         yield "| argument | meaning |"
         yield "|---|---|"
-        for word in (*command.arguments, *command.options):
+        for word in words_of(command):
             if "--help" not in word.names:
                 yield f"| `{word.usage}` | {word.meaning} |"
         yield ""
@@ -270,16 +268,9 @@ def _commands() -> Iterator[str]:
             yield f"| `{key}` | {meaning} |"
 
 
-def _completion(shell: str) -> str:
-    return completion_of(shell, command_line())
-
-
-_SHARE = "hostrouting/cli/share"
 GENERATED: dict[str, Callable[[], str]] = {
     "docs/messages.md": messages_page,
     "docs/commands.md": commands_page,
-    f"{_SHARE}/{MANUAL}": lambda: manual_page(command_line()),
-    **{f"{_SHARE}/{path}": functools.partial(_completion, shell) for shell, path in COMPLETIONS.items()},
 }
 """The files that are generated, each with what makes its text."""
 
@@ -292,7 +283,6 @@ def main() -> None:
     for pattern in sorted(unused):
         sys.stderr.write(f"docs/messages.toml: no message matches {pattern}\n")
     for path, made in GENERATED.items():
-        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
         (ROOT / path).write_text(made(), encoding="utf-8")
     raise SystemExit(1 if unknown or unused else 0)
 

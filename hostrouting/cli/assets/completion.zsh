@@ -1,5 +1,5 @@
 #compdef hostrouting
-@HEAD@
+# Completion of hostrouting for zsh, as `hostrouting completion zsh` prints it.
 
 _hostrouting() {
 @TABLES@

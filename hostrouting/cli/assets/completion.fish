@@ -1,4 +1,4 @@
-@HEAD@
+# Completion of hostrouting for fish, as `hostrouting completion fish` prints it.
 
 function __hostrouting_command -d 'Whether this command was typed; without an argument: whether none was typed'
     # The command is the first word that is not an option: options before it take nothing.

@@ -1,4 +1,4 @@
-@HEAD@
+# Completion of hostrouting for bash, as `hostrouting completion bash` prints it.
 # shellcheck shell=bash
 
 _hostrouting() {

@@ -1,0 +1,102 @@
+"""What can be typed, as plain values: the options and arguments of a command, and what each of them takes.
+
+Here: reading argparse, which is done nowhere else. Not here: what is written from it: completion scripts and the manual
+page (`commands.completion`, `commands.manual`) and the page of commands in the documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import NamedTuple  # and not attrs: a package is built where only its build tool is installed
+
+from hostrouting.cli.entry_point import add_options, make_parser
+from hostrouting.release import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hostrouting.cli.command import Command
+
+__all__ = ["KINDS", "Word", "main_words", "summary", "words_of"]
+
+KINDS = {
+    "FILE": "file",
+    "DIR": "directory",
+    "DEV": "device",
+    "CNI": "choice",
+    "PATH": "file",
+    "SHELL": "choice",
+    "ADDRESS": "other",
+    "CIDR": "other",
+    "MODE": "choice",
+    "N": "other",
+    "SECONDS": "other",
+}
+"""What a shell can offer for a placeholder of the help. A test fails for a placeholder that is not here."""
+
+
+class Word(NamedTuple):
+    """An option, or an argument that is known by its place."""
+
+    names: tuple[str, ...]
+    """The spellings of an option, such as -v and --verbose; empty for an argument."""
+    meaning: str
+    takes: str
+    """The placeholder of what it takes, as in the help: FILE. Empty for an option that takes nothing."""
+    choices: tuple[str, ...]
+    required: bool
+    repeats: bool
+    excludes: tuple[str, ...]
+    """The options that cannot be given together with this one."""
+
+    @property
+    def kind(self) -> str:
+        """What can be offered for what it takes."""
+        return KINDS[self.takes] if self.takes else "nothing"
+
+    @property
+    def long(self) -> str:
+        """The long spelling, which every option has; empty for an argument."""
+        return next((name for name in self.names if name.startswith("--")), "")
+
+    @property
+    def usage(self) -> str:
+        """How it is typed: `-v, --verbose`, `--config FILE`, `CIDR`."""
+        return f"{', '.join(self.names)} {self.takes}".strip()
+
+
+def summary() -> str:
+    """What the whole program is for."""
+    return make_parser(__version__).description or ""
+
+
+def main_words() -> list[Word]:
+    """The options before a command."""
+    return list(_words(make_parser(__version__)))
+
+
+def words_of(command: Command) -> list[Word]:
+    """The arguments of a command, then its options."""
+    parser = argparse.ArgumentParser()
+    add_options(parser, command)
+    return sorted(_words(parser), key=lambda word: bool(word.names))
+
+
+def _words(parser: argparse.ArgumentParser) -> Iterator[Word]:
+    groups = [set(group._group_actions) for group in parser._mutually_exclusive_groups]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            continue
+        others = {name for group in groups if action in group for it in group - {action} for name in it.option_strings}
+        # The main help leaves --json out, because its usage has it.
+        told = "print one JSON document" if action.help == argparse.SUPPRESS else action.help
+        yield Word(
+            names=tuple(action.option_strings),
+            meaning=" ".join((told or "").split()),
+            takes="" if action.nargs == 0 else str(action.metavar or action.dest.upper()),
+            choices=tuple(map(str, action.choices or ())),
+            required=action.required and action.nargs != "*",  # which versions of Python call required or not
+            repeats=action.nargs in ("*", "+") or isinstance(action, argparse._AppendAction),
+            excludes=tuple(sorted(others)),
+        )
