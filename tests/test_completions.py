@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.commands import COMMANDS, every_command
 from hostrouting.cli.commands.completion import SHELLS, completion_of
 from hostrouting.cli.words import KINDS, main_words, words_of
 from tests.support.cli import say
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.linux
 
-COMMAND_NAMES = {it.name for it in COMMANDS}
+COMMAND_NAMES = set(COMMANDS)
 
 
 def asked(
@@ -79,7 +79,7 @@ def test_commands(offers: Offers) -> None:
     assert offers("hostrouting --") == {"--help", "--version", "--json"}
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda it: it.name)
+@pytest.mark.parametrize("command", every_command(), ids=lambda it: it.name)
 def test_options(offers: Offers, command: Command) -> None:
     """Every option in the help of a command is offered there, and no other, also after words that look like commands."""
     known = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", say(command.name, "--help", COLUMNS="100").out, re.MULTILINE))
@@ -175,6 +175,6 @@ def test_printed(name: str) -> None:
 
 def test_every_placeholder_is_known() -> None:
     """Each placeholder of the help has a kind, and each kind of placeholder is in the help."""
-    words = [*main_words(), *(word for it in COMMANDS for word in words_of(it))]
+    words = [*main_words(), *(word for it in every_command() for word in words_of(it))]
     assert {word.takes for word in words if word.takes} == set(KINDS)
     assert all(bool(word.choices) is (word.kind == "choice") for word in words)

@@ -95,7 +95,7 @@ def test_shown_configurations() -> None:
 @every_page
 def test_shown_commands(name: str) -> None:
     """Each command that a page names is there, and each whole command line that it shows is understood."""
-    text, names = PAGES[name], {command.name for command in COMMANDS}
+    text, names = PAGES[name], set(COMMANDS)
     typed = re.findall(r"`(?:ssh node )?hostrouting ([a-z][^`>|]*?)(?: [>|][^`]*)?`", text)
     for block in (block for _, block in BLOCK.findall(text)):
         typed += re.findall(r"^\$ (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)", block, re.MULTILINE)

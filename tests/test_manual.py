@@ -11,7 +11,7 @@ import pytest
 
 import hostrouting
 from hostrouting.cli.command import Command
-from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.commands import every_command
 from hostrouting.cli.commands.manual import manual_page
 from hostrouting.cli.entry_point import exit_codes
 from hostrouting.cli.words import words_of
@@ -23,7 +23,7 @@ from tests.support.pages import ROOT, page, tables
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SOURCE = manual_page(COMMANDS)
+SOURCE = manual_page(every_command())
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_one_line_about_it(path: str) -> None:
 def test_everything_is_in_it(shown: str) -> None:
     """Each command, option, exit code, variable and example is in the page, word for word as in the help or its table."""
     texts = [f"{code} {capital(meaning)}." for code, meaning in exit_codes()]
-    for command in COMMANDS:
+    for command in every_command():
         # The section about all commands has --json, without the name of the document.
         words = [it for it in words_of(command) if "--json" not in it.names]
         texts += [f"{word.usage} {capital(word.meaning)}" for word in words]
@@ -104,7 +104,7 @@ def capital(text: str) -> str:
 def test_odd_texts() -> None:
     """A text that looks like a macro, or has characters that roff replaces, is shown as it is."""
     more, examples = ".so /etc/passwd\n'br\n\\fBx\\n(yr `a' ~ ^ - \\", ".TH\n'x\n"
-    text = manual_page([Command("odd", "odd", answer=COMMANDS[0].answer, more=more, keys={}, examples=examples)])
+    text = manual_page([Command("check", answer=every_command()[0].answer, more=more, keys={}, examples=examples)])
     assert "\\&.so /etc/passwd \\(aqbr \\efBx\\en(yr \\(gaa\\(aq \\(ti \\(ha \\- \\e\n" in text
     assert "\n\\&.TH\n\\(aqx\n" in text
 

@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 import phases
-from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import GateState, find_gate_state
-from hostrouting.check.examine import Examination, read
 from hostrouting.check.report import foreseen_line, repair_document
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.failure import code_of, errors_in
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
 from hostrouting.cli.remedy import route_lines
-from hostrouting.cli.source import installed_config
-from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import FileError, HostRoutingError, ManagerError, RouteOverlapError
+from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.host.effects import Effects, Operation, effects_of
-from hostrouting.routes.plan import Step, plan_static_routes, wanted_routes
+from hostrouting.routes.plan import Step, plan_static_routes
 from hostrouting.routes.uplink import bare_leg
-from hostrouting.tasks import CheckResult, RoutesResult, Standing
 from phases.errors import BaseExceptionGroup
 
 if TYPE_CHECKING:
@@ -38,17 +33,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.cli.output import Line, Tone
+    from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.model import Route, Snapshot
-    from hostrouting.routes.plan import Foreseen, RoutePlan
-    from hostrouting.tasks.results import Preview
+    from hostrouting.routes.plan import Foreseen
+    from hostrouting.tasks import Standing
 
 __all__ = [
-    "Done",
-    "Prospect",
     "Run",
     "Standings",
-    "after_a_failure",
     "file_lines",
     "foreseen_document",
     "foreseen_lines",
@@ -57,11 +50,11 @@ __all__ = [
     "looked_at_gate",
     "operation_document",
     "operation_lines",
+    "refusal",
     "run_task",
     "step_document",
     "step_lines",
     "tally",
-    "while_stuck",
 ]
 
 
@@ -141,69 +134,6 @@ _ORDER = ("conflict", "add", "replace", "delete", "keep")
 
 
 @attrs.frozen
-class Prospect:
-    """What `apply` would do, and the state afterwards. For a saved snapshot, files are not known."""
-
-    routes: RoutePlan
-    writes: tuple[str, ...]
-    removes: tuple[str, ...]
-    after: Check | None
-    saved: bool
-    gate: GateState
-    """The present state of the gate."""
-    rewrites: tuple[str, ...] = ()
-    """The files to write that already exist with another content."""
-    operations: tuple[Operation, ...] = ()
-    notes: tuple[str, ...] = ()
-    conflicts: tuple[str, ...] = ()
-    """What prevents these operations."""
-    refused: tuple[str, ...] = ()
-    """What `apply` refuses to take away without --allow-removal, each a sentence."""
-    stuck: str = ""
-    """What stays installed if no route can be changed, and what follows for machines; empty if nothing would stay."""
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether apply could not change any route."""
-        return bool(self.routes.conflicts or self.routes.pending)
-
-    @property
-    def changes(self) -> bool:
-        """Whether apply would change anything."""
-        return bool(self.writes or self.removes or self.operations or (self.routes.changes and not self.is_stuck))
-
-    @property
-    def ends_in_overlap(self) -> bool:
-        """Whether apply would do all of this and then fail because of an overlap."""
-        if self.after is None or self.after.config.route_overlap.mode != "STRICT":
-            return False
-        return self.after.found.verdict == "overlap"
-
-    @property
-    def steps(self) -> Sequence[Step]:
-        """The steps for the routes; if there are conflicts, only those, because nothing else would be done."""
-        return self.routes.conflicts or self.routes.steps
-
-    @property
-    def answer(self) -> Literal["refused", "conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
-        """The result in one word."""
-        if self.refused:
-            return "refused"
-        if self.routes.conflicts or self.conflicts:
-            return "conflict"
-        if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
-            return "not-ready"
-        if self.changes:
-            return "to-do"
-        return "overlap" if self.ends_in_overlap else "nothing-to-do"
-
-    @property
-    def code(self) -> int:
-        """The exit code of `plan`."""
-        return {"not-ready": UNDECIDED, "nothing-to-do": FINE}.get(self.answer, FAILED)
-
-
-@attrs.frozen
 class Run:
     """A finished run, and the files that it has changed permanently."""
 
@@ -250,51 +180,6 @@ class Run:
             for failure in self.report.failures
             for error in errors_in(failure.error)
         ]
-
-
-@attrs.frozen
-class Done:
-    """What apply did: the steps for the routes, the check that followed, and the state of the gate after the run."""
-
-    run: Run
-    steps: Sequence[Step]
-    foreseen: tuple[Foreseen, ...]
-    check: Check | None
-    gate: GateState
-    standings: Standings = attrs.field(factory=Standings)
-    """The present state of the other tasks."""
-
-    @classmethod
-    def of(cls, run: Run, config: HostRoutingConfig, gate: GateState) -> Self:
-        """Collect it from the results of the tasks, or from their errors."""
-        results = [node.result for node in run.report.walk()]
-        errors = [failure.error for failure in run.report.failures]
-        plan = next(
-            (result.applied.plan for result in results if isinstance(result, RoutesResult) and result.applied), None
-        )
-        checks = [result.examination for result in results if isinstance(result, CheckResult)]
-        checks += [
-            error.report
-            for error in errors
-            if isinstance(error, RouteOverlapError) and isinstance(error.report, Examination)
-        ]
-        check = next((Check(examined, config) for examined in checks if examined is not None), None)
-        told = (getattr(result, "standing", None) for result in results)
-        found = Standings(tuple(standing for standing in told if isinstance(standing, Standing)))
-        if plan is None:
-            return cls(run, run.steps, (), check, gate, found)
-        return cls(run, plan.steps, plan.foreseen, check, gate, found)
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything was changed."""
-        done = self.run.wrote or self.run.removed or self.run.effects.operations
-        return bool(done) or any(step.action != "keep" for step in self.steps)
-
-    @property
-    def escapes(self) -> bool:
-        """Whether the verdict of the check was not ok."""
-        return self.check is not None and self.check.found.verdict != "ok"
 
 
 def run_task(
@@ -424,53 +309,7 @@ def gate_lines(gate: GateState) -> Iterator[Line]:
             yield from (line("  ", Painted(text, tone)) for text in sentences)
 
 
-def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> Line:
-    """The last line of a run of this configuration that failed: whether a machine can start now."""
-    if gate.openings or not gate.is_up:
-        why = gate.openings[0] if gate.openings else "the drop-in that makes machines wait for the check is missing"
-        ways = f"keep machines from starting with: {gate.hold}; or fix this and apply again"
-        return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
-    if gate.bars:
-        return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")
-    from hostrouting.tasks.static_routes import has_script_succeeded  # noqa: PLC0415  only a failure needs the tasks
-
-    refusal, is_kept = "", False
-    with suppress(HostRoutingError):  # a file or the kernel cannot be read: the gate's state is all that is known
-        installed = installed_config(host) or HostRoutingConfig()
-        kept, wanted = wanted_routes(installed), wanted_routes(config)
-        is_kept = bool(kept and wanted) and kept != wanted and has_script_succeeded(host.files, host.layout)
-        if host.backend is not None:
-            with host.backend() as backend:
-                required = {step.name for step in Gate(host).steps if step.kind == "requires"}
-                refusal = _refusal(installed, read(backend)[0], required)
-    # Without systemd, no machine can start before the next boot.
-    boots = host.manager is not None and not host.manager.is_running()
-    if refusal:
-        when = "From the next boot on, no machine starts:" if boots else "No machine starts now:"
-        return line(Painted(when, "warn"), f" {refusal}; correct this, and apply again")
-    if is_kept:
-        when = "from the next boot on, machines are" if boots else "machines are still"
-        told = f"The last good static-routes.sh is still installed: {when} checked with it before they start"
-        return line(f"{told}; see: hostrouting status")
-    when = "From the next boot on, machines are" if boots else "Machines are still"
-    return line(f"{when} checked before they start; see: hostrouting status")
-
-
-def while_stuck(host: Host, config: HostRoutingConfig, look: Preview) -> str:
-    """What stays installed if `apply` cannot change any route, and what follows for machines; may be empty.
-
-    The routes stay, and the check is the new one.
-    """
-    if not look.keeps_script or look.before is None:
-        return ""
-    check, kept = config.route_overlap, "the last good static-routes.sh would stay installed"
-    required = {"static-routes", *(["check-route-overlap"] if check.expected_cidrs and check.mode == "STRICT" else [])}
-    installed = attrs.evolve(installed_config(host) or HostRoutingConfig(), route_overlap=check)
-    refusal = _refusal(installed, look.before, required)
-    return f"{kept}, but no machine starts: {refusal}" if refusal else kept
-
-
-def _refusal(installed: HostRoutingConfig, snapshot: Snapshot, required: Collection[str]) -> str:
+def refusal(installed: HostRoutingConfig, snapshot: Snapshot, required: Collection[str]) -> str:
     """Why the installed routes and the installed check would refuse every machine; empty if they would not."""
     plan = plan_static_routes(installed, snapshot)
     if "static-routes" in required:

@@ -1,12 +1,14 @@
 """A command as one record, its reply, and the options that several commands have.
 
 Here: what all commands have in common. Not here: the commands (`commands`, one module each), and how they are parsed
-and carried out (`entry_point`). This module is loaded for the help, so it imports no other module of ours.
+and carried out (`entry_point`).
 """
 
 from __future__ import annotations
 
 import argparse
+
+from hostrouting.cli.commands import CHANGING, COMMANDS
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ VERDICT_CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-defa
 class Command:
     """One command: its name, its help and the function that carries it out. Immutable.
 
-    `answer` gets the arguments and a function that makes the host; it imports what it needs when it is called.
+    `answer` gets the arguments and a function that makes the host.
     `failing` is the meaning of exit code 1; empty if the command never returns it. `blocking` is what exit code 2 means
     other than bad input; most commands have no such meaning. `keys` are the keys of the JSON
     document, without `schema`, each with its meaning. `examples` are command lines for a shell, each after a
@@ -53,7 +55,6 @@ class Command:
     def __init__(
         self,
         name: str,
-        summary: str,
         *,
         answer: Answer,
         options: Callable[[argparse.ArgumentParser], object] = lambda _: None,
@@ -62,7 +63,6 @@ class Command:
         blocking: str = "",
         keys: Mapping[str, str],
         examples: str,
-        changes: bool = False,
         about_host: bool = True,
         takes_snapshot: bool = False,
         tells_progress: bool = False,
@@ -70,21 +70,29 @@ class Command:
         no_json: Mapping[str, str] | None = None,
     ) -> None:
         """Keep all of it."""
-        self.name, self.summary, self.more, self.failing, self.keys = name, summary, more, failing, keys
+        self.name, self.more, self.failing, self.keys = name, more, failing, keys
         self.blocking, self.examples = blocking, examples
         self.answer, self.options = answer, options
-        self.changes = changes
-        """Whether it requires root because it changes a host or an image; the others only read."""
         self.about_host = about_host
         """Whether it reads or changes a host; the others only print something about this program."""
         self.takes_snapshot = takes_snapshot
         """Whether it can read a saved snapshot instead of this host."""
         self.tells_progress = tells_progress
         """Whether it logs its progress to standard error without --verbose."""
-        self.needs_files = needs_files or changes
+        self.needs_files = needs_files or name in CHANGING
         """Whether a file that cannot be read or written is a failure; if not, the answer is only unknown."""
         self.no_json = no_json or {}
         """The options that cannot be used with --json, each with the reason."""
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a few words."""
+        return COMMANDS[self.name]
+
+    @property
+    def changes(self) -> bool:
+        """Whether it requires root because it changes a host or an image; the others only read."""
+        return self.name in CHANGING
 
     @property
     def schema(self) -> str:

@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 
-from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.commands import CHANGING, COMMANDS, command_of, every_command
 from hostrouting.cli.output import SHOWN, Painted, capped, line, plain, spoken, width_of
 from hostrouting.installation import foreign_phases
 from hostrouting.release import __version__
@@ -91,14 +91,15 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _CommandParser(_Parser):
-    """The parser of one command, built when that command is typed: building all of them takes as long as parsing."""
+    """The parser of one command, built when that command is typed: only then its module is loaded."""
 
-    def __init__(self, *, command: Command, **settings: Any) -> None:
+    def __init__(self, *, command: str, **settings: Any) -> None:
         self._command, self._settings = command, settings
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        command = self._command
-        super().__init__(**self._settings)
+        command = command_of(self._command)
+        epilog = "\n".join([command.more, *_examples(command), *_codes(command)])
+        super().__init__(description=f"{command.name}: {command.summary}", epilog=epilog, **self._settings)
         self.set_defaults(command=command)
         add_options(self, command)
         return super().parse_known_args(args, namespace)
@@ -155,15 +156,8 @@ def make_parser(version: str) -> argparse.ArgumentParser:
         help=argparse.SUPPRESS,
         parser_class=_CommandParser,
     )
-    for command in COMMANDS:
-        typed.add_parser(
-            command.name,
-            command=command,
-            description=f"{command.name}: {command.summary}",
-            epilog="\n".join([command.more, *_examples(command), *_codes(command)]),
-            formatter_class=_Help,
-            allow_abbrev=False,
-        )
+    for name in COMMANDS:
+        typed.add_parser(name, command=name, formatter_class=_Help, allow_abbrev=False)
     return parser
 
 
@@ -174,7 +168,7 @@ def _meant(word: str, known: Sequence[str], dashes: str = "") -> str:
 
 def _listed(title: str, *, changes: bool) -> Iterator[str]:
     yield title
-    yield from (f"  {command.name:<12}{command.summary}" for command in COMMANDS if command.changes is changes)
+    yield from (f"  {name:<12}{does}" for name, does in COMMANDS.items() if (name in CHANGING) is changes)
     yield ""
 
 
@@ -221,6 +215,9 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign:
             stopped.code = _answered(lambda: code, lambda terminal: terminal.show(()))
             _say()
         raise
+    except Exception as error:  # noqa: BLE001  a module that the command needs cannot be loaded
+        code, shown = _failed(error, needs_files=False, as_json="--json" in words)
+        return _answered(lambda: code, shown)
     if foreign is not None:
         from hostrouting.cli.failure import document_of  # noqa: PLC0415  imported only for an error
 
@@ -344,10 +341,10 @@ def _words_of(error: BaseException) -> Iterator[str]:
     else:
         yield str(error) or type(error).__name__
     if is_denied(error):
-        names = [command.name for command in COMMANDS if command.about_host and not command.changes]
+        names = [command.name for command in every_command() if command.about_host and not command.changes]
         yield f"{spoken(names, most=len(names))} work without root"
     if isinstance(error, NetlinkUnavailable):
-        names = [command.name for command in COMMANDS if command.takes_snapshot]
+        names = [command.name for command in every_command() if command.takes_snapshot]
         yield f"{spoken(names, most=len(names))} work on a saved snapshot, with --snapshot FILE"
 
 

@@ -58,7 +58,7 @@ class ShareHook(BuildHookInterface[Any]):
 
 def shared() -> dict[str, bytes]:
     """The completion scripts and the manual page, by their paths below /usr/share or that of an environment."""
-    from hostrouting.cli.commands import COMMANDS  # noqa: PLC0415  the hook knows only now where they are
+    from hostrouting.cli.commands import every_command  # noqa: PLC0415  the hook knows only now where they are
     from hostrouting.cli.commands.completion import completion_of  # noqa: PLC0415
     from hostrouting.cli.commands.manual import manual_page  # noqa: PLC0415
 
@@ -66,7 +66,7 @@ def shared() -> dict[str, bytes]:
         "bash-completion/completions/hostrouting": completion_of("bash"),
         "zsh/site-functions/_hostrouting": completion_of("zsh"),
         "fish/vendor_completions.d/hostrouting.fish": completion_of("fish"),
-        "man/man1/hostrouting.1": manual_page(COMMANDS),
+        "man/man1/hostrouting.1": manual_page(every_command()),
     }
     return {path: text.encode() for path, text in texts.items()}
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting import HostLayout, HostRoutingConfig
-from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.commands import every_command
 from hostrouting.cli.entry_point import exit_codes
 from hostrouting.cli.words import words_of
 from tests.support.config_keys import COMPLETE, keys_of
@@ -215,7 +215,7 @@ def _read_by_programs() -> Iterator[str]:
     """Keys, options, exit codes, documents, files, figures and the identifiers of log lines."""
     for key, value in keys_of(HostRoutingConfig.from_mapping(COMPLETE).to_mapping()).items():
         yield f"configuration: {key}: {type(value).__name__}"
-    for command in COMMANDS:
+    for command in every_command():
         for word in words_of(command):
             yield f"command: {command.name} {word.usage}{' (required)' if word.required else ''}"
         for code, _ in exit_codes(command):

@@ -49,10 +49,12 @@ SILENT = {
 SPEAKING = (
     "hostrouting/cli/changes.py",
     "hostrouting/cli/command.py",
+    "hostrouting/cli/commands/apply.py",
+    "hostrouting/cli/commands/plan.py",
+    "hostrouting/cli/commands/status.py",
     "hostrouting/cli/entry_point.py",
     "hostrouting/cli/fleet.py",
     "hostrouting/cli/source.py",
-    "hostrouting/cli/status.py",
     "hostrouting/model/prefix.py",
     "hostrouting/model/snapshot.py",
 )

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hostrouting import errors
-from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.commands import every_command
 from hostrouting.cli.commands.manual import STOPPED
 from hostrouting.cli.entry_point import exit_codes
 from hostrouting.cli.failure import code_of
@@ -219,7 +219,7 @@ def _commands() -> Iterator[str]:
     yield ""
     yield "| command | what it does | requires root |"
     yield "|---|---|---|"
-    for command in COMMANDS:
+    for command in every_command():
         yield f"| [`{command.name}`](#{command.name}) | {command.summary} | {'yes' if command.changes else 'no'} |"
     yield ""
     yield "## The JSON documents"
@@ -231,7 +231,7 @@ def _commands() -> Iterator[str]:
     yield "|---|---|"
     for key, meaning in ERROR.items():
         yield f"| `{key}` | {meaning} |"
-    for command in COMMANDS:
+    for command in every_command():
         yield ""
         yield f"## {command.name}"
         yield ""

@@ -1,44 +1,48 @@
-"""The commands: a module for each, with its record, its reply and how that is shown. A new command is one line here.
+"""The commands: a module for each, with its arguments, its answer and its lines. A new command is one line here.
 
-All are loaded for the help, whatever is typed. So a module imports only `command`, `output` and `schemas` at its top;
-what a command needs to work is imported inside the functions that carry it out.
+A module is loaded when its command is typed: the help of all commands needs only what is here.
 """
 
-from hostrouting.cli.commands import (
-    apply,
-    check,
-    clean,
-    completion,
-    discover,
-    explain,
-    guard,
-    manual,
-    plan,
-    preflight,
-    remove,
-    render,
-    repair,
-    snapshot,
-    status,
-)
+from __future__ import annotations
 
-__all__ = ["COMMANDS"]
+from importlib import import_module
 
-COMMANDS = (
-    check.COMMAND,
-    discover.COMMAND,
-    explain.COMMAND,
-    repair.COMMAND,
-    plan.COMMAND,
-    preflight.COMMAND,
-    status.COMMAND,
-    snapshot.COMMAND,
-    completion.COMMAND,
-    manual.COMMAND,
-    apply.COMMAND,
-    remove.COMMAND,
-    guard.COMMAND,
-    clean.COMMAND,
-    render.COMMAND,
-)
-"""In the order in which they are listed."""
+TYPE_CHECKING = False  # `typing` costs as much as parsing does
+if TYPE_CHECKING:
+    from hostrouting.cli.command import Command
+
+__all__ = ["CHANGING", "COMMANDS", "command_of", "every_command"]
+
+_READING = {
+    "check": "does every address of the expected CIDRs leave by an expected device?",
+    "discover": "propose the CIDRs to expect, from what the files of this host say",
+    "explain": "show the route of a packet: rule, table, route, owner, device",
+    "repair": "print the fewest static routes that repair what check finds",
+    "plan": "show what apply would do; changes nothing",
+    "preflight": "find what would make apply, the next machine or a reboot fail; changes nothing",
+    "status": "show what hostrouting has installed, and the verdict now",
+    "snapshot": "print devices, addresses, rules and routes as JSON, to examine elsewhere",
+    "completion": "print the script that completes this command line in bash, zsh or fish",
+    "manual": "print the manual page, hostrouting(1)",
+}
+CHANGING = {
+    "apply": "apply the configuration to the host, now and at every boot",
+    "remove": "remove everything that hostrouting has installed, and nothing else",
+    "guard": "keep the routing right until it is told to stop",
+    "clean": "show or delete what another CNI left behind",
+    "render": "write the boot files into an image; changes no kernel and no service manager",
+}
+
+COMMANDS = {**_READING, **CHANGING}
+"""Each command, in the order in which they are listed, with what it does."""
+
+
+def command_of(name: str) -> Command:
+    """The record of this command."""
+    found: Command = import_module(f"{__name__}.{name}").COMMAND
+    return found
+
+
+def every_command() -> tuple[Command, ...]:
+    """The records of all commands."""
+    return tuple(map(command_of, COMMANDS))

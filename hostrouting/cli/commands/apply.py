@@ -2,22 +2,127 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.boot.gate import Gate
+from hostrouting.check.examine import Examination, read
+from hostrouting.cli.changes import (
+    Run,
+    Standings,
+    file_lines,
+    foreseen_document,
+    foreseen_lines,
+    gate_document,
+    gate_lines,
+    looked_at_gate,
+    operation_document,
+    operation_lines,
+    refusal,
+    run_task,
+    step_document,
+    step_lines,
+    tally,
+)
+from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Painted, counted, line
+from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.schemas import FAILURES, FORESEEN, GATE, OPERATIONS, STANDINGS, STEPS
+from hostrouting.cli.source import config_of, installed_config, wait_of
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
+from hostrouting.routes.plan import Foreseen, Step, wanted_routes
+from hostrouting.tasks import CheckResult, Configure, RoutesResult, Standing
+from hostrouting.tasks.static_routes import has_script_succeeded
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from hostrouting.cli.changes import Done
+    from hostrouting.boot.gate_state import GateState
     from hostrouting.cli.output import Line, Style
-    from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
+
+
+@attrs.frozen
+class Done:
+    """What apply did: the steps for the routes, the check that followed, and the state of the gate after the run."""
+
+    run: Run
+    steps: Sequence[Step]
+    foreseen: tuple[Foreseen, ...]
+    check: Check | None
+    gate: GateState
+    standings: Standings = attrs.field(factory=Standings)
+    """The present state of the other tasks."""
+
+    @classmethod
+    def of(cls, run: Run, config: HostRoutingConfig, gate: GateState) -> Done:
+        """Collect it from the results of the tasks, or from their errors."""
+        results = [node.result for node in run.report.walk()]
+        errors = [failure.error for failure in run.report.failures]
+        plan = next(
+            (result.applied.plan for result in results if isinstance(result, RoutesResult) and result.applied), None
+        )
+        checks = [result.examination for result in results if isinstance(result, CheckResult)]
+        checks += [
+            error.report
+            for error in errors
+            if isinstance(error, RouteOverlapError) and isinstance(error.report, Examination)
+        ]
+        check = next((Check(examined, config) for examined in checks if examined is not None), None)
+        told = (getattr(result, "standing", None) for result in results)
+        found = Standings(tuple(standing for standing in told if isinstance(standing, Standing)))
+        if plan is None:
+            return cls(run, run.steps, (), check, gate, found)
+        return cls(run, plan.steps, plan.foreseen, check, gate, found)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed."""
+        done = self.run.wrote or self.run.removed or self.run.effects.operations
+        return bool(done) or any(step.action != "keep" for step in self.steps)
+
+    @property
+    def escapes(self) -> bool:
+        """Whether the verdict of the check was not ok."""
+        return self.check is not None and self.check.found.verdict != "ok"
+
+
+def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> Line:
+    """The last line of a run of this configuration that failed: whether a machine can start now."""
+    if gate.openings or not gate.is_up:
+        why = gate.openings[0] if gate.openings else "the drop-in that makes machines wait for the check is missing"
+        ways = f"keep machines from starting with: {gate.hold}; or fix this and apply again"
+        return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
+    if gate.bars:
+        return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")
+    refused, is_kept = "", False
+    with suppress(HostRoutingError):  # a file or the kernel cannot be read: the gate's state is all that is known
+        installed = installed_config(host) or HostRoutingConfig()
+        kept, wanted = wanted_routes(installed), wanted_routes(config)
+        is_kept = bool(kept and wanted) and kept != wanted and has_script_succeeded(host.files, host.layout)
+        if host.backend is not None:
+            with host.backend() as backend:
+                required = {step.name for step in Gate(host).steps if step.kind == "requires"}
+                refused = refusal(installed, read(backend)[0], required)
+    # Without systemd, no machine can start before the next boot.
+    boots = host.manager is not None and not host.manager.is_running()
+    if refused:
+        when = "From the next boot on, no machine starts:" if boots else "No machine starts now:"
+        return line(Painted(when, "warn"), f" {refused}; correct this, and apply again")
+    if is_kept:
+        when = "from the next boot on, machines are" if boots else "machines are still"
+        told = f"The last good static-routes.sh is still installed: {when} checked with it before they start"
+        return line(f"{told}; see: hostrouting status")
+    when = "From the next boot on, machines are" if boots else "Machines are still"
+    return line(f"{when} checked before they start; see: hostrouting status")
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -27,9 +132,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.changes import Done, looked_at_gate, run_task
-    from hostrouting.cli.source import config_of, wait_of
-    from hostrouting.tasks import Configure
 
     config, here = config_of(arguments), host()
     configure = Configure(config, host=here, wait=wait_of(arguments, here), allow_removal=arguments.allow_removal)
@@ -44,12 +146,6 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _page(
     done: Done, arguments: argparse.Namespace, style: Style, config: HostRoutingConfig, host: Host
 ) -> Iterator[Line]:
-    from hostrouting.cli.changes import after_a_failure, foreseen_lines, gate_lines
-    from hostrouting.cli.remedy import remedy_lines
-    from hostrouting.errors import (
-        ConfigError,  # nothing was changed: it says nothing about machines
-        is_denied,
-    )
 
     check = done.check
     if done.run.ok:
@@ -80,7 +176,6 @@ def _page(
 
 
 def _answer_line(done: Done, config: str) -> Line:
-    from hostrouting.cli.changes import tally
 
     parts = tally(done.steps, {"add": "{} added", "replace": "{} replaced", "delete": "{} deleted", "keep": "{} kept"})
     parts += [f"{counted(len(done.run.effects.operations), 'operation')}"] if done.run.effects.operations else []
@@ -92,7 +187,6 @@ def _answer_line(done: Done, config: str) -> Line:
 
 
 def _changes(done: Done) -> Iterator[Line]:
-    from hostrouting.cli.changes import file_lines, operation_lines, step_lines
 
     operations = done.run.effects.operations
     changes = [step for step in done.steps if step.action != "keep"]
@@ -107,7 +201,6 @@ def _changes(done: Done) -> Iterator[Line]:
 
 
 def _document(done: Done) -> dict[str, Any]:
-    from hostrouting.cli.changes import foreseen_document, gate_document, operation_document, step_document
 
     return {
         "schema": COMMAND.schema,
@@ -127,7 +220,6 @@ def _document(done: Done) -> dict[str, Any]:
 
 COMMAND = Command(
     "apply",
-    "apply the configuration to the host, now and at every boot",
     answer=_answer,
     options=_options,
     more="""\
@@ -143,7 +235,6 @@ hostrouting apply --config agent.json
 hostrouting apply --config agent.json --wait 300 --json
 """,
     failing="it failed, or, in mode STRICT, an overlap is left",
-    changes=True,
     tells_progress=True,
     keys={
         "ok": "whether everything was done",

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from hostrouting.boot.gate_state import GateState
+from hostrouting.cli.changes import Standings, gate_lines, looked_at_gate
+from hostrouting.cli.check import check_name, lasting_line, make_check, mark_lines
 from hostrouting.cli.command import (
     VERDICT_CODES,
     Command,
@@ -12,20 +18,20 @@ from hostrouting.cli.command import (
     wait_option,
 )
 from hostrouting.cli.output import Painted, line, spoken
+from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.schemas import CHECK, CORRECTION, MARKS, NODE, STANDINGS
+from hostrouting.cli.source import config_of, installed_config
+from hostrouting.config import HostRoutingConfig
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from hostrouting.boot.gate_state import GateState
     from hostrouting.check.marks import Marks
-    from hostrouting.cli.changes import Standings
     from hostrouting.cli.check import Check
     from hostrouting.cli.output import Line, Style
-    from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+    from hostrouting.config import RouteOverlapConfig
     from hostrouting.host.host import Host
 
 __all__ = ["COMMAND", "advice_line", "check_options"]
@@ -54,11 +60,6 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         from hostrouting.cli.fleet import check_fleet
 
         return check_fleet(arguments)
-    from hostrouting.boot.gate_state import GateState
-    from hostrouting.cli.changes import Standings, looked_at_gate
-    from hostrouting.cli.check import make_check
-    from hostrouting.cli.source import config_of, installed_config
-    from hostrouting.config import HostRoutingConfig
 
     if not (arguments.cidrs or arguments.snapshot):
         config = config_of(arguments) if arguments.config else installed_config(host()) or HostRoutingConfig()
@@ -83,10 +84,6 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
     """The reply if there are no expected CIDRs, but other tasks are configured."""
-    from itertools import islice
-
-    from hostrouting.cli.changes import Standings, gate_lines, looked_at_gate
-
     standings, gate = Standings.on(host, config), looked_at_gate(host)
 
     def document() -> dict[str, Any]:
@@ -105,14 +102,10 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
 def _page(
     check: Check, gate: GateState, standings: Standings, arguments: argparse.Namespace, style: Style, *, marks: Marks
 ) -> Iterator[Line]:
-    from hostrouting.cli.changes import gate_lines
-    from hostrouting.cli.check import lasting_line, mark_lines
 
     yield from check.answer_lines()
     yield from check.evidence_lines(style)
     if check.found.findings:
-        from hostrouting.cli.remedy import remedy_lines
-
         yield from remedy_lines(
             check, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
         )
@@ -144,8 +137,6 @@ def _why_expected(check: Check) -> Iterator[Line]:
 
 def _asked(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     """Whether this check was the one that is installed on the host."""
-    from hostrouting.cli.check import check_name
-
     if made.installed is None or not (check := made.installed.route_overlap).expected_cidrs:
         return
     asked = made.config.route_overlap
@@ -180,7 +171,6 @@ def _again(arguments: argparse.Namespace) -> str:
 
 COMMAND = Command(
     "check",
-    "does every address of the expected CIDRs leave by an expected device?",
     answer=_answer,
     options=_options,
     more="""\

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.cli.changes import operation_document, operation_lines, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
 from hostrouting.cli.schemas import FAILURES, OPERATIONS
+from hostrouting.cli.source import config_of, quiet_context
+from hostrouting.errors import ApprovedPlanError, ConfigError, Fault
+from hostrouting.inputs import STANDARD_INPUT, Unreadable, name_of, read_bytes
+from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, UndoAzureVnetCleanup
+from hostrouting.tasks.azure_vnet import CleanupPlan
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +26,7 @@ if TYPE_CHECKING:
     from hostrouting.cli.output import Line, Tone
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
-    from hostrouting.tasks.azure_vnet import CleanupPlan, Deletion, Kept
+    from hostrouting.tasks.azure_vnet import Deletion, Kept
 
 __all__ = ["COMMAND"]
 
@@ -42,7 +52,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.source import config_of
 
     _require_apply(arguments)
     approved = None if arguments.approved is None else _approved(arguments.approved)
@@ -54,8 +63,6 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _require_apply(arguments: argparse.Namespace) -> None:
-    from hostrouting.errors import ConfigError, Fault
-    from hostrouting.inputs import STANDARD_INPUT
 
     if arguments.approved is None:
         return
@@ -68,12 +75,6 @@ def _require_apply(arguments: argparse.Namespace) -> None:
 
 def _approved(path: str) -> CleanupPlan:
     """The plan in the file. Raises ApprovedPlanError if it is not one."""
-    import json
-
-    from hostrouting.errors import ApprovedPlanError
-    from hostrouting.inputs import Unreadable, name_of, read_bytes
-    from hostrouting.tasks.azure_vnet import CleanupPlan
-
     name = name_of(path)
     try:
         document = json.loads(read_bytes(path, what="a plan", limit=_LIMIT))
@@ -90,7 +91,6 @@ def _approved(path: str) -> CleanupPlan:
 
 
 def _require_section(config: HostRoutingConfig) -> None:
-    from hostrouting.errors import ConfigError, Fault
 
     if config.azure_vnet_cleanup is None:
         remedy = 'name a configuration (--config FILE) with {"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
@@ -98,8 +98,6 @@ def _require_section(config: HostRoutingConfig) -> None:
 
 
 def _planned(config: HostRoutingConfig, host: Host, name: str) -> Reply:
-    from hostrouting.cli.source import quiet_context
-    from hostrouting.tasks import CleanStaleAzureVnet
 
     plan = CleanStaleAzureVnet(config, host=host).plan(quiet_context())
     code = FINE if plan.is_empty and not plan.hindrances else FAILED
@@ -107,11 +105,6 @@ def _planned(config: HostRoutingConfig, host: Host, name: str) -> Reply:
 
 
 def _applied(config: HostRoutingConfig, host: Host, approved: CleanupPlan | None) -> Reply:
-    import attrs
-
-    from hostrouting.cli.changes import run_task
-    from hostrouting.cli.source import quiet_context
-    from hostrouting.tasks import CleanStaleAzureVnet
 
     meant = attrs.evolve(config, azure_vnet_cleanup=_meant(config))
     task = CleanStaleAzureVnet(meant, host=host)
@@ -127,14 +120,10 @@ def _applied(config: HostRoutingConfig, host: Host, approved: CleanupPlan | None
 
 def _meant(config: HostRoutingConfig) -> Any:
     """The section azureVnetCleanup, with dryRun off."""
-    import attrs
-
     return None if config.azure_vnet_cleanup is None else attrs.evolve(config.azure_vnet_cleanup, dry_run=False)
 
 
 def _undone(path: str, config: HostRoutingConfig, host: Host) -> Reply:
-    from hostrouting.cli.changes import run_task
-    from hostrouting.tasks import UndoAzureVnetCleanup
 
     settings = config.azure_vnet_cleanup
     choice = {} if settings is None else {"ebtables": settings.ebtables}
@@ -159,7 +148,6 @@ def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
 
 
 def _applied_page(shown: CleanupPlan, run: Run) -> Iterator[Line]:
-    from hostrouting.cli.changes import operation_lines
 
     done = run.effects.operations
     if run.ok and not done:
@@ -180,7 +168,6 @@ def _applied_page(shown: CleanupPlan, run: Run) -> Iterator[Line]:
 
 
 def _undo_page(run: Run) -> Iterator[Line]:
-    from hostrouting.cli.changes import operation_lines
 
     done = run.effects.operations
     if run.ok and not done:
@@ -213,8 +200,6 @@ def _part(title: str, things: Sequence[Kept], tone: Tone) -> Iterator[Line]:
 
 def _unapproved(run: Run) -> tuple[Deletion, ...]:
     """What is stale but was not in the approved plan."""
-    from hostrouting.tasks import CleanupResult
-
     results = (node.result for node in run.report.walk())
     return next((result.unapproved for result in results if isinstance(result, CleanupResult)), ())
 
@@ -225,8 +210,6 @@ def _undo_file(run: Run) -> str:
 
 
 def _document(action: str, plan: CleanupPlan | None, run: Run | None = None) -> dict[str, Any]:
-    from hostrouting.cli.changes import operation_document
-    from hostrouting.tasks.azure_vnet import CleanupPlan
 
     return {
         "schema": COMMAND.schema,
@@ -250,7 +233,6 @@ def _thing(name: str, what: str) -> dict[str, str]:
 
 COMMAND = Command(
     "clean",
-    "show or delete what another CNI left behind",
     answer=_answer,
     options=_options,
     more="""\
@@ -268,7 +250,6 @@ hostrouting clean azure-vnet --config agent.json --json > plan.json
 hostrouting clean azure-vnet --config agent.json --apply --approved plan.json
 """,
     failing="something is stale, or --apply would be refused; with --apply or --undo: it failed",
-    changes=True,
     tells_progress=True,
     keys={
         "action": "plan, apply or undo",

@@ -7,11 +7,13 @@ Here: the tables of each script. What is done with them is the same in every ver
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from hostrouting.cli.command import FINE, Command, Reply
+from hostrouting.cli.commands import every_command
 from hostrouting.cli.output import line
+from hostrouting.cli.words import main_words, words_of
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,14 +31,13 @@ SHELLS = ("bash", "zsh", "fish")
 
 def completion_of(shell: str) -> str:
     """The completion script of one shell."""
-    from hostrouting.cli.commands import COMMANDS
-    from hostrouting.cli.words import main_words, words_of
-
     loader: Any = __spec__.loader  # which reads from a folder or, for hostrouting.pyz, from an archive
     folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "assets")
     text: bytes = loader.get_data(os.path.join(folder, f"completion.{shell}"))
     before, _, after = text.decode().partition("@TABLES@\n")
-    tables = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](main_words(), {it: words_of(it) for it in COMMANDS})
+    tables = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](
+        main_words(), {it: words_of(it) for it in every_command()}
+    )
     return before + "".join(f"{row}\n" for row in tables) + after
 
 
@@ -144,7 +145,6 @@ def _answer(arguments: argparse.Namespace, _: Callable[[], Host]) -> Reply:
 
 COMMAND = Command(
     "completion",
-    "print the script that completes this command line in bash, zsh or fish",
     answer=_answer,
     options=_options,
     more="""\

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from hostrouting.check.examine import examine_snapshot
 from hostrouting.cli.command import FAILED, FINE, Command, Reply
 from hostrouting.cli.output import Painted, line, spoken, table
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.host.discovery import discover
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
@@ -19,7 +23,6 @@ __all__ = ["COMMAND"]
 
 
 def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.host.discovery import discover
 
     here = host()
     found = discover(here.files, here.layout)
@@ -49,9 +52,6 @@ def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _lost(found: Discovery, host: Host) -> Iterator[dict[str, str]]:
     """The servers for names, and the gateways, that are in these networks and escape."""
-    from hostrouting.check.examine import examine_snapshot
-    from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
-
     if host.backend is None or not found.cidrs:
         return
     with host.backend() as backend:
@@ -95,7 +95,6 @@ def _page(found: Discovery, lost: list[dict[str, str]]) -> Iterator[Line]:
 
 COMMAND = Command(
     "discover",
-    "propose the CIDRs to expect, from what the files of this host say",
     answer=_answer,
     more="""\
 The agent's configuration, the CNI configurations of the host and its machines, and Flannel's subnet file are read. Each

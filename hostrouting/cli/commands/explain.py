@@ -1,32 +1,220 @@
 """`explain`: the route of a packet: which rules were tried, the route that decides, its owner, the device.
 
-The facts come from `cli.explain`.
+Here: the facts, found by pure functions, then the sentences and tables that show them.
 """
 
 from __future__ import annotations
 
 import argparse
+from ipaddress import IPv6Address
+from typing import TYPE_CHECKING, Any
 
+import attrs
+
+from hostrouting.check.cni import PodBlocks
+from hostrouting.check.marks import look_for_marks, rules_in
+from hostrouting.check.report import drop_clause, packets_line, prefix_name, unexplained_owner
+from hostrouting.check.segments import segments_of
+from hostrouting.cli.changes import Standings
+from hostrouting.cli.check import Check, draw_map, mark_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
 from hostrouting.cli.output import SHOWN, Painted, capped, line, spoken, table
 from hostrouting.cli.schemas import MARKS
+from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, looked_at
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import BackendError, ConfigError, Fault
+from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.fib.arrival import RP_FILTER_REASONS, Drop, arrives_on, drop_reason, find_drop, reverse_flow
+from hostrouting.fib.decision import goes_out, is_own
+from hostrouting.fib.trace import trace_route
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, protocol_name, table_name
+from hostrouting.routes.connected import is_unexplained
+from hostrouting.routes.uplink import outbound_devs
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hostrouting.check.marks import Marks
-    from hostrouting.cli.check import Check
-    from hostrouting.cli.explain import Explanation
     from hostrouting.cli.output import Line, Style, Tone
-    from hostrouting.fib import Flow, Variant
-    from hostrouting.fib.arrival import Drop
-    from hostrouting.fib.trace import Tried
+    from hostrouting.fib import Variant
+    from hostrouting.fib.trace import Passed, Trace, Tried
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model import IP, Link, Route
+    from hostrouting.model import IP, Address, Link, Route, Snapshot
 
-__all__ = ["COMMAND"]
+__all__ = ["COMMAND", "Explanation", "explain", "explain_document"]
+
+# The block around the address that is drawn: its minimum and maximum prefix length, and the length if there is no route
+# or one with a shorter prefix than the minimum.
+_LENGTHS = {IPV4: (8, 24, 16), IPV6: (32, 64, 64)}
+
+
+@attrs.frozen
+class Explanation:
+    """The route of one packet, and the facts that it depends on.
+
+    `links` are the existing devices that it may leave by. `source` is the address of this host for which the kernel
+    added the route. `outbound` are the expected devices: those of the default route unless others were `named`.
+    `drop` is why the packet is dropped as it arrives. `replies` are the devices that drop packets from this address to
+    this host, each with the reason. `variants` are the packets that are treated differently.
+    """
+
+    trace: Trace
+    links: tuple[Link, ...]
+    source: Address | None
+    outbound: tuple[str, ...]
+    named: bool
+    drop: Drop | None
+    replies: tuple[Drop, ...]
+    variants: tuple[Variant, ...]
+    unexplained: bool
+    """Whether the route has proto kernel although no address of its device explains it."""
+    own_block: bool
+    """Whether it is refused because its destination is in one of this host's own pod blocks."""
+    around: Prefix
+    """The block to draw around the address: the deciding route's, or a smaller or larger one if that is clearer."""
+
+    @property
+    def goes_out(self) -> bool:
+        """Whether it leaves by a device."""
+        return goes_out(self.trace.kind, self.trace.route)
+
+    @property
+    def as_expected(self) -> bool | None:
+        """Whether it leaves by the expected devices, or correctly stays here; None if no devices are expected."""
+        if self.own_block or is_own(self.trace.kind, self.trace.route):
+            return True
+        if not self.outbound:
+            return None
+        return self.goes_out and bool(self.trace.devs) and set(self.trace.devs) <= set(self.outbound)
+
+
+def explain(
+    snapshot: Snapshot,
+    destination: IP,
+    flow: Flow,
+    *,
+    expected: tuple[str, ...] = (),
+    allowed: tuple[str, ...] = (),
+) -> Explanation:
+    """Explain the route of a packet; `flow` is what is known about it.
+
+    `expected` are the expected devices, `allowed` the patterns of the allowed devices.
+    """
+    fib = Fib(snapshot)
+    trace = trace_route(snapshot, destination, flow)
+    family = destination.version
+    variants = fib.lookup(destination, flow).variants
+    return Explanation(
+        trace,
+        links=tuple(link for dev in trace.devs if (link := snapshot.link(dev)) is not None),
+        source=_source(snapshot, trace),
+        outbound=expected or outbound_devs(fib, family=family),
+        named=bool(expected),
+        drop=find_drop(fib, destination, flow),
+        replies=tuple(_find_replies(fib, destination)) if goes_out(trace.kind, trace.route) else (),
+        variants=variants,
+        unexplained=trace.route is not None and is_unexplained(trace.route, snapshot),
+        own_block=trace.route is not None and PodBlocks(fib, (Prefix(family, 0, 0),), allowed).holds(trace.route),
+        around=_around(trace, family),
+    )
+
+
+def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
+    """The address for which the kernel added a connected route."""
+    route = trace.route
+    if route is None or route.table == TABLE_LOCAL or any(leg.gateway for leg in route.legs):
+        return None
+    return next(
+        (
+            address
+            for address in snapshot.addresses
+            if address.dev in route.devs
+            and route.prefix in {address.network, Prefix.around(address.ip.version, int(address.ip), address.length)}
+        ),
+        None,
+    )
+
+
+def _find_replies(fib: Fib, destination: IP) -> Iterator[Drop]:
+    """The devices with an address that drop packets from `destination` to that address, each with the reason."""
+    snapshot = fib.snapshot
+    own = {address.dev: address.ip for address in reversed(snapshot.addresses) if address.ip.version == IPV4}
+    for link in snapshot.links if destination.version == IPV4 else ():
+        if link.up and link.rp_filter and link.name in own and link.name != "lo":
+            back = fib.lookup(destination, reverse_flow(PLAIN, own[link.name]))
+            reason = drop_reason(fib, link, back)
+            if reason in RP_FILTER_REASONS:
+                yield Drop(link.name, reason, destination, back)
+
+
+def _around(trace: Trace, family: int) -> Prefix:
+    widest, narrowest, usual = _LENGTHS[family]
+    length = 0 if trace.route is None else trace.route.prefix.length
+    return Prefix.around(family, int(trace.address), usual if length < widest else min(length, narrowest))
+
+
+def explain_document(explanation: Explanation) -> dict[str, Any]:
+    """The explanation as the JSON value `hostrouting/explain/1`, without the kernel's own answer."""
+    trace = explanation.trace
+    return {
+        "schema": "hostrouting/explain/1",
+        "address": str(trace.address),
+        "kind": trace.kind,
+        "devs": list(trace.devs),
+        "expected": explanation.as_expected,
+        "expectedDevs": list(explanation.outbound),
+        "rules": [_tried(tried) for tried in trace.tried],
+        "rule": None if trace.rule is None else trace.rule.priority,
+        "table": None if trace.route is None else table_name(trace.route.table),
+        "route": None if trace.route is None else str(trace.route),
+        "protocol": None if trace.route is None else protocol_name(trace.route.protocol),
+        "legs": _legs(trace),
+        "links": [
+            {
+                "dev": link.name,
+                "up": link.up,
+                "carrier": link.carrier,
+                "infiniband": link.infiniband,
+                "rpFilter": link.rp_filter,
+            }
+            for link in explanation.links
+        ],
+        "passed": [_passed(passed) for passed in trace.passed],
+        "dropped": None
+        if explanation.drop is None
+        else {"reason": explanation.drop.reason, "text": drop_clause(explanation.drop)},
+        "dropsReplies": [drop.dev for drop in explanation.replies],
+        "others": [
+            {
+                "when": [[str(condition) for condition in case] for case in variant.cases],
+                "kind": variant.decision.kind,
+                "devs": list(variant.decision.devs),
+            }
+            for variant in explanation.variants
+        ],
+    }
+
+
+def _tried(tried: Tried) -> dict[str, Any]:
+    return {
+        "priority": tried.rule.priority,
+        "rule": str(tried.rule),
+        "result": tried.result,
+        "route": None if tried.route is None else str(tried.route),
+    }
+
+
+def _passed(passed: Passed) -> dict[str, Any]:
+    return {"route": str(passed.route), "devs": list(passed.route.devs), "reason": passed.reason}
+
+
+def _legs(trace: Trace) -> list[dict[str, Any]]:
+    return [
+        {"dev": leg.dev, "gateway": None if leg.gateway is None else str(leg.gateway), "weight": leg.weight}
+        for leg in trace.legs
+    ]
+
 
 _KNOWN = ("source", "iif", "oif", "mark", "tos", "uid", "ipproto", "sport", "dport")
 _PASSED = {
@@ -90,16 +278,6 @@ def _number(text: str) -> int:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    import attrs
-
-    from hostrouting.check.marks import look_for_marks, rules_in
-    from hostrouting.cli.check import Check
-    from hostrouting.cli.explain import explain, explain_document
-    from hostrouting.cli.source import address_of, config_of, known_devices, looked_at
-    from hostrouting.errors import ConfigError, Fault
-    from hostrouting.fib import Flow
-    from hostrouting.fib.arrival import arrives_on
-    from hostrouting.model import Prefix
 
     address = address_of(arguments.address, "ADDRESS")
     source = None if arguments.source is None else address_of(arguments.source, "--from")
@@ -145,15 +323,6 @@ def _seen_by_rules(
     arguments: argparse.Namespace, host: Callable[[], Host], address: IP, flow: Flow
 ) -> tuple[str, Flow]:
     """A sentence: how a link-local source is rewritten before routing; and the packet as routing sees it."""
-    from ipaddress import IPv6Address
-
-    import attrs
-
-    from hostrouting.cli.changes import Standings
-    from hostrouting.cli.source import config_of, installed_config
-    from hostrouting.config import HostRoutingConfig
-    from hostrouting.tasks.probe_rewrite import is_rewritten
-
     source = flow.source
     if (
         not isinstance(source, IPv6Address)
@@ -162,6 +331,8 @@ def _seen_by_rules(
         or flow.iif == "lo"
     ):
         return "", flow
+    from hostrouting.tasks.probe_rewrite import is_rewritten
+
     here = arguments.config is None and arguments.snapshot is None
     config = (installed_config(host()) or HostRoutingConfig()) if here else config_of(arguments)
     settings = config.probe_rewrite
@@ -189,8 +360,6 @@ def _seen_by_rules(
 
 def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
     """A clause: the kernel's own answer, if it differs from its tables; else empty."""
-    from hostrouting.errors import BackendError
-
     trace = found.trace
     comes_in = flow.iif not in {None, "lo"}
     # Linux refuses a lookup for an arriving packet without a source, before any route is looked up.
@@ -215,8 +384,6 @@ def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
 def _page(
     found: Explanation, check: Check, marks: Marks, *, source: str, surprise: str, style: Style
 ) -> Iterator[Line]:
-    from hostrouting.check.report import drop_clause
-    from hostrouting.cli.check import mark_lines
 
     yield _answer_line(found)
     if found.drop is not None:
@@ -245,10 +412,6 @@ def _page(
 
 def _map(found: Explanation, check: Check, style: Style) -> Iterator[Line]:
     """A map around the address: of the expected CIDR that contains it, or of the route's block."""
-    from hostrouting.check.segments import segments_of
-    from hostrouting.cli.check import draw_map
-    from hostrouting.fib.decision import is_own
-
     if is_own(found.trace.kind, found.trace.route):
         return
     if not found.outbound:
@@ -281,7 +444,6 @@ def _answer_line(found: Explanation) -> Line:
 
 
 def _came_to(tried: Tried) -> Painted:
-    from hostrouting.model import table_name
 
     rule, where = tried.rule, table_name(tried.rule.table)
     match tried.result:
@@ -305,15 +467,12 @@ def _came_to(tried: Tried) -> Painted:
 
 
 def _named(route: Route | None) -> str:
-    from hostrouting.check.report import prefix_name
 
     return "no route" if route is None else prefix_name(route.prefix)
 
 
 def _facts(found: Explanation, route: Route) -> Iterator[Line]:
     """The facts about the deciding route, each on one line after its name."""
-    from hostrouting.model import table_name
-
     facts: list[tuple[str, str | Painted]] = [
         ("route", str(route)),
         ("table", table_name(route.table)),
@@ -356,8 +515,6 @@ def _turns(found: Explanation) -> str:
 
 
 def _owner(found: Explanation, route: Route) -> str:
-    from hostrouting.check.report import unexplained_owner
-    from hostrouting.model import protocol_name
 
     name = protocol_name(route.protocol)
     if found.source is not None and name == "kernel":
@@ -377,8 +534,6 @@ def _device(link: Link) -> str | Painted:
 
 def _replies(found: Explanation) -> Iterator[str]:
     """What happens to packets from the address: a sentence for each reason."""
-    from hostrouting.check.report import drop_clause
-
     alike: dict[str, list[Drop]] = {}
     for drop in found.replies:
         alike.setdefault(drop.reason, []).append(drop)
@@ -397,7 +552,6 @@ def _limits(found: Explanation) -> Iterator[Line]:
 
 
 def _variant(variant: Variant) -> Painted:
-    from hostrouting.check.report import packets_line
 
     decision, who = variant.decision, packets_line(variant.cases).removesuffix(",")
     to = ", ".join(decision.devs) if decision.goes_out else decision.kind
@@ -406,7 +560,6 @@ def _variant(variant: Variant) -> Painted:
 
 COMMAND = Command(
     "explain",
-    "show the route of a packet: rule, table, route, owner, device",
     answer=_answer,
     options=_options,
     more="""\

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from hostrouting.cli.command import Command, Reply, config_option
+import json
+import os
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
+from hostrouting.cli.changes import run_task
+from hostrouting.cli.command import Command, Reply, config_option
+from hostrouting.cli.source import config_again, kept_config
+from hostrouting.host.systemd import SystemdService
+from hostrouting.tasks import Guard, Orders
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
@@ -17,11 +24,6 @@ __all__ = ["COMMAND"]
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    import os
-
-    from hostrouting.cli.changes import run_task
-    from hostrouting.host.systemd import SystemdService
-    from hostrouting.tasks import Guard, Orders
 
     here, orders = host(), Orders()
 
@@ -37,22 +39,17 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     """The named configuration, or the one that is installed on this host."""
-    from hostrouting.cli.source import config_again, kept_config
-
     return kept_config(host) if arguments.config is None else config_again(arguments)
 
 
 def _document(host: Host) -> dict[str, Any]:
     """What the guard wrote last."""
-    import json
-
     found: dict[str, Any] = json.loads(host.files.read(host.layout.guard_path) or "{}")
     return found
 
 
 COMMAND = Command(
     "guard",
-    "keep the routing right until it is told to stop",
     answer=_answer,
     options=config_option,
     more="""\
@@ -69,7 +66,6 @@ the journal.
 hostrouting guard --verbose
 """,
     failing="it could not begin, or ended by an error",
-    changes=True,
     tells_progress=True,
     keys={
         "since": "when it began",

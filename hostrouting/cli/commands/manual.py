@@ -5,10 +5,15 @@ Here: its sections, and the macros of man(7). Not here: the texts of the command
 
 from __future__ import annotations
 
-from hostrouting.cli.command import FINE, Command, Reply
-from hostrouting.cli.output import line
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
+from hostrouting.cli.command import FINE, Command, Reply
+from hostrouting.cli.commands import every_command
+from hostrouting.cli.entry_point import exit_codes
+from hostrouting.cli.output import line
+from hostrouting.cli.words import main_words, summary, words_of
+from hostrouting.release import WRITTEN, __version__
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -68,9 +73,6 @@ def manual_page(commands: Sequence[Command]) -> str:
 
 
 def _lines(commands: Sequence[Command]) -> Iterator[str]:
-    from hostrouting.cli.entry_point import exit_codes
-    from hostrouting.cli.words import main_words, summary, words_of
-    from hostrouting.release import WRITTEN, __version__
 
     words = {it.name: words_of(it) for it in commands}
     yield f'.TH HOSTROUTING 1 {WRITTEN} "hostrouting {__version__}" "User Commands"'
@@ -201,15 +203,13 @@ def _sentence(text: str) -> str:
 
 
 def _answer(_arguments: argparse.Namespace, _host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.commands import COMMANDS
 
-    page = manual_page(COMMANDS)
+    page = manual_page(every_command())
     return Reply(FINE, lambda: {"schema": COMMAND.schema, "page": page}, lambda _style: map(line, page.splitlines()))
 
 
 COMMAND = Command(
     "manual",
-    "print the manual page, hostrouting(1)",
     answer=_answer,
     examples="""\
 # where `man hostrouting` does not find it

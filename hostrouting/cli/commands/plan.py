@@ -2,25 +2,123 @@
 
 from __future__ import annotations
 
-from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from hostrouting.boot.gate_state import GateState
+from hostrouting.cli.changes import (
+    file_lines,
+    foreseen_document,
+    foreseen_lines,
+    gate_document,
+    gate_lines,
+    looked_at_gate,
+    operation_document,
+    operation_lines,
+    refusal,
+    step_document,
+    step_lines,
+    tally,
+)
+from hostrouting.cli.check import Check
+from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.schemas import FORESEEN, GATE, OPERATIONS, STEPS
+from hostrouting.cli.source import config_of, installed_config, looked_at, wait_of
+from hostrouting.config import HostRoutingConfig
+from hostrouting.routes.plan import RoutePlan, Step, plan_static_routes
+from hostrouting.tasks import Configure
+from hostrouting.tasks.results import Preview, refusals
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from hostrouting.cli.changes import Prospect
-    from hostrouting.cli.check import Check
     from hostrouting.cli.output import Line, Style
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.host.effects import Operation
     from hostrouting.host.host import Host
     from hostrouting.model import Snapshot
-    from hostrouting.routes.plan import RoutePlan
 
 __all__ = ["COMMAND"]
+
+
+@attrs.frozen
+class Prospect:
+    """What `apply` would do, and the state afterwards. For a saved snapshot, files are not known."""
+
+    routes: RoutePlan
+    writes: tuple[str, ...]
+    removes: tuple[str, ...]
+    after: Check | None
+    saved: bool
+    gate: GateState
+    """The present state of the gate."""
+    rewrites: tuple[str, ...] = ()
+    """The files to write that already exist with another content."""
+    operations: tuple[Operation, ...] = ()
+    notes: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    """What prevents these operations."""
+    refused: tuple[str, ...] = ()
+    """What `apply` refuses to take away without --allow-removal, each a sentence."""
+    stuck: str = ""
+    """What stays installed if no route can be changed, and what follows for machines; empty if nothing would stay."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether apply could not change any route."""
+        return bool(self.routes.conflicts or self.routes.pending)
+
+    @property
+    def changes(self) -> bool:
+        """Whether apply would change anything."""
+        return bool(self.writes or self.removes or self.operations or (self.routes.changes and not self.is_stuck))
+
+    @property
+    def ends_in_overlap(self) -> bool:
+        """Whether apply would do all of this and then fail because of an overlap."""
+        if self.after is None or self.after.config.route_overlap.mode != "STRICT":
+            return False
+        return self.after.found.verdict == "overlap"
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The steps for the routes; if there are conflicts, only those, because nothing else would be done."""
+        return self.routes.conflicts or self.routes.steps
+
+    @property
+    def answer(self) -> Literal["refused", "conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
+        """The result in one word."""
+        if self.refused:
+            return "refused"
+        if self.routes.conflicts or self.conflicts:
+            return "conflict"
+        if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
+            return "not-ready"
+        if self.changes:
+            return "to-do"
+        return "overlap" if self.ends_in_overlap else "nothing-to-do"
+
+    @property
+    def code(self) -> int:
+        """The exit code of `plan`."""
+        return {"not-ready": UNDECIDED, "nothing-to-do": FINE}.get(self.answer, FAILED)
+
+
+def while_stuck(host: Host, config: HostRoutingConfig, look: Preview) -> str:
+    """What stays installed if `apply` cannot change any route, and what follows for machines; may be empty.
+
+    The routes stay, and the check is the new one.
+    """
+    if not look.keeps_script or look.before is None:
+        return ""
+    check, kept = config.route_overlap, "the last good static-routes.sh would stay installed"
+    required = {"static-routes", *(["check-route-overlap"] if check.expected_cidrs and check.mode == "STRICT" else [])}
+    installed = attrs.evolve(installed_config(host) or HostRoutingConfig(), route_overlap=check)
+    refused = refusal(installed, look.before, required)
+    return f"{kept}, but no machine starts: {refused}" if refused else kept
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +128,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.source import config_of
 
     config = config_of(arguments)
     prospect = (
@@ -40,11 +137,6 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
-    from hostrouting.cli.changes import Prospect, looked_at_gate, while_stuck
-    from hostrouting.cli.source import wait_of
-    from hostrouting.routes.plan import RoutePlan
-    from hostrouting.tasks import Configure
-    from hostrouting.tasks.results import refusals
 
     look = Configure(config, host=host, wait=wait_of(arguments, host)).preview()
     routes, gate = look.routes or RoutePlan(), looked_at_gate(host)
@@ -68,10 +160,6 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
 
 
 def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: HostRoutingConfig) -> Prospect:
-    from hostrouting.boot.gate_state import GateState
-    from hostrouting.cli.changes import Prospect
-    from hostrouting.cli.source import looked_at
-    from hostrouting.routes.plan import plan_static_routes
 
     with looked_at(arguments, host) as backend:
         before = backend.snapshot()
@@ -81,15 +169,12 @@ def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: 
 
 def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) -> Check | None:
     """The check of the host after the plan; None if there is nothing to check, or the plan cannot be carried out."""
-    from hostrouting.cli.check import Check
-
     if not config.route_overlap.expected_cidrs or routes.conflicts or routes.pending:
         return None
     return Check.of(routes.apply_to(before), config)
 
 
 def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
-    from hostrouting.cli.changes import file_lines, foreseen_lines, gate_lines, operation_lines, step_lines
 
     yield _answer_line(prospect, arguments.config)
     if prospect.refused:
@@ -134,7 +219,6 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
 
 
 def _answer_line(prospect: Prospect, config: str) -> Line:
-    from hostrouting.cli.changes import tally
 
     beside = "; only routes, because a snapshot has no files" if prospect.saved else ""
     until, none = ("", "") if prospect.saved else (", and no machine starts until then", ", and no machine starts")
@@ -168,7 +252,6 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
 
 
 def _document(prospect: Prospect) -> dict[str, Any]:
-    from hostrouting.cli.changes import foreseen_document, gate_document, operation_document, step_document
 
     return {
         "schema": COMMAND.schema,
@@ -194,7 +277,6 @@ def _files(prospect: Prospect) -> dict[str, list[str]]:
 
 COMMAND = Command(
     "plan",
-    "show what apply would do; changes nothing",
     answer=_answer,
     options=_options,
     more="""\

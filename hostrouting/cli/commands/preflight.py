@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
-from hostrouting.cli.output import Painted, capped, counted, line
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
+from hostrouting.boot import DEFAULT_WAIT
+from hostrouting.cli.check import lasting_line
+from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.source import config_of, installed_wait, quiet_context
+from hostrouting.errors import FileError
+from hostrouting.tasks import Preflight
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
@@ -33,12 +40,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from contextlib import suppress
-
-    from hostrouting.boot import DEFAULT_WAIT
-    from hostrouting.cli.source import config_of, installed_wait, quiet_context
-    from hostrouting.errors import FileError
-    from hostrouting.tasks import Preflight
 
     config, here = config_of(arguments), host()
     wait = float(DEFAULT_WAIT)
@@ -55,8 +56,6 @@ def _document(found: PreflightResult) -> dict[str, Any]:
 
 
 def _page(found: PreflightResult, config: str) -> Iterator[Line]:
-    from hostrouting.cli.check import lasting_line
-    from hostrouting.cli.output import SHOWN
 
     alike = {name: [finding for finding in found.findings if finding.severity == name] for name, _, _ in _TITLES}
     counts = f"{counted(len(alike['error']), 'error')}, {counted(len(alike['warning']), 'warning')}"
@@ -85,7 +84,6 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
 
 COMMAND = Command(
     "preflight",
-    "find what would make apply, the next machine or a reboot fail; changes nothing",
     answer=_answer,
     options=_options,
     more="""\

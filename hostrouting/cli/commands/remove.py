@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.cli.changes import file_lines, operation_document, operation_lines, run_task, step_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.cli.schemas import FAILURES, OPERATIONS
+from hostrouting.cli.source import config_of, quiet_context
+from hostrouting.errors import BackendError
+from hostrouting.routes.plan import deletion_command
+from hostrouting.tasks import Remove
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +35,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    import attrs
-
-    from hostrouting.cli.changes import run_task
-    from hostrouting.cli.source import config_of, quiet_context
-    from hostrouting.errors import BackendError
-    from hostrouting.tasks import Remove
 
     task = Remove(config_of(arguments), host=host())
     try:
@@ -82,8 +84,6 @@ def _all_of(before: Preview) -> str:
 
 def _list(before: Preview, verb: str) -> Iterator[Line]:
     """What is removed, one by one."""
-    from hostrouting.cli.changes import file_lines, operation_lines, step_lines
-
     yield line()
     yield from step_lines(_steps(before))
     yield from operation_lines(before.operations)
@@ -96,8 +96,6 @@ def _steps(before: Preview) -> Sequence[Step]:
 
 def _stays(before: Preview) -> Iterator[Line]:
     """The wanted routes that are not ours, and the commands that delete them."""
-    from hostrouting.routes.plan import deletion_command
-
     routes = before.stays
     if routes:
         yield line()
@@ -108,8 +106,6 @@ def _stays(before: Preview) -> Iterator[Line]:
 
 
 def _document(before: Preview, run: Run | None) -> dict[str, Any]:
-    from hostrouting.cli.changes import operation_document
-    from hostrouting.routes.plan import deletion_command
 
     ok = run is None or run.ok
     return {
@@ -126,7 +122,6 @@ def _document(before: Preview, run: Run | None) -> dict[str, Any]:
 
 COMMAND = Command(
     "remove",
-    "remove everything that hostrouting has installed, and nothing else",
     answer=_answer,
     options=_options,
     more="""\
@@ -140,7 +135,6 @@ hostrouting remove --dry-run
 hostrouting remove
 """,
     failing="not everything could be removed",
-    changes=True,
     tells_progress=True,
     keys={
         "ok": "whether everything that hostrouting installed is gone",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+from hostrouting.cli.changes import file_lines, run_task
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
 from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.schemas import FAILURES
+from hostrouting.cli.source import config_of, wait_of
+from hostrouting.errors import ConfigError, Fault
+from hostrouting.host.host import Host
+from hostrouting.tasks import Configure
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
@@ -16,7 +21,6 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.changes import Run
     from hostrouting.cli.output import Line
-    from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
 
@@ -28,11 +32,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.changes import run_task
-    from hostrouting.cli.source import config_of, wait_of
-    from hostrouting.errors import ConfigError, Fault
-    from hostrouting.host.host import Host
-    from hostrouting.tasks import Configure
 
     config, root = config_of(arguments), os.path.abspath(arguments.root)
     if not os.path.isdir(root):
@@ -49,7 +48,6 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _page(run: Run, root: str) -> Iterator[Line]:
-    from hostrouting.cli.changes import file_lines
 
     changed = bool(run.wrote or run.removed)
     if run.ok and not changed:
@@ -76,7 +74,6 @@ def _document(run: Run, root: str) -> dict[str, Any]:
 
 COMMAND = Command(
     "render",
-    "write the boot files into an image; changes no kernel and no service manager",
     answer=_answer,
     options=_options,
     more="Writes the files that apply would write on the host below DIR, where the host's image is mounted.\n",
@@ -85,7 +82,6 @@ COMMAND = Command(
 hostrouting render --config agent.json --root /mnt/image
 """,
     failing="not everything could be written",
-    changes=True,
     keys={
         "ok": "whether everything was written",
         "root": "where the image is mounted",

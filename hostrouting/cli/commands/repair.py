@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from hostrouting.check.report import diversion_line, filtered_line, repair_document, unsafe_line
+from hostrouting.cli.check import make_check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
 from hostrouting.cli.commands import check
-from hostrouting.cli.output import Painted, counted, line
+from hostrouting.cli.output import Painted, counted, line, plain
+from hostrouting.cli.remedy import ip_commands, remedy_lines, repaired_configuration, warning_lines
 from hostrouting.cli.schemas import CHECK, ROUTE
+from hostrouting.errors import NotReady, RouteOverlapError
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
@@ -21,7 +28,6 @@ __all__ = ["COMMAND"]
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.check import make_check
 
     check = make_check(arguments, host)
     if arguments.as_config:
@@ -31,13 +37,6 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _as_config(check: Check, arguments: argparse.Namespace) -> Reply:
     """Only a configuration, with log lines on standard error about what to know before it is applied."""
-    import json
-    import logging
-
-    from hostrouting.cli.output import plain
-    from hostrouting.cli.remedy import repaired_configuration, warning_lines
-    from hostrouting.errors import NotReady, RouteOverlapError
-
     if check.found.verdict == "no-default-route":
         told = "; ".join(map(plain, check.answer_lines()))
         raise NotReady(f"{told}; name the expected device and its router: --dev DEV --gateway ADDRESS")
@@ -72,8 +71,6 @@ def _closes(check: Check) -> str:
 
 
 def _document(check: Check) -> dict[str, Any]:
-    from hostrouting.check.report import diversion_line, filtered_line, repair_document, unsafe_line
-    from hostrouting.cli.remedy import ip_commands
 
     found = check.found
     return {
@@ -88,7 +85,6 @@ def _document(check: Check) -> dict[str, Any]:
 
 
 def _page(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
-    from hostrouting.cli.remedy import remedy_lines
 
     count = len(made.found.routes)
     if made.found.verdict != "overlap":
@@ -115,7 +111,6 @@ def _page(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
 
 COMMAND = Command(
     "repair",
-    "print the fewest static routes that repair what check finds",
     answer=_answer,
     options=_options,
     more="""\

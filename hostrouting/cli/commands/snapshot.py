@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from logging import getLogger
+from typing import TYPE_CHECKING
+
+from hostrouting.boot import render_snapshot_script
 from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.output import SHOWN, spoken
+from hostrouting.cli.source import cidrs_of, looked_at
+from hostrouting.host.redaction import Redaction
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
@@ -27,11 +32,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    from hostrouting.cli.source import looked_at
 
     if arguments.script:
-        from hostrouting.boot import render_snapshot_script
-
         return Reply(FINE, lambda: render_snapshot_script().removesuffix("\n"))
     with looked_at(arguments, host) as backend:
         taken = backend.snapshot()
@@ -42,11 +44,6 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _redacted(taken: Snapshot, given: list[str]) -> Snapshot:
     """The snapshot as strangers may see it; what became of the CIDRs and devices is logged, and is not in it."""
-    from logging import getLogger
-
-    from hostrouting.cli.source import cidrs_of
-    from hostrouting.host.redaction import Redaction
-
     log, redaction = getLogger("hostrouting"), Redaction()
     cidrs = [str(redaction.network(cidr)) for cidr in cidrs_of(given)]
     found = redaction.snapshot(taken)
@@ -59,7 +56,6 @@ def _redacted(taken: Snapshot, given: list[str]) -> Snapshot:
 
 COMMAND = Command(
     "snapshot",
-    "print devices, addresses, rules and routes as JSON, to examine elsewhere",
     answer=_answer,
     options=_options,
     more="""\

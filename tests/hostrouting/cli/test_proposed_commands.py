@@ -13,7 +13,7 @@ from tests.support.pages import ROOT
 from tests.support.sentences import sentences, sentences_of
 from tests.support.write_pages import notes
 
-NAMES = "|".join(command.name for command in COMMANDS)
+NAMES = "|".join(COMMANDS)
 PROPOSED = re.compile(rf"(?:: |(?:[Rr]un|with) `?)(hostrouting (?:{NAMES})\b[^;,`()]*)")
 VALUE, SUFFIX = re.compile(r"\{[^}]*\}"), re.compile(r"(?<=\S)\{[^}]*\}")
 

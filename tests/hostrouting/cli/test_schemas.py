@@ -10,7 +10,7 @@ from unittest import mock
 import attrs
 import pytest
 
-from hostrouting.cli.commands import COMMANDS
+from hostrouting.cli.commands import every_command
 from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import FileError, NetlinkUnavailable
 from hostrouting.fleet.dispatch import GivenExecutor
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CIDR = "172.16.0.0/16"
 # A snapshot has the fields of `hostrouting.Snapshot`.
-SCHEMAS = {it.schema: it.keys for it in COMMANDS if it.name != "snapshot"} | {"hostrouting/error/1": ERROR}
+SCHEMAS = {it.schema: it.keys for it in every_command() if it.name != "snapshot"} | {"hostrouting/error/1": ERROR}
 
 
 def paths(value: Any, at: str = "") -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""A command is one module: another one is its own, which is this one, and one line in the tuple of commands."""
+"""A command is one module: another one is its own, which is this one, and one line in the table of commands."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,7 +30,6 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 COMMAND = Command(
     "greet",
-    "say hello",
     answer=_answer,
     options=lambda parser: parser.add_argument("name", metavar="NAME"),
     more="Nobody is ever greeted by exit code 1.\n",
@@ -42,7 +42,8 @@ COMMAND = Command(
 @pytest.fixture(autouse=True)
 def another(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one line."""
-    monkeypatch.setattr("hostrouting.cli.entry_point.COMMANDS", (*COMMANDS, COMMAND))
+    monkeypatch.setitem(COMMANDS, "greet", "say hello")
+    monkeypatch.setitem(sys.modules, "hostrouting.cli.commands.greet", sys.modules[__name__])
 
 
 def test_it_is_in_the_help() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from hostrouting.cli.explain import explain
+from hostrouting.cli.commands.explain import explain
 from hostrouting.fib import ANY, Flow
 from hostrouting.kernel.base import Answer, Change
 from hostrouting.model import Link, NextHop, Prefix, Route, Rule, as_ip
