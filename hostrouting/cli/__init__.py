@@ -2,7 +2,7 @@
 
 command      a command as one record: name, help, options and function; and its reply: an exit code, a document, and
              the same in lines
-commands     the commands, a module for each; only their records are loaded for --help and for bad usage
+commands     the commands, a module for each, which is loaded when the command is typed
 entry_point  from arguments to an exit code: the help, and the only place that catches, prints and exits
 output       lines, tables and colours, as values
 terminal     writes them as far as the terminal can show them; and how far a run is
@@ -13,9 +13,8 @@ schemas      the keys that several JSON documents have in common, with their mea
 check        the result of a check, and its lines
 remedy       the lines for its repair
 fleet        the check of many snapshots
-explain      the route of one packet: the facts
-status       what hostrouting has installed on a host, the verdict now, and the last one
-changes      a run of our tasks, its preview and its result; the state of tasks and gate
+words        what can be typed, for completion, manual page and documentation
+changes      a run of our tasks, and the state of tasks and gate
 """
 
 from __future__ import annotations

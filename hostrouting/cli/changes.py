@@ -1,4 +1,4 @@
-"""What a command changes or would change: a preview and a run of our tasks, and the state of tasks and gate after it.
+"""What a command changes or would change: a run of our tasks, and the state of tasks and gate after it.
 
 Shared by `plan`, `apply`, `remove`, `render`, `check` and `status`. Here: the values, and their lines and documents.
 Not here: which task it is, what the task does and how it finds its state (`hostrouting.tasks`).

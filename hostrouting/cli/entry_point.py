@@ -193,18 +193,17 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
     if host is not None and not callable(host):
         raise TypeError(f"main takes as host= a function that makes one, not a {type(host).__name__}; write lambda: …")
     words = sys.argv[1:] if argv is None else argv
-    foreign = foreign_phases()
-    if foreign is not None and "--version" in words:
-        return _refused(foreign, f"hostrouting {__version__}\n")
+    if (foreign := foreign_phases()) is not None:
+        return _refused(foreign, words)
     try:
-        return _carried_out(words, host, foreign)
+        return _carried_out(words, host)
     except KeyboardInterrupt:
         _say("interrupted")
         told = _complaint("Interrupted", "interrupted")
         return _answered(lambda: _INTERRUPTED, told) if "--json" in words else _INTERRUPTED
 
 
-def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign: ForeignPhases | None) -> int:
+def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:
     try:
         arguments = make_parser(__version__).parse_args(words)
     except SystemExit as stopped:  # argparse has printed its help, or what is wrong
@@ -218,10 +217,6 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None, foreign:
     except Exception as error:  # noqa: BLE001  a module that the command needs cannot be loaded
         code, shown = _failed(error, needs_files=False, as_json="--json" in words)
         return _answered(lambda: code, shown)
-    if foreign is not None:
-        from hostrouting.cli.failure import document_of  # noqa: PLC0415  imported only for an error
-
-        return _refused(foreign, f"{_on_one_line(document_of(foreign))}\n" if arguments.json else "")
     command = arguments.command
     try:
         if host is None:
@@ -257,9 +252,14 @@ def _telling(arguments: argparse.Namespace, host: Callable[[], Host]) -> Callabl
     return lambda: telling(host())
 
 
-def _refused(foreign: ForeignPhases, answer: str) -> int:
+def _refused(foreign: ForeignPhases, words: Sequence[str]) -> int:
     """Print the error, using only the standard library, and return the exit code, if `phases` is another project's."""
-    sys.stdout.write(answer)
+    if "--version" in words:
+        sys.stdout.write(f"hostrouting {__version__}\n")
+    elif "--json" in words:
+        from hostrouting.cli.failure import document_of  # noqa: PLC0415  imported only for an error
+
+        sys.stdout.write(f"{_on_one_line(document_of(foreign))}\n")
     sys.stderr.write(f"hostrouting: {foreign}\n")
     return 3
 
