@@ -19,7 +19,7 @@ from hostrouting.check.report import foreseen_line, repair_document
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.failure import code_of, errors_in
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, items, line
 from hostrouting.cli.remedy import route_lines
 from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.host.effects import Effects, Operation, effects_of
@@ -255,8 +255,7 @@ def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Lin
         return
     yield line()
     yield line("Routes that will not last:")
-    told = (line("  ", Painted(foreseen_line(coming), "warn")) for coming in foreseen[:SHOWN])
-    yield from capped(told, len(foreseen))
+    yield from items([foreseen_line(coming) for coming in foreseen], "warn")
     if lacking := [route for coming in foreseen[:SHOWN] for route in coming.lacking]:
         yield line(f"In their place, put this into staticRoutes.routes of {config}:")
         yield from route_lines(lacking)

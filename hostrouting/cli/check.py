@@ -34,7 +34,7 @@ from hostrouting.check.report import (
     unmatched_line,
 )
 from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, items, line, spoken, table
 from hostrouting.cli.source import (
     NOTHING_TO_CHECK,
     expected_of,
@@ -279,7 +279,7 @@ class FamilyView:
                 if not self.found.restless
                 else "This verdict is uncertain:"
             )
-            yield from capped((line("  ", Painted(surprise, "warn")) for surprise in surprises[:SHOWN]), len(surprises))
+            yield from items(surprises, "warn")
         yield from self._exception_lines(again)
         for pods in self.found.pods:
             their = senders_phrase(pods.packets).removeprefix("packets")
@@ -289,10 +289,7 @@ class FamilyView:
                 yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
         if self.found.dropped:
             yield line("This host drops on arrival:")
-            yield from capped(
-                (line("  ", Painted(dropped_line(drop), "warn")) for drop in self.found.dropped[:SHOWN]),
-                len(self.found.dropped),
-            )
+            yield from items([dropped_line(drop) for drop in self.found.dropped], "warn")
         if report.holds_for is not None:
             text = expiry_line(report.holds_for)
             yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))

@@ -25,6 +25,7 @@ __all__ = [
     "Tone",
     "capped",
     "counted",
+    "items",
     "line",
     "plain",
     "spoken",
@@ -94,6 +95,11 @@ def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all"
     yield from lines
     if total > SHOWN:
         yield line("  ", Painted(f"… and {total - SHOWN:,} more; {where}", "soft"))
+
+
+def items(texts: Sequence[str], tone: Tone) -> Iterator[Line]:
+    """The texts, indented, one on each line; at most SHOWN of them."""
+    yield from capped((line("  ", Painted(text, tone)) for text in texts[:SHOWN]), len(texts))
 
 
 def _painted(piece: Piece) -> Painted:

@@ -22,7 +22,7 @@ from hostrouting.check.report import (
     repair_document,
     unsafe_lines,
 )
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, items, line, spoken
 from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model import TABLE_MAIN, NextHop, Route
 from hostrouting.routes.plan import plan_static_routes, reply_destinations, wanted_routes
@@ -317,12 +317,11 @@ def _price(found: Examination) -> Iterator[Line]:
             diversion_line(them[0], of=spoken([str(diversion.prefix) for diversion in them])) for them in alike.values()
         ]
         told += map(filtered_line, found.filtered)
-        yield from capped((line("  ", Painted(text, "warn")) for text in told[:SHOWN]), len(told))
+        yield from items(told, "warn")
     if found.unsafe:
         yield line()
         yield line(Painted("What no static route can repair", "strong"), ":")
-        causes = tuple(unsafe_lines(found.unsafe))
-        yield from capped((line("  ", Painted(text, "bad")) for text in causes[:SHOWN]), len(causes))
+        yield from items(tuple(unsafe_lines(found.unsafe)), "bad")
 
 
 def ip_commands(check: Check) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import attrs
 
 from hostrouting.cli.changes import operation_document, operation_lines, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.output import Painted, counted, items, line
 from hostrouting.cli.schemas import FAILURES, OPERATIONS
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import ApprovedPlanError, ConfigError, Fault
@@ -195,7 +195,7 @@ def _part(title: str, things: Sequence[Kept], tone: Tone) -> Iterator[Line]:
     if things:
         yield line()
         yield line(title)
-        yield from capped((line("  ", Painted(str(thing), tone)) for thing in things[:SHOWN]), len(things))
+        yield from items([str(thing) for thing in things], tone)
 
 
 def _unapproved(run: Run) -> tuple[Deletion, ...]:

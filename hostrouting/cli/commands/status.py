@@ -19,7 +19,7 @@ from hostrouting.check.report import marked_verdict
 from hostrouting.cli.changes import Standings, gate_document, gate_lines
 from hostrouting.cli.check import Check, check_name
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, items, line, spoken, table
 from hostrouting.cli.schemas import CHECK, GATE, STANDINGS
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.config import HostRoutingConfig, ProbeCondition
@@ -33,7 +33,7 @@ from phases.text import moment_as_text
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from hostrouting.cli.output import Line, Tone
     from hostrouting.config import ProbeRewriteConfig, RouteOverlapConfig
@@ -432,28 +432,23 @@ def _page(status: HostStatus, config: str | None) -> Iterator[Line]:
         yield line("  ", Painted(f"{name:<{width}}  ", "soft"), fact)
     yield from status.standings.lines()
     yield from gate_lines(status.gate)
-    if status.missing:
-        yield line()
-        yield from capped(table(("missing",), [(text,) for text in status.missing[:SHOWN]]), len(status.missing))
+    yield from _column("missing", status.missing)
     if status.contested:
         yield line()
         yield line("Cannot be added:")
-        told = (line("  ", Painted(f"{step.route.prefix}: {step.why}", "bad")) for step in status.contested[:SHOWN])
-        yield from capped(told, len(status.contested))
-    if status.routes:
-        yield line()
-        yield from capped(
-            table(("routes of hostrouting",), [(str(route),) for route in status.routes[:SHOWN]]), len(status.routes)
-        )
-    if status.files:
-        yield line()
-        yield from capped(
-            table(("files of hostrouting",), [(path,) for path in status.files[:SHOWN]]), len(status.files)
-        )
+        yield from items([f"{step.route.prefix}: {step.why}" for step in status.contested], "bad")
+    yield from _column("routes of hostrouting", status.routes)
+    yield from _column("files of hostrouting", status.files)
     if status.troubles:
         yield line()
         yield line("Not known:")
         yield from (line("  ", Painted(trouble, "warn")) for trouble in status.troubles)
+
+
+def _column(head: str, things: Sequence[object]) -> Iterator[Line]:
+    if things:
+        yield line()
+        yield from capped(table((head,), [(str(thing),) for thing in things[:SHOWN]]), len(things))
 
 
 def _answer_lines(status: HostStatus, config: str | None) -> Iterator[Line]:
