@@ -7,10 +7,12 @@ and carried out (`entry_point`).
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
+
+import attrs
 
 from hostrouting.cli.commands import CHANGING, COMMANDS
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, TypeAlias
@@ -42,47 +44,37 @@ VERDICT_CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-defa
 """The exit code for each verdict of a check."""
 
 
+@attrs.frozen(eq=False, kw_only=True)
 class Command:
-    """One command: its name, its help and the function that carries it out. Immutable.
+    """One command: its name, its help and the function that carries it out."""
 
-    `answer` gets the arguments and a function that makes the host.
-    `failing` is the meaning of exit code 1; empty if the command never returns it. `blocking` is what exit code 2 means
-    other than bad input; most commands have no such meaning. `keys` are the keys of the JSON
-    document, without `schema`, each with its meaning. `examples` are command lines for a shell, each after a
-    comment that says what it is for; a test runs every one.
-    """
+    name: str = attrs.field(kw_only=False)
+    answer: Answer
+    """Gets the arguments and a function that makes the host."""
+    options: Callable[[argparse.ArgumentParser], object] = lambda _: None
+    more: str = ""
+    failing: str = ""
+    """The meaning of exit code 1; empty if the command never returns it."""
+    blocking: str = ""
+    """What exit code 2 means other than bad input; most commands have no such meaning."""
+    keys: Mapping[str, str]
+    """The keys of the JSON document, without `schema`, each with its meaning."""
+    examples: str
+    """Command lines for a shell, each after a comment that says what it is for; a test runs every one."""
+    about_host: bool = True
+    """Whether it reads or changes a host; the others only print something about this program."""
+    takes_snapshot: bool = False
+    """Whether it can read a saved snapshot instead of this host."""
+    tells_progress: bool = False
+    """Whether it logs its progress to standard error without --verbose."""
+    needs_files: bool = attrs.field()
+    """Whether a file that cannot be read or written is a failure; if not, the answer is only unknown."""
+    no_json: Mapping[str, str] = attrs.field(factory=dict)
+    """The options that cannot be used with --json, each with the reason."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        answer: Answer,
-        options: Callable[[argparse.ArgumentParser], object] = lambda _: None,
-        more: str = "",
-        failing: str = "",
-        blocking: str = "",
-        keys: Mapping[str, str],
-        examples: str,
-        about_host: bool = True,
-        takes_snapshot: bool = False,
-        tells_progress: bool = False,
-        needs_files: bool = False,
-        no_json: Mapping[str, str] | None = None,
-    ) -> None:
-        """Keep all of it."""
-        self.name, self.more, self.failing, self.keys = name, more, failing, keys
-        self.blocking, self.examples = blocking, examples
-        self.answer, self.options = answer, options
-        self.about_host = about_host
-        """Whether it reads or changes a host; the others only print something about this program."""
-        self.takes_snapshot = takes_snapshot
-        """Whether it can read a saved snapshot instead of this host."""
-        self.tells_progress = tells_progress
-        """Whether it logs its progress to standard error without --verbose."""
-        self.needs_files = needs_files or name in CHANGING
-        """Whether a file that cannot be read or written is a failure; if not, the answer is only unknown."""
-        self.no_json = no_json or {}
-        """The options that cannot be used with --json, each with the reason."""
+    @needs_files.default
+    def _changes_files(self) -> bool:
+        return self.name in CHANGING
 
     @property
     def summary(self) -> str:
@@ -100,6 +92,7 @@ class Command:
         return f"hostrouting/{self.name}/1"
 
 
+@attrs.frozen
 class Reply:
     """The reply of a command: an exit code, a document and lines; the latter two are made only when they are needed.
 
@@ -108,16 +101,10 @@ class Reply:
     called when all are printed. If a run `failed`, the reasons are printed before the lines.
     """
 
-    def __init__(
-        self,
-        code: int | Callable[[], int],
-        document: Callable[[], Mapping[str, Any] | str | Iterator[str]],
-        lines: Callable[[Style], Iterable[Line]] | None = None,
-        *,
-        failed: phases.Report | None = None,
-    ) -> None:
-        """Keep all of it."""
-        self._code, self.document, self.lines, self.failed = code, document, lines, failed
+    _code: int | Callable[[], int]
+    document: Callable[[], Mapping[str, Any] | str | Iterator[str]]
+    lines: Callable[[Style], Iterable[Line]] | None = None
+    failed: phases.Report | None = attrs.field(default=None, kw_only=True)
 
     @property
     def code(self) -> int:

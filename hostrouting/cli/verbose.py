@@ -16,16 +16,15 @@ from phases.text import escaped
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
     from hostrouting.fib import Flow
     from hostrouting.host import Files, Manager
     from hostrouting.host.host import Host
-    from hostrouting.kernel.base import Answer, Change, Outcome, RouteBackend, Watch
-    from hostrouting.model import IP, Prefix, Snapshot
+    from hostrouting.kernel.base import Answer, Change, Outcome, RouteBackend
+    from hostrouting.model import IP, Snapshot
 
 __all__ = ["tell_sources", "telling"]
 
@@ -39,6 +38,7 @@ _FILES = {
     "remove": "removing {0}, if it exists",
     "try_lock": "taking the lock {0}",
 }
+_BACKEND = {"watch": "listening for changes in the kernel"}
 _MANAGER = {
     "reload": "systemctl daemon-reload",
     "start": "systemctl start {0}",
@@ -53,7 +53,7 @@ def telling(host: Host) -> Host:
     backend, manager = host.backend, host.manager
     return attrs.evolve(
         host,
-        backend=None if backend is None else lambda: _Backend(backend()),
+        backend=None if backend is None else lambda: cast("RouteBackend", _Backend(backend(), _BACKEND)),
         files=cast("Files", _Telling(host.files, _FILES)),
         manager=None if manager is None else cast("Manager", _Telling(manager, _MANAGER)),
     )
@@ -69,7 +69,7 @@ def tell_sources(arguments: argparse.Namespace) -> None:
 class _Telling:
     """A wrapper of any object that logs calls of some of its methods."""
 
-    def __init__(self, inner: object, words: Mapping[str, str]) -> None:
+    def __init__(self, inner: Any, words: Mapping[str, str]) -> None:
         self._inner, self._words = inner, words
 
     def __getattr__(self, name: str) -> Any:
@@ -89,46 +89,29 @@ def _addresses(of: Sequence[object]) -> str:
     return "1 address" if len(of) == 1 else f"{len(of):,} addresses"
 
 
-class _Backend:
+class _Backend(_Telling):
     """A backend that logs what it reads, asks and changes."""
 
-    def __init__(self, inner: RouteBackend) -> None:
-        self._inner = inner
-
-    def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        table: int | None = None,
-        protocol: int | None = None,
-        prefixes: Collection[Prefix | str] | None = None,
-    ) -> Snapshot:
-        found = self._inner.snapshot(family=family, table=table, protocol=protocol, prefixes=prefixes)
+    def snapshot(self, **asked: Any) -> Snapshot:
+        found: Snapshot = self._inner.snapshot(**asked)
         parts = (counted(len(found.links), "link"), _addresses(found.addresses), counted(len(found.rules), "rule"))
         _LOG.info("read from the kernel: %s", spoken([*parts, counted(len(found.routes), "route")]))
         return found
 
     def lookup(self, destinations: Sequence[IP | str], *flow: Flow) -> tuple[Answer, ...]:
         _LOG.info("asking the kernel for the routes to %s", _addresses(destinations))
-        return self._inner.lookup(destinations, *flow)
+        answers: tuple[Answer, ...] = self._inner.lookup(destinations, *flow)
+        return answers
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         wanted = tuple(changes)
         _LOG.info("making %s in the kernel", counted(len(wanted), "change"))
-        return self._inner.change(wanted)
-
-    def watch(self) -> Watch:
-        _LOG.info("listening for changes in the kernel")
-        return self._inner.watch()
-
-    def close(self) -> None:
-        self._inner.close()
+        outcomes: tuple[Outcome, ...] = self._inner.change(wanted)
+        return outcomes
 
     def __enter__(self) -> Self:
         self._inner.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self._inner.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._inner.__exit__(*error)

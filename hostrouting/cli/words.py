@@ -7,12 +7,13 @@ page (`commands.completion`, `commands.manual`) and the page of commands in the 
 from __future__ import annotations
 
 import argparse
-from typing import NamedTuple  # and not attrs: a package is built where only its build tool is installed
+from typing import TYPE_CHECKING
+
+import attrs
 
 from hostrouting.cli.entry_point import add_options, make_parser
 from hostrouting.release import __version__
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -36,7 +37,8 @@ KINDS = {
 """What a shell can offer for a placeholder of the help. A test fails for a placeholder that is not here."""
 
 
-class Word(NamedTuple):
+@attrs.frozen
+class Word:
     """An option, or an argument that is known by its place."""
 
     names: tuple[str, ...]

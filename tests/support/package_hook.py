@@ -6,7 +6,7 @@ nowhere there: it becomes a link to the file in the repository or, while there i
 picture comes from the repository as well; without an address, the README has none.
 
 The completion scripts and the manual page are not in the repository: they are written into the wheel and the Debian
-package when these are built. This needs the standard library alone, because pip builds where nothing else is installed.
+package when these are built. What the program needs for this is in `build-system.requires` of pyproject.toml.
 """
 
 from __future__ import annotations
