@@ -13,13 +13,14 @@ import attrs
 
 from hostrouting.boot import render_check_script
 from hostrouting.check.examine import examine_snapshot
+from hostrouting.check.report import marked_verdict
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.model import IPV4, IPV6, Prefix, Snapshot
-from tests.support.awks import AWKS, only_awk
+from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.systemd import THIS_HOST
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from tests.support.namespace import Namespace
@@ -40,11 +41,13 @@ class Checked:
         awk: str = AWKS[0],
         tree: Path = THIS_HOST,
         before: str = "",
+        tools: Mapping[str, str] | None = None,
         **environment: str,
     ) -> None:
-        """Render the script, run it; `before` is done first, in a shell with mounts of its own."""
+        """Render the script, run it. `tools` replace the usual programs; `before` is done first, in a shell with mounts of its own."""
         script = directory / "check.sh"
-        script.write_text(only_awk(render_check_script(config, wait=wait), awk, directory, tree=tree))
+        text = put_before(render_check_script(config, wait=wait), tools or {}, directory)
+        script.write_text(only_awk(text, awk, directory, tree=tree))
         state = directory / "state"
         environment["RUNTIME_DIRECTORY"] = str(state)
         if before:
@@ -70,7 +73,7 @@ class Checked:
     def answer(self) -> Answer:
         """The verdict of the marker, and the ranges of its lines."""
         if "route-overlap.ok" in self.left:
-            return Answer("ok")
+            return Answer(marked_verdict(self.left["route-overlap.ok"]))
         if self.lines == ["no-default-route"] or not self.lines:
             return Answer("no-default-route" if self.lines else "failed")
         found = [it for line in self.lines if (it := LINE.match(line))]
@@ -103,8 +106,9 @@ class Answer:
 def engine(snapshot: Snapshot, config: HostRoutingConfig) -> Answer:
     """The same check by the engine."""
     found = examine_snapshot(snapshot, config)
-    verdicts = {each.report.verdict for each in found.families}
-    verdict = next((it for it in ("overlap", "no-default-route") if it in verdicts), "ok")
+    verdicts = {"undecided" if any(it.is_serious for it in each.flaws) else "ok" for each in found.families}
+    verdicts |= {each.report.verdict for each in found.families} - {"undecided"}
+    verdict = next((it for it in ("overlap", "no-default-route", "undecided") if it in verdicts), "ok")
     escapes = [
         (str(finding.cidr), finding.first, finding.last, frozenset(finding.devs))
         for each in found.families
