@@ -112,7 +112,7 @@ def test_routes_that_cannot_be_installed_block() -> None:
             said = system.journal(LAYOUT.gate_unit).rpartition("Starting ")[2]
             taken = f"{CIDR}: another route has the same destination and metric: [{CIDR} dev ib0 proto kernel"
             assert f"{taken} scope link src 172.16.1.5]" in said, settings
-            assert "configure its two halves (each a /17), which take precedence" in said, settings
+            assert "for the routes to configure instead, run: hostrouting plan --config FILE" in said, settings
             assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR), settings
 
 

@@ -19,6 +19,11 @@ plan=() why=() undo=() awk='awk' wait=${configuration[1]#wait }
 [[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 hash mawk 2>/dev/null && awk=mawk       # it starts fastest
 
+devs=()
+for line in "${configuration[@]}"; do
+  [[ $line =~ ^route.*\ dev\ ([^ ]+) && " ${devs[*]} " != *" ${BASH_REMATCH[1]} "* ]] && devs+=("${BASH_REMATCH[1]}")
+done
+
 #include nap.sh
 
 main() {
@@ -54,11 +59,19 @@ look() {
   [[ ${plan[0]} == write && ${why[0]-} == refused* ]] || why=("${plan[@]}")
 }
 
-# Lists the rules, routes and links of a family.
+# Lists the routes and links of a family, and what Linux uses for addresses that nobody has, also by each device.
 list() {
+  local dev places='192.0.2.1 1.1.1.1 203.0.113.1'
   [[ $1 == 4 || -e /proc/self/net/if_inet6 ]] || return # a kernel without IPv6 has no such file
+  [[ $1 == 4 ]] || places='2001:db8::1 3fff::1 8000::1'
   echo "family $1"
-  exec ip -"$1" -N -o -batch - 2>&1 < <(printf '%s\n' 'rule show' 'route show table all' 'link show')
+  for dev in '' "${devs[@]}"; do
+    echo "asked by:$dev"
+    # shellcheck disable=SC2086 # several words
+    printf "route get fibmatch %s ipproto 17${dev:+ oif $dev}\n" $places | ip -"$1" -N -o -force -batch - 2>/dev/null
+  done
+  echo asked
+  exec ip -"$1" -N -o -batch - 2>&1 < <(printf '%s\n' 'route show table all' 'link show')
 }
 
 # Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for
@@ -132,16 +145,14 @@ $1 == "setting" {
   if ($2 == "route") { wanted[$3] = 1; sub(/^setting route /, ""); wish[++wishes] = $0 }
   next
 }
+$1 == "asked" { about = $2; is_answer = NF > 1; next }
+index($0, "\\") { gsub(/\\/, " ") } # a broken line, which -o has joined
+is_answer { read_answer(); next }
 $1 == "family" { if (family && !is_whole()) exit; family = $2; last = ""; next }
 /^Dump was interrupted/ { is_mixed = 1; next }
 { last = $0 }
 /^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); up[$2] = $3 ~ /[<,]UP[,>]/; next }
-/^[0-9]+:\t/ { # a rule: those for all packets of this host count, or for all without a mark
-  sub(/not from all fwmark 0x[^ ]+/, "from all")
-  if ($2 $3 $4 == "fromalllookup" && !/suppress/) table[family, ++tables[family]] = $5
-  next
-}
-{ if (index($0, "\\")) gsub(/\\/, " "); read_route() } # a broken line, which -o has joined
+{ read_route() }
 END {
   if (!is_whole()) { print "ip failed: " last; exit }
   if (is_mixed) missing("the routes changed while they were read")
@@ -178,13 +189,9 @@ function read_route(   at, to, is_first, words, f) {
   prefix[r] = to; leads[r] = is_first
   if (to in spare) stays[r] = 1
   if (type[f] == "local ") own[$2 (to ~ /^fe[89ab]/ ? " " dev[f, 1] : "")] = 1 # a link-local address is of one device
-  if (hides[f]) least[to] = 0
   if (is_partial[f]) return
-  if (table_of[f] == 254) {
-    holder[to " " metric[f], ++holders[to " " metric[f]]] = r
-    if (!is_ours[f] && (!(to in least) || metric[f] + 0 < least[to])) least[to] = metric[f] + 0
-  }
-  if (to == everything[family]) default_at[family, table_of[f], ++defaults[family, table_of[f]]] = f
+  if (table_of[f] == 254) holder[to " " metric[f], ++holders[to " " metric[f]]] = r
+  if (to == everything[family]) default_at[family, ++defaults[family]] = f
 }
 
 # Parses the words after the prefix, for route r.
@@ -209,10 +216,8 @@ function read_words(at,   i, n, word, has) {
   shown[r] = substr($0, length(head[r]) + 1)
   legs[r] = n; table_of[r] = has["table"]; metric[r] = has["metric"]
   is_partial[r] = has["tos"] != "0" || has["more"] ~ / from / # only for some packets
-  preference[r] = has["more"] ~ / pref high/ ? 3 : has["more"] ~ / pref low/ ? 1 : 2
+  rank[r] = has["table"] " " has["metric"] (match(has["more"], / pref [a-z]+/) ? substr(has["more"], RSTART, RLENGTH) : "")
   is_ours[r] = has["proto"] == ours
-  # If an IPv6 route is for some sources, no other route with its prefix is used, whatever its metric.
-  hides[r] = has["more"] ~ / from / && has["table"] == 254 && !is_ours[r]
   shape[r] = bare[r] = " scope " has["scope"] has["more"]
   # A refusing route may list a device, a route with a nexthop object lists what that contains: neither is configured.
   if ((at == 1 || $1 < 6) && has["more"] !~ / nhid /) shape[r] = shape[r] way(r, "", "", 1)
@@ -232,20 +237,24 @@ function way(r, by, gateway, all,   n, count, words) {
   return words
 }
 
-# The default route for plain packets, or the first one by this device: not ours, not expired, and with a next hop that
-# is not dead. Of one table, the lowest metric is first, then the highest preference, which only IPv6 has.
-function default_route(by,   t, i, n, r, lowest, is_used, rank, best, found) {
-  for (t = 1; t <= tables[family]; t++) {
-    best = 0
-    for (i = 1; i <= defaults[family, table[family, t]]; i++) {
-      r = default_at[family, table[family, t], i]
-      if (i == 1) lowest = metric[r]
-      is_used = type[r] == "" ? !legs[r] : by == "" || type[r] == "throw "
-      for (n = 1; type[r] == "" && n <= legs[r]; n++) if (!dead[r, n] && (by == "" || by == dev[r, n])) is_used = 1
-      rank = preference[r] + (metric[r] == lowest ? 3 : 0)
-      if (is_used && !is_ours[r] && !is_over[r] && rank > best) { best = rank; found = r }
-    }
-    if (best && type[found] != "throw ") return type[found] == "" ? found : 0 # another type refuses the packets
+# Reads an answer of Linux: the default route that a plain packet takes, or one by the device that was asked for. Where it
+# is hidden, or ours, its table is that of the answer.
+function read_answer() {
+  r = ++routes; read_words($1 in type_name ? 2 : 1)
+  if (type[r] != "" || (family, about) in used) return
+  if ($1 == "default" && !is_ours[r]) used[family, about] = rank[r]
+  else if (!((family, about) in hidden)) hidden[family, about] = table_of[r]
+}
+# Of those that are alike for Linux, the default route is the first one listed: not ours, not expired, and with a next hop
+# that is not dead.
+function default_route(by,   i, n, r, key) {
+  key = family SUBSEP "by:" by
+  for (i = 1; i <= defaults[family]; i++) {
+    r = default_at[family, i]
+    if (key in used ? rank[r] != used[key] : table_of[r] != hidden[key]) continue
+    if (type[r] != "" && by == "") return 0 # it refuses the packets
+    for (n = 1; type[r] == "" && !is_ours[r] && !is_over[r] && n <= legs[r]; n++)
+      if (!dead[r, n] && (by == "" || by == dev[r, n])) return r
   }
 }
 
@@ -264,7 +273,7 @@ function resolve(gateway, by,   d, found, word, n) {
 }
 
 # Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
-function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_said, stale, other, line, remedy) {
+function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_said, stale, other) {
   n = split(wish, word, " ")
   family = index(word[1], ":") ? 6 : 4
   given["via"] = given["dev"] = ""; given["metric"] = usual[family]
@@ -292,10 +301,8 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_
     return
   }
   if (other) {
-    remedy = way_out(word[1])
-    line = head[other] shown[like[other]]
-    conflict[++conflicts] = wish ": another route has the same destination and metric: [" line \
-      "], which is not ours; " remedy
+    conflict[++conflicts] = wish ": another route has the same destination and metric: [" head[other] \
+      shown[like[other]] "], which is not ours; for the routes to configure instead, run: hostrouting plan --config FILE"
     return
   }
   i = asks
@@ -344,16 +351,6 @@ function split_hops(words, part,   n, i) {
   return n
 }
 function hop_of(hop) { gsub(/ weight [0-9]+| onlink/, "", hop); return hop }
-
-# The routes that take precedence over those that are not ours. In IPv6 the lowest metric is 1.
-function way_out(to,   metric, part, longer) {
-  metric = least[to] > usual[family] ? usual[family] : 1
-  if (metric < least[to]) return "instead, configure one with metric " metric ", which takes precedence"
-  split(to, part, "/")
-  if (part[2] == width[family]) return "it has to be deleted first: no prefix can be longer, and no metric better"
-  longer = part[2] + 1
-  return "instead, configure its two halves (each a /" longer "), which take precedence"
-}
 
 function missing(reason) { print "missing " reason; waits = 1 }
 
