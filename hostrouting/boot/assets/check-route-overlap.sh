@@ -120,9 +120,8 @@ $1 == 1 && part == "answers" && $2 != "default" && $3 != "from" { next }
 $1 == "family" { family = $2; next }
 /^[0-9]+:\t/ { read_rule(); next }
 /^[0-9]+: / {
-  sub(/@.*/, "", $2); sub(/:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/; dev_kind[$2] = $5
-  if ($4 ~ /32|infiniband/) is_fabric[$2] = 1
-  next
+  sub(/[@:].*/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/
+  is_fabric[$2] = $4 ~ /\[32\]|infiniband/; dev_kind[$2] = $5; next
 }
 $1 == "inet6" && $2 == "all" { forwards = $4 == "on" }
 function read_setting(   i, word) {
@@ -207,16 +206,12 @@ function read_words(line,   word, n, i) {
     else if (word[i] ~ /^(table|proto|metric|pref)$/ && !(word[i] in has)) { has[word[i]] = word[i + 1]; i++ }
   }
 }
-function is_by_fabric(   i) {
-  for (i = 1; i <= legs && leg_dev[i] in is_fabric; i++) ;
-  return legs && i > legs
-}
+function is_by_fabric(   i) { for (i = 1; is_fabric[leg_dev[i]] && i <= legs; i++) ; return i > legs && legs }
 function rank() { return family " " has["table"] " " has["metric"] " " has["pref"] }
 
 # --- The expected devices, if none are configured: those of the default route that Linux uses for an address that no
-# rule names. If longer prefixes hide it everywhere, as those of a VPN do, it is the one in the same table. The expected
-# CIDRs themselves are asked about only if rules name all other addresses. InfiniBand is not expected: of its table, the
-# next default route is.
+# rule names. If longer prefixes hide it everywhere, as those of a VPN do, or it leaves by InfiniBand, it is the first
+# other one in the same table. The expected CIDRs themselves are asked about only if rules name all other addresses.
 function learn(   n, i, own, line, hidden, used, usable) {
   for (n = 1; n <= places; n++) {
     if (substr(place[n], 1, 1) != family || place[n] in is_home || is_aside(place[n])) continue
@@ -226,28 +221,24 @@ function learn(   n, i, own, line, hidden, used, usable) {
     else if (!line[own]) { line[own] = is_by_fabric() ? top[family, has["table"]] : answer[n]; used[own] = answer[n] }
   }
   own = !usable[0]; if (!line[own]) line[own] = used[own] = hidden[own]
-  if (line[own]) for (read_turns(line[own]); ++i <= legs;) if (!(leg_dev[i] in is_fabric)) expect(family, leg_dev[i])
+  if (line[own]) for (read_turns(line[own]); ++i <= legs;) if (!is_fabric[leg_dev[i]]) expect(family, leg_dev[i])
   if (used[own]) compare(used[own])
 }
 # Default routes of one rank by several devices: which is used is an accident. One route with several next hops is a
 # decision, but in IPv6 Linux makes one of those that several routers advertise.
-function compare(line,   n, same, i, its, live, seen, kinds, devs) {
+function compare(line,   n, same, i, its, live, met, kinds, devs) {
   read_words(line); same = rank()
   for (n = 1; n <= defaults; n++) if (default_rank[n] == same) {
     read_words(default_route[n]); its = live = ""
     for (i = 1; i <= legs; i++) {
       if (!leg_dead[i] && !leg_lost[i]) live = 1
-      if (!index(its " ", " " leg_dev[i] " ")) its = its " " leg_dev[i]
+      if (!index(its ", ", ", " leg_dev[i] ", ")) its = its ", " leg_dev[i]
     }
-    if (!live) continue
-    if (family == 6 && has["proto"] == 9 && its ~ / .* /) kinds = 2
-    if (!seen[its]++) { kinds++; devs = devs its }
+    if (live && !met[its]++) { kinds += family == 6 && has["proto"] == 9 && its ~ /, .*, / ? 2 : 1; devs = devs its }
   }
-  gsub(/ /, ", ", devs)
-  if (kinds > 1) doubt("IPv" family " default routes by" substr(devs, 2) " compete: Linux uses one or the other; name the" \
-    " right devices in routeOverlap.expectedDevs, or give one route another metric")
+  if (kinds > 1) doubtful[++doubts] = "IPv" family " default routes by" substr(devs, 2) " compete: Linux uses one or" \
+    " the other; name the right devices in routeOverlap.expectedDevs, or give one route another metric"
 }
-function doubt(text) { doubtful[++doubts] = text }
 function is_aside(address,   i) {
   for (i = 1; i <= asides; i++) if ((aside[i] <= address && address <= aside_last[i]) != is_rest[i]) return 1
 }
@@ -391,9 +382,9 @@ END {
   if (remedy) print "action", "ACTION: run: hostrouting repair" remedy \
     (example ? "; for example, routes to " example : "") \
     (start ? "; if such routes are configured already: " start : "")
-  for (address in is_home) if (!first_local[family = substr(address, 1, 1)] && answer[at[address]] !~ /^2 / && !lost[family]++)
-    doubt("this host does not deliver packets for its own " spelled(address) ", so it does not answer there; run: ip " \
-      (family == 6 ? "-6 " : "") "rule add pref 0 lookup local")
+  for (address in is_home) if (answer[at[address]] !~ /^2 / && !lost[family = substr(address, 1, 1)]++)
+    doubtful[++doubts] = "this host does not deliver packets for its own " spelled(address) ", so it does not answer" \
+      " there; run: ip " (family == 6 ? "-6 " : "") "rule add pref 0 lookup local"
   for (i = 1; i <= doubts; i++) print "note", doubtful[i]
   if (unjudged) print "note", "not judged are packets that these select: " unjudged "; for these run: hostrouting check"
   print "verdict", remedy ? "overlap" : wrongs ? "no-default-route" : doubts ? "undecided" : "ok", leaving
@@ -405,7 +396,8 @@ list() { printf '%s\n' 'rule show' 'route show table all' 'netconf show' | ip -"
 look() {
   local family
   # Without most of the details: the timers of a bridge would differ in every look.
-  ip -N -d -o link show 2>&1 | sed -E 's/^([^<]*<[^>]*>)[^\\]*\\ +(link\/[^ ]+)[^\\]*(\\ +([^ ]+))?.*/\1 \2 \4/' || return
+  ip -N -d -o link show 2>&1 |
+    sed -E 's/^([^<]*<[^>]*>)[^\\]*\\ +(link\/[^ ]+)[^\\]*(\\ +([^ ]+))?.*/\1 \2 \4/' || return
   for family in "${families[@]}"; do
     echo "family $family"
     [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file

@@ -216,7 +216,7 @@ function read_words(at,   i, n, word, has) {
   shown[r] = substr($0, length(head[r]) + 1)
   legs[r] = n; table_of[r] = has["table"]; metric[r] = has["metric"]
   is_partial[r] = has["tos"] != "0" || has["more"] ~ / from / # only for some packets
-  rank[r] = has["table"] " " has["metric"] (match(has["more"], / pref [a-z]+/) ? substr(has["more"], RSTART, RLENGTH) : "")
+  rank[r] = has["table"] " " has["metric"] " " (has["more"] ~ / pref high/) (has["more"] ~ / pref low/)
   is_ours[r] = has["proto"] == ours
   shape[r] = bare[r] = " scope " has["scope"] has["more"]
   # A refusing route may list a device, a route with a nexthop object lists what that contains: neither is configured.
@@ -237,16 +237,16 @@ function way(r, by, gateway, all,   n, count, words) {
   return words
 }
 
-# Reads an answer of Linux: the default route that a plain packet takes, or one by the device that was asked for. Where it
-# is hidden, or ours, its table is that of the answer.
+# Reads an answer of Linux: the default route that a plain packet takes, or one by the device that was asked for. Where
+# a longer prefix hides it, or it is ours, its table is that of the answer.
 function read_answer() {
   r = ++routes; read_words($1 in type_name ? 2 : 1)
   if (type[r] != "" || (family, about) in used) return
   if ($1 == "default" && !is_ours[r]) used[family, about] = rank[r]
   else if (!((family, about) in hidden)) hidden[family, about] = table_of[r]
 }
-# Of those that are alike for Linux, the default route is the first one listed: not ours, not expired, and with a next hop
-# that is not dead.
+# Of the default routes that are alike for Linux, the first one listed: not ours, not expired, with a next hop that is
+# not dead.
 function default_route(by,   i, n, r, key) {
   key = family SUBSEP "by:" by
   for (i = 1; i <= defaults[family]; i++) {
@@ -273,7 +273,7 @@ function resolve(gateway, by,   d, found, word, n) {
 }
 
 # Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
-function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_said, stale, other) {
+function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_said, stale, other, line) {
   n = split(wish, word, " ")
   family = index(word[1], ":") ? 6 : 4
   given["via"] = given["dev"] = ""; given["metric"] = usual[family]
@@ -301,8 +301,9 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_
     return
   }
   if (other) {
-    conflict[++conflicts] = wish ": another route has the same destination and metric: [" head[other] \
-      shown[like[other]] "], which is not ours; for the routes to configure instead, run: hostrouting plan --config FILE"
+    line = head[other] shown[like[other]]
+    conflict[++conflicts] = wish ": another route has the same destination and metric: [" line \
+      "], which is not ours; for the routes to configure instead, run: hostrouting plan --config FILE"
     return
   }
   i = asks
