@@ -31,8 +31,7 @@ done
 start='' && [[ ! ${1-} && -e ${BASH_SOURCE[0]%/*}/static-routes.sh ]] && start='systemctl start static-routes.service'
 directory=${RUNTIME_DIRECTORY:-$directory}
 awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
-level=3 # of syslog: an error
-[[ $mode == WARN ]] && level=4
+level=3 && [[ $mode == WARN ]] && level=4 # of syslog: an error, or a warning
 
 #include nap.sh
 
@@ -155,8 +154,9 @@ function read_rule(   n, i, word, selected) {
   n = split($0, word, " "); first = family ZEROS; last = family ONES; bits = 0
   if (!rules[family]++) first_local[family] = /^[0-9]+:\tfrom all lookup 255( proto [^ ]+)? *$/
   for (i = 2; i <= n; i++) {
-    # Not for type 7 (unreachable): Linux answers such a lookup as if there were no route.
-    if (word[i] ~ /^[68]$/) refuse(word[i], "rule")
+    # Not for type 7 (unreachable): Linux answers such a lookup as if there were no route. Nor for other packets.
+    if (word[i] ~ /^[68]$/ && !($2 == "not" ? !/ to / && selected ~ /^ ipproto [^ ]*(17|udp)$/ : \
+      selected ~ / (fwmark 0x[1-9a-f]|iif|sport|dport|uidrange [1-9])/)) refuse(word[i], "rule")
     if (word[i] ~ /^(not|nop|\[unresolved\]|\[detached\]|[678])$/) continue
     if (word[i] == "to") {
       read_prefix(word[i + 1]); cut()

@@ -486,6 +486,29 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "rules that refuse other packets than those of a pod block": (
+        [
+            *ports("cali1"),
+            "route add blackhole 172.20.40.0/26 proto 80",
+            "rule add pref 100 fwmark 0x7/0xf blackhole",
+            "rule add pref 101 iif eth1 blackhole",
+            "rule add pref 102 dport 53 blackhole",
+            "rule add pref 103 uidrange 1000-2000 blackhole",
+            "rule add pref 104 not ipproto udp blackhole",
+        ],
+        [],
+        "ok",
+    ),
+    "a rule that refuses unmarked packets of a pod block": (
+        [
+            *ports("cali1"),
+            "route add blackhole 172.20.40.0/26 proto 80",
+            "rule add pref 100 not to 172.16.0.0/12 lookup main",
+            "rule add pref 101 to 172.20.40.0/27 fwmark 0/0xf blackhole",
+        ],
+        [],
+        "overlap",
+    ),
     "main only with a group suppressed": (
         ["rule add pref 50 lookup main suppress_ifgroup 7", "rule del pref 32766"],
         [],
