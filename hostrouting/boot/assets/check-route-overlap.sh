@@ -476,6 +476,7 @@ main() {
     ok\ *) level=6 say "ok: every expected CIDR leaves by ${verdict#* }" && leave ok ok "${notes[@]}" && finish 0 ;;
     undecided\ *)
       level=4 say "undecided: every expected CIDR leaves by ${verdict#* } now, but see above"
+      answer 3 'UNKNOWN: the verdict is undecided'
       leave ok undecided "${notes[@]}" && finish 0
       ;;
     overlap\ *) leave detected "${wrong[@]}" ;;
