@@ -11,7 +11,7 @@ SCRIPTS := .ci/run \
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic smoke nightly check docs messages public pythons roots releases matrix mutants bench pyz deb dist packages release clean
+.PHONY: help demo test all bare hermetic smoke nightly check docs commands public pythons roots releases matrix mutants bench pyz deb dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -88,7 +88,7 @@ docs: $(VENV)/docs ## build the site in .cache/site, and check every link
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'site: .cache/site/index.html'
 
-messages: $(VENV)/ready ## write docs/messages.md and docs/commands.md from the code
+commands: $(VENV)/ready ## write docs/commands.md from the code
 	$(BIN)/python -m tests.support.write_pages
 
 public: $(VENV)/ready ## write tests/public_api.txt, the list of what is public, and show what is gone from it

@@ -28,7 +28,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     RoutesResult            what ConfigureStaticRoutes did
     CheckResult             what CheckRouteOverlap found and did
     PreflightResult         what Preflight found
-    PreflightFinding        one thing that it found: its name, severity, message and target
+    Finding                 one thing to tell an operator: its name, severity, sentence, target and remedy
     ProbeResult, Standing   what RewriteProbeSource did, and its state on the host
     GuardResult             what InstallGuard did
     CleanupResult           what CleanStaleAzureVnet found and did
@@ -71,7 +71,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     Variant, Condition      a different decision for some packets, and the conditions for it
     check_overlap           makes an OverlapReport from expected CIDRs and a Fib
     OverlapReport, Verdict  the verdict, and the evidence for it
-    Finding, Note, Kept     a range that escapes; packets that are treated differently; a range of the host itself
+    Escape, Note, Kept     a range that escapes; packets that are treated differently; a range of the host itself
     Suppressed              a default route that a rule suppresses for plain packets
     propose_repair          makes a Repair from a Fib and an OverlapReport
     Examination             all of one check: verdict, findings and the `routes` that repair them, both IP versions
@@ -128,7 +128,7 @@ if not _IS_TOO_OLD:
 TYPE_CHECKING = False  # loading `typing` would take a third of the time of a command that only prints its usage
 if TYPE_CHECKING:
     from hostrouting.check.examine import Examination
-    from hostrouting.check.overlap import Finding, Kept, Note, OverlapReport, Suppressed, Verdict, check_overlap
+    from hostrouting.check.overlap import Escape, Kept, Note, OverlapReport, Suppressed, Verdict, check_overlap
     from hostrouting.check.repair import Diversion, Repair, Unsafe, propose_repair
     from hostrouting.config import (
         AzureVnetCleanupConfig,
@@ -170,6 +170,7 @@ if TYPE_CHECKING:
         UndoFileError,
     )
     from hostrouting.fib import ANY, PLAIN, Cell, Condition, Decision, Fib, Flow, Variant
+    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.host.layout import HostLayout
     from hostrouting.kernel.base import RouteBackend
@@ -200,7 +201,6 @@ if TYPE_CHECKING:
         UndoResult,
     )
     from hostrouting.tasks.azure_vnet import CleanupPlan
-    from hostrouting.tasks.preflight import PreflightFinding
 
 __all__ = [
     # for the pipeline of an agent
@@ -217,8 +217,8 @@ __all__ = [
     "GuardResult",
     "InstallGuard",
     "Orders",
+    "Finding",
     "Preflight",
-    "PreflightFinding",
     "PreflightResult",
     "ProbeResult",
     "Remove",
@@ -263,7 +263,7 @@ __all__ = [
     "Diversion",
     "Examination",
     "Fib",
-    "Finding",
+    "Escape",
     "Flow",
     "Foreseen",
     "Kept",
@@ -356,12 +356,12 @@ _HOMES = {
     ),
     "check.examine": ("Examination",),
     "fib": ("ANY", "PLAIN", "Cell", "Condition", "Decision", "Fib", "Flow", "Variant"),
+    "finding": ("Finding",),
     "host.host": ("Host",),
     "host.layout": ("HostLayout",),
     "model": ("OURS", "Address", "Link", "NextHop", "Prefix", "Route", "Rule", "Snapshot", "default_rules"),
-    "check.overlap": ("Finding", "Kept", "Note", "OverlapReport", "Suppressed", "Verdict", "check_overlap"),
+    "check.overlap": ("Escape", "Kept", "Note", "OverlapReport", "Suppressed", "Verdict", "check_overlap"),
     "routes.plan": ("Foreseen", "RoutePlan", "plan_routes"),
-    "tasks.preflight": ("PreflightFinding",),
     "check.repair": ("Diversion", "Repair", "Unsafe", "propose_repair"),
     "tasks": (
         "CheckResult",

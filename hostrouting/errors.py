@@ -66,6 +66,8 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from hostrouting.finding import Finding
+
 __all__ = [
     "AmbiguousRule",
     "ApplyError",
@@ -271,9 +273,9 @@ class RouteOverlapError(HostRoutingError):
         super().__init__(message)
 
     @property
-    def repair(self) -> tuple[Any, ...]:
-        """The static routes that repair it, as far as routes can: the `DesiredRoute` values of the report."""
-        return tuple(getattr(self.report, "routes", ()))
+    def repair(self) -> tuple[dict[str, Any], ...]:
+        """The static routes that repair it, as far as routes can, as values for `staticRoutes.routes`."""
+        return tuple((self.check or {}).get("repair", ()))
 
 
 class PreflightFailed(HostRoutingError):  # noqa: N818  reads as what happened
@@ -283,17 +285,19 @@ class PreflightFailed(HostRoutingError):  # noqa: N818  reads as what happened
     default route, it `can_retry`.
     """
 
-    def __init__(self, message: str, *, findings: tuple[object, ...] = ()) -> None:
+    def __init__(self, message: str, *, findings: tuple[Finding, ...] = ()) -> None:
         """Keep the message, which has the first errors, and the findings."""
         self.findings = findings
-        errors = [finding for finding in findings if getattr(finding, "severity", "") == "error"]
-        self.can_retry = bool(errors) and all(getattr(finding, "can_retry", False) for finding in errors)
+        errors = [finding for finding in findings if finding.severity == "error"]
+        self.can_retry = bool(errors) and all(finding.can_retry for finding in errors)
         super().__init__(message)
 
     @property
-    def repair(self) -> tuple[Any, ...]:
-        """The static routes that repair what escapes, as `DesiredRoute` values; empty if nothing does."""
-        return tuple(route for finding in self.findings for route in getattr(finding, "repair", ()))
+    def repair(self) -> tuple[dict[str, Any], ...]:
+        """The static routes that repair what escapes, as values for `staticRoutes.routes`; empty if nothing does."""
+        return tuple(
+            route for finding in self.findings if finding.name == "action" for route in finding.facts["routes"]
+        )
 
 
 class CleanupRefused(HostRoutingError):  # noqa: N818  reads as what happened

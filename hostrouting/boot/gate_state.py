@@ -17,6 +17,7 @@ import attrs
 from hostrouting.boot import SHELL, parse_gate_steps, render_gate_drop_in
 from hostrouting.boot.gate import Gate
 from hostrouting.errors import FileError
+from hostrouting.finding import Finding
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -94,6 +95,15 @@ class GateState:
 
     Masking machines.target instead would only keep those machines from starting that are started at boot.
     """
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What keeps every machine from starting, what lets one start unchecked, and what else was edited."""
+        return (
+            *(Finding("gate-shut", "error", text) for text in self.bars),
+            *(Finding("gate-open", "warning", text) for text in self.openings),
+            *(Finding("edited-file", "note", text) for text in self.edited),
+        )
 
     @property
     def holds(self) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from hostrouting.check.overlap import Finding, Note, OverlapReport, Verdict, check_overlap, follow_kernel
+from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, check_overlap, follow_kernel
 from hostrouting.check.packets import find_pod_packets
 from hostrouting.check.pods import Ask, Dropped, PodReport, check_pods, find_dropped
 from hostrouting.check.repair import Diversion, Filtered, Repair, Unsafe, propose_repair
@@ -82,8 +82,6 @@ class FamilyExamination:
     """The answers of the kernel that are not what its tables say, each as a sentence."""
     restless: bool = False
     """Whether the tables kept changing while they were read."""
-    instead: str = ""
-    """What was there instead of a default route, if there was none by the deadline."""
     unmatched: tuple[IntendedRule, ...] = ()
     """The rules that the configuration declares and this host does not have."""
 
@@ -101,16 +99,21 @@ class FamilyExamination:
         return "undecided" if doubtful and verdict == "ok" else verdict
 
     @property
+    def instead(self) -> str:
+        """What is there instead of a default route; empty if there is one."""
+        return seen_instead(self.fib, family=self.report.family) if _lacks_default(self) else ""
+
+    @property
     def after_repair(self) -> FamilyExamination:
         """What the same check finds once the repair is in place."""
         return attrs.evolve(self, report=self.repair.proof, pods=self.repair.pods)
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def escapes(self) -> tuple[Escape, ...]:
         """The escapes of the host's own packets, and then those of pods that are different."""
         return (
-            *self.report.findings,
-            *(finding for pods in self.pods for finding in pods.findings_beyond(self.report)),
+            *self.report.escapes,
+            *(finding for pods in self.pods for finding in pods.escapes_beyond(self.report)),
         )
 
     @property
@@ -132,9 +135,9 @@ class Examination:
         return _worst([family.verdict for family in self.families])
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def escapes(self) -> tuple[Escape, ...]:
         """The escapes of both families."""
-        return tuple(finding for family in self.families for finding in family.findings)
+        return tuple(finding for family in self.families for finding in family.escapes)
 
     @property
     def routes(self) -> tuple[DesiredRoute, ...]:
@@ -210,7 +213,7 @@ def examine(
             found = _examine_once(backend, config, gateway)
     except NotReady:
         found = last[0]
-    return Examination(tuple(map(_told_instead, found.families)))
+    return found
 
 
 def examine_snapshot(snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Examination:
@@ -221,13 +224,6 @@ def examine_snapshot(snapshot: Snapshot, config: HostRoutingConfig, *, gateway: 
 
 def _lacks_default(found: FamilyExamination) -> bool:
     return found.report.verdict == "no-default-route"
-
-
-def _told_instead(found: FamilyExamination) -> FamilyExamination:
-    """The same, with what is there instead of a default route."""
-    if not _lacks_default(found):
-        return found
-    return attrs.evolve(found, instead=seen_instead(found.fib, family=found.report.family))
 
 
 def _of_family(gateway: IP | None, report: OverlapReport) -> IP | None:

@@ -28,7 +28,7 @@ from hostrouting.routes.uplink import default_route, outbound_devs
 
 __all__ = [
     "Escape",
-    "Finding",
+    "EscapeKind",
     "Judge",
     "Kept",
     "Note",
@@ -40,15 +40,15 @@ __all__ = [
 ]
 
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
-Escape: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
+EscapeKind: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
 # How a decision escapes, and by which devices; None if it does not escape.
-Judged: TypeAlias = tuple[Escape, tuple[str, ...]] | None
+Judged: TypeAlias = tuple[EscapeKind, tuple[str, ...]] | None
 
 _LOOPBACK = Prefix.of(LOOPBACK)  # on every host, so it is not reported
 
 
 @attrs.frozen
-class Finding:
+class Escape:
     """A range of an expected CIDR that does not leave by an expected device, as integers, both ends included.
 
     `devs` are the devices that it leaves by instead, if they are known.
@@ -60,7 +60,7 @@ class Finding:
     cidr: Prefix
     first: int
     last: int
-    kind: Escape
+    kind: EscapeKind
     devs: tuple[str, ...]
     decision: Decision
     surprise: bool = False
@@ -80,7 +80,7 @@ class Finding:
     def __repr__(self) -> str:
         way = f" by {', '.join(self.devs)}" if self.devs else ""
         where = extent(self.cidr.family, self.first, self.last)
-        return f"<Finding {self.kind} {where} of {self.cidr}{way}: {self.decision}>"
+        return f"<Escape {self.kind} {where} of {self.cidr}{way}: {self.decision}>"
 
 
 @attrs.frozen
@@ -99,7 +99,7 @@ class Note:
     escapes: bool
     more_routes: int = 0
     senders: tuple[PodPackets, ...] = ()
-    """As in a Finding."""
+    """As in a Escape."""
     known: Known = ""
     """What the packets are known to be, so that they leave no doubt."""
     reasons: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class OverlapReport:
     cidrs: tuple[Prefix, ...]
     expected_devs: tuple[str, ...]
     allowed_devs: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    escapes: tuple[Escape, ...] = ()
     notes: tuple[Note, ...] = ()
     kept: tuple[Kept, ...] = ()
     suppressed: tuple[Suppressed, ...] = ()
@@ -208,7 +208,7 @@ def check_overlap(
     judge = Judge(named, patterns, blocks=PodBlocks(fib, expected, patterns))
     exceptions = Exceptions(fib, family, allowed_devs=patterns, intended=intended)
     is_uniform = True
-    findings: list[Finding] = []
+    findings: list[Escape] = []
     notes: list[Note] = []
     kept: list[Kept] = []
     for cidr, cells in zip(expected, fib.doubtful_cells(expected, judge.likes, flow), strict=True):
@@ -242,7 +242,7 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
     if not told:
         return report
     judge = Judge.of(report, fib)
-    findings: list[Finding] = []
+    findings: list[Escape] = []
     for cidr in report.cidrs:
         cells = [attrs.evolve(cell, decision=told.get(cell.first, cell.decision)) for cell in fib.cells(cidr, flow)]
         answers = {id(cell.decision) for cell in cells if cell.first in told}
@@ -250,12 +250,12 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
             attrs.evolve(finding, surprise=True) if id(finding.decision) in answers else finding
             for finding in _findings(cidr, cells, judge)
         ]
-    return attrs.evolve(report, verdict=_verdict(findings, report.notes), findings=_owned(findings, fib))
+    return attrs.evolve(report, verdict=_verdict(findings, report.notes), escapes=_owned(findings, fib))
 
 
-def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
+def _owned(findings: Iterable[Escape], fib: Fib) -> tuple[Escape, ...]:
     """Add what the devices are, and whether the route has protocol kernel but no address that explains it."""
-    found: list[Finding] = []
+    found: list[Escape] = []
     of_links: dict[str, str] = {}
     for finding in findings:
         of_links = of_links or {link.name: "" if link.infiniband else link.kind for link in fib.snapshot.links}
@@ -265,7 +265,7 @@ def _owned(findings: Iterable[Finding], fib: Fib) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _verdict(findings: Sequence[Finding], notes: Iterable[Note]) -> Verdict:
+def _verdict(findings: Sequence[Escape], notes: Iterable[Note]) -> Verdict:
     return "overlap" if findings else "undecided" if any(note.is_open for note in notes) else "ok"
 
 
@@ -315,9 +315,9 @@ class Judge:
         return self._welcome[dev]
 
 
-def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
+def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Escape]:
     """The escapes of one CIDR; neighbours with the same rule and route are merged. Ranges without a cell are fine."""
-    found: list[Finding] = []
+    found: list[Escape] = []
     # `touching`: the last finding ends where the next cell begins, ignoring single own addresses. `own`: the number of
     # single own addresses just passed. `following`: where the next cell begins if there is no gap.
     touching, own, following = False, 0, cidr.first
@@ -335,7 +335,7 @@ def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
                 found[-1] = _reaching(found[-1], found[-1].first, cell.last)
                 own = 0
             continue
-        finding = Finding(cidr, cell.first, cell.last, *escape, cell.decision)
+        finding = Escape(cidr, cell.first, cell.last, *escape, cell.decision)
         if touching and _same(found[-1], finding):
             found[-1] = _reaching(found[-1], found[-1].first, cell.last)
         else:
@@ -346,11 +346,11 @@ def _findings(cidr: Prefix, cells: list[Cell], judge: Judge) -> list[Finding]:
     return found
 
 
-def _reaching(one: Finding, first: int, last: int) -> Finding:
-    return Finding(one.cidr, first, last, one.kind, one.devs, one.decision)
+def _reaching(one: Escape, first: int, last: int) -> Escape:
+    return Escape(one.cidr, first, last, one.kind, one.devs, one.decision)
 
 
-def _same(one: Finding, other: Finding) -> bool:
+def _same(one: Escape, other: Escape) -> bool:
     return (one.kind, one.devs, one.decision.rule, one.decision.route) == (
         other.kind,
         other.devs,

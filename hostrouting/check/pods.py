@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from hostrouting.check.overlap import Finding, Note, OverlapReport, Verdict, check_overlap, follow_kernel
+from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, check_overlap, follow_kernel
 from hostrouting.check.packets import PodPackets, with_devices_of
 from hostrouting.fib import PLAIN, Decision, Fib, Flow, paired
 from hostrouting.fib.arrival import RP_FILTER_REASONS, DropReason, drop_reason, is_forwarding_off, reverse_flow
@@ -42,17 +42,17 @@ class PodReport:
 
     packets: tuple[PodPackets, ...]
     verdict: Verdict
-    findings: tuple[Finding, ...] = ()
+    escapes: tuple[Escape, ...] = ()
     notes: tuple[Note, ...] = ()
 
-    def findings_beyond(self, report: OverlapReport) -> tuple[Finding, ...]:
+    def escapes_beyond(self, report: OverlapReport) -> tuple[Escape, ...]:
         """The findings that the check of the host's own packets does not have: other addresses, or another way."""
-        known: dict[object, list[Finding]] = {}
-        for finding in report.findings:
+        known: dict[object, list[Escape]] = {}
+        for finding in report.escapes:
             known.setdefault(_way(finding), []).append(finding)
         return tuple(
             finding
-            for finding in self.findings
+            for finding in self.escapes
             if not any(
                 other.first <= finding.first and finding.last <= other.last for other in known.get(_way(finding), ())
             )
@@ -87,7 +87,7 @@ def check_pods(
         )
         if ask is not None:
             own = follow_kernel(own, fib, ask(sender), flow=sender.flow)
-        ranges = tuple((_way(finding), finding.first, finding.last) for finding in own.findings)
+        ranges = tuple((_way(finding), finding.first, finding.last) for finding in own.escapes)
         answer = (own.verdict, ranges, tuple(map(_note_key, own.notes)))
         answers.setdefault(answer, own)
         alike.setdefault(answer, []).append(sender)
@@ -98,12 +98,12 @@ def _pod_report(report: OverlapReport, senders: tuple[PodPackets, ...]) -> PodRe
     return PodReport(
         senders,
         report.verdict,
-        tuple(attrs.evolve(finding, senders=senders) for finding in report.findings),
+        tuple(attrs.evolve(finding, senders=senders) for finding in report.escapes),
         tuple(attrs.evolve(note, senders=senders) for note in report.notes),
     )
 
 
-def _way(finding: Finding) -> tuple[object, ...]:
+def _way(finding: Escape) -> tuple[object, ...]:
     return (finding.cidr, finding.kind, finding.devs, finding.decision.route)
 
 

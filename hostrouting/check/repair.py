@@ -32,7 +32,7 @@ import attrs
 
 from hostrouting.arguments import require
 from hostrouting.check.cover import Zone, ZoneKind, cover
-from hostrouting.check.overlap import Finding, Judge, OverlapReport, check_overlap
+from hostrouting.check.overlap import Escape, Judge, OverlapReport, check_overlap
 from hostrouting.check.packets import PodPackets, with_devices_of
 from hostrouting.check.pods import PodReport, check_pods
 from hostrouting.fib import ANY, PLAIN, Contest, Decision, Fib, Flow, paired
@@ -87,7 +87,7 @@ _NAMED = 9  # a message names at most this many devices
 class Unsafe:
     """An escaping range that no route of ours can close safely; `decision` holds the rule and route that decide it.
 
-    The range includes the host's single addresses inside it, as in a Finding. `missing` names what a repair needs. If
+    The range includes the host's single addresses inside it, as in a Escape. `missing` names what a repair needs. If
     Linux refuses the next hop, `missing` is that next hop, and `against` is the decision that makes Linux refuse it.
     """
 
@@ -171,7 +171,7 @@ def propose_repair(
     every = [packets for pod_report in pods for packets in pod_report.packets]
     flows = [flow, *(packets.flow for packets in every)]
     for packets in [
-        packets for pod_report in pods if pod_report.findings_beyond(report) for packets in pod_report.packets
+        packets for pod_report in pods if pod_report.escapes_beyond(report) for packets in pod_report.packets
     ]:
         seen = with_devices_of(after, every)
         left = _check(seen, report, packets.flow)
@@ -186,7 +186,7 @@ def propose_repair(
     surprising = [
         attrs.evolve(lost, senders=pod_report.packets)
         for pod_report in pods
-        for lost in _surprising(pod_report.findings_beyond(report))
+        for lost in _surprising(pod_report.escapes_beyond(report))
     ]
     repair = attrs.evolve(repair, unsafe=(*repair.unsafe, *surprising))
     if pods:
@@ -218,7 +218,7 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
     For a packet that arrives on a device for an address of this host, Linux looks up the way back from that address. In
     IPv6 it has no such filter.
     """
-    leaving = {dev for finding in report.findings for dev in finding.decision.devs}
+    leaving = {dev for finding in report.escapes for dev in finding.decision.devs}
     for link in before.snapshot.links if report.family == IPV4 else ():
         if link.rp_filter != RP_FILTER_STRICT or link.name not in leaving:
             continue
@@ -287,7 +287,7 @@ _Proposal: TypeAlias = tuple[Repair, tuple[Route, ...], tuple[Route, ...]]
 
 def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Proposal:
     """The repair of what was found for the packets of this flow."""
-    if not report.findings:
+    if not report.escapes:
         return Repair((), (), (), report), (), ()
     family, protocol = report.family, means.protocol
     uplink = Uplink(fib, protocol=protocol)
@@ -316,7 +316,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
     proof = _check(_with(fib, routes, replaced), report, flow)
     repair = Repair(
         tuple(attrs.evolve(written, destination=route.prefix, metric=_as_written(route)) for route in routes),
-        (*task.unsafe, *_surprising(report.findings), *_still_open(proof, task.unsafe)),
+        (*task.unsafe, *_surprising(report.escapes), *_still_open(proof, task.unsafe)),
         tuple(task.diverted.values()),
         proof,
     )
@@ -329,7 +329,7 @@ def _nothing(
     """The proposal without a route: nothing that was found can be closed, for this reason."""
     lost = (
         Unsafe(report.family, finding.first, finding.last, reason, finding.decision, missing, against)
-        for finding in report.findings
+        for finding in report.escapes
     )
     return Repair((), tuple(lost), (), report), (), ()
 
@@ -369,7 +369,7 @@ def _blocks(cidrs: Iterable[Prefix]) -> Iterator[Prefix]:
 
 def _open_blocks(report: OverlapReport) -> Iterator[Prefix]:
     """The blocks that contain a finding: each finding lies in one CIDR, and each CIDR in one block."""
-    begins = sorted(finding.first for finding in report.findings)
+    begins = sorted(finding.first for finding in report.escapes)
     for block in _blocks(report.cidrs):
         if bisect_right(begins, block.last) > bisect_left(begins, block.first):
             yield block
@@ -540,7 +540,7 @@ def _ways(route: Route) -> set[tuple[str | None, IP | None]]:
     return {(leg.dev, leg.gateway) for leg in route.legs}
 
 
-def _surprising(findings: Iterable[Finding]) -> Iterator[Unsafe]:
+def _surprising(findings: Iterable[Escape]) -> Iterator[Unsafe]:
     for finding in findings:
         if finding.surprise:
             yield Unsafe(finding.cidr.family, finding.first, finding.last, "surprise", finding.decision)
@@ -551,7 +551,7 @@ def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
     given_up = sorted(known, key=lambda unsafe: unsafe.first)
     firsts = [unsafe.first for unsafe in given_up]
     reaches = list(accumulate((unsafe.last for unsafe in given_up), max))
-    for finding in proof.findings:
+    for finding in proof.escapes:
         before = bisect_right(firsts, finding.last)
         if not before or reaches[before - 1] < finding.first:
             yield Unsafe(finding.cidr.family, finding.first, finding.last, "still-open", finding.decision)

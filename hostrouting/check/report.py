@@ -1,11 +1,11 @@
-"""The results of a check as sentences for operators and as JSON.
+"""What there is to tell about a check: the results as findings, in words and for programs.
 
-Here: sentences and documents about findings, notes, drops, repairs and corrections; and the names of the documents that
-a check and a guard write, with their reader. Not here: any decision, writing a document (`tasks`), and what a guard
-puts into its own.
+Here: findings about escapes, other packets, drops, repairs and corrections; and the names of the documents that a check
+and a guard write, with their reader. Not here: any decision, writing a document (`tasks`), and what a guard puts into
+its own.
 
-Every message about a repair uses the same words, so that all of them ask for the same. A name ends with what is made:
-a line or sentence stands alone, a clause, phrase or name is a part of one, and a document is JSON.
+Every message about a repair uses the same words, so that all of them ask for the same. A name ends with what is made: a
+sentence stands alone, a clause, phrase or name is a part of one, and a document is JSON.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import attrs
 
 from hostrouting.check.cni import is_like
 from hostrouting.check.examine import Correction, Examination, FamilyExamination
-from hostrouting.check.repair import TOO_MANY, Diversion, Filtered, Unsafe, UnsafeReason
+from hostrouting.check.repair import TOO_MANY, Diversion, Unsafe, UnsafeReason
 from hostrouting.fib import CHOSEN, PLAIN, REACHABLE, Cases, Condition, Decision, Flow
+from hostrouting.finding import ESCAPES, Finding
 from hostrouting.model import (
     IPV4,
     REFUSING,
@@ -29,72 +30,56 @@ from hostrouting.model import (
     protocol_name,
     selector_of,
     table_name,
-    width_of,
 )
 from hostrouting.model.constants import LINK_LOCAL, LOOPBACK
-from hostrouting.routes.plan import deletion_command
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from hostrouting.check.exceptions import Known
-    from hostrouting.check.overlap import Finding, Kept, Note, Suppressed
+    from hostrouting.check.overlap import Escape, Kept, Note, Suppressed
     from hostrouting.check.packets import PodPackets
     from hostrouting.check.pods import Dropped
     from hostrouting.check.rules import Flaw
     from hostrouting.config import IntendedRule
     from hostrouting.fib.arrival import Drop, DropReason
-    from hostrouting.routes.connected import Foreseen
+    from hostrouting.finding import Severity
     from hostrouting.routes.uplink import DesiredRoute
 
 __all__ = [
     "CHECK_SCHEMA",
-    "CHECK_SCHEMA_BY_FAMILY",
     "GUARD_SCHEMA",
+    "action_finding",
     "action_sentence",
-    "candidates_line",
+    "candidates_clause",
     "check_document",
+    "check_findings",
     "contested_clause",
-    "declaration_line",
+    "cost_findings",
     "deletion_lines",
-    "diversion_line",
     "document_in",
     "drop_clause",
-    "dropped_line",
     "entries_name",
-    "expiry_line",
-    "expiry_lines",
-    "filtered_line",
-    "finding_line",
-    "finding_sentence",
-    "flaw_line",
+    "escape_finding",
+    "escape_target",
+    "escapes_in",
     "flaw_name",
-    "foreseen_line",
-    "harmless_lines",
     "intended_clause",
-    "kept_line",
     "marked_verdict",
-    "no_default_line",
-    "note_line",
-    "notes_lines",
     "npd_line",
     "owner_name",
     "packets_line",
     "prefix_name",
     "range_name",
+    "remarks",
     "repair_document",
-    "repair_line",
     "repair_sentence",
     "senders_phrase",
-    "stays_line",
-    "suppressed_line",
     "unexplained_owner",
-    "unmatched_line",
-    "unsafe_line",
-    "unsafe_lines",
+    "unsafe_findings",
 ]
 
 _PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
@@ -106,14 +91,24 @@ _CANDIDATES = 20  # the number of devices that are named as perhaps the expected
 _RANGES = 3  # the number of ranges that are named for one cause; the others are counted
 
 
-def no_default_line(instead: str, *, wait: float, family: int = IPV4) -> str:
-    """The line for a missing default route: how long the check waited for it, and what there was instead."""
+def _no_default_route(found: FamilyExamination, severity: Severity, *, wait: float) -> Finding:
+    """How long the check waited for a default route, what there was instead, and which device may be meant."""
+    family = found.report.family
     lack = f"none appeared within {wait:g} s" if wait else "there is none"
-    expected = f"the expected devices are those of the IPv{family} default route"
-    return f"NO-DEFAULT-ROUTE: {expected}, and {lack}; last seen: {instead}"
+    told = f"the expected devices are those of the IPv{family} default route, and {lack}; last seen: {found.instead}"
+    facts = {"family": family, "instead": found.instead}
+    return Finding(
+        "no-default-route",
+        severity,
+        told,
+        f"IPv{family} default route",
+        candidates_clause(found),
+        facts,
+        can_retry=True,
+    )
 
 
-def candidates_line(found: FamilyExamination) -> str:
+def candidates_clause(found: FamilyExamination) -> str:
     """A clause: if there is no default route, the devices that are up and have an address; empty if there is one.
 
     One of them may be the expected device. Devices that carry a part of the CIDRs rarely are, and come last.
@@ -141,50 +136,84 @@ def candidates_line(found: FamilyExamination) -> str:
     return f"no device is up and has an IPv{report.family} address"
 
 
-def finding_line(finding: Finding, expected_devs: Iterable[str]) -> str:
-    """The line for one finding, as written to logs and to the marker file."""
-    return f"{finding.kind.upper()}: {finding_sentence(finding, expected_devs)}"
-
-
-def finding_sentence(finding: Finding, expected_devs: Iterable[str]) -> str:
-    """A sentence: where the packets for a range go, and where they should go."""
-    what = f"expected CIDR {finding.cidr} ({range_name(finding.cidr.family, finding.first, finding.last)})"
-    what += _of_pods(finding)
-    expected, holder = ", ".join(expected_devs), _holder(finding.decision)
-    if finding.surprise and finding.decision.route is None:
+def escape_finding(escape: Escape, expected_devs: Iterable[str], severity: Severity) -> Finding:
+    """Where the packets for a range go, and where they should go."""
+    where = escape_target(escape)
+    what = f"expected CIDR {escape.cidr} ({where}){_of_pods(escape)}"
+    expected, holder = ", ".join(expected_devs), _holder(escape.decision)
+    if escape.surprise and escape.decision.route is None:
         holder = "the kernel's own answer"
-    if finding.kind == "overlap":
-        via = ", ".join(finding.devs) or _UNKNOWN
-        owner = f"; owner: {owner_name(finding)}" if finding.unexplained else ""
-        owner += f"; {intended}" if (intended := intended_clause([finding])) else ""
-        return f"{what} routes via {via} [{holder}], expected {expected}{owner}"
-    if finding.kind == "no-route":
-        return f"{what} has no IPv{finding.cidr.family} route; expected via {expected}"
-    how = "is refused" if finding.kind == "prohibit" else f"is {finding.kind}"
-    how = "is dropped by a blackhole" if finding.kind == "blackhole" else how
-    return f"{what} {how} [{holder}]; expected via {expected}"
+    if escape.kind == "overlap":
+        via = ", ".join(escape.devs) or _UNKNOWN
+        owner = f"; owner: {owner_name(escape)}" if escape.unexplained else ""
+        told = f"{what} routes via {via} [{holder}], expected {expected}{owner}"
+    elif escape.kind == "no-route":
+        told = f"{what} has no IPv{escape.cidr.family} route; expected via {expected}"
+    else:
+        how = {"prohibit": "is refused", "blackhole": "is dropped by a blackhole"}.get(escape.kind, "is unreachable")
+        told = f"{what} {how} [{holder}]; expected via {expected}"
+    return Finding(escape.kind, severity, told, where, intended_clause([escape]), _escape_facts(escape))
 
 
-def intended_clause(findings: Iterable[Finding]) -> str:
+def escape_target(escape: Escape) -> str:
+    """The range that escapes: the target of its finding."""
+    return range_name(escape.cidr.family, escape.first, escape.last)
+
+
+def _escape_facts(escape: Escape) -> dict[str, Any]:
+    decision, family = escape.decision, escape.cidr.family
+    route, dev = decision.route, next(iter(escape.devs), None)
+    gateway = next((leg.gateway for leg in decision.legs if dev is not None and leg.dev == dev), None)
+    return {
+        "cidr": str(escape.cidr),
+        **_ends(family, escape.first, escape.last),
+        "prefixes": [str(prefix) for prefix in escape.prefixes],
+        "devs": list(escape.devs),
+        "via": {
+            "dev": dev,
+            "gateway": None if gateway is None else str(gateway),
+            "route": None if route is None else str(route.prefix),
+            "table": None if route is None else table_name(route.table),
+            "protocol": None if route is None else protocol_name(route.protocol),
+            "rule": None if decision.rule is None else decision.rule.priority,
+        },
+        **_packets(escape.senders),
+    }
+
+
+def _ends(family: int, first: int, last: int) -> dict[str, str]:
+    return {"first": str(ip_at(family, first)), "last": str(ip_at(family, last))}
+
+
+def _packets(senders: Iterable[PodPackets]) -> dict[str, Any]:
+    """The packets of pods that a finding is about; empty if it is about those that the host itself sends."""
+    packets = [
+        {"sources": list(map(str, sender.sources)), "devs": list(sender.devs), "exist": sender.exist}
+        for sender in senders
+    ]
+    return {"packets": packets} if packets else {}
+
+
+def intended_clause(escapes: Iterable[Escape]) -> str:
     """A clause: the virtual devices that these leave by, and how to allow them; empty if there are none, or too many.
 
     Network cards and InfiniBand are left out: they are rarely intended.
     """
-    virtual = (finding for finding in findings if all(finding.kinds))
-    kinds = {dev: kind for finding in virtual for dev, kind in zip(finding.devs, finding.kinds, strict=False)}
+    virtual = (escape for escape in escapes if all(escape.kinds))
+    kinds = {dev: kind for escape in virtual for dev, kind in zip(escape.devs, escape.kinds, strict=False)}
     if not 0 < len(kinds) <= _CANDIDATES:
         return ""
     names, line = spoken([f"{dev} ({kind})" for dev, kind in kinds.items()]), ", ".join(f'"{dev}"' for dev in kinds)
     return f'if {names} {"are" if len(kinds) > 1 else "is"} intended: "allowedDevs": [..., {line}]'
 
 
-def owner_name(finding: Finding) -> str:
-    """The route protocol of a finding's route, with a remark if that protocol is implausible; empty without a route."""
-    route = finding.decision.route
+def owner_name(escape: Escape) -> str:
+    """The route protocol of an escape's route, with a remark if that protocol is implausible; empty without a route."""
+    route = escape.decision.route
     if route is None:
         return ""
     name = protocol_name(route.protocol)
-    return unexplained_owner(name, route.devs) if finding.unexplained else name
+    return unexplained_owner(name, route.devs) if escape.unexplained else name
 
 
 def unexplained_owner(name: str, devs: Iterable[str]) -> str:
@@ -220,7 +249,7 @@ def _some(names: Iterable[str], what: str) -> str:
     return ", ".join(every[:-1]) + (" or " if len(every) > 1 else "") + every[-1]
 
 
-def _of_pods(found: Finding | Note | Unsafe) -> str:
+def _of_pods(found: Escape | Note | Unsafe) -> str:
     """A phrase in commas: which packets of pods it is about; empty if it is about those that the host itself sends."""
     return f", for {senders_phrase(found.senders)}," if found.senders else ""
 
@@ -236,8 +265,8 @@ _KNOWN: dict[Known, str] = {
 }
 
 
-def note_line(note: Note, *, alone: bool = True) -> str:
-    """A sentence: which packets the verdict does not hold for, and where they go.
+def _other_packets(note: Note, *, alone: bool) -> Finding:
+    """Which packets the verdict does not hold for, and where they go.
 
     It is not `alone` if findings about pods may be about these packets, too.
     """
@@ -245,12 +274,21 @@ def note_line(note: Note, *, alone: bool = True) -> str:
     where += _of_pods(note).removesuffix(",")
     told = f"{where}: {packets_line(note.cases)} {_fate(note)}"
     if note.known:
-        return f"{told}; {': '.join([_KNOWN[note.known], *note.reasons])}"
-    return f"{told}; these packets are not among the findings" if alone else told
+        told += f"; {': '.join([_KNOWN[note.known], *note.reasons])}"
+    elif alone:
+        told += "; the verdict does not hold for these packets"
+    facts = {
+        "cidr": str(note.cidr),
+        **_ends(note.cidr.family, note.first, note.last),
+        "known": note.known,
+        **_packets(note.senders),
+    }
+    remedy = _declaration(note) if note.is_open else ""
+    return Finding("other-packets", "warning" if note.is_open else "note", told, str(note.cidr), remedy, facts)
 
 
-def declaration_line(note: Note) -> str:
-    """A sentence: how to declare in the configuration that the packets of this note go elsewhere on purpose."""
+def _declaration(note: Note) -> str:
+    """A clause: how to declare in the configuration that the packets of this note go elsewhere on purpose."""
     import json  # noqa: PLC0415  only an undecided verdict needs it
 
     rules = dict.fromkeys(condition.rule.selection for condition in note.cases[0])
@@ -301,79 +339,76 @@ def _condition(condition: Condition) -> str:
     return f"{words} (rule {condition.rule.priority})"
 
 
-def kept_line(kept: Kept) -> str:
-    """A sentence: packets to this range never leave the host."""
-    where = f"expected CIDR {kept.cidr} ({range_name(kept.cidr.family, kept.first, kept.last)})"
-    return f"{where} is this host's own [{_holder(kept.decision)}]: packets for it never leave"
+def _own_range(kept: Kept) -> Finding:
+    """Packets to this range never leave the host."""
+    where = range_name(kept.cidr.family, kept.first, kept.last)
+    told = f"expected CIDR {kept.cidr} ({where}) is this host's own [{_holder(kept.decision)}]"
+    return Finding("own-range", "note", f"{told}: packets for it never leave", where)
 
 
-def suppressed_line(suppressed: Suppressed) -> str:
-    """A sentence: a rule suppresses this default route, so its devices are not the expected ones."""
+def _unused_default_route(suppressed: Suppressed) -> Finding:
+    """A rule suppresses this default route, so its devices are not the expected ones."""
     route, rule = suppressed.route, suppressed.rule
     devs = ", ".join(route.devs) or _UNKNOWN
-    return (
-        f"the default route by {devs} in table {table_name(route.table)} is not used by plain packets:"
-        f" rule {rule.priority} suppresses it"
-    )
+    told = f"the default route by {devs} in table {table_name(route.table)} is not used by plain packets"
+    return Finding("unused-default-route", "note", f"{told}: rule {rule.priority} suppresses it", devs)
 
 
-def expiry_line(seconds: int) -> str:
-    """A sentence: how long the verdict holds, because one of the routes that decide expires then."""
-    return f"the verdict holds for {seconds:,} s: then an IPv6 route that it depends on expires, unless it is renewed"
+def _expiry(seconds: int) -> Finding:
+    """How long the verdict holds, because one of the routes that decide expires then."""
+    told = f"the verdict holds for {seconds:,} s: then an IPv6 route that it depends on expires, unless it is renewed"
+    return Finding("expiry", "note", told, facts={"seconds": seconds})
 
 
-def unmatched_line(declared: IntendedRule) -> str:
-    """A sentence: the configuration declares a rule that this host does not have."""
-    return (
-        f"routeOverlap.intendedRules: this host has no rule with the selectors {declared.rule!r};"
-        " write them as 'ip rule' prints them, or remove the entry"
-    )
+def _unmatched_rule(declared: IntendedRule) -> Finding:
+    """The configuration declares a rule that this host does not have."""
+    told = f"routeOverlap.intendedRules: this host has no rule with the selectors {declared.rule!r}"
+    remedy = "write them as 'ip rule' prints them, or remove the entry"
+    return Finding("unmatched-rule", "note", told, declared.rule, remedy)
 
 
 # What is wrong with the rules and the default routes themselves, and the commands that repair it.
 
 
-def flaw_line(flaw: Flaw) -> str:
-    """A sentence: what is wrong, and the commands that repair it."""
+def _flaw(flaw: Flaw) -> Finding:
+    """What is wrong, and the commands that repair it."""
     ip, rule = "ip -6" if flaw.family != IPV4 else "ip", flaw.rule
+    severity: Severity = "warning" if flaw.is_serious else "note"
     if flaw.kind == "competing" or rule is None:
-        return _competing_line(flaw, ip)
+        return _competing(flaw, ip, severity)
     lookup = f"lookup {table_name(rule.table)}"
-    added = f"with: {ip} rule add pref {rule.priority} {lookup}"
+    added = f"add that rule with: {ip} rule add pref {rule.priority} {lookup}"
     if flaw.kind == "not-local":
         own = spoken([str(address) for address in flaw.addresses], most=_NAMED)
-        return (
-            f"this host does not deliver packets for its own {own}, so it does not answer there: no rule looks up table"
-            f" local before another rule sends them away; add that rule {added}"
-        )
+        told = f"this host does not deliver packets for its own {own}, so it does not answer there"
+        why = "no rule looks up table local before another rule sends them away"
+        return Finding("local-rule", severity, f"{told}: {why}", own, added)
     if flaw.kind == "no-rule":
-        return (
-            f"no rule looks up table {table_name(rule.table)} for all packets, as on every new host, so its routes are"
-            f" not used; add that rule {added}"
-        )
+        told = f"no rule looks up table {table_name(rule.table)} for all packets, as on every new host"
+        return Finding("missing-rule", severity, f"{told}, so its routes are not used", table_name(rule.table), added)
     deleted = " ".join(["rule del pref", str(rule.priority), *([rule.selection] if rule.selection else []), lookup])
-    return (
-        f"rule {rule.priority} has no effect, because table {table_name(rule.table)} has no IPv{flaw.family} routes;"
-        f" if no program is to add some, delete the rule with: {ip} {deleted}"
-    )
+    told = f"rule {rule.priority} has no effect, because table {table_name(rule.table)} has no IPv{flaw.family} routes"
+    remedy = f"if no program is to add some, delete the rule with: {ip} {deleted}"
+    return Finding("empty-table", severity, told, f"rule {rule.priority}", remedy)
 
 
-def _competing_line(flaw: Flaw, ip: str) -> str:
+def _competing(flaw: Flaw, ip: str, severity: Severity) -> Finding:
     devs = _competing_devs(flaw)
     routes = spoken([f"[{route}]" for route in flaw.routes], most=_NAMED)
     told = (
         f"the next hops of {routes} compete: Linux uses one or the other, so packets leave by {spoken(devs, last='or')}"
     )
-    told += f"; if all of them are right, name {spoken(devs)} in routeOverlap.expectedDevs"
+    remedy = f"if all of them are right, name {spoken(devs)} in routeOverlap.expectedDevs"
+    remedy += "; otherwise give one another metric where it comes from"
     # IPv4 has no command for one next hop of several.
     ways = [(leg, route) for route in flaw.routes if flaw.family != IPV4 or len(route.legs) == 1 for leg in route.legs]
-    if not ways:
-        return f"{told}; otherwise give one another metric where it comes from"
-    leg, moved = max(ways, key=lambda way: way[0].dev or "")
-    of = "" if moved.table == TABLE_MAIN else f" table {table_name(moved.table)}"
-    way = f"default {bare_leg(leg)} proto {moved.protocol}{of} metric"
-    added, deleted = f"{ip} route add {way} {moved.metric + 1}", f"{ip} route del {way} {moved.metric}"
-    return f"{told}; otherwise give one another metric where it comes from, and until then with: {added} && {deleted}"
+    if ways:
+        leg, moved = max(ways, key=lambda way: way[0].dev or "")
+        of = "" if moved.table == TABLE_MAIN else f" table {table_name(moved.table)}"
+        way = f"default {bare_leg(leg)} proto {moved.protocol}{of} metric"
+        added, deleted = f"{ip} route add {way} {moved.metric + 1}", f"{ip} route del {way} {moved.metric}"
+        remedy += f", and until then with: {added} && {deleted}"
+    return Finding("default-routes", severity, told, spoken(devs), remedy)
 
 
 def _competing_devs(flaw: Flaw) -> tuple[str, ...]:
@@ -409,8 +444,24 @@ def drop_clause(drop: Drop) -> str:
             return _filter_clause(drop.reason, f"the route back to {source}", drop.back)
 
 
-def dropped_line(dropped: Dropped) -> str:
-    """A sentence: which packets this host drops when they arrive, and why."""
+def _dropped(dropped: Dropped) -> Finding:
+    """Which packets this host drops when they arrive, and why."""
+    facts = {
+        "kind": dropped.kind,
+        "family": dropped.family,
+        "devs": list(dropped.devs),
+        "reason": dropped.reason,
+        "sources": list(map(str, dropped.sources)),
+        "mark": dropped.replies_to.mark if dropped.replies_to else 0,
+        "uid": dropped.replies_to.uid if dropped.replies_to else 0,
+        "boundTo": dropped.replies_to.oif if dropped.replies_to else "",
+        "ofPods": dropped.replies_to is None or dropped.replies_to.iif != "lo",
+    }
+    target = ", ".join(dropped.devs)
+    return Finding("dropped", "warning" if dropped.devs else "note", _dropped_sentence(dropped), target, facts=facts)
+
+
+def _dropped_sentence(dropped: Dropped) -> str:
     where = f"when they arrive on {_some(dropped.devs, 'device')}" if dropped.devs else "on every new device of a pod"
     sources = f" from {_some(map(str, dropped.sources), 'range')}" if dropped.sources else ""
     is_sent = dropped.kind == "sent"
@@ -480,14 +531,11 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
 }
 
 
-def repair_line(found: Examination, correction: Correction | None = None) -> str:
-    """The line that says what to do about the findings: JSON to paste, or where to find it if it is long.
-
-    The `correction` is that of the configuration, if it is known. Empty if no route can help.
-    """
-    where = "the repair in route-overlap.json, printed by: hostrouting repair"
-    told = repair_sentence(found, where=where, correction=correction)
-    return f"ACTION: {told}" if told else ""
+def action_finding(found: Examination, *, where: str, correction: Correction | None = None) -> Iterator[Finding]:
+    """What to do about the escapes, as in `repair_sentence`; none if no route can help."""
+    if told := repair_sentence(found, where=where, correction=correction):
+        facts = {"routes": repair_document(found.routes)}
+        yield Finding("action", "note", told, "staticRoutes.routes", facts=facts)
 
 
 def repair_sentence(found: Examination, *, where: str, correction: Correction | None = None) -> str:
@@ -495,7 +543,7 @@ def repair_sentence(found: Examination, *, where: str, correction: Correction | 
 
     The `correction` is that of the configuration, if it is known. Empty if no route can help.
     """
-    if not found.findings or not found.routes:
+    if not found.escapes or not found.routes:
         return ""
     needed = Correction(found.routes) if correction is None else correction
     if not needed.is_needed:
@@ -549,21 +597,18 @@ def entries_name(wishes: Sequence[DesiredRoute]) -> str:
     return f"{'entry' if len(names) == 1 else 'entries'} for {spoken(names, most=_PASTED)}"
 
 
-def unsafe_line(unsafe: Unsafe) -> str:
-    """A sentence: why a range cannot be repaired, and which route or rule decides there."""
-    where = range_name(unsafe.family, unsafe.first, unsafe.last)
-    return f"{where}{_of_pods(unsafe)} {_reason(unsafe, _holder(unsafe.decision))}"
-
-
-def unsafe_lines(unsafe: Iterable[Unsafe]) -> Iterator[str]:
-    """The same for many ranges: one sentence for each combination of reason, rule and table."""
+def unsafe_findings(unsafe: Iterable[Unsafe], severity: Severity = "warning") -> Iterator[Finding]:
+    """Why ranges cannot be repaired: one finding for each combination of reason, rule and table."""
     causes: dict[object, list[Unsafe]] = {}
     for lost in unsafe:
         rule, route = lost.decision.rule, lost.decision.route
         which = None if route is None else (route.table, route.type, route.protocol)
         causes.setdefault((lost.reason, lost.missing, rule, which, lost.senders), []).append(lost)
     for alike in causes.values():
-        yield unsafe_line(alike[0]) if len(alike) == 1 else _cause_line(alike)
+        where, told = _cause(alike)
+        ranges = [_ends(lost.family, lost.first, lost.last) for lost in alike]
+        facts = {"reason": alike[0].reason, "ranges": ranges, **_packets(alike[0].senders)}
+        yield Finding("unsafe", severity, told, where, facts=facts)
 
 
 def _reason(unsafe: Unsafe, holder: str) -> str:
@@ -573,8 +618,8 @@ def _reason(unsafe: Unsafe, holder: str) -> str:
     )
 
 
-def _cause_line(alike: list[Unsafe]) -> str:
-    """A sentence: why several ranges cannot be repaired, for one cause."""
+def _cause(alike: list[Unsafe]) -> tuple[str, str]:
+    """The ranges that cannot be repaired for one cause, and a sentence that says why."""
     first = alike[0]
     spans: list[Unsafe] = []
     for lost in alike:
@@ -589,84 +634,43 @@ def _cause_line(alike: list[Unsafe]) -> str:
     if holders > 1:
         holder += f" and {holders - 1} more {'route' if holders == 2 else 'routes'}"
     reason = _reason(first, holder)
-    where += _of_pods(first)
-    return f"{where} {reason.replace('is ', 'are ', 1) if len(spans) > 1 and reason.startswith('is ') else reason}"
+    if len(spans) > 1 and reason.startswith("is "):
+        reason = reason.replace("is ", "are ", 1)
+    return where, f"{where}{_of_pods(first)} {reason}"
 
 
-def diversion_line(diversion: Diversion, *, of: str = "") -> str:
-    """A sentence: what the repair takes from other devices; `of` names the networks if there are several."""
+def cost_findings(found: Examination) -> Iterator[Finding]:
+    """What the repair takes from other devices, and what devices drop once it is in place; alike ones together."""
+    alike: dict[object, list[Diversion]] = {}
+    for diversion in found.diverted:
+        alike.setdefault((diversion.devs, diversion.connected, diversion.refused), []).append(diversion)
+    for them in alike.values():
+        networks = spoken([str(diversion.prefix) for diversion in them])
+        yield Finding("repair-cost", "warning", _diversion(them[0], networks), networks)
+    for filtered in found.filtered:
+        sources = _some(map(str, filtered.sources), "range")
+        told = f"after the repair, packets from {sources} that arrive on {filtered.dev} are dropped"
+        why = "rp_filter 1: the way back leaves by another device then"
+        yield Finding("repair-cost", "warning", f"{told} ({why})", filtered.dev)
+
+
+def _diversion(diversion: Diversion, networks: str) -> str:
+    """A sentence: what the repair takes from other devices."""
     if diversion.refused is not None:
         route = _route_name(diversion.refused)
         what = f"the repair overrides [{route}], which may be there on purpose: "
         return f"{what}packets for the repaired range are no longer refused"
-    devs = ", ".join(diversion.devs)
-    networks = of or diversion.prefix
-    what = f"the repair diverts addresses of {networks} from {devs}: "
+    what = f"the repair diverts addresses of {networks} from {', '.join(diversion.devs)}: "
     if diversion.connected:
         return f"{what}neighbours there, in the repaired range, become unreachable over IP"
     return f"{what}packets for the repaired range no longer go there"
 
 
-def filtered_line(filtered: Filtered) -> str:
-    """A sentence: what a device drops once the repair is in place."""
-    sources = _some(map(str, filtered.sources), "range")
-    return (
-        f"after the repair, packets from {sources} that arrive on {filtered.dev} are dropped"
-        " (rp_filter 1: the way back leaves by another device then)"
-    )
-
-
-# Routes of ours that will not last, or that stay when ours are deleted.
-
-
-def foreseen_line(foreseen: Foreseen) -> str:
-    """A sentence: why a route will not last, and what to write in its place."""
-    wanted, first = foreseen.wanted, foreseen.addresses[0]
-    route = " ".join([str(wanted.prefix), *(wanted.ways if len(wanted.legs) == 1 else ())])
-    more = len(foreseen.addresses) - 1
-    others = "1 more device is" if more == 1 else f"{more:,} more devices are"
-    remedy = _way_round(foreseen)
-    return (
-        f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
-        f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to"
-        f" {wanted.prefix}; if the kernel adds it first, as it can at the next boot, our route cannot be added, and no"
-        f" machine starts; {remedy}"
-    )
-
-
-def _way_round(foreseen: Foreseen) -> str:
-    prefix, instead = foreseen.wanted.prefix, foreseen.instead
-    names = " and ".join(str(wish.destination) for wish in instead)
-    if not instead and prefix.length == width_of(prefix.family):
-        return "no prefix can be longer and no metric better: remove either the route or the address"
-    if not instead:
-        left, right = prefix.halves()
-        return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
-    one = len(instead) == 1
-    take = "takes" if one else "take"
-    if instead[0].destination == prefix:
-        names = f"one with metric {instead[0].metric}"
-    if not foreseen.lacking:
-        return f"remove it: {names} {'is' if one else 'are'} configured too, and {take} precedence"
-    return f"instead, configure {names}, which {take} precedence"
-
-
-def stays_line(route: Route) -> str:
-    """A sentence: a route stays when our routes are deleted, and how to delete it."""
-    command = deletion_command(route)
-    return (
-        f"[{route}] stays: the configuration asked for this route, but hostrouting did not install it;"
-        f" if nothing else needs it, delete it with: {command}"
-    )
-
-
 # Documents, written and read again.
 
-CHECK_SCHEMA = "hostrouting/check/1"
-"""The result of a check whose expected CIDRs are all IPv4."""
-CHECK_SCHEMA_BY_FAMILY = "hostrouting/check/2"
-"""The result of a check with IPv6 CIDRs: the devices and the verdict of each family have a key of their own."""
-GUARD_SCHEMA = "hostrouting/guard/1"
+CHECK_SCHEMA = "hostrouting/check/3"
+"""The result of a check: the verdict, and what there is to tell about it."""
+GUARD_SCHEMA = "hostrouting/guard/2"
 """What a guard knows after a look."""
 
 
@@ -679,6 +683,13 @@ def document_in(text: str | None, *schemas: str) -> dict[str, Any]:
         if isinstance(found, dict) and found.get("schema") in schemas:
             return found
     return {}
+
+
+def escapes_in(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The escapes in a document of a check. Its other findings change by themselves: a route expires in less time."""
+    found = document.get("findings")
+    known = found if isinstance(found, list) else []
+    return [finding for finding in known if isinstance(finding, dict) and finding.get("name") in ESCAPES]
 
 
 def marked_verdict(marker: str) -> str:
@@ -696,150 +707,62 @@ def npd_line(answer: str, until: datetime) -> str:
     return f"{int(until.timestamp())} {plain}\n"
 
 
-def check_document(found: Examination, *, mode: str, remarks: Iterable[str] = ()) -> dict[str, Any]:
-    """The check as the JSON value `hostrouting/check/1`; with IPv6 CIDRs as `hostrouting/check/2`.
-
-    The notes include the kernel's contradicting answers, and end with the `remarks`.
-    """
-    devs = {f"ipv{family.report.family}": list(family.report.expected_devs) for family in found.families}
-    by_family = any(family.report.family != IPV4 for family in found.families)
-    verdicts = {f"ipv{family.report.family}": family.verdict for family in found.families}
+def check_document(
+    found: Examination, *, mode: str, findings: Iterable[Finding] | None = None, more: Iterable[Finding] = ()
+) -> dict[str, Any]:
+    """The check as the JSON value `hostrouting/check/3`, with its findings if they are known, and those of others."""
+    told = check_findings(found, mode=mode) if findings is None else findings
     return {
-        "schema": CHECK_SCHEMA_BY_FAMILY if by_family else CHECK_SCHEMA,
+        "schema": CHECK_SCHEMA,
         "verdict": found.verdict,
-        **({"verdicts": verdicts} if by_family else {}),
+        "verdicts": {f"ipv{family.report.family}": family.verdict for family in found.families},
         "mode": mode,
-        "expectedDevs": devs if by_family else devs["ipv4"],
-        "findings": [_finding(finding) for family in found.families for finding in family.report.findings],
-        **_pods_document(found),
-        **_dropped_document(found),
+        "expectedDevs": {f"ipv{family.report.family}": list(family.report.expected_devs) for family in found.families},
+        "findings": [finding.to_mapping() for finding in (*told, *more)],
         "repair": repair_document(found.routes),
-        "unsafe": [
-            {
-                "first": str(ip_at(unsafe.family, unsafe.first)),
-                "last": str(ip_at(unsafe.family, unsafe.last)),
-                "reason": unsafe.reason,
-                "text": unsafe_line(unsafe),
-                **({"packets": _packets(unsafe.senders)} if unsafe.senders else {}),
-            }
-            for unsafe in found.unsafe
-        ],
-        "notes": [*notes_lines(found), *remarks],
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    decision, family = finding.decision, finding.cidr.family
-    route, dev = decision.route, next(iter(finding.devs), None)
-    gateway = next((leg.gateway for leg in decision.legs if dev is not None and leg.dev == dev), None)
-    return {
-        "cidr": str(finding.cidr),
-        "first": str(ip_at(family, finding.first)),
-        "last": str(ip_at(family, finding.last)),
-        "prefixes": [str(prefix) for prefix in finding.prefixes],
-        "kind": finding.kind,
-        "via": {
-            "dev": dev,
-            "gateway": None if gateway is None else str(gateway),
-            "route": None if route is None else str(route.prefix),
-            "table": None if route is None else table_name(route.table),
-            "protocol": None if route is None else protocol_name(route.protocol),
-            "rule": None if decision.rule is None else decision.rule.priority,
-        },
-    }
+_REPORT = "the repair in route-overlap.json, printed by: hostrouting repair"
 
 
-def _pods_document(found: Examination) -> dict[str, Any]:
-    """The part of the document about what pods send; empty if no pod CIDRs are configured."""
-    reports = [report for family in found.families for report in family.pods]
-    if not reports:
-        return {}
-    return {
-        "pods": [
-            {
-                "verdict": report.verdict,
-                "packets": _packets(report.packets),
-                "findings": [_finding(finding) for finding in report.findings],
-            }
-            for report in reports
-        ]
-    }
+def check_findings(
+    found: Examination, *, mode: str, wait: float = 0, correction: Correction | None = None, where: str = _REPORT
+) -> tuple[Finding, ...]:
+    """Everything to tell about a check: what escapes, what repairs it, what a repair costs, and what else is so.
+
+    `wait` is how long a default route was waited for, `correction` that of the configuration if it is known, and
+    `where` where the routes are if they are too many to print.
+    """
+    severity: Severity = "error" if mode == "STRICT" else "warning"
+    escapes: list[Finding] = []
+    notes: list[Finding] = []
+    for family in found.families:
+        if family.verdict == "no-default-route":
+            escapes.append(_no_default_route(family, severity, wait=wait))
+        escapes += (escape_finding(escape, family.report.expected_devs, severity) for escape in family.escapes)
+        notes += remarks(family)
+    action = action_finding(found, where=where, correction=correction)
+    unsafe = unsafe_findings(found.unsafe, severity)
+    return tuple(dict.fromkeys([*escapes, *action, *unsafe, *cost_findings(found), *notes]))
 
 
-def _packets(packets: Iterable[PodPackets]) -> list[dict[str, Any]]:
-    return [
-        {"sources": list(map(str, sender.sources)), "devs": list(sender.devs), "exist": sender.exist}
-        for sender in packets
-    ]
-
-
-def _dropped_document(found: Examination) -> dict[str, Any]:
-    """The part of the document about what this host drops; empty if it drops nothing."""
-    if not found.dropped:
-        return {}
-    return {
-        "dropped": [
-            {
-                "kind": dropped.kind,
-                "family": dropped.family,
-                "devs": list(dropped.devs),
-                "reason": dropped.reason,
-                "sources": list(map(str, dropped.sources)),
-                "mark": dropped.replies_to.mark if dropped.replies_to else 0,
-                "uid": dropped.replies_to.uid if dropped.replies_to else 0,
-                "boundTo": dropped.replies_to.oif if dropped.replies_to else "",
-                "ofPods": dropped.replies_to is None or dropped.replies_to.iif != "lo",
-                "text": dropped_line(dropped),
-            }
-            for dropped in found.dropped
-        ]
-    }
-
-
-def notes_lines(found: Examination) -> list[str]:
-    """The notes on a verdict: what the repair costs, and which packets and what time the verdict holds for."""
-    return list(dict.fromkeys(note for family in found.families for note in _notes_of(family)))
-
-
-def _notes_of(found: FamilyExamination) -> Iterator[str]:
+def remarks(found: FamilyExamination) -> Iterator[Finding]:
+    """What limits or explains the verdict on a family."""
     report = found.report
-    yield from map(flaw_line, found.flaws)
-    yield from map(diversion_line, found.repair.diverted)
-    yield from map(filtered_line, found.repair.filtered)
-    yield from (dropped_line(dropped) for dropped in found.dropped if dropped.devs)
-    yield from map(suppressed_line, report.suppressed)
-    yield from map(kept_line, report.kept)
-    yield from (note_line(note, alone=not found.pods) for note in found.notes)
-    yield from map(unmatched_line, found.unmatched)
-    if report.holds_for is not None:
-        yield expiry_line(report.holds_for)
-    yield from found.surprises
-
-
-def harmless_lines(found: Examination) -> list[str]:
-    """The notes that nobody has to look into: flaws without an effect, known packets, and how long verdicts hold."""
-    flaws = [flaw_line(flaw) for family in found.families for flaw in family.flaws if not flaw.is_serious]
-    known = [note_line(note) for family in found.families for note in family.notes if note.known]
-    return [*flaws, *known, *expiry_lines(found)]
-
-
-def expiry_lines(found: Examination) -> list[str]:
-    """How long the verdicts hold, if they do not hold until something changes."""
-    seconds = (family.report.holds_for for family in found.families)
-    return [expiry_line(left) for left in seconds if left is not None]
+    yield from map(_flaw, found.flaws)
+    yield from map(_dropped, found.dropped)
+    yield from map(_unused_default_route, report.suppressed)
+    yield from map(_own_range, report.kept)
+    yield from (_other_packets(note, alone=not found.pods) for note in found.notes)
+    yield from map(_unmatched_rule, found.unmatched)
+    yield from () if report.holds_for is None else [_expiry(report.holds_for)]
+    yield from (Finding("kernel-differs", "warning", text) for text in found.surprises)
 
 
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
     """The routes as written under staticRoutes.routes in the configuration."""
-    return [
-        {
-            "destination": str(route.destination),
-            "gateway": str(route.gateway) if route.gateway else "",
-            "dev": route.dev or "",
-            "metric": route.metric,
-        }
-        for route in routes
-    ]
+    return [route.to_mapping() for route in routes]
 
 
 # Names of ranges, routes and rules.

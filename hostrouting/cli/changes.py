@@ -15,13 +15,13 @@ import attrs
 
 import phases
 from hostrouting.boot.gate_state import GateState, find_gate_state
-from hostrouting.check.report import foreseen_line, repair_document
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.failure import code_of, errors_in
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, items, line
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, finding_lines, line
 from hostrouting.cli.remedy import route_lines
 from hostrouting.errors import FileError, HostRoutingError, ManagerError
+from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.routes.plan import Step, plan_static_routes
 from hostrouting.routes.uplink import bare_leg
@@ -43,7 +43,6 @@ __all__ = [
     "Run",
     "Standings",
     "file_lines",
-    "foreseen_document",
     "foreseen_lines",
     "gate_document",
     "gate_lines",
@@ -91,9 +90,9 @@ class Standings:
         return all(standing.is_right for standing in self.found)
 
     @property
-    def faults(self) -> tuple[str, ...]:
+    def faults(self) -> tuple[Finding, ...]:
         """What is not in force."""
-        return tuple(fault for standing in self.found for fault in standing.faults)
+        return tuple(fault for standing in self.found for fault in of_severity(standing.findings, "error"))
 
     @property
     def code(self) -> int:
@@ -101,6 +100,11 @@ class Standings:
         if not self.are_right:
             return FAILED
         return UNDECIDED if self.troubles else FINE
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What could not be determined."""
+        return tuple(Finding("probe-rewrite", "warning", trouble) for trouble in self.troubles)
 
     def documents(self) -> list[dict[str, Any]]:
         """The same as plain values."""
@@ -110,16 +114,15 @@ class Standings:
         """One line for each that says whether it works, and below it what prevents that."""
         for standing in self.found:
             yield line()
-            if standing.faults:
+            if not standing.is_in_force:
                 yield line(Painted("NOT IN FORCE:", "bad"), f" {standing.subject}")
-            elif standing.hindrances:
+            elif not standing.is_right:
                 yield line(Painted("NOT WORKING:", "bad"), f" {standing.subject}: the rules are in force, but")
             elif standing.is_on:
                 yield line(Painted("IN FORCE:", "good"), f" {standing.subject}")
             else:
                 yield line(Painted("OFF:", "soft"), f" {standing.subject}")
-            yield from (line("  ", Painted(text, "bad")) for text in (*standing.faults, *standing.hindrances))
-            yield from (line("  ", Painted(text, "warn")) for text in standing.notes)
+            yield from finding_lines(standing.findings)
             yield from (line("  ", Painted(text, "soft")) for text in standing.facts)
 
     def trouble_lines(self) -> Iterator[Line]:
@@ -255,22 +258,10 @@ def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Lin
         return
     yield line()
     yield line("Routes that will not last:")
-    yield from items([foreseen_line(coming) for coming in foreseen], "warn")
+    yield from finding_lines([coming.finding for coming in foreseen])
     if lacking := [route for coming in foreseen[:SHOWN] for route in coming.lacking]:
         yield line(f"In their place, put this into staticRoutes.routes of {config}:")
         yield from route_lines(lacking)
-
-
-def foreseen_document(foreseen: Foreseen) -> dict[str, Any]:
-    """The same as plain values."""
-    return {
-        "route": str(foreseen.wanted),
-        "addresses": [
-            {"address": f"{address.ip}/{address.length}", "dev": address.dev} for address in foreseen.addresses
-        ],
-        "instead": repair_document(foreseen.lacking),
-        "text": foreseen_line(foreseen),
-    }
 
 
 # The gate: whether machines can start without a check, or cannot start.

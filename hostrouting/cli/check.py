@@ -8,7 +8,6 @@ found out who sets a mark (`check.marks`), what to do about the findings (`remed
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,25 +15,19 @@ import attrs
 from hostrouting.check.examine import Examination, examine, examine_snapshot, repair_routes, with_repair
 from hostrouting.check.marks import marks_of
 from hostrouting.check.report import (
-    candidates_line,
+    candidates_clause,
     check_document,
-    declaration_line,
-    dropped_line,
-    expiry_line,
-    flaw_line,
     flaw_name,
     intended_clause,
-    note_line,
     owner_name,
     packets_line,
     prefix_name,
     range_name,
+    remarks,
     senders_phrase,
-    suppressed_line,
-    unmatched_line,
 )
 from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, items, line, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, finding_lines, line, spoken, table
 from hostrouting.cli.source import (
     NOTHING_TO_CHECK,
     expected_of,
@@ -50,17 +43,18 @@ from hostrouting.model import ip_at, table_name
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from typing_extensions import Self
 
     from hostrouting.check.examine import FamilyExamination
     from hostrouting.check.marks import Marks
-    from hostrouting.check.overlap import Finding, Verdict
+    from hostrouting.check.overlap import Escape, Verdict
     from hostrouting.check.segments import Judgement, Segment
     from hostrouting.cli.output import Line, Piece, Style, Tone
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.fib import Fib
+    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkSetter
     from hostrouting.model import IP, Prefix, Route, Snapshot
@@ -92,10 +86,9 @@ class Check:
         self.gateway = gateway
         self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
 
-    def document(self) -> dict[str, Any]:
-        """The check as the JSON value `hostrouting/check/1`, or `/2` with IPv6 CIDRs."""
-        remarks = filter(None, map(candidates_line, self.found.families))
-        return check_document(self.found, mode=self.config.route_overlap.mode, remarks=remarks)
+    def document(self, more: Iterable[Finding] = ()) -> dict[str, Any]:
+        """The check as the JSON value `hostrouting/check/3`, with the findings of others."""
+        return check_document(self.found, mode=self.config.route_overlap.mode, more=more)
 
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Self:
@@ -226,7 +219,7 @@ class FamilyView:
         word = Painted(f"{verdict.upper()}:", _VERDICT_TONES.get(verdict, "warn"))
         if verdict == "no-default-route":
             instead = f"; there is {self.found.instead}" if self.found.instead.startswith("a ") else ""
-            instead += "".join(f"; {flaw_line(flaw)}" for flaw in self.found.flaws if flaw.kind == "no-rule")
+            instead += "".join(f"; {finding}" for finding in self._told("missing-rule"))
             return line(
                 word, f" there is no IPv{report.family} default route, so no device is expected for {cidrs}{instead}"
             )
@@ -240,20 +233,20 @@ class FamilyView:
 
     def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
         """The findings as a table, and the CIDRs as maps."""
-        if self.found.report.findings:
+        if self.found.report.escapes:
             yield line()
-            yield from self._findings_table(self.found.report.findings)
+            yield from self._findings_table(self.found.report.escapes)
         for pod in self.found.pods:
-            if findings := pod.findings_beyond(self.found.report):
+            if findings := pod.escapes_beyond(self.found.report):
                 yield line()
                 yield line(f"For {senders_phrase(pod.packets)}:")
                 yield from self._findings_table(findings)
-        if intended := intended_clause(self.found.findings):
+        if intended := intended_clause(self.found.escapes):
             yield line()
-            yield line(f"{intended[0].upper()}{intended[1:]}")
+            yield line(_sentence(intended))
         yield from _maps(self, style, now)
 
-    def _findings_table(self, findings: Sequence[Finding]) -> Iterator[Line]:
+    def _findings_table(self, findings: Sequence[Escape]) -> Iterator[Line]:
         heads = ["escapes", "leaves by", "route", "table", "owner", "rule"]
         rows = [list(_row(finding)) for finding in findings[:SHOWN]]
         if len(self.found.report.cidrs) > 1:
@@ -263,74 +256,69 @@ class FamilyView:
 
     def limit_lines(self, *, advice: str, again: str = "") -> Iterator[Line]:
         """The lines that say which packets the verdict holds for; without a default route only `advice`."""
+        yield line()
         if self.found.verdict == "no-default-route":
-            yield line()
-            told = candidates_line(self.found)
-            yield line(f"{told[0].upper()}{told[1:]}.")
+            yield line(_sentence(candidates_clause(self.found)))
             yield line(advice)
             return
-        report = self.found.report
-        surprises = self.found.surprises
-        yield line()
-        yield from self._remark_lines()
-        if surprises:
-            yield line(
-                "The kernel's answers differ from its tables:"
-                if not self.found.restless
-                else "This verdict is uncertain:"
-            )
-            yield from items(surprises, "warn")
+        for finding in self._told(*_OF_THE_HOST):
+            yield line(Painted(_sentence(str(finding)), "warn"))
+        doubts = self._told("kernel-differs")
+        why = "This verdict is uncertain:" if self.found.restless else "The kernel's answers differ from its tables:"
+        yield from _listed(why, doubts)
         yield from self._exception_lines(again)
         for pods in self.found.pods:
             their = senders_phrase(pods.packets).removeprefix("packets")
             if pods.verdict == "ok":
                 yield line(Painted(f"Packets{their} leave as expected.", "soft"))
-            elif pods.verdict == "overlap" and not pods.findings_beyond(report):
+            elif pods.verdict == "overlap" and not pods.escapes_beyond(self.found.report):
                 yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
-        if self.found.dropped:
-            yield line("This host drops on arrival:")
-            yield from items([dropped_line(drop) for drop in self.found.dropped], "warn")
-        if report.holds_for is not None:
-            text = expiry_line(report.holds_for)
-            yield line(Painted(f"{text[0].upper()}{text[1:]}.", "soft"))
-
-    def _remark_lines(self) -> Iterator[Line]:
-        """What is wrong beside the escapes: with rules and default routes, and with the configuration."""
-        texts = [
-            *map(flaw_line, self.found.flaws),
-            *(f"{suppressed_line(one)}." for one in self.found.report.suppressed),
-        ]
-        yield from (line(Painted(f"{text[0].upper()}{text[1:]}", "warn")) for text in texts)
-        yield from (line(Painted(f"{unmatched_line(declared)}.", "warn")) for declared in self.found.unmatched)
+        yield from _listed("This host drops on arrival:", self._told("dropped"))
+        yield from (line(Painted(_sentence(str(finding)), "soft")) for finding in self._told("expiry"))
 
     def _exception_lines(self, again: str) -> Iterator[Line]:
         """The packets for which the verdict does not hold."""
-        notes = self.found.notes
-        head = "Does not hold for all packets"
-        if all(note.known for note in notes):
-            head = "Other packets are known to be routed differently"
+        notes = self._told("other-packets")
+        remedy = next((finding.remedy for finding in notes if finding.remedy), "")
+        is_known = all(finding.facts["known"] for finding in notes)
+        head = "Other packets are known to be routed differently" if is_known else "Does not hold for all packets"
         if not notes:
             yield line(Painted(self._uniformity(), "soft"))
         elif again:
-            yield line(f"{head}. To see {'for which' if head.startswith('Does') else 'which'}: {again}")
+            yield line(f"{head}. To see {'which' if is_known else 'for which'}: {again}")
         else:
-            yield line(f"{head}:")
-            alone = not self.found.pods
-            lines = (
-                line("  ", Painted(note_line(note, alone=alone), "soft" if note.known else "warn")) for note in notes
-            )
-            yield from capped(islice(lines, SHOWN), len(notes))
-            if remedy := next((declaration_line(note) for note in self.found.notes if note.is_open), ""):
-                yield line(f"{remedy[0].upper()}{remedy[1:]}")
+            yield from _listed(f"{head}:", [attrs.evolve(finding, remedy="") for finding in notes])
+            yield from [line(_sentence(remedy))] if remedy else []
+
+    def _told(self, *names: str) -> list[Finding]:
+        """What limits or explains the verdict, under these names."""
+        return [finding for finding in remarks(self.found) if finding.name in names]
 
     def _uniformity(self) -> str:
         """A sentence without exceptions: which packets the verdict holds for."""
         family = self.found.report.family
-        if any(pods.findings_beyond(self.found.report) for pods in self.found.pods):
+        if any(pods.escapes_beyond(self.found.report) for pods in self.found.pods):
             return f"Holds for all IPv{family} packets that this host itself sends."
         if not self.found.report.is_uniform:
             return f"Holds for all IPv{family} packets: a rule treats some of them differently, with the same verdict."
         return f"Holds for all IPv{family} packets: no rule treats some of them differently."
+
+
+_OF_THE_HOST = ("local-rule", "missing-rule", "default-routes", "empty-table", "unused-default-route", "unmatched-rule")
+
+
+def _sentence(text: str) -> str:
+    """A clause as a sentence; a full stop behind a command would be pasted with it, and a key is spelled as it is."""
+    stop = "" if "with: " in text or text.endswith((".", "}", "]")) else "."
+    first = text[:1] if "." in text.partition(" ")[0] else text[:1].upper()
+    return f"{first}{text[1:]}{stop}"
+
+
+def _listed(head: str, findings: Sequence[Finding]) -> Iterator[Line]:
+    """The findings below a head; nothing without findings."""
+    if findings:
+        yield line(head)
+        yield from finding_lines(findings)
 
 
 def _others(view: FamilyView) -> str:
@@ -349,7 +337,7 @@ def _others(view: FamilyView) -> str:
 
 
 def _who_goes_where(view: FamilyView) -> str:
-    findings = view.found.report.findings or view.found.findings
+    findings = view.found.report.escapes or view.found.escapes
     ways = list(dict.fromkeys(f"by {_devs(finding)}" for finding in findings if finding.kind == "overlap"))
     nowhere = list(dict.fromkeys(finding.kind.replace("-", " ") for finding in findings if finding.kind != "overlap"))
     ways += [f"by no device ({spoken(nowhere)})"] if nowhere else []
@@ -357,15 +345,15 @@ def _who_goes_where(view: FamilyView) -> str:
     whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
     part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
     verb = "leave" if len(cidrs) > 1 or len(findings) > 1 else "leaves"
-    whose = "" if view.found.report.findings else "what pods send to "
+    whose = "" if view.found.report.escapes else "what pods send to "
     return f"{whose}{part}{spoken([str(cidr) for cidr in cidrs])} {verb if not whose else 'leaves'} {spoken(ways)}"
 
 
-def _devs(finding: Finding) -> str:
+def _devs(finding: Escape) -> str:
     return spoken(finding.devs) or "an unknown device"
 
 
-def _row(finding: Finding) -> Sequence[Piece]:
+def _row(finding: Escape) -> Sequence[Piece]:
     route, rule = finding.decision.route, finding.decision.rule
     where = ("", "", "") if route is None else (prefix_name(route.prefix), table_name(route.table), owner_name(finding))
     return (
@@ -376,7 +364,7 @@ def _row(finding: Finding) -> Sequence[Piece]:
     )
 
 
-def _range(finding: Finding) -> str:
+def _range(finding: Escape) -> str:
     """The range as blocks; as first and last address if that would be too many."""
     blocks = finding.prefixes
     if len(blocks) <= _BLOCKS:
@@ -386,7 +374,7 @@ def _range(finding: Finding) -> str:
 
 def _maps(view: FamilyView, style: Style, now: str) -> Iterator[Line]:
     report = view.found.report
-    chosen = list(dict.fromkeys(finding.cidr for finding in report.findings)) or list(report.cidrs)
+    chosen = list(dict.fromkeys(finding.cidr for finding in report.escapes)) or list(report.cidrs)
     if not report.expected_devs:
         return
     hosts = [(now, view.found.fib)] + ([("repaired", after)] if (after := view.repaired) else [])

@@ -69,6 +69,8 @@ class Command:
     """Whether it logs its progress to standard error without --verbose."""
     needs_files: bool = attrs.field()
     """Whether a file that cannot be read or written is a failure; if not, the answer is only unknown."""
+    version: int = 1
+    """The number of its JSON document."""
     no_json: Mapping[str, str] = attrs.field(factory=dict)
     """The options that cannot be used with --json, each with the reason."""
 
@@ -89,7 +91,7 @@ class Command:
     @property
     def schema(self) -> str:
         """The name of its JSON document."""
-        return f"hostrouting/{self.name}/1"
+        return f"hostrouting/{self.name}/{self.version}"
 
 
 @attrs.frozen

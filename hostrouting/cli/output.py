@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Literal, TextIO, TypeAlias
 
+    from hostrouting.finding import Finding
+
 __all__ = [
     "SHOWN",
     "Line",
@@ -25,6 +27,7 @@ __all__ = [
     "Tone",
     "capped",
     "counted",
+    "finding_lines",
     "items",
     "line",
     "plain",
@@ -95,6 +98,22 @@ def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all"
     yield from lines
     if total > SHOWN:
         yield line("  ", Painted(f"… and {total - SHOWN:,} more; {where}", "soft"))
+
+
+_FINDING_TONES: dict[str, Tone] = {"error": "bad", "warning": "warn", "note": "soft"}
+
+
+def finding_lines(findings: Sequence[Finding], *, named: bool = False) -> Iterator[Line]:
+    """The first findings, a line each; `named`: after their names."""
+    told = (
+        line(
+            "  ",
+            Painted(f"{finding.name}: " if named else "", "soft"),
+            Painted(str(finding), _FINDING_TONES[finding.severity]),
+        )
+        for finding in findings[:SHOWN]
+    )
+    yield from capped(told, len(findings))
 
 
 def items(texts: Sequence[str], tone: Tone) -> Iterator[Line]:

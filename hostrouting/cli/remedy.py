@@ -15,14 +15,13 @@ import attrs
 from hostrouting.check.examine import find_correction
 from hostrouting.check.report import (
     contested_clause,
+    cost_findings,
     deletion_lines,
-    diversion_line,
     entries_name,
-    filtered_line,
     repair_document,
-    unsafe_lines,
+    unsafe_findings,
 )
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, items, line, spoken
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, finding_lines, line, spoken
 from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model import TABLE_MAIN, NextHop, Route
 from hostrouting.routes.plan import plan_static_routes, reply_destinations, wanted_routes
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hostrouting.check.examine import Correction, Examination
-    from hostrouting.check.repair import Diversion
     from hostrouting.cli.check import Check
     from hostrouting.cli.output import Line
     from hostrouting.config import RouteOverlapConfig
@@ -256,9 +254,8 @@ def repaired_configuration(check: Check, named: HostRoutingConfig | None, *, mod
 def warning_lines(check: Check) -> Iterator[str]:
     """What to know before it is applied, one sentence each."""
     contested = _Remedy(check).contested
-    yield from map(diversion_line, check.found.diverted)
-    yield from map(filtered_line, check.found.filtered)
-    yield from (f"no static route can repair it: {text}" for text in unsafe_lines(check.found.unsafe))
+    yield from map(str, cost_findings(check.found))
+    yield from (f"no static route can repair it: {lost}" for lost in unsafe_findings(check.found.unsafe))
     if contested:
         yield f"left out of the configuration: the {entries_name(contested)}: {contested_clause(contested)}"
 
@@ -307,21 +304,14 @@ def route_lines(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
 
 
 def _price(found: Examination) -> Iterator[Line]:
-    if found.diverted:
-        yield line()
-        yield line(Painted("What the repair costs", "strong"), ":")
-        alike: dict[object, list[Diversion]] = {}
-        for diversion in found.diverted:
-            alike.setdefault((diversion.devs, diversion.connected, diversion.refused), []).append(diversion)
-        told = [
-            diversion_line(them[0], of=spoken([str(diversion.prefix) for diversion in them])) for them in alike.values()
-        ]
-        told += map(filtered_line, found.filtered)
-        yield from items(told, "warn")
-    if found.unsafe:
-        yield line()
-        yield line(Painted("What no static route can repair", "strong"), ":")
-        yield from items(tuple(unsafe_lines(found.unsafe)), "bad")
+    for head, findings in (
+        ("What the repair costs", [*cost_findings(found)]),
+        ("What no static route can repair", [*unsafe_findings(found.unsafe, "error")]),
+    ):
+        if findings:
+            yield line()
+            yield line(Painted(head, "strong"), ":")
+            yield from finding_lines(findings)
 
 
 def ip_commands(check: Check) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ __all__ = [
     "CORRECTION",
     "ERROR",
     "FAILURES",
-    "FORESEEN",
+    "FINDINGS",
     "GATE",
     "MARKS",
     "NODE",
@@ -20,24 +20,16 @@ __all__ = [
     "STEPS",
 ]
 
-_FINDING = {
-    "cidr": "the expected CIDR that contains the range",
-    "first": "the first address of the range",
-    "last": "its last address; the ranges of one CIDR are disjoint and sorted",
-    "prefixes[]": "the same range in the fewest blocks",
-    "kind": "overlap (another device), no-route, unreachable, blackhole or prohibit",
-    "via.dev": "the device that it leaves by instead",
-    "via.gateway": "the gateway there",
-    "via.route": "the prefix of the route that decides",
-    "via.table": "the routing table that it is in",
-    "via.protocol": "who installed it",
-    "via.rule": "the priority of the rule that looked up the table",
+FINDINGS = {
+    "findings[].name": "what it is; the page Findings explains each name",
+    "findings[].severity": "error, warning or note",
+    "findings[].target": "the range, route, file, unit, program or device that it is about; may be empty",
+    "findings[].sentence": "what is so, and why",
+    "findings[].remedy": "what to do about it; may be empty",
+    "findings[].facts": "the same for programs, with keys by name as the page Findings lists them",
+    "findings[].canRetry": "whether it may be gone later although nobody does anything about it",
 }
-_PACKETS = {
-    "sources[]": "packets of pods from here: a part of podCidrs",
-    "devs[]": "the devices that they arrive on; empty for a device that no rule names, if no pod has a device",
-    "exist": "whether these devices exist; a rule may name one that the CNI has still to create",
-}
+"""The schema hostrouting/findings/1, in every document that has findings."""
 ROUTE = {
     "destination": "as in the configuration's staticRoutes.routes",
     "gateway": "the same; empty means that of the default route",
@@ -59,17 +51,8 @@ STANDINGS = {
     "standings[].subject": "what a task does, other than static routes and the check",
     "standings[].on": "whether it should work on this host now: it is enabled, and its condition holds",
     "standings[].inForce": "whether the host has everything that it needs",
-    "standings[].faults[]": "what is missing or wrong; each a sentence",
-    "standings[].hindrances[]": "what on the host prevents it from working although it is in force; each a sentence",
-    "standings[].notes[]": "other remarks; each a sentence",
+    **{f"standings[].{key}": says for key, says in FINDINGS.items()},
     "standings[].facts[]": "facts such as the counters of the rules; each a sentence",
-}
-FORESEEN = {
-    "foreseen[].route": "a route that the next boot will lose, because the kernel adds its own to the same destination",
-    "foreseen[].addresses[].address": "an address for which the kernel adds that route",
-    "foreseen[].addresses[].dev": "the device that has the address",
-    **{f"foreseen[].instead[].{key}": says for key, says in ROUTE.items()},
-    "foreseen[].text": "why it will be lost, and what to configure instead: a sentence",
 }
 NODE = {
     "node": "with --snapshots: the name of the node; else the key is absent",
@@ -119,28 +102,12 @@ MARKS = {
     "notLookedAt[]": "what could not be looked at, with the reason",
 }
 CHECK = {
-    "verdict": "ok, overlap, undecided or no-default-route",
+    "verdict": "the worse verdict: ok, overlap, undecided or no-default-route",
+    "verdicts.ipv4": "the verdict on the IPv4 CIDRs; the key is absent without any",
+    "verdicts.ipv6": "the same for IPv6",
     "mode": "WARN or STRICT",
-    "expectedDevs[]": "the devices that everything should leave by",
-    **{f"findings[].{key}": says for key, says in _FINDING.items()},
-    "pods[].verdict": "the verdict on some packets of pods; `pods` is absent if none are checked",
-    **{f"pods[].packets[].{key}": says for key, says in _PACKETS.items()},
-    **{f"pods[].findings[].{key}": says for key, says in _FINDING.items()},
-    "dropped[].kind": "sent (what pods send) or replies; `dropped` is absent if nothing is dropped on arrival",
-    "dropped[].family": "4 or 6",
-    "dropped[].devs[]": "the devices that these packets arrive on; empty for a device that is created later",
-    "dropped[].reason": "forwarding (the device does not forward), or rp_filter: strict, loose or no-address",
-    "dropped[].sources[]": "where the packets come from; empty if that does not matter",
-    "dropped[].mark": "replies: the mark of the packets that they are for; else 0",
-    "dropped[].uid": "replies: the user who sends these packets; else 0",
-    "dropped[].boundTo": "replies: the device that the socket of these packets is bound to; else empty",
-    "dropped[].ofPods": "whether it is about packets of pods, or replies to them; else about those of the host itself",
-    "dropped[].text": "the same in a sentence",
+    "expectedDevs.ipv4[]": "the devices that everything should leave by",
+    "expectedDevs.ipv6[]": "the same for IPv6",
+    **FINDINGS,
     **{f"repair[].{key}": says for key, says in ROUTE.items()},
-    "unsafe[].first": "the first address of a range that no static route can repair",
-    "unsafe[].last": "its last address",
-    "unsafe[].reason": "earlier-rule, longest-prefix, no-way, too-many, reserved, surprise, refused, clash, still-open",
-    "unsafe[].text": "the same in a sentence",
-    **{f"unsafe[].packets[].{key}": says for key, says in _PACKETS.items()},
-    "notes[]": "which packets the verdict does not hold for, and what the repair costs; each a sentence",
 }

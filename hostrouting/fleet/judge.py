@@ -25,8 +25,8 @@ import attrs
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, listed, require_devices
 from hostrouting.check.examine import Correction, examine_snapshot, find_correction
 from hostrouting.check.marks import marks_of
-from hostrouting.check.overlap import Escape
-from hostrouting.check.report import candidates_line, check_document, flaw_name, packets_line, repair_document
+from hostrouting.check.overlap import EscapeKind
+from hostrouting.check.report import check_document, flaw_name, packets_line, repair_document
 from hostrouting.errors import ConfigError, Fault, HostRoutingError, JudgingFailed, SnapshotError
 from hostrouting.host.saved import of_file, snapshot_bytes, snapshot_in
 from hostrouting.inputs import STANDARD_INPUT
@@ -61,7 +61,7 @@ class NodeEscape:
     cidr: Prefix
     first: int
     last: int
-    kind: Escape
+    kind: EscapeKind
     devs: tuple[str, ...]
     packets: str = ""
     """Which packets, as a phrase; empty for plain packets of the host itself."""
@@ -117,7 +117,7 @@ class NodeResult:
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """The findings, as in that document."""
+        """The findings, as in that document: what escapes, and what limits or explains the verdict."""
         found: list[dict[str, Any]] = self._said("findings")
         return found
 
@@ -125,12 +125,6 @@ class NodeResult:
     def repair(self) -> list[dict[str, Any]]:
         """The routes that repair the node as it is, as in `staticRoutes.routes` of a configuration."""
         found: list[dict[str, Any]] = self._said("repair")
-        return found
-
-    @property
-    def notes(self) -> list[str]:
-        """What limits or explains the verdict, each a sentence."""
-        found: list[str] = self._said("notes")
         return found
 
     def _said(self, key: str) -> Any:
@@ -155,7 +149,7 @@ def _correction_document(correction: Correction | None) -> dict[str, Any] | None
     return {"delete": entries, "add": repair_document(correction.add)}
 
 
-_REFUSED: dict[str, Escape] = {kind: kind for kind in get_args(Escape)}
+_REFUSED: dict[str, EscapeKind] = {kind: kind for kind in get_args(EscapeKind)}
 
 
 @attrs.frozen
@@ -208,7 +202,7 @@ def judge(data: bytes, question: Question) -> NodeResult:
         flaws=tuple(flaw_name(flaw) for family in found.families for flaw in family.flaws if flaw.is_serious),
         open_repair=found.routes,
         correction=_correction(found, question),
-        is_repairable=bool(found.findings) and not found.unsafe,
+        is_repairable=bool(found.escapes) and not found.unsafe,
         answer=_answer(found, config),
     )
 
@@ -224,14 +218,13 @@ def _correction(found: Examination, question: Question) -> Correction | None:
 
 def _answer(found: Examination, config: HostRoutingConfig) -> str:
     """The document of the check; a snapshot shows nothing about the other tasks."""
-    remarks = filter(None, map(candidates_line, found.families))
-    document = check_document(found, mode=config.route_overlap.mode, remarks=remarks)
+    document = check_document(found, mode=config.route_overlap.mode)
     return json.dumps({**document, **marks_of(found, None).document(), "standings": []})
 
 
 def _escapes(found: Examination) -> Iterator[NodeEscape]:
     for family in found.families:
-        for finding in family.findings:
+        for finding in family.escapes:
             packets = "what pods send" if finding.senders else ""
             yield NodeEscape(finding.cidr, finding.first, finding.last, finding.kind, finding.devs, packets)
         if family.verdict != "undecided":

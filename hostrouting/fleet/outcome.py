@@ -28,6 +28,7 @@ import attrs
 from hostrouting.check.examine import examine_snapshot, find_correction
 from hostrouting.check.report import action_sentence, check_document, repair_sentence
 from hostrouting.errors import SnapshotError
+from hostrouting.finding import ESCAPES
 from hostrouting.host.saved import read_ip_document
 from hostrouting.routes.uplink import DesiredRoute
 
@@ -74,7 +75,7 @@ class Outcome:
     steps: tuple[Document, ...] = ()
     """The steps for the routes, as in the documents."""
     findings: tuple[Document, ...] = ()
-    """What escapes afterwards, as in the document of the check."""
+    """What the check finds afterwards, as in its document."""
     repair: tuple[Document, ...] = ()
     """The routes that the configuration lacks, as in `staticRoutes.routes`."""
     warnings: tuple[str, ...] = ()
@@ -115,7 +116,7 @@ def _parsed(text: str) -> Document:
 
 def _fault(command: str, ran: Ran, document: Document) -> str:
     """Why the command has no answer; empty if it has one."""
-    schema, expected = document.get("schema"), f"hostrouting/{command}/1"
+    schema, expected = document.get("schema"), f"hostrouting/{command}/2"
     if schema == expected:
         return ""
     if schema == "hostrouting/error/1":
@@ -128,16 +129,15 @@ def _fault(command: str, ran: Ran, document: Document) -> str:
     return f"hostrouting {command} did not print its document on the node; it {ran.ending}"
 
 
-_PLANNED = {"gate", "overlap", "probes", "routes"}
-"""The names of findings of `preflight` about what the plan says itself."""
+_UNPLANNED = {"azure-vnet", "file", "kernel", "lock", "removal", "systemd", "tool", "unit"}
+"""The names of findings of `preflight` about what the plan does not say itself."""
 
 
 def _dry_run(plan: Document, preflight: Sequence[Document]) -> Outcome:
     """What `apply` would do, and what `preflight` has found."""
     found = _checked(plan.get("check"), plan["steps"])
     files = _lasting(plan["files"]["write"], plan["files"]["remove"])
-    conflicts = [f"{step['route']}: {step['reason']}" for step in plan["steps"] if step["action"] == "conflict"]
-    conflicts += plan["conflicts"]
+    conflicts = [_text(finding) for finding in plan["findings"] if finding["severity"] == "error"]
     is_strict = (plan.get("check") or {}).get("mode") == "STRICT"
     strict, lacks = found.verdict == "overlap" and is_strict, bool(plan["pending"])
     lacks = lacks or (plan["answer"] == "not-ready" and is_strict)
@@ -160,14 +160,9 @@ def _dry_run(plan: Document, preflight: Sequence[Document]) -> Outcome:
     if strict:
         told += "; apply would fail, because the mode is STRICT"
     fails = bool(conflicts) or strict or lacks
-    errors, doubts = (
-        [
-            finding["message"]
-            for finding in preflight
-            if finding["severity"] == severity and finding["name"] not in known
-        ]
-        for severity, known in (("error", _PLANNED if fails else ()), ("warning", _PLANNED))
-    )
+    unplanned = [finding for finding in preflight if finding["name"] in _UNPLANNED]
+    errors = [_text(finding) for finding in (unplanned if fails else preflight) if finding["severity"] == "error"]
+    doubts = [_text(finding) for finding in unplanned if finding["severity"] == "warning"]
     if errors:
         told += f"; apply would fail, or machines would not start: {'; '.join(errors)}"
     return attrs.evolve(
@@ -226,10 +221,7 @@ def _removal(remove: Document) -> Outcome:
         told = "NOTHING TO DO: hostrouting has nothing installed on this host"
     else:
         told = f"TO DO: {counts}" if remove["dryRun"] else f"DONE: {counts}"
-    stays = tuple(
-        f"{route} stays, because another program has added it; to delete it: {command}"
-        for route, command in ((kept["route"], kept["command"]) for kept in remove["stays"])
-    )
+    stays = tuple(_text(finding) for finding in remove["findings"])
     before, after = _texts(_lines(steps, remove["operations"], files, ()))
     return Outcome(told, changed=changed, steps=steps, warnings=stays, before=before, after=after)
 
@@ -242,7 +234,7 @@ def _checked(check: Document | None, steps: Sequence[Document]) -> Outcome:
     return Outcome(
         told,
         verdict=verdict,
-        findings=_findings(check),
+        findings=tuple(check["findings"]),
         repair=tuple(check["repair"]),
         warnings=() if verdict == "ok" else (told,),
     )
@@ -257,17 +249,20 @@ def verdict_sentence(check: Document, steps: Sequence[Document] = (), *, action:
 
     `action` is a sentence about that change, if it is known.
     """
-    verdict, findings = check["verdict"], _findings(check)
+    verdict, findings = check["verdict"], check["findings"]
     if verdict == "ok":
         return "OK: nothing escapes"
     if verdict == "no-default-route":
         remedy = "check DHCP and the uplink, or name the device in routeOverlap.expectedDevs"
         return f"NO-DEFAULT-ROUTE: there is no default route, so no device is expected; {remedy}"
     if verdict == "undecided":
-        return f"UNDECIDED: {'; '.join(check['notes']) or 'see the notes of the check'}"
-    told = [_escape(finding, check["expectedDevs"]) for finding in findings[:_NAMED]]
-    told += [f"and {len(findings) - _NAMED} more findings"] if len(findings) > _NAMED else []
-    told += [f"UNSAFE: {unsafe['text']}" for unsafe in check["unsafe"][:_NAMED]]
+        told = [_text(finding) for finding in findings if finding["severity"] == "warning"]
+        return f"UNDECIDED: {'; '.join(told) or 'see the findings of the check'}"
+    escapes = [finding for finding in findings if finding["name"] in ESCAPES]
+    told = list(map(_text, escapes[:_NAMED]))
+    told += [f"and {len(escapes) - _NAMED} more findings"] if len(escapes) > _NAMED else []
+    unsafe = [finding for finding in findings if finding["name"] == "unsafe"]
+    told += [f"UNSAFE: {_text(finding)}" for finding in unsafe[:_NAMED]]
     if action:
         told.append(f"ACTION: {action}")
     elif routes := check["repair"]:
@@ -286,29 +281,15 @@ def _wish(route: str) -> DesiredRoute:
     return DesiredRoute(destination, metric=metric)
 
 
-def _findings(check: Document) -> tuple[Document, ...]:
-    """What escapes, of the packets of the host and then of those of pods, without duplicates."""
-    found = [*check["findings"], *(finding for pods in check.get("pods", ()) for finding in pods["findings"])]
-    return tuple({json.dumps(finding): finding for finding in found}.values())
-
-
-def _escape(finding: Document, expected: Any) -> str:
-    """A sentence: which addresses escape, and by which device and route."""
-    prefixes, via = finding["prefixes"], finding["via"]
-    where = prefixes[0] if len(prefixes) == 1 else f"{finding['first']} to {finding['last']}"
-    devs = expected[f"ipv{6 if ':' in where else 4}"] if isinstance(expected, dict) else expected
-    route = f" [{via['route']} proto {via['protocol']}]" if via["route"] else ""
-    kind, dev = finding["kind"], via["dev"] or "an unknown device"
-    if kind == "overlap":
-        return f"{where} leaves by {dev}{route}, not by {', '.join(devs)}"
-    if kind == "no-route":
-        return f"{where} has no route, and should leave by {', '.join(devs)}"
-    return f"{where} is refused ({kind}){route}, and should leave by {', '.join(devs)}"
+def _text(finding: Document) -> str:
+    """The finding in words."""
+    return "; ".join(filter(None, (finding["sentence"], finding["remedy"])))
 
 
 def _warnings(document: Document) -> Iterator[str]:
     """What an operator has to know about the future: the next boot, and the next start of a machine."""
-    yield from (foreseen["text"] for foreseen in document["foreseen"])
+    told = (finding for finding in document["findings"] if finding["name"] != "route-waits")  # the answer says it
+    yield from (_text(finding) for finding in told if finding["severity"] == "warning")
     gate = document["gate"] or {}
     yield from (*gate.get("openings", ()), *gate.get("bars", ()))
 

@@ -25,6 +25,7 @@ from hostrouting.check.examine import examine_snapshot, with_repair
 from hostrouting.check.report import deletion_lines, range_name, repair_document
 from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of, told_segments
 from hostrouting.errors import HostRoutingError
+from hostrouting.finding import ESCAPES
 from hostrouting.fleet.grouping import common_correction, own_file_reason, tally_verdicts
 from hostrouting.fleet.judge import judge
 from hostrouting.host.saved import snapshot_bytes, snapshot_in
@@ -60,6 +61,7 @@ _PROBLEMS = 100  # groups that have a section of their own; the others are in th
 _NAMES = 12  # nodes that a section names at once
 _RANGES = 8  # ranges of a map in words
 _NOTES = 20
+_SHOWN_ELSEWHERE = (*ESCAPES, "action", "unsafe")
 
 
 def read_page(groups: Sequence[NodeGroup], question: Question, *, moment: datetime) -> str:
@@ -168,7 +170,8 @@ def _repair(group: NodeGroup, common: Correction | None, *, is_whole: bool) -> I
 
 
 def _notes(group: NodeGroup) -> Iterator[Markup]:
-    if notes := group.example.notes:
+    told = [finding for finding in group.example.findings if finding["name"] not in _SHOWN_ELSEWHERE]
+    if notes := ["; ".join(filter(None, (finding["sentence"], finding["remedy"]))) for finding in told]:
         more = [f"and {len(notes) - _NOTES:,} more"] if len(notes) > _NOTES else []
         yield element("h3", f"Notes on {group.example.name}")
         yield element("ul", *(element("li", note) for note in [*notes[:_NOTES], *more]))
@@ -272,7 +275,7 @@ def maps_of(data: bytes, question: Question) -> Iterator[CidrMap]:
     hosts = [("now", found.fib)] + ([("repaired", after)] if after is not None else [])
     for family in found.families:
         report = family.report
-        for cidr in list(dict.fromkeys(finding.cidr for finding in report.findings))[:_MAPS]:
+        for cidr in list(dict.fromkeys(finding.cidr for finding in report.escapes))[:_MAPS]:
             rows = []
             for name, fib in hosts:
                 segments = segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)

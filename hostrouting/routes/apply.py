@@ -27,13 +27,14 @@ from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteExist
 from hostrouting.host.effects import tell_effects
 from hostrouting.kernel.base import Change, Outcome, RouteBackend
 from hostrouting.model import IPV4, IPV6, OURS, Route, RouteKey, Snapshot
-from hostrouting.routes.plan import can_join, hop_of, is_shared, next_hop_stays
+from hostrouting.routes.plan import beside_finding, can_join, hop_of, is_shared, next_hop_stays
 from hostrouting.routes.uplink import bare_leg
 from phases.errors import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from hostrouting.finding import Finding
     from hostrouting.kernel.base import Verb
     from hostrouting.routes.plan import Place, RoutePlan
 
@@ -51,8 +52,8 @@ class Applied:
 
     plan: RoutePlan
     changes: tuple[Change, ...] = ()
-    beside: tuple[str, ...] = ()
-    """For each IPv6 route that has next hops of another program beside the wanted ones, a sentence."""
+    beside: tuple[Finding, ...] = ()
+    """For each IPv6 route that has next hops of another program beside the wanted ones, a finding."""
 
     def log_fields(self) -> dict[str, object]:
         """The numbers of routes that were added, replaced, deleted and kept."""
@@ -261,10 +262,10 @@ class _Transaction:
                 (route.key, f"[{route}] was added, but the table now has {found}: {_ELSE}") for route, found in pairs
             )
 
-    def verify(self) -> tuple[str, ...]:
+    def verify(self) -> tuple[Finding, ...]:
         """Read the table back: it has to match the plan for each key that the plan is about.
 
-        Returns a sentence for each route with next hops that are not wanted and that Linux did not delete for us.
+        Returns a finding for each route with next hops that are not wanted and that Linux did not delete for us.
         """
         now = self._read()
         strange = [
@@ -278,7 +279,7 @@ class _Transaction:
         asked = sorted(self._asked.items())
         beside = ((key, [one for one in now.at(key) if _hop(one) in hops]) for key, hops in asked)
         return tuple(
-            f"{key.prefix}: {'; '.join(next_hop_stays(one, one.legs[0]) for one in stays)}"
+            beside_finding(key.prefix, "; ".join(next_hop_stays(one, one.legs[0]) for one in stays))
             for key, stays in beside
             if stays
         )

@@ -1,8 +1,7 @@
 """The connected routes: the routes that the kernel adds for the host's own addresses, whether present or not.
 
 Here: which route the kernel adds for which address, whether a route with proto kernel has such an address, and which
-wanted routes will not last because the kernel will add its own. Not here: conflicts that exist already (`plan`), and
-the messages.
+wanted routes will not last because the kernel will add its own. Not here: conflicts that exist already (`plan`).
 
 The kernel adds a route to the network of an IPv4 address when the address is added to a device that is up, and again
 each time the device is set up. It adds it after existing routes with the same destination and metric: so after `ip
@@ -21,7 +20,19 @@ from collections.abc import Collection, Iterator
 import attrs
 
 from hostrouting.fib import Fib
-from hostrouting.model import IPV4, PROTOCOL_KERNEL, SCOPE_LINK, Address, Link, NextHop, Prefix, Route, Snapshot
+from hostrouting.finding import Finding
+from hostrouting.model import (
+    IPV4,
+    PROTOCOL_KERNEL,
+    SCOPE_LINK,
+    Address,
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    Snapshot,
+    width_of,
+)
 from hostrouting.routes.uplink import DesiredRoute, Uplink, is_held, way_round
 
 __all__ = ["Foreseen", "connected_routes", "foresee", "is_unexplained"]
@@ -88,6 +99,44 @@ class Foreseen:
     """Routes that win without touching the kernel's route; empty if that takes more than two routes."""
     lacking: tuple[DesiredRoute, ...]
     """Those of them that are not configured yet."""
+
+    @property
+    def finding(self) -> Finding:
+        """Why the route will not last, and what to write in its place."""
+        wanted, first, prefix = self.wanted, self.addresses[0], self.wanted.prefix
+        route = " ".join([str(prefix), *(wanted.ways if len(wanted.legs) == 1 else ())])
+        more = len(self.addresses) - 1
+        others = "1 more device is" if more == 1 else f"{more:,} more devices are"
+        told = (
+            f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
+            f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to {prefix}."
+            " At the next boot it may add that route first: then ours cannot be added, and no machine starts"
+        )
+        facts = {
+            "route": str(wanted),
+            "addresses": [
+                {"address": f"{address.ip}/{address.length}", "dev": address.dev} for address in self.addresses
+            ],
+            "instead": [route.to_mapping() for route in self.lacking],
+        }
+        return Finding("route-will-not-last", "warning", told, str(prefix), self._way_round, facts)
+
+    @property
+    def _way_round(self) -> str:
+        prefix, instead = self.wanted.prefix, self.instead
+        names = " and ".join(str(wish.destination) for wish in instead)
+        if not instead and prefix.length == width_of(prefix.family):
+            return "no prefix can be longer and no metric better: remove either the route or the address"
+        if not instead:
+            left, right = prefix.halves()
+            return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
+        one = len(instead) == 1
+        take = "takes" if one else "take"
+        if instead[0].destination == prefix:
+            names = f"one with metric {instead[0].metric}"
+        if not self.lacking:
+            return f"remove it: {names} {'is' if one else 'are'} configured too, and {take} precedence"
+        return f"instead, configure {names}, which {take} precedence"
 
 
 def foresee(

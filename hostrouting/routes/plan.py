@@ -27,6 +27,7 @@ import attrs
 from hostrouting.arguments import listed, require
 from hostrouting.errors import RouteConflict
 from hostrouting.fib import Fib
+from hostrouting.finding import Finding
 from hostrouting.model import (
     IPV4,
     IPV6,
@@ -63,6 +64,7 @@ __all__ = [
     "RoutePlan",
     "Step",
     "Steps",
+    "beside_finding",
     "can_join",
     "deletion_command",
     "hop_of",
@@ -74,6 +76,7 @@ __all__ = [
     "plan_routes",
     "plan_static_routes",
     "reply_destinations",
+    "stays",
     "wanted_routes",
     "wanted_routes_of",
 ]
@@ -212,9 +215,39 @@ class RoutePlan:
         return tuple(step for step in self._busy if step.asked is not None)
 
     @property
-    def beside(self) -> tuple[str, ...]:
-        """For each route that has next hops beside the wanted ones, a sentence."""
-        return tuple(f"{step.route.prefix}: {step.asks}" for step in self.asking if step.action == "keep")
+    def beside(self) -> tuple[Finding, ...]:
+        """For each route that has next hops beside the wanted ones, a finding."""
+        kept = (step for step in self.asking if step.action == "keep")
+        return tuple(beside_finding(step.route.prefix, step.asks) for step in kept)
+
+    def findings(self, *, wait: float | None = None) -> Iterator[Finding]:
+        """What keeps the wanted routes from being installed, now or after the next boot.
+
+        `wait` is how long the task would wait for what is missing; None if that is not known.
+        """
+        for step in self.conflicts:
+            prefix = str(step.route.prefix)
+            # A lifetime changes with each look.
+            held = None if step.held is None else str(attrs.evolve(step.held, expires=None))
+            facts = {"held": held, "metric": step.route.metric}
+            yield Finding("route-conflict", "error", f"{prefix} cannot be installed: {step.why}", prefix, facts=facts)
+        lacking: dict[str, list[DesiredRoute]] = {}
+        for pending in self.pending:
+            lacking.setdefault(pending.missing, []).append(pending.desired)
+        for missing, wanted in lacking.items():
+            need = f"{wanted[0]} needs" if len(wanted) == 1 else f"{len(wanted):,} routes, such as {wanted[0]}, need"
+            then = f"; apply would wait up to {wait:g} s for it, then fail" if wait else ""
+            then = "; apply would fail at once" if wait == 0 else then
+            yield Finding(
+                "route-waits",
+                "error" if wait == 0 else "warning",
+                f"{need} {missing}{then}",
+                str(wanted[0].destination),
+                "add it, or correct the configuration",
+                can_retry=True,
+            )
+        yield from (coming.finding for coming in self.foreseen)
+        yield from self.beside
 
     @property
     def kept(self) -> int:
@@ -642,6 +675,20 @@ def is_left_behind(standing: Route, wanted: Route) -> bool:
         and any(leg.gateway is not None for leg in standing.legs)
         and set(standing.devs) <= set(wanted.devs)
     )
+
+
+def beside_finding(prefix: Prefix, told: str) -> Finding:
+    """A route has next hops of other programs beside the wanted ones; what is told of them."""
+    return Finding("route-beside", "warning", f"{prefix}: {told}", str(prefix))
+
+
+def stays(route: Route) -> Finding:
+    """A route stays when our routes are deleted, and how to delete it."""
+    told = f"[{route}] stays: the configuration asked for this route, but hostrouting did not install it"
+    command = deletion_command(route)
+    remedy = f"if nothing else needs it, delete it with: {command}"
+    facts = {"route": str(route), "command": command}
+    return Finding("route-stays", "note", told, str(route.prefix), remedy, facts)
 
 
 def deletion_command(route: Route) -> str:

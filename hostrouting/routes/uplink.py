@@ -7,7 +7,7 @@ conflicts with others (`plan`), or why it is wanted.
 
 from collections.abc import Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -75,6 +75,15 @@ class DesiredRoute:
     def key(self) -> RouteKey:
         """The key by which the kernel will distinguish the route, as in `Route.key`."""
         return RouteKey(TABLE_MAIN, self.destination, 0, self.metric or DEFAULT_METRIC[self.destination.family])
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The route as written under staticRoutes.routes in the configuration."""
+        return {
+            "destination": str(self.destination),
+            "gateway": str(self.gateway) if self.gateway else "",
+            "dev": self.dev or "",
+            "metric": self.metric,
+        }
 
     def __str__(self) -> str:
         words = [str(self.destination)]

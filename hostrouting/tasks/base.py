@@ -16,11 +16,12 @@ from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.boot.gate import Gate, paths_of
 from hostrouting.config import needs_config
 from hostrouting.errors import FileError, HostRoutingError, UnitFailed
+from hostrouting.finding import of_severity
 from hostrouting.host.effects import effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.guard import Look
-from hostrouting.tasks.results import Preview, Removal
+from hostrouting.tasks.results import Preview, removal
 from phases.errors import add_note
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from hostrouting.boot.gate import Changed, Part
     from hostrouting.config import HostRoutingConfig
+    from hostrouting.finding import Finding
     from hostrouting.host import Manager
     from hostrouting.tasks.guard import Repair
     from hostrouting.tasks.results import Standing
@@ -152,9 +154,14 @@ class HostTask(Generic[ResultT]):
         """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""
         return None
 
-    def removals(self) -> tuple[Removal, ...]:
+    def removals(self) -> tuple[Finding, ...]:
         """What the host loses by this configuration, because that does not ask for it; the gate is not included."""
         return ()
+
+    @property
+    def takes_protection_away(self) -> bool:
+        """Whether the host loses what keeps its machines or routes right."""
+        return any(of_severity(self.removals(), "error"))
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  not every task has something to keep
         """Look at what the task installed, and repair what can be repaired now; wait for nothing.
@@ -216,12 +223,12 @@ class HostTask(Generic[ResultT]):
             return attrs.evolve(found, files=found.files.without(Gate(self.host).own_paths))
         return found
 
-    def _behind_its_gate(self, ctx: phases.Context, *, up: bool, removals: Sequence[Removal] = ()) -> ResultT:
+    def _behind_its_gate(self, ctx: phases.Context, *, up: bool, removals: Sequence[Finding] = ()) -> ResultT:
         part = self.part
         self.require_rights(up=up)
         fallback = self.prepare(ctx) if up else None
-        for removal in removals:
-            ctx.log.warning("%s", removal)
+        for gone in removals:
+            ctx.log.warning("%s", gone.sentence)
         changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,))))
         if up:
             return install(ctx, self, changed, fallback)
@@ -260,7 +267,7 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> P
     gate = Gate(host)
     looks = [(task, task.look(up=up and task.is_wanted)) for task in tasks]
     would_fail = up and any(look.routes and (look.routes.conflicts or look.routes.pending) for _, look in looks)
-    weakened = [task.part for task in tasks if would_fail and any(gone.is_protection for gone in task.removals())]
+    weakened = [task.part for task in tasks if would_fail and task.takes_protection_away]
     rising = tuple(task.part for task, look in looks if up and task.is_wanted and not look.keeps_script)
     falling = tuple(task.part for task in tasks if not (up and task.is_wanted))
     rising, falling = (tuple(part for part in parts if part not in weakened) for parts in (rising, falling))
@@ -276,16 +283,16 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> P
     return found
 
 
-def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Removal, ...]:
+def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
     """What these tasks, done together, take away although nobody asked to remove it; the gate first."""
-    found = tuple(removal for task in tasks for removal in task.removals())
+    found = tuple(gone for task in tasks for gone in task.removals())
     gate, falling = Gate(host), {task.part.name for task in tasks if not task.is_wanted}
     rising = any(task.is_wanted and task.part.step for task in tasks)
     if rising or not gate.steps or not {step.name for step in gate.steps} <= falling:
         return found
     told = "this configuration has no routes and no check, so the gate would go and machines would start unchecked"
-    gone = Removal("routeOverlap", told, is_protection=True, remedy="add staticRoutes or routeOverlap")
-    return (gone, *(removal for removal in found if removal.path != gone.path))
+    gone = removal("routeOverlap", told, is_protection=True, remedy="add staticRoutes or routeOverlap")
+    return (gone, *(other for other in found if other.target != gone.target))
 
 
 def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new: bool) -> bool:

@@ -94,9 +94,9 @@ class Configure:
                     except HostRoutingError as error:
                         failures[task.name] = error
                         up.remove(task.part)
-            for removal in removals_of(host, [task for task in chosen if task.name not in failures]):
-                ctx.log.warning("%s", removal)
-            weakened = {task.name for task in chosen if any(gone.is_protection for gone in task.removals())}
+            for gone in removals_of(host, [task for task in chosen if task.name not in failures]):
+                ctx.log.warning("%s", gone.sentence)
+            weakened = {task.name for task in chosen if task.takes_protection_away}
             up, down = ([part for part in parts if part.name not in weakened] for parts in (up, down))
             changed = Gate(host).change(ctx, up, down) if up or down else {}
             begun = set(left_out)

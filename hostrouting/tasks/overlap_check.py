@@ -12,31 +12,21 @@ import attrs
 from hostrouting.boot import MOST_WAIT, GateStep, parse_check_script, render_check_script, render_check_unit
 from hostrouting.boot.gate import Part
 from hostrouting.check.examine import Examination, FamilyExamination, examine, find_correction
-from hostrouting.check.report import (
-    check_document,
-    finding_line,
-    flaw_line,
-    harmless_lines,
-    no_default_line,
-    notes_lines,
-    npd_line,
-    repair_line,
-    unsafe_lines,
-)
+from hostrouting.check.report import check_document, check_findings, escapes_in, npd_line
 from hostrouting.config import Mode
 from hostrouting.errors import FileError, RouteOverlapError, Unsettled
+from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severity
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask
-from hostrouting.tasks.guard import Look, Problem
-from hostrouting.tasks.results import CheckResult, Preview, Removal
+from hostrouting.tasks.guard import Look
+from hostrouting.tasks.results import CheckResult, Preview, removal
 from hostrouting.text import spoken
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import phases
-    from hostrouting.check.examine import Correction
     from hostrouting.config import RouteOverlapConfig
     from hostrouting.config.values import Network
     from hostrouting.kernel.base import RouteBackend
@@ -44,12 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckRouteOverlap"]
 
-_ANSWER = {"schema", "verdict", "verdicts", "mode", "expectedDevs", "findings", "pods"}
+_ANSWER = {"schema", "verdict", "verdicts", "mode", "expectedDevs"}
 """The keys of a report that say what the answer is."""
 _TO_WARN = "the mode changes from STRICT to WARN: machines then start even while addresses escape"
-_TO_STRICT = "the mode changes from WARN to STRICT: then no machine starts while an address escapes"
 _VALID = timedelta(days=1)  # how long the answer of a check is valid for node-problem-detector
-_AT_MOST = 20  # lines of one kind in a log or an error
+_TO_STRICT = Finding(
+    "mode", "note", "the mode changes from WARN to STRICT: then no machine starts while an address escapes", "STRICT"
+)
+_MORE = "; all are in route-overlap.json"
+_WRONG = (*ESCAPES, "no-default-route")
+_REMEDIES = ("missing-rule", "action", "unsafe")
 
 
 @attrs.frozen
@@ -94,9 +88,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
     def look(self, *, up: bool) -> Preview:
         """What a new mode means. The task itself changes only the files of the gate."""
-        return Preview(notes=(_TO_STRICT,) if up and self._gets_strict else ())
+        return Preview(others=(_TO_STRICT,) if up and self._gets_strict else ())
 
-    def removals(self) -> tuple[Removal, ...]:
+    def removals(self) -> tuple[Finding, ...]:
         """The installed check, its mode STRICT, or those of its addresses that are not in the configuration."""
         old, new = self._installed, self.config.route_overlap
         if old is None:
@@ -105,12 +99,12 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         if not self.is_wanted:
             cidrs = spoken([str(cidr) for cidr in old.expected_cidrs])
             told = f"not in this configuration, but installed: the check of {cidrs} in mode {old.mode}"
-            return (Removal("routeOverlap", told, is_protection=is_strict),)
+            return (removal("routeOverlap", told, is_protection=is_strict),)
         gone = [str(part) for cidr in old.expected_cidrs for part in _uncovered(cidr, new.expected_cidrs)]
         told = f"no longer checked: {spoken(gone)}"
-        found = [Removal("routeOverlap.expectedCidrs", told, is_protection=is_strict)] if gone else []
+        found = [removal("routeOverlap.expectedCidrs", told, is_protection=is_strict)] if gone else []
         if is_strict and new.mode is Mode.WARN:
-            found.append(Removal("routeOverlap.mode", _TO_WARN, is_protection=True))
+            found.append(removal("routeOverlap.mode", _TO_WARN, is_protection=True))
         return tuple(found)
 
     @property
@@ -144,47 +138,41 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             found = examine(ctx, backend, self.config, wait=0)
         if found.verdict == "undecided" and any(family.restless for family in found.families):
             raise Unsettled("the route tables keep changing; the verdict is the one before that")
-        account = _Account.of(found, wait=0)
-        unwritten = self._written_anew(ctx, found, account)
+        told = check_findings(found, mode=self.config.route_overlap.mode)
+        unwritten = self._written_anew(ctx, found, told)
         counts = {str(cidr): 0 for family in found.families for cidr in family.report.cidrs}
-        for finding in found.findings:
-            counts[str(finding.cidr)] += 1
-        names = {
-            finding_line(finding, family.report.expected_devs): (
-                ("CIDR", str(finding.cidr)),
-                ("DEV", " ".join(finding.devs)),
-            )
-            for family in found.families
-            for finding in family.findings
-        }
-        problems = tuple(Problem(line, names.get(line, ())) for line in _first(account.wrong))
+        for escape in found.escapes:
+            counts[str(escape.cidr)] += 1
+        wrong = _named(told, *_WRONG)
+        more = first_lines(wrong, _MORE)[SHOWN:]
+        shown = (*wrong[:SHOWN], *(Finding("guard", "warning", line) for line in more))
         verdicts = {
             str(cidr): _verdict_on(str(cidr), family, counts)
             for family in found.families
             for cidr in family.report.cidrs
         }
         return Look(
-            problems=(*problems, *unwritten),
+            findings=(*shown, *unwritten),
             verdict=found.verdict,
-            answer=account.answer(found),
+            answer=_answer(found, wrong),
             verdicts=verdicts,
             escapes=counts,
         )
 
-    def _written_anew(self, ctx: phases.Context, found: Examination, account: _Account) -> tuple[Problem, ...]:
-        """Write the markers if they do not have this answer; the problems with that. Only the routes decide."""
-        document = check_document(found, mode=self.config.route_overlap.mode)
+    def _written_anew(self, ctx: phases.Context, found: Examination, told: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Write the markers if they do not have this answer; the findings about that. Only the routes decide."""
+        document = check_document(found, mode=self.config.route_overlap.mode, findings=told)
         errors: list[FileError] = []
         try:
             since = self._since(document, found.verdict)
             if since is None:
                 errors += self._forget()
-                self._mark(found, account, {**document, "since": moment_as_text(ctx.clock.utc())})
+                self._mark(found, told, {**document, "since": moment_as_text(ctx.clock.utc())})
             elif since == "":
-                self._mark(found, account, {**document, "since": self._written_at() or moment_as_text(ctx.clock.utc())})
+                self._mark(found, told, {**document, "since": self._written_at() or moment_as_text(ctx.clock.utc())})
         except FileError as error:
             errors.append(error)
-        return tuple(Problem(str(error)) for error in errors)
+        return tuple(Finding("file", "warning", str(error), error.path) for error in errors)
 
     def _written_at(self) -> str:
         """When the report was written; empty if that is not known."""
@@ -207,6 +195,8 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         except (ValueError, RecursionError):
             return None
         if not isinstance(known, dict) or any(known.get(key) != document.get(key) for key in _ANSWER):
+            return None
+        if escapes_in(known) != escapes_in(document):
             return None
         since = known.get("since")
         return since if isinstance(since, str) else ""
@@ -238,32 +228,36 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
         found = examine(ctx, backend, self.config, wait=self.wait)
         # Without routes, it may be a configuration of the check alone: what is installed then is in another.
-        of_all = found.findings and self.config.static_routes.routes
-        account = _Account.of(found, find_correction(found, self.config) if of_all else None, wait=self.wait)
-        strict = self.config.route_overlap.mode == "STRICT"
-        failing = strict and found.verdict in {"overlap", "no-default-route"}
-        # In STRICT the error names the findings, and its receiver reports them; only the notes are logged here.
-        for lines in () if failing else (account.wrong, account.remedy):
-            _warn(ctx, lines)
-        harmless = harmless_lines(found)
-        _warn(ctx, tuple(note for note in account.notes if note not in harmless))
-        for text in harmless:
-            ctx.log.info("%s", text)
-        document = check_document(found, mode=self.config.route_overlap.mode)
+        of_all = found.escapes and self.config.static_routes.routes
+        mode = self.config.route_overlap.mode
+        correction = find_correction(found, self.config) if of_all else None
+        told = check_findings(found, mode=mode, wait=self.wait, correction=correction)
+        wrong, remedies = _named(told, *_WRONG), _named(told, *_REMEDIES)
+        failing = bool(wrong) and mode == "STRICT"
+        # In STRICT the error names the escapes, and its receiver reports them; only the rest is logged here.
+        for findings in () if failing else (wrong, remedies):
+            _warn(ctx, first_lines(findings, _MORE))
+        rest = [finding for finding in told if finding.name not in (*_WRONG, *_REMEDIES)]
+        for severity in ("warning", "note"):
+            alike = [*of_severity(rest, severity)]
+            for finding in alike[:SHOWN]:
+                ctx.log.log(finding.level, "%s", finding)
+            if len(alike) > SHOWN:
+                ctx.log.log(alike[0].level, "and %d more like these%s", len(alike) - SHOWN, _MORE)
+        document = check_document(found, mode=mode, findings=told)
         now = ctx.clock.utc()
-        line = npd_line(f"{account.answer(found)}; checked at {moment_as_text(now)}", now + _VALID)
+        line = npd_line(f"{_answer(found, wrong)}; checked at {moment_as_text(now)}", now + _VALID)
         try:
-            self._mark(found, account, document)
+            self._mark(found, told, document)
             self.host.files.write(self.host.layout.npd_path, line)
         except FileError as error:
             ctx.log.warning("%s", error)
         if failing:
-            raise RouteOverlapError(
-                "; ".join((*_first(account.wrong), *_first(account.remedy))), report=found, check=document
-            )
+            lines = (*first_lines(wrong, _MORE), *first_lines(remedies, _MORE))
+            raise RouteOverlapError("; ".join(lines), report=found, check=document)
         return found
 
-    def _mark(self, found: Examination, account: _Account, document: dict[str, Any]) -> None:
+    def _mark(self, found: Examination, told: tuple[Finding, ...], document: dict[str, Any]) -> None:
         """Write the verdict where operators and other programs read it, as the boot script does.
 
         No file is stale at any moment. The marker is written last: once it exists, the report is complete.
@@ -272,46 +266,27 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
         files, layout = self.host.files, self.host.layout
         files.write(layout.report_path, json.dumps(document) + "\n")
+        wrong = [finding.line for finding in _named(told, *_WRONG)]
         if found.verdict == "no-default-route":
             files.write(layout.detected_path, "no-default-route\n")
-        elif account.wrong:
-            files.write(layout.detected_path, _text(account.wrong))
+        elif wrong:
+            files.write(layout.detected_path, _text(wrong))
         else:
-            files.write(layout.ok_path, _text((found.verdict, *account.notes)))
+            files.write(layout.ok_path, _text((found.verdict, *map(str, told))))
 
 
-@attrs.frozen
-class _Account:
-    """What is reported: what is wrong, what to do about it, and notes."""
+def _answer(found: Examination, wrong: Sequence[Finding]) -> str:
+    """What node-problem-detector is told: its exit status for this, and a sentence."""
+    told = "3 UNKNOWN: the verdict is undecided"
+    if wrong:
+        told = f"1 {wrong[0].line}"
+    elif found.verdict == "ok":
+        told = "0 OK: every expected CIDR leaves by an expected device"
+    return f"{told}; for more, run on the host: hostrouting check"
 
-    wrong: tuple[str, ...]
-    remedy: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, found: Examination, correction: Correction | None = None, *, wait: float) -> _Account:
-        """The account of an examination, each part in the order in which an operator needs it.
-
-        The `correction` is that of the configuration, if it is known.
-        """
-        wrong: list[str] = []
-        for family in found.families:
-            if family.verdict == "no-default-route":
-                seen = "; ".join([family.instead, *map(flaw_line, family.flaws)])
-                wrong.append(no_default_line(seen, wait=wait, family=family.report.family))
-            wrong += [finding_line(finding, family.report.expected_devs) for finding in family.findings]
-        action = repair_line(found, correction)
-        remedy = (*((action,) if action else ()), *(f"UNSAFE: {text}" for text in unsafe_lines(found.unsafe)))
-        return cls(tuple(wrong), remedy, tuple(notes_lines(found)))
-
-    def answer(self, found: Examination) -> str:
-        """What node-problem-detector is told: its exit status for this, and a sentence."""
-        told = "3 UNKNOWN: the verdict is undecided"
-        if self.wrong:
-            told = f"1 {self.wrong[0]}"
-        elif found.verdict == "ok":
-            told = "0 OK: every expected CIDR leaves by an expected device"
-        return f"{told}; for more, run on the host: hostrouting check"
+def _named(found: Iterable[Finding], *names: str) -> list[Finding]:
+    return [finding for finding in found if finding.name in names]
 
 
 def _uncovered(cidr: Network, others: Collection[Network]) -> Iterator[Network]:
@@ -333,16 +308,10 @@ def _verdict_on(cidr: str, found: FamilyExamination, escapes: Mapping[str, int])
     return "overlap" if escapes[cidr] else "undecided" if doubtful else "ok"
 
 
-def _warn(ctx: phases.Context, lines: tuple[str, ...]) -> None:
-    for line in _first(lines):
+def _warn(ctx: phases.Context, lines: Iterable[str]) -> None:
+    for line in lines:
         ctx.log.warning("%s", line)
 
 
-def _first(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The first lines, and one that says how many more there are."""
-    more = len(lines) - _AT_MOST
-    return lines if more <= 0 else (*lines[:_AT_MOST], f"and {more} more like these; all are in route-overlap.json")
-
-
-def _text(lines: tuple[str, ...]) -> str:
+def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)

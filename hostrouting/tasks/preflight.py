@@ -11,10 +11,11 @@ Configure would wait for is a warning, because it may come in time.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import attrs
 
@@ -29,15 +30,7 @@ from hostrouting.boot.gate_state import (
     harmful_settings,
 )
 from hostrouting.check.examine import correction_of, examine_snapshot
-from hostrouting.check.report import (
-    finding_sentence,
-    flaw_line,
-    foreseen_line,
-    note_line,
-    range_name,
-    repair_sentence,
-    unsafe_lines,
-)
+from hostrouting.check.report import check_findings, escape_target
 from hostrouting.config import needs_config
 from hostrouting.errors import (
     BackendError,
@@ -48,6 +41,7 @@ from hostrouting.errors import (
     PreflightFailed,
     is_denied,
 )
+from hostrouting.finding import ESCAPES, Finding, of_severity, worst_first
 from hostrouting.host.fileset import OURS, Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.routes.plan import RoutePlan
@@ -64,27 +58,22 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.boot.gate import Part
-    from hostrouting.boot.gate_state import GateState
     from hostrouting.check.examine import Correction, Examination
-    from hostrouting.check.overlap import Finding
+    from hostrouting.check.overlap import Escape
     from hostrouting.config import HostRoutingConfig
+    from hostrouting.finding import Severity
     from hostrouting.host import Rights
     from hostrouting.model import Prefix
-    from hostrouting.routes.uplink import DesiredRoute
     from hostrouting.tasks.azure_vnet import CleanupPlan
-    from hostrouting.tasks.results import Removal
 
 __all__ = [
     "TOOLS",
-    "Name",
+    "Finding",
     "Preflight",
-    "PreflightFinding",
-    "Severity",
     "UnitDropIn",
     "cleanup_findings",
     "file_findings",
     "folder_findings",
-    "gate_findings",
     "lock_findings",
     "machine_findings",
     "overlap_findings",
@@ -92,35 +81,14 @@ __all__ = [
     "removal_findings",
     "replacement_findings",
     "rights_findings",
-    "route_findings",
     "systemd_findings",
     "task_findings",
     "tool_findings",
     "unit_findings",
     "unread",
-    "worst_first",
 ]
 
 T = TypeVar("T")
-Name: TypeAlias = Literal[
-    "azure-vnet",
-    "files",
-    "folders",
-    "gate",
-    "kernel",
-    "lock",
-    "overlap",
-    "probes",
-    "removal",
-    "routes",
-    "systemd",
-    "tools",
-    "units",
-]
-Severity: TypeAlias = Literal["error", "warning", "info"]
-
-_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-
 TOOLS = {
     "awk": (("mawk", "awk"), "mawk"),
     "bash": (("bash",), "bash"),
@@ -136,36 +104,12 @@ TOOLS = {
 _OLDEST_SYSTEMD = 247
 _SHOWN = 5  # errors in the message of a failure
 
-_SUBJECTS: tuple[tuple[type[HostRoutingError], Name], ...] = (
-    (FileError, "files"),
+_SUBJECTS: tuple[tuple[type[HostRoutingError], str], ...] = (
+    (FileError, "file"),
     (ManagerError, "systemd"),
     (BackendError, "kernel"),
 )
 """What an error is about, whoever met it: so one cause that several tasks meet is one finding."""
-
-
-@attrs.frozen
-class PreflightFinding:
-    """One thing that a preflight found, and what to do about it."""
-
-    name: Name
-    """What kind of thing it is about."""
-    severity: Severity
-    message: str
-    """The thing, what is wrong with it, and the remedy."""
-    target: str = ""
-    """The path, unit, program, device or range that it is about."""
-    can_retry: bool = attrs.field(default=False, kw_only=True)
-    """Whether it may be gone later although nobody does anything about it."""
-    repair: tuple[DesiredRoute, ...] = attrs.field(default=(), kw_only=True)
-    """For the finding that says which routes repair the escapes: these routes."""
-
-    def to_mapping(self) -> dict[str, str]:
-        """The same as plain values."""
-        return {"name": self.name, "severity": self.severity, "message": self.message, "target": self.target}
-
-    def __str__(self) -> str:
-        return f"{self.severity}: {self.name}: {self.message}"
 
 
 @attrs.frozen
@@ -179,12 +123,7 @@ class UnitDropIn:
     """Whether its folder is that of one unit, and not of many."""
 
 
-def worst_first(found: Iterable[PreflightFinding]) -> tuple[PreflightFinding, ...]:
-    """Each finding once, errors before warnings before the rest."""
-    return tuple(sorted(dict.fromkeys(found), key=lambda finding: _SEVERITIES.index(finding.severity)))
-
-
-def unread(name: Name, target: str, error: HostRoutingError, *, is_root: bool) -> PreflightFinding:
+def unread(name: str, target: str, error: HostRoutingError, *, is_root: bool) -> Finding:
     """Something could not be read: an error, because a bootstrap would meet it.
 
     A denial is a warning if this process is not root, because a bootstrap, as root, may not meet it.
@@ -195,39 +134,20 @@ def unread(name: Name, target: str, error: HostRoutingError, *, is_root: bool) -
         target = error.path
     elif isinstance(error, ManagerError):
         target = "systemd"
-    return PreflightFinding(subject, severity, str(error), target, can_retry=error.can_retry)
+    return Finding(subject, severity, str(error), target, can_retry=error.can_retry)
 
 
-def removal_findings(removals: Sequence[Removal]) -> Iterator[PreflightFinding]:
+def removal_findings(removals: Sequence[Finding]) -> Iterator[Finding]:
     """What the configuration would take away, and is refused for."""
-    yield from (PreflightFinding("removal", "error", str(fault), fault.path) for fault in refusals(removals))
+    yield from (Finding("removal", "error", str(fault), fault.path) for fault in refusals(removals))
 
 
-def rights_findings(rights: Rights) -> Iterator[PreflightFinding]:
+def rights_findings(rights: Rights) -> Iterator[Finding]:
     """Routes or rules would have to be changed, and this process may not."""
     try:
         rights.require_network()
     except NotPermitted as error:
         yield unread("kernel", "CAP_NET_ADMIN", error, is_root=rights.is_root)
-
-
-def route_findings(plan: RoutePlan, *, wait: float) -> Iterator[PreflightFinding]:
-    """What keeps the configured routes from being installed, now or after the next boot."""
-    for step in plan.conflicts:
-        prefix = str(step.route.prefix)
-        yield PreflightFinding("routes", "error", f"{prefix} cannot be installed: {step.why}", prefix)
-    lacking: dict[str, list[DesiredRoute]] = {}
-    for pending in plan.pending:
-        lacking.setdefault(pending.missing, []).append(pending.desired)
-    for missing, wanted in lacking.items():
-        routes_need = f"{wanted[0]} needs" if len(wanted) == 1 else f"{len(wanted):,} routes, such as {wanted[0]}, need"
-        then = f"apply would wait up to {wait:g} s for it, then fail" if wait else "apply would fail at once"
-        told = f"{routes_need} {missing}; {then}; add it, or correct the configuration"
-        yield PreflightFinding("routes", _if_awaited(wait), told, str(wanted[0].destination), can_retry=True)
-    for coming in plan.foreseen:
-        yield PreflightFinding("routes", "warning", foreseen_line(coming), str(coming.wanted.prefix))
-    for sentence in plan.beside:
-        yield PreflightFinding("routes", "warning", sentence)
 
 
 def _if_awaited(wait: float) -> Severity:
@@ -243,68 +163,58 @@ def overlap_findings(
     correction: Correction | None = None,
     wait: float,
     file: str = "FILE",
-) -> Iterator[PreflightFinding]:
+) -> Iterator[Finding]:
     """What the check would find with the configured routes in place; in STRICT the next machine does not start.
 
     `awaited` are the configured routes that cannot be installed yet; what they cover may be repaired in time. The
     `correction` is that of the configuration, and `file` the name of its file, for the commands to type.
     """
-    severity: Severity = "error" if mode == "STRICT" else "warning"
     strict = "in mode STRICT apply fails, and no machine starts after it"
     then = strict if mode == "STRICT" else "in mode WARN machines start all the same"
     for_pods = "apply fails, but machines start, because the boot script does not check pods"
     then_for_pods = for_pods if mode == "STRICT" else then
-    for family in found.families:
-        if family.verdict == "no-default-route":
-            what = f"apply would wait up to {wait:g} s for one; without one, {then}" if wait else then
-            told = (
-                f"there is no IPv{family.report.family} default route that is in use, so no device is expected; {what}"
-            )
-            remedy = "add a default route, or name routeOverlap.expectedDevs"
-            worst = _if_awaited(wait) if mode == "STRICT" else "warning"
-            yield PreflightFinding("overlap", worst, f"{told}; {remedy}", "default route", can_retry=True)
-        for finding in family.findings:
-            escape, worst = finding_sentence(finding, family.report.expected_devs), severity
-            if is_late := _is_covered(finding, awaited):
-                escape = f"{escape}, while the configured routes there cannot be installed"
-                worst = _if_awaited(wait) if mode == "STRICT" else "warning"
-            what = then_for_pods if finding.senders else then
-            it_is = range_name(finding.cidr.family, finding.first, finding.last)
-            yield PreflightFinding("overlap", worst, f"{escape}; {what}", it_is, can_retry=is_late)
-    for text in unsafe_lines(found.unsafe):
-        yield PreflightFinding("overlap", severity, f"no static route can repair this: {text}")
+    late = {escape_target(escape) for escape in found.escapes if _is_covered(escape, awaited)}
     where = f"they are printed by: hostrouting repair --config {file}"
-    if action := repair_sentence(found, where=where, correction=correction):
-        yield PreflightFinding("overlap", "info", action, repair=found.routes)
-    for flaw in (flaw for family in found.families for flaw in family.flaws):
-        yield PreflightFinding("overlap", "warning" if flaw.is_serious else "info", flaw_line(flaw), "rules")
-    for note in (note for family in found.families for note in family.notes):
-        escapes: Severity = "warning" if note.is_open else "info"
-        yield PreflightFinding(
-            "overlap", escapes, note_line(note, alone=not any(family.pods for family in found.families)), str(note.cidr)
-        )
+    in_time: Severity = _if_awaited(wait) if mode == "STRICT" else "warning"
+    for finding in check_findings(found, mode=mode, correction=correction, where=where):
+        told, severity, remedy = finding.sentence, finding.severity, finding.remedy
+        is_late = finding.target in late
+        if finding.name == "no-default-route":
+            told = f"there is no IPv{finding.facts['family']} default route that is in use, so no device is expected"
+            told += f"; apply would wait up to {wait:g} s for one; without one, {then}" if wait else f"; {then}"
+            severity, remedy = in_time, f"add a default route, or name routeOverlap.expectedDevs; {remedy}"
+        elif finding.name in ESCAPES:
+            told += ", while the configured routes there cannot be installed" if is_late else ""
+            told += f"; {then_for_pods if 'packets' in finding.facts else then}"
+            severity = in_time if is_late else severity
+        elif finding.name == "unsafe":
+            told = f"no static route can repair this: {told}"
+        elif finding.name == "repair-cost":
+            continue
+        can_retry = finding.can_retry or is_late
+        yield attrs.evolve(finding, severity=severity, sentence=told, remedy=remedy, can_retry=can_retry)
 
 
-def _is_covered(finding: Finding, prefixes: Iterable[Prefix]) -> bool:
-    """Whether each address of the finding is in one of these prefixes."""
-    rest = finding.first
-    near = (prefix for prefix in prefixes if prefix.family == finding.cidr.family)
+def _is_covered(escape: Escape, prefixes: Iterable[Prefix]) -> bool:
+    """Whether each address of the escape is in one of these prefixes."""
+    rest = escape.first
+    near = (prefix for prefix in prefixes if prefix.family == escape.cidr.family)
     for prefix in sorted(near, key=lambda prefix: prefix.first):
         if prefix.first <= rest <= prefix.last:
             rest = prefix.last + 1
-    return rest > finding.last
+    return rest > escape.last
 
 
 def task_findings(
-    name: Name, *, conflicts: Iterable[str] = (), hindrances: Iterable[str] = (), notes: Iterable[str] = ()
-) -> Iterator[PreflightFinding]:
+    name: str, *, conflicts: Iterable[str] = (), hindrances: Iterable[str] = (), notes: Iterable[str] = ()
+) -> Iterator[Finding]:
     """What a task says would stop it, what would keep its work from having an effect, and its remarks."""
-    yield from (PreflightFinding(name, "error", text) for text in conflicts)
-    yield from (PreflightFinding(name, "warning", text) for text in hindrances)
-    yield from (PreflightFinding(name, "info", text) for text in notes)
+    yield from (Finding(name, "error", text) for text in conflicts)
+    yield from (Finding(name, "warning", text) for text in hindrances)
+    yield from (Finding(name, "note", text) for text in notes)
 
 
-def cleanup_findings(plan: CleanupPlan, *, dry_run: bool) -> Iterator[PreflightFinding]:
+def cleanup_findings(plan: CleanupPlan, *, dry_run: bool) -> Iterator[Finding]:
     """What would keep the clean-up after azure-vnet from deleting anything."""
     hindrances, notes = plan.hindrances, plan.notes
     if dry_run:
@@ -312,25 +222,25 @@ def cleanup_findings(plan: CleanupPlan, *, dry_run: bool) -> Iterator[PreflightF
     return task_findings("azure-vnet", conflicts=hindrances, notes=notes)
 
 
-def tool_findings(needed: Mapping[str, Sequence[str]], installed: Iterable[str]) -> Iterator[PreflightFinding]:
+def tool_findings(needed: Mapping[str, Sequence[str]], installed: Iterable[str]) -> Iterator[Finding]:
     """The tools that are not installed; `needed` has what needs each of them."""
     for tool in sorted({*needed} - {*installed}):
         programs, package = TOOLS[tool]
         told = f"{' or '.join(programs)} is not installed, and {' and '.join(needed[tool])} cannot run without it"
-        yield PreflightFinding("tools", "error", f"{told}; install the package {package} (Debian's name for it)", tool)
+        yield Finding("tool", "error", told, tool, f"install the package {package} (Debian's name for it)")
 
 
-def program_findings(path: str, version: str, needing: Sequence[str]) -> Iterator[PreflightFinding]:
+def program_findings(path: str, version: str, needing: Sequence[str]) -> Iterator[Finding]:
     """Another program than that of iproute2 is the `ip` of this host; the ip of busybox lacks most options."""
     if "iproute2" not in version:
         answer = version.partition("\n")[0] or "nothing"
         told = (
             f"{path} is not the ip of iproute2 (to ip -V it answers: {answer}), and {' and '.join(needing)} need that"
         )
-        yield PreflightFinding("tools", "error", f"{told}; install the package iproute2", "ip")
+        yield Finding("tool", "error", told, "ip", "install the package iproute2")
 
 
-def systemd_findings(version: str | None, *, file: str = "FILE") -> Iterator[PreflightFinding]:
+def systemd_findings(version: str | None, *, file: str = "FILE") -> Iterator[Finding]:
     """Whether systemd can do what the units need; the version is None where systemd does not run.
 
     `file` is the name of the configuration's file, for the command to type.
@@ -338,70 +248,66 @@ def systemd_findings(version: str | None, *, file: str = "FILE") -> Iterator[Pre
     if version is None:
         told = "systemd is not running here, so machines start unchecked until this host has booted with it"
         image = f"to prepare an image: hostrouting render --config {file} --root DIR"
-        yield PreflightFinding("systemd", "warning", f"{told}; {image}", "systemd")
+        yield Finding("systemd", "warning", told, "systemd", image)
         return
     number = "".join(takewhile(str.isdigit, version))
     if not number:
         told = f"the version of systemd is {version!r}, which is not a number"
-        yield PreflightFinding("systemd", "warning", f"{told}; look at: systemctl --version", "systemd")
+        yield Finding("systemd", "warning", told, "systemd", "look at: systemctl --version")
     elif int(number) < _OLDEST_SYSTEMD:
         told = f"systemd {number} is too old for our units, which need {_OLDEST_SYSTEMD} or newer"
-        yield PreflightFinding("systemd", "error", f"{told}; upgrade the operating system", "systemd")
+        yield Finding("systemd", "error", told, "systemd", "upgrade the operating system")
 
 
-def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDropIn]) -> Iterator[PreflightFinding]:
+def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDropIn]) -> Iterator[Finding]:
     """The paths that systemd reads instead of one of ours, each with ours; and the drop-ins that change our units."""
     for path, ours in shadows:
         told = f"systemd reads {path} instead of {ours}, which hostrouting writes"
-        yield PreflightFinding("units", "error", f"{told}; remove {path}", path)
+        yield Finding("unit", "error", told, path, f"remove {path}")
     for drop_in in drop_ins:
         path, units = drop_in.path, " and ".join(drop_in.units)
         if settings := dict(harmful_settings(drop_in.text)):
             for setting, meaning in settings.items():
                 told = f"{path} has {setting} for {units}, which means that {meaning}"
-                yield PreflightFinding("units", "warning", f"{told}; remove that setting", path)
+                yield Finding("unit", "warning", told, path, "remove that setting")
         elif drop_in.is_meant:
             told = f"{path} changes {units}, which hostrouting installs"
-            yield PreflightFinding(
-                "units", "warning", f"{told}; remove the drop-in, unless it is meant for that unit", path
-            )
+            yield Finding("unit", "warning", told, path, "remove the drop-in, unless it is meant for that unit")
 
 
-def machine_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[PreflightFinding]:
+def machine_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[Finding]:
     """What about the machines' own units keeps them from starting, or lets them start unchecked once there is a gate.
 
     `state` is that of their template, and `openings` is what `find_coming_openings` found.
     """
     if state == "masked":
-        yield PreflightFinding("units", "error", f"{unit} is masked, and no machine starts; unmask it", unit)
+        yield Finding("unit", "error", f"{unit} is masked, and no machine starts", unit, "unmask it")
     elif state == "not-found":
         told = f"systemd has no {unit}, and no machine starts until it does; install the package systemd-container"
-        yield PreflightFinding(
-            "units", "warning", f"{told} (Debian's name for it), now or later in the bootstrap", unit
-        )
+        yield Finding("unit", "warning", f"{told} (Debian's name for it), now or later in the bootstrap", unit)
     elif state != "loaded":
         told = f"systemd cannot use {unit} ({state}), and no machine starts; see: systemctl cat {unit}"
-        yield PreflightFinding("units", "error", told, unit)
+        yield Finding("unit", "error", told, unit)
     for opening in openings:
-        yield PreflightFinding("units", "warning", f"with the gate installed, {opening}", unit)
+        yield Finding("unit", "warning", f"with the gate installed, {opening}", unit)
 
 
-def file_findings(errors: Iterable[FileError], *, is_root: bool) -> Iterator[PreflightFinding]:
+def file_findings(errors: Iterable[FileError], *, is_root: bool) -> Iterator[Finding]:
     """The files that keep ours from being written: masked, not ours, or not a file."""
-    yield from (unread("files", error.path, error, is_root=is_root) for error in errors)
+    yield from (unread("file", error.path, error, is_root=is_root) for error in errors)
 
 
-def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Iterator[PreflightFinding]:
+def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Iterator[Finding]:
     """The files of another installer that ours replace."""
     for path in replaced:
         told = f"{path} was not written by this version of hostrouting, and will be replaced"
-        yield PreflightFinding("files", "info", f"{told}; save a copy if you need it", path)
+        yield Finding("file", "note", told, path, "save a copy if you need it")
     for path in removed:
         told = f"{path} belongs to an earlier installation, and will be removed"
-        yield PreflightFinding("files", "info", f"{told}; save a copy if you need it", path)
+        yield Finding("file", "note", told, path, "save a copy if you need it")
 
 
-def folder_findings(errors: Sequence[FileError], *, is_root: bool) -> Iterator[PreflightFinding]:
+def folder_findings(errors: Sequence[FileError], *, is_root: bool) -> Iterator[Finding]:
     """The folders into which nothing can be written; one finding for each reason.
 
     A denial says nothing about root unless this process is root: then it has another reason, such as an immutable file.
@@ -413,27 +319,20 @@ def folder_findings(errors: Sequence[FileError], *, is_root: bool) -> Iterator[P
         paths, first = ", ".join(error.path for error in them), them[0]
         if not reason:
             told = f"this user cannot see whether these directories are writable: {paths}"
-            yield PreflightFinding("folders", "warning", f"{told}; run preflight as root", first.path)
+            yield Finding("file", "warning", told, first.path, "run preflight as root")
         else:
             told = f"cannot write into {paths}: {first.reason}" if first.reason else str(first)
-            yield PreflightFinding("folders", "error", told, first.path)
+            yield Finding("file", "error", told, first.path)
 
 
-def lock_findings(holders: Sequence[str], *, path: str) -> Iterator[PreflightFinding]:
+def lock_findings(holders: Sequence[str], *, path: str) -> Iterator[Finding]:
     """The lock is held: a bootstrap would wait for it, for a minute at most."""
     if holders:
         told = (
             f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path};"
             " a bootstrap would wait for up to a minute, then fail"
         )
-        yield PreflightFinding("lock", "warning", told, path, can_retry=True)
-
-
-def gate_findings(gate: GateState) -> Iterator[PreflightFinding]:
-    """What keeps every machine from starting, what lets one start unchecked, and what else was edited."""
-    yield from (PreflightFinding("gate", "error", text) for text in gate.bars)
-    yield from (PreflightFinding("gate", "warning", text) for text in gate.openings)
-    yield from (PreflightFinding("gate", "info", text) for text in gate.edited)
+        yield Finding("lock", "warning", told, path, can_retry=True)
 
 
 @attrs.frozen
@@ -465,24 +364,18 @@ class Preflight:
         found = self.plan(ctx)
         errors = [finding for finding in found.findings if finding.severity == "error"]
         # Whoever reads of an escape has to read of its repair, at whatever level this is logged.
-        escaping = {
-            finding.severity for finding in found.findings if finding.name == "overlap" and finding.severity != "info"
-        }
-        remedies = [finding for finding in found.findings if finding.repair and "error" in escaping]
+        is_escaping = any(error.name in ESCAPES for error in errors)
+        remedies = [finding for finding in found.findings if finding.name == "action" and is_escaping]
         for finding in found.findings:
-            if finding.severity == "warning" or (finding.repair and finding not in remedies):
-                ctx.log.warning("%s: %s", finding.name, finding.message)
-            elif finding.severity == "info" and finding not in remedies:
-                ctx.log.info("%s: %s", finding.name, finding.message)
+            if finding not in (*errors, *remedies):
+                level = logging.WARNING if finding.name == "action" else finding.level
+                ctx.log.log(level, "%s: %s", finding.name, finding)
         if errors:
-            told = [error.message for error in errors[:_SHOWN]]
+            told = [str(error) for error in errors[:_SHOWN]]
             told += [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
-            told += [remedy.message for remedy in remedies]
-            told += (
-                []
-                if self._is_gated()
-                else ["no gate is installed, so machines start unchecked until Configure has run"]
-            )
+            told += map(str, remedies)
+            if not self._is_gated():
+                told.append("no gate is installed, so machines start unchecked until Configure has run")
             raise PreflightFailed("; ".join(told), findings=found.findings)
         return found
 
@@ -495,7 +388,7 @@ class Preflight:
             return self.host.files.is_there(self.host.layout.gate_drop_in_path)
         return False
 
-    def _findings(self, ctx: phases.Context) -> Iterator[PreflightFinding]:
+    def _findings(self, ctx: phases.Context) -> Iterator[Finding]:
         tasks: list[HostTask[Any]] = []
         for task in Configure(self.config, host=self.host, wait=self.wait).subtasks:
             settled, unknown = self._answer(_subject(task), "", partial(task.settled, ctx), task)
@@ -510,15 +403,15 @@ class Preflight:
             yield from unknown or self._asked(_subject(task), "", partial(_of_standing, task))
         if not self.allow_removal:
             yield from self._asked("removal", "", lambda: removal_findings(removals_of(self.host, tasks)))
-        yield from task_findings("probes", conflicts=look.conflicts)
+        yield from look.others
         yield from self._of_routes(look)
         if look.changes_kernel:
             yield from rights_findings(self._rights)
         yield from self._of_files(up, down)
         yield from self._of_tools(up)
         yield from self._asked("systemd", "systemd", lambda: self._of_systemd(up))
-        yield from self._asked("units", "", lambda: self._of_units(up))
-        yield from self._asked("gate", "", lambda: gate_findings(find_gate_state(self.host)))
+        yield from self._asked("unit", "", lambda: self._of_units(up))
+        yield from self._asked("gate-open", "", lambda: find_gate_state(self.host).findings)
         lock = self.host.layout.lock_path
         yield from self._asked("lock", lock, lambda: lock_findings(self.host.files.holders(lock), path=lock))
         yield from self._asked("azure-vnet", "", lambda: self._of_cleanup(ctx))
@@ -527,26 +420,22 @@ class Preflight:
     def _rights(self) -> Rights:
         return self.host.rights()
 
-    def _answer(
-        self, name: Name, target: str, question: Callable[[], T], otherwise: T
-    ) -> tuple[T, tuple[PreflightFinding, ...]]:
+    def _answer(self, name: str, target: str, question: Callable[[], T], otherwise: T) -> tuple[T, tuple[Finding, ...]]:
         """The answer of the host; if it gives none, that is a finding."""
         try:
             return question(), ()
         except HostRoutingError as error:
             return otherwise, (unread(name, target, error, is_root=self._rights.is_root),)
 
-    def _asked(
-        self, name: Name, target: str, question: Callable[[], Iterable[PreflightFinding]]
-    ) -> tuple[PreflightFinding, ...]:
+    def _asked(self, name: str, target: str, question: Callable[[], Iterable[Finding]]) -> tuple[Finding, ...]:
         """The findings that the question has for an answer."""
-        nothing: tuple[PreflightFinding, ...] = ()
+        nothing: tuple[Finding, ...] = ()
         found, unknown = self._answer(name, target, lambda: tuple(question()), nothing)
         return found + unknown
 
-    def _of_routes(self, look: Preview) -> Iterator[PreflightFinding]:
+    def _of_routes(self, look: Preview) -> Iterator[Finding]:
         plan = look.routes or RoutePlan()
-        yield from route_findings(plan, wait=self.wait)
+        yield from plan.findings(wait=self.wait)
         if look.before is not None and self.config.route_overlap.expected_cidrs:
             found = examine_snapshot(plan.apply_to(look.before), self.config)
             awaited = [pending.desired.destination for pending in plan.pending]
@@ -556,7 +445,7 @@ class Preflight:
                 found, mode=mode, awaited=awaited, correction=correction, wait=self.wait, file=self.file
             )
 
-    def _of_files(self, up: list[Part], down: list[Part]) -> Iterator[PreflightFinding]:
+    def _of_files(self, up: list[Part], down: list[Part]) -> Iterator[Finding]:
         layout, gate = self.host.layout, Gate(self.host)
         obstacles, is_root = gate.obstacles(up), self._rights.is_root
         yield from file_findings(obstacles, is_root=is_root)
@@ -565,17 +454,17 @@ class Preflight:
         cleanup = self.config.azure_vnet_cleanup
         if cleanup is not None and not cleanup.dry_run:
             folders |= {layout.at(layout.state_directory), layout.at(layout.lasting_directory)}
-        changes, unknown = self._answer("files", "", partial(gate.changes, up, down), Changes())
+        changes, unknown = self._answer("file", "", partial(gate.changes, up, down), Changes())
         writes = changes.writes
         yield from unknown
         yield from self._answer("systemd", "systemd", partial(gate.require_reload, changes, up), None)[1] if up else ()
         yield from self._asked(
-            "files", "", lambda: self._of_replaced(up, [write for write in writes if write not in in_the_way])
+            "file", "", lambda: self._of_replaced(up, [write for write in writes if write not in in_the_way])
         )
         folders |= {path.rpartition("/")[0] for path in writes}
         yield from folder_findings(list(self._unwritable(sorted(folders))), is_root=is_root)
 
-    def _of_replaced(self, up: list[Part], writes: list[str]) -> Iterator[PreflightFinding]:
+    def _of_replaced(self, up: list[Part], writes: list[str]) -> Iterator[Finding]:
         files = self.host.files
         texts = {path: files.read(path) for path in writes}
         # A link that enables a unit is as it should be once it is there; the unit behind it is among the paths.
@@ -591,7 +480,7 @@ class Preflight:
             except FileError as error:
                 yield error
 
-    def _of_tools(self, up: list[Part]) -> Iterator[PreflightFinding]:
+    def _of_tools(self, up: list[Part]) -> Iterator[Finding]:
         if not up or (self.host.manager is None and self.host.backend is not None):
             return  # a sandbox never boots
         needed: dict[str, list[str]] = {tool: ["the gate"] for tool in Gate.tools}
@@ -604,14 +493,14 @@ class Preflight:
         if path is not None and ask is not None:
             yield from program_findings(path, ask(path), needed["ip"])
 
-    def _of_systemd(self, up: list[Part]) -> Iterator[PreflightFinding]:
+    def _of_systemd(self, up: list[Part]) -> Iterator[Finding]:
         manager = self.host.manager
         if manager is None or not up:
             return iter(())
         version = manager.show(("Version",))[0]["Version"] if manager.is_running() else None
         return systemd_findings(version, file=self.file)
 
-    def _of_units(self, up: list[Part]) -> Iterator[PreflightFinding]:
+    def _of_units(self, up: list[Part]) -> Iterator[Finding]:
         files, layout, gate = self.host.files, self.host.layout, Gate(self.host)
         if not up:
             return
@@ -643,7 +532,7 @@ class Preflight:
                 is_meant = path.rpartition("/")[0].rpartition("/")[2] == f"{its[0]}.d"
                 yield UnitDropIn(path, files.read(at(path)) or "", tuple(its), is_meant)
 
-    def _of_cleanup(self, ctx: phases.Context) -> Iterator[PreflightFinding]:
+    def _of_cleanup(self, ctx: phases.Context) -> Iterator[Finding]:
         settings = self.config.azure_vnet_cleanup
         if settings is None:
             return
@@ -653,13 +542,14 @@ class Preflight:
             yield from rights_findings(self._rights)
 
 
-def _subject(task: HostTask[Any]) -> Name:
+def _subject(task: HostTask[Any]) -> str:
     """The name of the finding about what a task could not read."""
-    return "probes" if isinstance(task, RewriteProbeSource) else "units" if isinstance(task, InstallGuard) else "kernel"
+    kinds = ((RewriteProbeSource, "probe-rewrite"), (InstallGuard, "unit"))
+    return next((name for kind, name in kinds if isinstance(task, kind)), "kernel")
 
 
-def _of_standing(task: HostTask[Any]) -> Iterator[PreflightFinding]:
+def _of_standing(task: HostTask[Any]) -> Iterator[Finding]:
     """What would keep the probe rewrite from having an effect."""
     standing = task.standing() if task.is_wanted and isinstance(task, RewriteProbeSource) else None
     if standing is not None:
-        yield from task_findings("probes", hindrances=standing.hindrances, notes=standing.notes)
+        yield from of_severity(standing.findings, "warning", "note")

@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.check.report import check_document, foreseen_line, stays_line
+from hostrouting.check.report import check_document
 from hostrouting.errors import Fault
+from hostrouting.finding import Finding, of_severity, worst
 from hostrouting.host.fileset import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hostrouting.check.examine import Examination
+    from hostrouting.finding import Severity
     from hostrouting.host.effects import Operation
-    from hostrouting.model import Route, Snapshot
+    from hostrouting.model import Snapshot
     from hostrouting.routes.apply import Applied
     from hostrouting.routes.plan import RoutePlan
     from hostrouting.tasks.azure_vnet import CleanupPlan, Deletion
-    from hostrouting.tasks.preflight import PreflightFinding, Severity
 
 __all__ = [
     "CheckResult",
@@ -28,11 +29,11 @@ __all__ = [
     "PreflightResult",
     "Preview",
     "ProbeResult",
-    "Removal",
     "RoutesResult",
     "Standing",
     "UndoResult",
     "refusals",
+    "removal",
 ]
 
 
@@ -44,26 +45,27 @@ class Preview:
     files: Changes = attrs.field(factory=Changes)
     unread: bool = False
     """Whether systemd has not loaded the present content of the files: a daemon-reload is pending."""
-    stays: tuple[Route, ...] = ()
-    """For a removal: configured routes that stay because they are not ours."""
     before: Snapshot | None = attrs.field(default=None, eq=False, repr=False)
     """The snapshot for which the routes were planned."""
     operations: tuple[Operation, ...] = ()
     """Changes that concern neither routes nor files."""
-    notes: tuple[str, ...] = ()
-    """Remarks on the operations, each a sentence."""
-    conflicts: tuple[str, ...] = ()
-    """What prevents the operations, each a sentence."""
+    others: tuple[Finding, ...] = ()
+    """What there is to tell that does not follow from the route plan; an error prevents the operations."""
     has_fallback: bool = False
     """Whether the host has an earlier script that has succeeded, and keeps it if no route can be changed."""
-    removals: tuple[Removal, ...] = ()
-    """What the host loses because the configuration does not ask for it."""
+    removals: tuple[Finding, ...] = ()
+    """What the host loses because the configuration does not ask for it; an error if that is protection."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing would be changed."""
         is_settled = self.routes is None or not (self.routes.changes or self.routes.conflicts)
         return is_settled and not (self.files or self.unread or self.operations or self.conflicts)
+
+    @property
+    def conflicts(self) -> tuple[Finding, ...]:
+        """What prevents the operations."""
+        return tuple(of_severity(self.others, "error"))
 
     @property
     def changes_kernel(self) -> bool:
@@ -76,28 +78,34 @@ class Preview:
         """Whether the run would fail before it changed a route, and keep the earlier script."""
         return self.has_fallback and self.routes is not None and bool(self.routes.conflicts or self.routes.pending)
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything there is to tell."""
+        of_routes = () if self.routes is None else self.routes.findings()
+        return (*of_routes, *self.others, *self.removals)
+
     def __add__(self, other: Preview) -> Preview:
         """Both previews in one; at most one of them may have a route plan."""
-        files, stays = self.files + other.files, (*self.stays, *other.stays)
-        before = other.before if self.before is None else self.before
-        operations, notes = (*self.operations, *other.operations), (*self.notes, *other.notes)
-        unread = self.unread or other.unread
-        conflicts = (*self.conflicts, *other.conflicts)
-        routes, has_fallback = self.routes or other.routes, self.has_fallback or other.has_fallback
-        removals = (*self.removals, *other.removals)
-        return Preview(routes, files, unread, stays, before, operations, notes, conflicts, has_fallback, removals)
+        return Preview(
+            self.routes or other.routes,
+            self.files + other.files,
+            self.unread or other.unread,
+            other.before if self.before is None else self.before,
+            (*self.operations, *other.operations),
+            (*self.others, *other.others),
+            self.has_fallback or other.has_fallback,
+            (*self.removals, *other.removals),
+        )
 
     def to_mapping(self) -> dict[str, object]:
         """The preview as plain values."""
         steps = () if self.routes is None else self.routes.steps
         return {
             "steps": [{"action": step.action, "route": str(step.route), "reason": step.why} for step in steps],
-            "pending": [] if self.routes is None else [str(pending) for pending in self.routes.pending],
             "operations": [attrs.asdict(operation) for operation in self.operations],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
-            "notes": list(self._notes),
-            "conflicts": list(self.conflicts),
+            "findings": [finding.to_mapping() for finding in self.findings],
         }
 
     def __str__(self) -> str:
@@ -107,37 +115,31 @@ class Preview:
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
         lines += ["have systemd read its files again"] if self.unread else []
-        return "\n".join((*(lines or ["nothing to do"]), *self._notes))
-
-    @property
-    def _notes(self) -> tuple[str, ...]:
-        """All remarks, each a sentence."""
-        foreseen = () if self.routes is None else self.routes.foreseen
-        return (*map(foreseen_line, foreseen), *map(stays_line, self.stays), *self.notes, *map(str, self.removals))
+        told = (finding for finding in self.findings if finding.name not in {"route-conflict", "route-waits"})
+        notes = (str(finding) for finding in told if finding not in self.conflicts)
+        return "\n".join((*(lines or ["nothing to do"]), *notes))
 
 
-@attrs.frozen
-class Removal:
-    """Something installed that a configuration takes away, because it does not ask for it."""
-
-    path: str
-    """The key of the configuration that would ask for it."""
-    text: str
-    is_protection: bool = False
-    """Whether it keeps machines or routes right. A run that does not allow removals is then refused."""
-    remedy: str = "add it to this file"
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.text}"
+_TO_ADD = "add it to this file"
 
 
-def refusals(removals: Sequence[Removal]) -> tuple[Fault, ...]:
+def removal(path: str, text: str, *, is_protection: bool = False, remedy: str = _TO_ADD) -> Finding:
+    """Something installed that a configuration takes away, because it does not ask for it at `path`.
+
+    A run that does not allow removals is refused if it takes protection away: what keeps machines or routes right.
+    """
+    told = f"{path}: {text}"
+    return (
+        Finding("removal", "error", told, path, remedy) if is_protection else Finding("removal", "warning", told, path)
+    )
+
+
+def refusals(removals: Sequence[Finding]) -> tuple[Fault, ...]:
     """The protections that go, each as a fault of the configuration."""
     allow = "or allow this with --allow-removal; to remove everything: hostrouting remove"
     return tuple(
-        Fault(removal.path, "", removal.text, f"{removal.remedy}, {allow}")
-        for removal in removals
-        if removal.is_protection
+        Fault(gone.target, "", gone.sentence.removeprefix(f"{gone.target}: "), f"{gone.remedy}, {allow}")
+        for gone in of_severity(removals, "error")
     )
 
 
@@ -171,12 +173,12 @@ class RoutesResult:
 class PreflightResult:
     """What Preflight found, errors first."""
 
-    findings: tuple[PreflightFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def worst(self) -> Severity:
-        """The worst severity; info if there are no findings."""
-        return self.findings[0].severity if self.findings else "info"
+        """The worst severity; note if there are no findings."""
+        return worst(self.findings)
 
     def log_fields(self) -> dict[str, object]:
         """How many errors and warnings there are."""
@@ -188,7 +190,7 @@ class PreflightResult:
         return {"findings": [finding.to_mapping() for finding in self.findings]}
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.findings)) or "nothing found"
+        return "\n".join(f"{found.severity}: {found.name}: {found}" for found in self.findings) or "nothing found"
 
 
 @attrs.frozen
@@ -202,10 +204,10 @@ class CheckResult:
         """The verdict and the number of findings."""
         found = self.examination
         fields: dict[str, object] = {"files": len(self.files)} if self.files else {}
-        return fields if found is None else {"verdict": found.verdict, "findings": len(found.findings), **fields}
+        return fields if found is None else {"verdict": found.verdict, "findings": len(found.escapes), **fields}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was found, with the keys of `hostrouting/check/1` or `/2`, and the files that were changed."""
+        """What was found, with the keys of `hostrouting/check/3`, and the files that were changed."""
         found = self.examination
         check = {} if found is None else check_document(found, mode="")
         return {**{key: check[key] for key in check if key not in {"schema", "mode"}}, "files": list(self.files)}
@@ -219,29 +221,28 @@ class Standing:
     """What the task works on, in a few words."""
     is_on: bool = True
     """Whether the work should be in force on this host now, by the configuration and its conditions."""
-    faults: tuple[str, ...] = ()
-    """What differs from what the task installs; empty if all of it is in force."""
-    hindrances: tuple[str, ...] = ()
-    """What prevents the work from having an effect although it is in force."""
-    notes: tuple[str, ...] = ()
-    """Other remarks, each a sentence."""
+    findings: tuple[Finding, ...] = ()
+    """What is missing or wrong (errors), what keeps the work from having an effect (warnings), and remarks (notes)."""
     facts: tuple[str, ...] = ()
     """Facts such as counters."""
 
     @property
+    def is_in_force(self) -> bool:
+        """Whether the host has everything that the task installs."""
+        return worst(self.findings) != "error"
+
+    @property
     def is_right(self) -> bool:
         """Whether the work is in force and nothing prevents its effect."""
-        return not self.faults and not self.hindrances
+        return worst(self.findings) == "note"
 
     def to_mapping(self) -> dict[str, object]:
         """The state as plain values."""
         return {
             "subject": self.subject,
             "on": self.is_on,
-            "inForce": not self.faults,
-            "faults": list(self.faults),
-            "hindrances": list(self.hindrances),
-            "notes": list(self.notes),
+            "inForce": self.is_in_force,
+            "findings": [finding.to_mapping() for finding in self.findings],
             "facts": list(self.facts),
         }
 
@@ -259,12 +260,10 @@ class ProbeResult:
         """The number of operations, and whether the rewrite is in force."""
         counts = {"operations": len(self.operations), "files": len(self.files)}
         fields: dict[str, object] = {name: count for name, count in counts.items() if count}
-        standing = self.standing
-        return (
-            fields
-            if standing is None
-            else {"in_force": not standing.faults, "hindrances": len(standing.hindrances), **fields}
-        )
+        if (standing := self.standing) is None:
+            return fields
+        hindrances = len([*of_severity(standing.findings, "warning")])
+        return {"in_force": standing.is_in_force, "hindrances": hindrances, **fields}
 
     def to_mapping(self) -> dict[str, object]:
         """What was done, and the state of the rewrite, as plain values."""

@@ -21,18 +21,25 @@ from hostrouting.boot import (
 )
 from hostrouting.boot.gate import Gate, Part
 from hostrouting.check.examine import await_plan, is_any_route_ours, read
-from hostrouting.check.report import foreseen_line, stays_line
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, BackendError, ConfigError
 from hostrouting.host.effects import having_changed
 from hostrouting.host.fileset import Changes, File, FileSet, unit_file
 from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import RoutePlan, Step, plan_routes, reply_destinations, wanted_routes, wanted_routes_of
+from hostrouting.routes.plan import (
+    RoutePlan,
+    Step,
+    plan_routes,
+    reply_destinations,
+    stays,
+    wanted_routes,
+    wanted_routes_of,
+)
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks.base import Fallback, HostTask, run_once
-from hostrouting.tasks.guard import Look, Problem, Repair
-from hostrouting.tasks.results import Preview, Removal, RoutesResult
+from hostrouting.tasks.guard import Look, Repair
+from hostrouting.tasks.results import Preview, RoutesResult, removal
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.config import StaticRoutesConfig
+    from hostrouting.finding import Finding
     from hostrouting.host import Files
     from hostrouting.host.layout import HostLayout
     from hostrouting.kernel.base import RouteBackend
@@ -48,6 +56,7 @@ if TYPE_CHECKING:
     from hostrouting.tasks.base import Alive, MayRepair
 
 _SHOWN = 10  # reasons in one line
+_NOT_NOW = ("route-conflict", "route-waits")
 _ATTEMPTS = 5  # transactions of one look: each of the four steps of one may find refused routes, and the last succeeds
 
 __all__ = ["ConfigureStaticRoutes", "has_script_succeeded", "repair_of"]
@@ -99,14 +108,14 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         part, files = self.part, self.host.files
         return (*part.present(files), *part.program.present(files), *self._name.present(files))
 
-    def removals(self) -> tuple[Removal, ...]:
+    def removals(self) -> tuple[Finding, ...]:
         """The routes of the installed script that are not in the configuration."""
         wanted = {wish.key for wish in self._wanted}
         gone = [str(wish.destination) for wish in self._installed if wish.key not in wanted]
         if not gone:
             return ()
         told = f"not in this configuration, but installed: {counted(len(gone), 'route')}, to {spoken(gone)}"
-        return (Removal("staticRoutes", told),)
+        return (removal("staticRoutes", told),)
 
     def is_here(self) -> bool:
         """Whether the host has files of the task, or its kernel has routes of ours."""
@@ -124,12 +133,11 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         if up:
             is_stuck = routes is not None and (routes.conflicts or routes.pending)
             names = Changes() if is_stuck else self._name.differences(files)
-            notes = () if routes is None else routes.beside
-            return Preview(routes, names, before=before, notes=notes, has_fallback=self._fallback is not None)
+            return Preview(routes, names, before=before, has_fallback=self._fallback is not None)
         removes = (*part.program.present(files), *self._name.present(files))
         asked = () if routes is None else [step.route for step in routes.asking]
-        stays = () if before is None else tuple(route for route in self._stays(before) if route not in asked)
-        return Preview(routes, Changes(removes=removes), stays=stays, before=before)
+        staying = () if before is None else [route for route in self._stays(before) if route not in asked]
+        return Preview(routes, Changes(removes=removes), before=before, others=tuple(map(stays, staying)))
 
     def prepare(self, ctx: phases.Context) -> Fallback | None:
         """Plan the routes if the last good script would be replaced. Raises what `install` would raise for the plan."""
@@ -163,9 +171,9 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         former = self._former
         applied, _ = self._route(ctx, self._wanted, former)
         for foreseen in applied.plan.foreseen if applied is not None else ():
-            ctx.log.warning("%s", foreseen_line(foreseen))
-        for sentence in applied.beside if applied is not None else ():
-            ctx.log.warning("%s", sentence)
+            ctx.log.warning("%s", foreseen.finding)
+        for beside in applied.beside if applied is not None else ():
+            ctx.log.warning("%s", beside)
         # The name is written last, with the digest of the script: until then, no run of it is known to have succeeded.
         is_new = bool(self._name.differences(self.host.files))
         with having_changed(() if applied is None else applied.changes):
@@ -202,10 +210,9 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                 *(needed[key] for key in done),
             ),
             lost=tuple(needed[key] for key in lost),
-            problems=(
-                *map(_problem_of, plan.conflicts),
-                *(Problem(str(pending)) for pending in plan.pending),
-                *(Problem(sentence) for sentence in asked.beside),
+            findings=(
+                *(finding for finding in plan.findings(wait=None) if finding.name in _NOT_NOW),
+                *asked.beside,
             ),
             failures={self.name: _in_short(refused)} if refused else {},
             routes=(
@@ -268,7 +275,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         applied, before = self._route(ctx, (), self._former)
         after = before if applied is None or not applied.changes else self._read()
         for route in () if after is None else self._stays(after):
-            ctx.log.warning("%s", stays_line(route))
+            ctx.log.warning("%s", stays(route))
         files = self.host.files
         with having_changed(() if applied is None else applied.changes):
             gone = self.part.program.remove(files)
@@ -367,13 +374,6 @@ def _as_told(snapshot: Snapshot, protocols: Collection[int]) -> list[str]:
 def _in_short(texts: Sequence[str]) -> str:
     more = f"; and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
     return "; ".join(texts[:_SHOWN]) + more
-
-
-def _problem_of(step: Step) -> Problem:
-    prefix, held = str(step.route.prefix), step.held
-    # A lifetime changes with each look.
-    holder = None if held is None else attrs.evolve(held, expires=None)
-    return Problem(f"{prefix}: {step.why}", (("PREFIX", prefix),), f"{prefix} {step.route.metric} {holder}")
 
 
 def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | None:

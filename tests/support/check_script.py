@@ -112,7 +112,7 @@ def engine(snapshot: Snapshot, config: HostRoutingConfig) -> Answer:
     escapes = [
         (str(finding.cidr), finding.first, finding.last, frozenset(finding.devs))
         for each in found.families
-        for finding in each.report.findings
+        for finding in each.report.escapes
         if not finding.senders
     ]
     return Answer(verdict, tuple(escapes)).without(own_addresses(snapshot))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from hostrouting.check.overlap import Escape
+    from hostrouting.check.overlap import EscapeKind
     from hostrouting.model import Snapshot
 
 __all__ = [
@@ -75,7 +75,9 @@ _BLOCK = Prefix.parse(CIDR)
 HALVES = tuple(DesiredRoute(it) for it in ("172.16.0.0/17", "172.16.128.0/17"))
 
 
-def escape(*devs: str, cidr: Prefix = _BLOCK, kind: Escape = "overlap", part: int = 0, packets: str = "") -> NodeEscape:
+def escape(
+    *devs: str, cidr: Prefix = _BLOCK, kind: EscapeKind = "overlap", part: int = 0, packets: str = ""
+) -> NodeEscape:
     """A range of the CIDR: all of it, or without so many addresses at its end."""
     return NodeEscape(cidr, cidr.first, cidr.last - part, kind, devs, packets)
 

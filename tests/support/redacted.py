@@ -23,7 +23,7 @@ def judged_alike(host: Snapshot, config: HostRoutingConfig, redaction: Redaction
     before, after = examine_snapshot(host, config), examine_snapshot(redaction.snapshot(host), redacted)
     for then, now in zip(before.families, after.families, strict=True):
         assert then.verdict == now.verdict
-        ways = {(finding.kind, tuple(map(redaction.device, finding.devs))) for finding in then.findings}
-        assert ways == {(finding.kind, finding.devs) for finding in now.findings}
+        ways = {(finding.kind, tuple(map(redaction.device, finding.devs))) for finding in then.escapes}
+        assert ways == {(finding.kind, finding.devs) for finding in now.escapes}
         repair = {redaction.prefix(route.destination) for route in then.repair.routes}
         assert repair == {route.destination for route in now.repair.routes}

@@ -11,6 +11,7 @@ import attrs
 
 from hostrouting.check.overlap import Verdict
 from hostrouting.config import DEFAULT_ALLOWED_DEVS, HostRoutingConfig, Mode, RouteOverlapConfig
+from hostrouting.finding import ESCAPES
 from hostrouting.model import (
     ARPHRD_INFINIBAND,
     IP,
@@ -101,14 +102,21 @@ def _see(kernel: MemoryBackend, known: set[str], *devs: str) -> None:
 
 
 def escapes_of(document: dict[str, Any]) -> tuple[str, ...]:
-    """The findings in the JSON of a check, as a row of the table has them."""
-    findings = document["findings"]
-    return tuple(f"{it['kind']} {it['first']}-{it['last']} {it['via']['dev'] or ''}".strip() for it in findings)
+    """The escapes in the JSON of a check, as a row of the table has them."""
+    found = [(it["name"], it["facts"]) for it in document["findings"] if it["name"] in ESCAPES]
+    return tuple(f"{name} {it['first']}-{it['last']} {it['via']['dev'] or ''}".strip() for name, it in found)
+
+
+def devs_of(document: dict[str, Any]) -> list[str]:
+    """The same for the expected devices."""
+    return [dev for devs in document["expectedDevs"].values() for dev in devs]
 
 
 def repair_of(document: dict[str, Any]) -> tuple[str, ...]:
     """The same for the repair."""
-    return (*(it["destination"] for it in document["repair"]), *(it["reason"] for it in document["unsafe"]))
+    unsafe = [it["facts"] for it in document["findings"] if it["name"] == "unsafe"]
+    reasons = (it["reason"] for it in unsafe for _ in it["ranges"])
+    return (*(it["destination"] for it in document["repair"]), *reasons)
 
 
 def _no_default() -> MemoryBackend:

@@ -13,7 +13,6 @@ from hostrouting.cli.changes import (
     Run,
     Standings,
     file_lines,
-    foreseen_document,
     foreseen_lines,
     gate_document,
     gate_lines,
@@ -30,7 +29,7 @@ from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.remedy import remedy_lines
-from hostrouting.cli.schemas import FAILURES, FORESEEN, GATE, OPERATIONS, STANDINGS, STEPS
+from hostrouting.cli.schemas import FAILURES, FINDINGS, GATE, OPERATIONS, STANDINGS, STEPS
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
@@ -207,7 +206,7 @@ def _document(done: Done) -> dict[str, Any]:
         "ok": done.run.ok,
         "changed": done.changed,
         "steps": [step_document(step) for step in done.steps],
-        "foreseen": [foreseen_document(foreseen) for foreseen in done.foreseen],
+        "findings": [coming.finding.to_mapping() for coming in done.foreseen],
         "operations": [operation_document(operation) for operation in done.run.effects.operations],
         # What is not in force after apply is a failure.
         "standings": [{k: v for k, v in document.items() if k != "faults"} for document in done.standings.documents()],
@@ -221,6 +220,7 @@ def _document(done: Done) -> dict[str, Any]:
 COMMAND = Command(
     "apply",
     answer=_answer,
+    version=2,
     options=_options,
     more="""\
 Requires root. The file is complete: whatever is installed but not in it is removed. If the gate, the mode STRICT, an
@@ -240,7 +240,7 @@ hostrouting apply --config agent.json --wait 300 --json
         "ok": "whether everything was done",
         "changed": "whether anything was changed",
         **STEPS,
-        **FORESEEN,
+        **FINDINGS,
         **OPERATIONS,
         **{key: says for key, says in STANDINGS.items() if "faults" not in key},
         "files.wrote[]": "the files that were written",

@@ -74,9 +74,8 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     marks = check.marks(None if arguments.snapshot else host)
 
     def document() -> dict[str, Any]:
-        found = check.document()
-        notes = [*found["notes"], *gate.openings, *standings.troubles]
-        return {**found, "notes": notes, **marks.document(), "standings": standings.documents()}
+        found = check.document([*gate.findings, *standings.findings])
+        return {**found, **marks.document(), "standings": standings.documents()}
 
     code = VERDICT_CODES[check.found.verdict] or standings.code
     return Reply(code, document, lambda style: _page(check, gate, standings, arguments, style, marks=marks))
@@ -87,9 +86,10 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
     standings, gate = Standings.on(host, config), looked_at_gate(host)
 
     def document() -> dict[str, Any]:
-        nothing: dict[str, list[Any]] = {key: [] for key in ("expectedDevs", "findings", "repair", "unsafe")}
-        head = {"schema": COMMAND.schema, "verdict": "ok", "mode": config.route_overlap.mode}
-        return {**head, **nothing, "notes": [*gate.openings, *standings.troubles], "standings": standings.documents()}
+        findings = [finding.to_mapping() for finding in (*gate.findings, *standings.findings)]
+        head = {"schema": COMMAND.schema, "verdict": "ok", "verdicts": {}, "mode": config.route_overlap.mode}
+        rest = {"expectedDevs": {}, "findings": findings, "repair": []}
+        return {**head, **rest, "standings": standings.documents()}
 
     def page() -> Iterator[Line]:
         yield from islice(standings.lines(), 1, None)
@@ -105,7 +105,7 @@ def _page(
 
     yield from check.answer_lines()
     yield from check.evidence_lines(style)
-    if check.found.findings:
+    if check.found.escapes:
         yield from remedy_lines(
             check, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
         )
@@ -172,6 +172,7 @@ def _again(arguments: argparse.Namespace) -> str:
 COMMAND = Command(
     "check",
     answer=_answer,
+    version=3,
     options=_options,
     more="""\
 Without a configuration, the expected devices are those of the default route, and the CIDRs are those given here.
@@ -185,8 +186,7 @@ Verdicts: ok (exit code 0), overlap (1), undecided (3: no overlap for plain pack
 a mark, but a rule by source, mark, user or port sends others elsewhere), no-default-route (3).
 
 IPv4 and IPv6 have a default route, expected devices, a verdict and a repair each; the exit code is that of the worse
-verdict. With an IPv6 CIDR, the document of --json is hostrouting/check/2: `verdicts` and `expectedDevs` are objects
-with the keys ipv4 and ipv6, and the other keys are the same.
+verdict.
 
 With --snapshots, a table shows the nodes with the same problem together, and whether one repair is right for all of
 them. The name of a node is that of its file, without .json; files with one name are told apart by their directories.

@@ -57,7 +57,7 @@ def _lost(found: Discovery, host: Host) -> Iterator[dict[str, str]]:
     with host.backend() as backend:
         snapshot = backend.snapshot()
     config = HostRoutingConfig(route_overlap=RouteOverlapConfig(found.cidrs))
-    if not (escapes := examine_snapshot(snapshot, config).findings):
+    if not (escapes := examine_snapshot(snapshot, config).escapes):
         return
     hops = [(hop.gateway, hop.dev) for route in snapshot.routes if not route.prefix.length for hop in route.legs]
     named = [(server, f"the name server in {file}") for server, file in found.servers]

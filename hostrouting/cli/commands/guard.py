@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.cli.changes import run_task
 from hostrouting.cli.command import Command, Reply, config_option
+from hostrouting.cli.schemas import FINDINGS
 from hostrouting.cli.source import config_again, kept_config
 from hostrouting.host.systemd import SystemdService
 from hostrouting.tasks import Guard, Orders
@@ -51,6 +52,7 @@ def _document(host: Host) -> dict[str, Any]:
 COMMAND = Command(
     "guard",
     answer=_answer,
+    version=2,
     options=config_option,
     more="""\
 Without --config it uses what is installed on this host, also after an apply or a remove. With --config it uses only
@@ -80,6 +82,6 @@ hostrouting guard --verbose
         "fights[].ours": "what belongs there",
         "fights[].found": "what was there instead the last time",
         "fights[].rounds": "how often it was repaired",
-        "problems[]": "what is wrong and could not be repaired; each a sentence",
+        **FINDINGS,
     },
 )

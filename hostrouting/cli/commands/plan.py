@@ -9,7 +9,6 @@ import attrs
 from hostrouting.boot.gate_state import GateState
 from hostrouting.cli.changes import (
     file_lines,
-    foreseen_document,
     foreseen_lines,
     gate_document,
     gate_lines,
@@ -24,9 +23,10 @@ from hostrouting.cli.changes import (
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Painted, counted, line
-from hostrouting.cli.schemas import FORESEEN, GATE, OPERATIONS, STEPS
+from hostrouting.cli.schemas import FINDINGS, GATE, OPERATIONS, STEPS
 from hostrouting.cli.source import config_of, installed_config, looked_at, wait_of
 from hostrouting.config import HostRoutingConfig
+from hostrouting.finding import Finding, of_severity
 from hostrouting.routes.plan import RoutePlan, Step, plan_static_routes
 from hostrouting.tasks import Configure
 from hostrouting.tasks.results import Preview, refusals
@@ -58,13 +58,22 @@ class Prospect:
     rewrites: tuple[str, ...] = ()
     """The files to write that already exist with another content."""
     operations: tuple[Operation, ...] = ()
-    notes: tuple[str, ...] = ()
-    conflicts: tuple[str, ...] = ()
-    """What prevents these operations."""
+    others: tuple[Finding, ...] = ()
+    """What there is to tell that does not follow from the route plan; an error prevents the operations."""
     refused: tuple[str, ...] = ()
     """What `apply` refuses to take away without --allow-removal, each a sentence."""
     stuck: str = ""
     """What stays installed if no route can be changed, and what follows for machines; empty if nothing would stay."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything there is to tell about the change; what the check says afterwards is in its own document."""
+        return (*self.routes.findings(), *self.others)
+
+    @property
+    def conflicts(self) -> tuple[Finding, ...]:
+        """What prevents the operations."""
+        return tuple(of_severity(self.others, "error"))
 
     @property
     def is_stuck(self) -> bool:
@@ -141,7 +150,7 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
     look = Configure(config, host=host, wait=wait_of(arguments, host)).preview()
     routes, gate = look.routes or RoutePlan(), looked_at_gate(host)
     refused = () if arguments.allow_removal else refusals(look.removals)
-    going = (removal for removal in look.removals if not (refused and removal.is_protection))
+    going = (gone for gone in look.removals if not (refused and gone.severity == "error"))
     after = None if look.before is None else _afterwards(routes, look.before, config)
     return Prospect(
         routes,
@@ -152,8 +161,7 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
         gate=gate,
         rewrites=tuple(path for path in look.files.writes if host.files.is_there(path)),
         operations=look.operations,
-        notes=(*look.notes, *map(str, going)),
-        conflicts=look.conflicts,
+        others=(*look.others, *(attrs.evolve(gone, severity="warning", remedy="") for gone in going)),
         refused=tuple(map(str, refused)),
         stuck=while_stuck(host, config, look),
     )
@@ -186,11 +194,12 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
     yield from step_lines(prospect.steps)
     yield from (line("  ", Painted(f"? {pending}", "warn")) for pending in prospect.routes.pending)
     yield from foreseen_lines(prospect.routes.foreseen, config=arguments.config)
-    if prospect.operations or prospect.notes or prospect.conflicts:
+    notes = [*prospect.routes.beside, *of_severity(prospect.others, "warning", "note")]
+    if prospect.operations or notes or prospect.conflicts:
         yield line()
-    yield from (line("  ", Painted(conflict, "bad")) for conflict in prospect.conflicts)
+    yield from (line("  ", Painted(str(conflict), "bad")) for conflict in prospect.conflicts)
     yield from operation_lines(prospect.operations)
-    yield from (line("  ", Painted(note, "warn")) for note in prospect.notes)
+    yield from (line("  ", Painted(str(note), "warn")) for note in notes)
     if prospect.writes or prospect.removes:
         yield line()
     yield from file_lines("write", prospect.writes)
@@ -199,7 +208,7 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
         yield line()
         yield line("The verdict afterwards would be:")
         yield from (line("  ", *answer) for answer in prospect.after.answer_lines())
-        if prospect.after.found.findings:
+        if prospect.after.found.escapes:
             yield from prospect.after.evidence_lines(style, now="then")
             yield line()
             if prospect.ends_in_overlap and prospect.changes:
@@ -259,10 +268,8 @@ def _document(prospect: Prospect) -> dict[str, Any]:
         "changes": prospect.changes,
         "steps": [step_document(step) for step in prospect.steps],
         "pending": [str(pending) for pending in prospect.routes.pending],
-        "foreseen": [foreseen_document(coming) for coming in prospect.routes.foreseen],
         "operations": [operation_document(operation) for operation in prospect.operations],
-        "notes": list(prospect.notes),
-        "conflicts": list(prospect.conflicts),
+        "findings": [finding.to_mapping() for finding in prospect.findings],
         "refused": list(prospect.refused),
         "files": None if prospect.saved else _files(prospect),
         "verdict": None if prospect.after is None else prospect.after.found.verdict,
@@ -278,6 +285,7 @@ def _files(prospect: Prospect) -> dict[str, list[str]]:
 COMMAND = Command(
     "plan",
     answer=_answer,
+    version=2,
     options=_options,
     more="""\
 Exit code 0 means that the host already matches the configuration. 1 means that there is something to do, that apply
@@ -297,17 +305,15 @@ hostrouting plan --config agent.json --snapshot node.json
         "answer": "refused, conflict, not-ready, to-do, overlap (nothing to do, and apply would fail) or nothing-to-do",
         "changes": "whether apply would change anything",
         **STEPS,
-        **FORESEEN,
         "pending[]": "what apply would wait for; each a sentence",
         **OPERATIONS,
-        "notes[]": "remarks on the operations; each a sentence",
-        "conflicts[]": "what prevents the operations; each a sentence",
+        **FINDINGS,
         "refused[]": "what apply refuses to take away without --allow-removal; each a sentence",
         "files.write[]": "the files that would be written, even if apply then fails; files is null for a snapshot",
         "files.rewrite[]": "those of them that already exist, and are different",
         "files.remove[]": "the files that would be removed",
         "verdict": "the verdict of check afterwards; null if there is nothing to check, or it is not known",
-        "check": "that check, as hostrouting/check/1; null if there is none",
+        "check": "that check, as hostrouting/check/3; null if there is none",
         **GATE,
     },
 )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.cli.check import lasting_line
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.output import Painted, counted, finding_lines, line
+from hostrouting.cli.schemas import FINDINGS
 from hostrouting.cli.source import config_of, installed_wait, quiet_context
 from hostrouting.errors import FileError
 from hostrouting.tasks import Preflight
@@ -18,20 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from hostrouting.cli.output import Line, Tone
+    from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
     from hostrouting.tasks import PreflightResult
 
 __all__ = ["COMMAND"]
 
-_CODES = {"info": FINE, "warning": FAILED, "error": WRONG_INPUT}
+_CODES = {"note": FINE, "warning": FAILED, "error": WRONG_INPUT}
 """2 is also the code for bad input, as with every command: a bootstrap with such a configuration fails, too."""
 
-_TITLES: tuple[tuple[str, str, Tone], ...] = (
-    ("error", "Errors:", "bad"),
-    ("warning", "Warnings:", "warn"),
-    ("info", "Good to know:", "soft"),
-)
+_TITLES = {"error": "Errors:", "warning": "Warnings:", "note": "Good to know:"}
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +54,7 @@ def _document(found: PreflightResult) -> dict[str, Any]:
 
 def _page(found: PreflightResult, config: str) -> Iterator[Line]:
 
-    alike = {name: [finding for finding in found.findings if finding.severity == name] for name, _, _ in _TITLES}
+    alike = {name: [finding for finding in found.findings if finding.severity == name] for name in _TITLES}
     counts = f"{counted(len(alike['error']), 'error')}, {counted(len(alike['warning']), 'warning')}"
     if alike["error"]:
         yield line(Painted("WOULD FAIL:", "bad"), f" {counts}; apply fails on this host, or machines do not start")
@@ -67,15 +64,11 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
         yield line(Painted("DOUBTFUL:", "warn"), f" {counts}; apply succeeds on this host, as far as is known")
     else:
         yield line(Painted("READY:", "good"), f" nothing stands in the way of {config} on this host")
-    for severity, title, tone in _TITLES:
+    for severity, title in _TITLES.items():
         if them := alike[severity]:
             yield line()
             yield line(title)
-            shown = (
-                line("  ", Painted(f"{finding.name}: ", "soft"), Painted(finding.message, tone))
-                for finding in them[:SHOWN]
-            )
-            yield from capped(shown, len(them))
+            yield from finding_lines(them, named=True)
     if not alike["error"]:
         yield line()
         yield line(Painted("This is about what apply would do.", "soft"))
@@ -85,12 +78,13 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
 COMMAND = Command(
     "preflight",
     answer=_answer,
+    version=2,
     options=_options,
     more="""\
 Error: on this host as it is now, apply would fail, or machines would not start, now or after a reboot. Warning: either
 might happen, apply would wait for something (such as a default route), a machine might start unchecked, or something
 could not be read. The exit code is 2 if there is an error, else 1 if there is a warning, else 0. A wrong command or an
-invalid configuration also gives exit code 2. With --json the schema distinguishes these cases: hostrouting/preflight/1
+invalid configuration also gives exit code 2. With --json the schema distinguishes these cases: hostrouting/preflight/2
 has findings, and hostrouting/error/1 means that preflight itself could not run. Any user can run it, but only root can
 read everything.
 """,
@@ -101,10 +95,6 @@ hostrouting preflight --config agent.json
     failing="there are warnings, and no errors",
     blocking="there are errors",
     keys={
-        "findings[].name": "what it is about: azure-vnet, files, folders, gate, kernel, lock, overlap, probes, "
-        "removal, routes, systemd, tools or units",
-        "findings[].severity": "error, warning or info; the worst come first",
-        "findings[].message": "what is wrong, and what to do about it: a sentence",
-        "findings[].target": "the path, unit, program or range that it is about; may be empty",
+        **FINDINGS,
     },
 )

@@ -9,10 +9,9 @@ import attrs
 from hostrouting.cli.changes import file_lines, operation_document, operation_lines, run_task, step_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken
-from hostrouting.cli.schemas import FAILURES, OPERATIONS
+from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError
-from hostrouting.routes.plan import deletion_command
 from hostrouting.tasks import Remove
 
 if TYPE_CHECKING:
@@ -96,13 +95,12 @@ def _steps(before: Preview) -> Sequence[Step]:
 
 def _stays(before: Preview) -> Iterator[Line]:
     """The wanted routes that are not ours, and the commands that delete them."""
-    routes = before.stays
-    if routes:
+    if stays := [finding.facts for finding in before.others if finding.name == "route-stays"]:
         yield line()
         yield line("These routes stay: the configuration asked for them, but hostrouting did not install them.")
-        yield from capped((line("  ", str(route)) for route in routes[:SHOWN]), len(routes))
+        yield from capped((line("  ", facts["route"]) for facts in stays[:SHOWN]), len(stays))
         yield line("If nothing else needs them, delete them, as root, with:")
-        yield from capped((line("  ", deletion_command(route)) for route in routes[:SHOWN]), len(routes))
+        yield from capped((line("  ", facts["command"]) for facts in stays[:SHOWN]), len(stays))
 
 
 def _document(before: Preview, run: Run | None) -> dict[str, Any]:
@@ -115,7 +113,7 @@ def _document(before: Preview, run: Run | None) -> dict[str, Any]:
         "routes": [str(step.route) for step in _steps(before)] if ok else [],
         "operations": [operation_document(operation) for operation in before.operations] if ok else [],
         "files": list(before.files.removes) if ok else [],
-        "stays": [{"route": str(route), "command": deletion_command(route)} for route in before.stays],
+        "findings": [finding.to_mapping() for finding in before.others],
         "failures": [] if run is None else run.failures,
     }
 
@@ -123,6 +121,7 @@ def _document(before: Preview, run: Run | None) -> dict[str, Any]:
 COMMAND = Command(
     "remove",
     answer=_answer,
+    version=2,
     options=_options,
     more="""\
 Requires root. The routes of hostrouting carry its route protocol: 213, unless a configuration sets another number.
@@ -142,8 +141,7 @@ hostrouting remove
         "routes[]": "the routes that were removed",
         **OPERATIONS,
         "files[]": "the files that were removed",
-        "stays[].route": "a configured or installed route that another program has added",
-        "stays[].command": "the shell command that deletes exactly this route",
+        **FINDINGS,
         **FAILURES,
     },
 )

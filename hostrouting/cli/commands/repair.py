@@ -6,13 +6,13 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
-from hostrouting.check.report import diversion_line, filtered_line, repair_document, unsafe_line
+from hostrouting.check.report import cost_findings, repair_document, unsafe_findings
 from hostrouting.cli.check import make_check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
 from hostrouting.cli.commands import check
 from hostrouting.cli.output import Painted, counted, line, plain
 from hostrouting.cli.remedy import ip_commands, remedy_lines, repaired_configuration, warning_lines
-from hostrouting.cli.schemas import CHECK, ROUTE
+from hostrouting.cli.schemas import CHECK, FINDINGS, ROUTE
 from hostrouting.errors import NotReady, RouteOverlapError
 
 if TYPE_CHECKING:
@@ -73,14 +73,14 @@ def _closes(check: Check) -> str:
 def _document(check: Check) -> dict[str, Any]:
 
     found = check.found
+    told = (*unsafe_findings(found.unsafe), *cost_findings(found))
     return {
         "schema": COMMAND.schema,
         "verdict": check.found.verdict,
         "routes": repair_document(found.routes),
         "commands": list(ip_commands(check)),
         "closes": _closes(check),
-        "unsafe": [unsafe_line(unsafe) for unsafe in found.unsafe],
-        "diverted": [*map(diversion_line, found.diverted), *map(filtered_line, found.filtered)],
+        "findings": [finding.to_mapping() for finding in told],
     }
 
 
@@ -112,6 +112,7 @@ def _page(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
 COMMAND = Command(
     "repair",
     answer=_answer,
+    version=2,
     options=_options,
     more="""\
 Exit code 1 means that no static route can repair some of the overlap. 3 means that the verdict is undecided or
@@ -136,7 +137,6 @@ hostrouting repair 172.16.0.0/16 --as-config --mode STRICT > new.json
         **{f"routes[].{key}": says for key, says in ROUTE.items()},
         "commands[]": "the same routes as commands for a shell",
         "closes": "which escapes the routes repair: all, some or none",
-        "unsafe[]": "what no static route can repair; each a sentence",
-        "diverted[]": "what the repair costs; each a sentence",
+        **FINDINGS,
     },
 )

@@ -15,7 +15,7 @@ import attrs
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import GateState, find_gate_state
 from hostrouting.check.examine import examine
-from hostrouting.check.report import marked_verdict
+from hostrouting.check.report import escapes_in, marked_verdict
 from hostrouting.cli.changes import Standings, gate_document, gate_lines
 from hostrouting.cli.check import Check, check_name
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
@@ -88,7 +88,7 @@ class Now:
 
 @attrs.frozen
 class LastCheck:
-    """The result of the last check: its verdict, the number of its findings, its time, and its findings as in JSON.
+    """The result of the last check: its verdict, the number of its escapes, its time, and its escapes as in JSON.
 
     The check at boot writes markers only: then these are None, and only the verdict is compared.
     """
@@ -96,14 +96,13 @@ class LastCheck:
     verdict: str
     count: int
     at: str
-    findings: tuple[dict[str, Any], ...] | None = None
+    escapes: list[dict[str, Any]] | None = None
 
     def is_out_of_date(self, now: Now | None) -> bool | None:
         """Whether the result would be different now; None if there is nothing to compare it with."""
         if now is None or not now.is_installed:
             return None
-        findings = None if self.findings is None else list(self.findings)
-        return self.verdict != now.verdict or findings not in (None, now.check.document()["findings"])
+        return self.verdict != now.verdict or self.escapes not in (None, escapes_in(now.check.document()))
 
 
 @attrs.frozen(kw_only=True)
@@ -374,7 +373,8 @@ def _find_last_check(host: Host) -> LastCheck | None:
         raise FileError(
             f"{path} is not a report of a check; write it again with: hostrouting apply --config FILE", path=path
         )
-    return LastCheck(verdict, len(findings), at, tuple(findings))
+    escapes = escapes_in(document)
+    return LastCheck(verdict, len(escapes), at, escapes)
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -528,13 +528,16 @@ def _other(status: HostStatus, config: str | None) -> Iterator[Line]:
 
 def _astray(status: HostStatus) -> Iterator[Line]:
     """Other tasks that are not in force or do not work; the details follow below."""
+    from hostrouting.finding import of_severity
+
     for standing in status.standings.found:
         if not standing.is_right:
-            word = "NOT IN FORCE:" if standing.faults else "NOT WORKING:"
-            yield line(Painted(word, "bad"), f" {standing.subject}; {_more((*standing.faults, *standing.hindrances))}")
+            word = "NOT WORKING:" if standing.is_in_force else "NOT IN FORCE:"
+            told = [str(finding) for finding in of_severity(standing.findings, "error", "warning")]
+            yield line(Painted(word, "bad"), f" {standing.subject}; {_more(told)}")
 
 
-def _more(sentences: tuple[str, ...]) -> str:
+def _more(sentences: Sequence[str]) -> str:
     """The first sentence, and the number of others, which follow below."""
     return sentences[0] + (f" (and {len(sentences) - 1} more, below)" if len(sentences) > 1 else "")
 
@@ -581,7 +584,7 @@ def _judged(status: HostStatus, config: str | None) -> Iterator[tuple[str, Paint
         if status.checking:
             yield ("now", Painted("not known", "warn"))
         return
-    yield ("now", _verdict(now.verdict, len(now.check.found.findings)))
+    yield ("now", _verdict(now.verdict, len(now.check.found.escapes)))
     by = "the check installed here" if not now.named else f"{config}{', as it is installed' * now.is_installed}"
     yield ("checked by", Painted(f"{by}: {check_name(now.check.config.route_overlap)}", ""))
     if now.installed is not None and not now.is_installed:
@@ -640,7 +643,7 @@ def _document(status: HostStatus) -> dict[str, Any]:
         if status.last is None
         else {
             "verdict": status.last.verdict,
-            "findings": status.last.count,
+            "escapes": status.last.count,
             "at": status.last.at,
             "outOfDate": status.last.is_out_of_date(status.now),
         },
@@ -664,6 +667,7 @@ def _now_document(now: Now) -> dict[str, Any]:
 COMMAND = Command(
     "status",
     answer=_answer,
+    version=2,
     options=config_option,
     more="""\
 The present state of the host is checked: by the given configuration if it has expected CIDRs, else by the installed
@@ -702,7 +706,7 @@ hostrouting status --config agent.json
         "now.expectedCidrs[]": "the CIDRs that were checked",
         **{f"now.{key}": says for key, says in CHECK.items()},
         "lastCheck.verdict": "the verdict of the last check; lastCheck is null if there was none since boot",
-        "lastCheck.findings": "the number of its findings",
+        "lastCheck.escapes": "the number of ranges that escaped",
         "lastCheck.at": "its time",
         "lastCheck.outOfDate": "whether the result is different now; null if it cannot be compared",
         **STANDINGS,

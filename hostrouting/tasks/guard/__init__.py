@@ -11,14 +11,14 @@ import phases
 
 TYPE_CHECKING = False  # as in the package above
 if TYPE_CHECKING:
-    from hostrouting.tasks.guard.look import Look, Problem, Repair
+    from hostrouting.tasks.guard.look import Look, Repair
     from hostrouting.tasks.guard.pace import Fight, Fights, Pace
     from hostrouting.tasks.guard.state import State, figures
 
-__all__ = ["Fight", "Fights", "Look", "Pace", "Problem", "Repair", "State", "figures"]
+__all__ = ["Fight", "Fights", "Look", "Pace", "Repair", "State", "figures"]
 
 # The module of each name; it is imported when the name is first used, because most commands need only a look.
-_HOMES = {"pace": ("Fight", "Fights", "Pace"), "state": ("figures", "State"), "look": ("Look", "Problem", "Repair")}
+_HOMES = {"pace": ("Fight", "Fights", "Pace"), "state": ("figures", "State"), "look": ("Look", "Repair")}
 
 if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name
     __getattr__ = phases.lazily(__name__, _HOMES, globals())

@@ -12,7 +12,9 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Look", "Problem", "Repair"]
+    from hostrouting.finding import Finding
+
+__all__ = ["Look", "Repair"]
 
 
 @attrs.frozen
@@ -26,16 +28,6 @@ class Repair:
     """What was there, such as `no route`."""
 
 
-@attrs.frozen
-class Problem:
-    """Something that is wrong and could not be repaired: a sentence, and the names by which a journal finds it."""
-
-    text: str = attrs.field(eq=False)
-    fields: tuple[tuple[str, str], ...] = ()
-    key: str = attrs.field(default=attrs.Factory(lambda self: self.text, takes_self=True))
-    """What stays the same while the problem does; the text may have a lifetime in it."""
-
-
 @attrs.frozen(kw_only=True)
 class Look:
     """What one look at the host found and did."""
@@ -44,7 +36,7 @@ class Look:
     """What was repaired."""
     lost: tuple[Repair, ...] = ()
     """What was repaired too, but was undone before it could be read back."""
-    problems: tuple[Problem, ...] = ()
+    findings: tuple[Finding, ...] = ()
     """What is wrong and could not be repaired."""
     failures: Mapping[str, str] = attrs.field(factory=dict)
     """By the name of the task: why its look, or a repair, failed."""
@@ -68,7 +60,7 @@ class Look:
         return Look(
             repairs=(*self.repairs, *other.repairs),
             lost=(*self.lost, *other.lost),
-            problems=(*self.problems, *other.problems),
+            findings=(*self.findings, *other.findings),
             failures={**self.failures, **other.failures},
             routes=self.routes or other.routes,
             verdict=self.verdict or other.verdict,

@@ -19,15 +19,16 @@ from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import find_edits
 from hostrouting.config import needs_config
 from hostrouting.errors import FileError, HostBusy, HostRoutingError, Unsettled
+from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host, needs_host
 from hostrouting.host.systemd import Line, NoService, Service
 from hostrouting.release import __version__
 from hostrouting.tasks.configure import TASKS
-from hostrouting.tasks.guard import Fights, Look, Pace, Problem, State, figures
+from hostrouting.tasks.guard import Fights, Look, Pace, State, figures
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.kernel.base import Watch
@@ -252,7 +253,8 @@ class _Watching:
     def _look_at_gate(self) -> Look:
         """The edited files that decide whether a machine starts; the guard leaves them to `apply`."""
         try:
-            return Look(problems=tuple(map(Problem, find_edits(Gate(self._host))[0])))
+            edits, _ = find_edits(Gate(self._host))
+            return Look(findings=tuple(Finding("gate-open", "warning", edit) for edit in edits))
         except FileError as error:
             return Look(failures={"gate": str(error)})
 
@@ -350,8 +352,8 @@ class _Watching:
             told = f" (it was {then.verdict})" if then.verdict else ""
             level = 6 if now.verdict == "ok" else 4
             self._line(f"the verdict is {now.verdict}{told}", level, _VERDICT, VERDICT=now.verdict)
-        self._tell_problems("", now.problems, set(then.problems), 4)
-        self._tell_problems("no longer: ", then.problems, set(now.problems), 6)
+        self._tell_findings("", now.findings, then.findings, 4)
+        self._tell_findings("no longer: ", then.findings, now.findings, 6)
         faults, former = self._state.faults, before.faults
         for name in {**former, **faults}:
             if name not in faults:
@@ -368,13 +370,14 @@ class _Watching:
         for fight in new:
             self._line(f"{fight.last.key} does not stay: it {_told_fight(fight)}", 4, _FIGHT, **_names(fight.last))
 
-    def _tell_problems(self, words: str, problems: Iterable[Problem], known: Collection[Problem], level: int) -> None:
-        """One line for each problem that is not known, but not thousands."""
-        new = [problem for problem in problems if problem not in known]
-        for problem in new[:_LINES]:
-            self._line(f"{words}{problem.text}", level, _PROBLEM, **dict(problem.fields))
+    def _tell_findings(self, words: str, found: Iterable[Finding], known: Iterable[Finding], level: int) -> None:
+        """One line for each finding that is not known, but not thousands."""
+        identities = set(map(_identity, known))
+        new = [finding for finding in found if _identity(finding) not in identities]
+        for finding in new[:_LINES]:
+            self._line(f"{words}{finding.line}", level, _PROBLEM, **_fields(finding))
         if len(new) > _LINES:
-            self._line(f"{words}{len(new) - _LINES:,} more problems like these", level, _PROBLEM)
+            self._line(f"{words}{len(new) - _LINES:,} more findings like these", level, _PROBLEM)
 
     def _line(self, text: str, level: int, kind: str = "", **fields: str) -> None:
         """Write one line to the journal, or, if there is none, to the log of the run; `kind` is its MESSAGE_ID."""
@@ -414,6 +417,19 @@ def _without_repairs(look: Look) -> Look:
 def _told_troubles(troubles: Iterable[str]) -> str:
     text = "; ".join(troubles)
     return text and f"{text}; until that works again, these changes are noticed once a minute"
+
+
+def _identity(finding: Finding) -> tuple[object, ...]:
+    """What stays the same while it is found; a sentence may have a lifetime in it."""
+    return finding.name, finding.target, finding.facts.get("held", finding.sentence)
+
+
+def _fields(finding: Finding) -> dict[str, str]:
+    """The fields by which the journal finds the line."""
+    fields = {"FINDING": finding.name, "TARGET": finding.target}
+    if finding.name in ESCAPES:
+        fields |= {"CIDR": finding.facts["cidr"], "DEV": " ".join(finding.facts["devs"])}
+    return fields | ({"PREFIX": finding.target} if finding.name.startswith("route-") else {})
 
 
 def _names(repair: Repair) -> dict[str, str]:

@@ -14,10 +14,11 @@ from hostrouting.boot import render_guard_unit, render_preset
 from hostrouting.boot.gate import Part
 from hostrouting.check.report import GUARD_SCHEMA, document_in
 from hostrouting.errors import ConfigError, Fault
+from hostrouting.finding import Finding
 from hostrouting.host.effects import Operation
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask, start_unit
-from hostrouting.tasks.results import GuardResult, Preview, Removal, Standing
+from hostrouting.tasks.results import GuardResult, Preview, Standing, removal
 from hostrouting.text import show
 
 if TYPE_CHECKING:
@@ -70,12 +71,12 @@ class InstallGuard(HostTask[GuardResult]):
         """Whether the guard is enabled."""
         return self.config.guard.enabled
 
-    def removals(self) -> tuple[Removal, ...]:
+    def removals(self) -> tuple[Finding, ...]:
         """The installed guard, if the configuration does not enable it."""
         if self.is_wanted or not self.host.files.is_there(self.host.layout.guard_unit_path):
             return ()
         told = "not in this configuration, but installed: the guard, without which a lost route stays lost"
-        return (Removal("guard", told, is_protection=True),)
+        return (removal("guard", told, is_protection=True),)
 
     def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  the host's files answer
         """The task itself. Raises ConfigError if the service could not run the program."""
@@ -125,9 +126,11 @@ class InstallGuard(HostTask[GuardResult]):
         is_installed = self._manager is not None and files.is_there(layout.guard_unit_path)
         if self.host.backend is None or not (runs or is_installed):
             return None
-        faults = () if runs else (f"it does not run; see: systemctl status {layout.guard_unit}",)
+        see = f"see: systemctl status {layout.guard_unit}"
+        stopped = [] if runs else [Finding("guard", "error", "the guard does not run", layout.guard_unit, see)]
         written = document_in(files.read(layout.guard_path), GUARD_SCHEMA) if runs else {}
-        return Standing("the guard", faults=faults, notes=tuple(_notes(written)), facts=tuple(_facts(written)))
+        notes = (Finding("guard", "note", note) for note in _notes(written))
+        return Standing("the guard", findings=(*stopped, *notes), facts=tuple(_facts(written)))
 
     @property
     def _manager(self) -> Manager | None:

@@ -96,7 +96,7 @@ class State:
         return npd_line(f"{unknown}; {told[0]}" if told else self.look.answer, now + VALID)
 
     def to_mapping(self) -> dict[str, Any]:
-        """The JSON value `hostrouting/guard/1`."""
+        """The JSON value `hostrouting/guard/2`."""
         return {
             "schema": GUARD_SCHEMA,
             "since": _stamp(self.since),
@@ -111,7 +111,7 @@ class State:
                 {"key": fight.last.key, "ours": fight.last.ours, "found": fight.last.found, "rounds": fight.rounds}
                 for fight in self.fights
             ],
-            "problems": [problem.text for problem in self.look.problems],
+            "findings": [finding.to_mapping() for finding in self.look.findings],
         }
 
 
@@ -138,7 +138,7 @@ def _lines(state: State, version: str) -> Iterator[str]:
     if state.looked is not None:
         yield from _metric("guard_last_look_time_seconds", "gauge", "When it last looked.", {}, _seconds(state.looked))
         yield from _metric("guard_look_seconds", "gauge", "How long the last look took.", {}, look.seconds)
-    problems = len(look.problems) + len(state.hindered)
+    problems = len(look.findings) + len(state.hindered)
     yield from _metric("guard_problems", "gauge", "What is wrong and could not be repaired.", {}, problems)
     yield from _metric("guard_repairs_total", "counter", "Repairs.", {}, state.repairs)
     if state.repaired is not None:

@@ -25,7 +25,6 @@ import phases
 
 if TYPE_CHECKING:
     from hostrouting.tasks.probe_rewrite.rules import (
-        Hindrance,
         NotedRoute,
         OwnAddress,
         Record,
@@ -52,7 +51,6 @@ __all__ = [
     "wanted_route",
     "wanted_table",
     # what keeps it from working
-    "Hindrance",
     "OwnAddress",
     "Surroundings",
     "find_hindrances",
@@ -66,7 +64,6 @@ __all__ = [
 # If probeRewrite is not configured, none of these modules is loaded.
 _HOMES = {
     "rules": (
-        "Hindrance",
         "OwnAddress",
         "Surroundings",
         "find_hindrances",

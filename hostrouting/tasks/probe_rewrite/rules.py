@@ -15,10 +15,11 @@ from __future__ import annotations
 from contextlib import suppress
 from ipaddress import IPv6Address, IPv6Network
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from hostrouting.finding import Finding, Severity
 from hostrouting.host.effects import Operation
 from hostrouting.kernel.nftables import Chain, Counter, Match, Rewrite, Rule, Table, Verdict
 from hostrouting.model import DEFAULT_METRIC, IPV6, Prefix, Route
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from hostrouting.model import Link, Snapshot
 
 __all__ = [
-    "Hindrance",
     "NotedRoute",
     "OwnAddress",
     "Record",
@@ -376,34 +376,6 @@ def has_address(interfaces: Collection[str], addresses: Iterable[OwnAddress]) ->
     return True if "usable" in states else None if "tentative" in states else False
 
 
-HindranceKind: TypeAlias = Literal[
-    "link-missing",
-    "link-down",
-    "link-enslaved",
-    "forwarding-off",
-    "accept-ra",
-    "own-address",
-    "no-way-back",
-    "other-table",
-]
-
-
-@attrs.frozen
-class Hindrance:
-    """One fact about the host, not about the rewrite, that blocks probes or may block them."""
-
-    kind: HindranceKind
-    subject: str
-    """The device, setting, table or address."""
-    text: str
-    """The effect and the remedy."""
-    is_certain: bool = True
-    """Whether the rewrite certainly cannot work until this is changed."""
-
-    def __str__(self) -> str:
-        return self.text
-
-
 @attrs.frozen(kw_only=True)
 class Surroundings:
     """The facts about a host that matter to a rewrite, except for the table. None means that a fact is not known."""
@@ -420,12 +392,12 @@ class Surroundings:
     """Family and name of every nftables table."""
 
 
-def find_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> tuple[Hindrance, ...]:
+def find_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> tuple[Finding, ...]:
     """All facts about the host that block probes, or may block them, although the rules and the route are in force."""
     return tuple(_hindrances(config, around))
 
 
-def _hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Hindrance]:
+def _hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Finding]:
     links = {link.name: link for link in around.links}
     for dev in config.interfaces:
         yield from _link_hindrances(dev, links)
@@ -434,47 +406,52 @@ def _hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Hi
     for family, name in around.tables:
         if _RIVAL in name.lower():
             told = f"the nftables table {family} {name} has the same purpose; other agents create and delete it"
-            yield Hindrance("other-table", f"{family} {name}", f"{told}; it is not changed", is_certain=False)
+            yield _hindrance("other-table", f"{family} {name}", f"{told}; it is not changed", "note")
 
 
-def _setting_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Hindrance]:
+def _hindrance(kind: str, target: str, told: str, severity: Severity = "warning") -> Finding:
+    """A fact about the host, not about the rewrite, that blocks probes, or (a note) may block them."""
+    return Finding("probe-rewrite", severity, told, target, facts={"kind": kind})
+
+
+def _setting_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Finding]:
     if around.forwarding is False:
         setting = "net.ipv6.conf.all.forwarding"
         told = f"{setting} is 0, so no probe is forwarded to a pod; set it to 1, and accept_ra of the uplink to 2"
-        yield Hindrance("forwarding-off", setting, told)
+        yield _hindrance("forwarding-off", setting, told)
     for dev in config.interfaces:
         if around.accept_ra.get(dev) == 1 and around.forwarding:
             setting = f"net.ipv6.conf.{dev}.accept_ra"
             told = f"{setting} is 1, so a host that forwards ignores router advertisements, and loses the default"
-            yield Hindrance("accept-ra", setting, f"{told} route that they install; set it to 2", is_certain=False)
+            yield _hindrance("accept-ra", setting, f"{told} route that they install; set it to 2", "note")
 
 
-def _address_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Hindrance]:
+def _address_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Finding]:
     known = config.global_address
     for owner in around.addresses:
         if owner.ip == known:
             told = f"{known} is an address of this host, on {owner.dev}, so replies to probes do not leave the host"
-            yield Hindrance("own-address", str(known), f"{told}; set probeRewrite.globalAddress to another address")
+            yield _hindrance("own-address", str(known), f"{told}; set probeRewrite.globalAddress to another address")
     if around.way_back is not None and not set(around.way_back) & set(config.interfaces):
         ways, uplinks = " and ".join(around.way_back), " or ".join(config.interfaces)
         told = f"a packet to {known} {f'leaves by {ways}' if ways else 'has no route'}, so replies to probes are lost"
-        yield Hindrance(
+        yield _hindrance(
             "no-way-back",
             str(known),
             f"{told}; it has to leave by {uplinks} (set ensureRoute to true to add the route)",
         )
 
 
-def _link_hindrances(dev: str, links: Mapping[str, Link]) -> Iterator[Hindrance]:
+def _link_hindrances(dev: str, links: Mapping[str, Link]) -> Iterator[Finding]:
     link = links.get(dev)
     if link is None:
-        yield Hindrance("link-missing", dev, f"there is no device {dev}; name the uplink in probeRewrite.interfaces")
+        yield _hindrance("link-missing", dev, f"there is no device {dev}; name the uplink in probeRewrite.interfaces")
         return
     if not link.up:
-        yield Hindrance("link-down", dev, f"{dev} is down")
+        yield _hindrance("link-down", dev, f"{dev} is down")
     if link.master is not None and not _is_vrf(links.get(link.master)):
         told = f"{dev} is a port of {link.master}, so its packets arrive on {link.master} and no rule matches them"
-        yield Hindrance("link-enslaved", dev, f"{told}; name {link.master} in probeRewrite.interfaces")
+        yield _hindrance("link-enslaved", dev, f"{told}; name {link.master} in probeRewrite.interfaces")
 
 
 def _is_vrf(link: Link | None) -> bool:

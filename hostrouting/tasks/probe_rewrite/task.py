@@ -36,14 +36,15 @@ from hostrouting.errors import (
     TableNotInForce,
     TableOwned,
 )
+from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Operation, having_changed
 from hostrouting.host.fileset import Changes, File, FileSet, unit_file
 from hostrouting.model import IPV6, Prefix, Snapshot
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.uplink import missing_device
 from hostrouting.tasks.base import HostTask, run_once
-from hostrouting.tasks.guard import Look, Problem, Repair
-from hostrouting.tasks.results import Preview, ProbeResult, Removal, Standing
+from hostrouting.tasks.guard import Look, Repair
+from hostrouting.tasks.results import Preview, ProbeResult, Standing, removal
 from hostrouting.tasks.static_routes import repair_of
 
 if TYPE_CHECKING:
@@ -85,11 +86,11 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     answer: Answer | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
     """The answer of the instance metadata service; None if it was not asked."""
 
-    def removals(self) -> tuple[Removal, ...]:
+    def removals(self) -> tuple[Finding, ...]:
         """The installed rewrite, if the configuration does not enable it."""
         if self.config.probe_rewrite.enabled or not self.host.files.is_there(self.host.layout.probe_script_path):
             return ()
-        return (Removal("probeRewrite", "not in this configuration, but installed: the probe rewrite"),)
+        return (removal("probeRewrite", "not in this configuration, but installed: the probe rewrite"),)
 
     @property
     def part(self) -> Part:
@@ -150,8 +151,9 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         taken = self._taken_address(snapshot) if is_met else None
         unanswered = self._unanswered
         conflicts = (*([str(conflict) for conflict in (unanswered, taken) if conflict is not None]), *plan.conflicts)
-        notes = () if is_met else self._why_not()
-        return Preview(operations=() if conflicts else plan.operations, notes=notes, conflicts=conflicts)
+        told = [Finding("probe-rewrite", "error", conflict) for conflict in conflicts]
+        told += [] if is_met else [Finding("probe-rewrite", "note", note) for note in self._why_not()]
+        return Preview(operations=() if conflicts else plan.operations, others=tuple(told))
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
         """Load the rules and add the route now, and run the boot script once."""
@@ -172,15 +174,13 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                     operations += self._carry_out(ctx, nft, backend)
             standing = self.standing()
             if standing is not None:
-                if standing.faults:
-                    changes = "; ".join(standing.faults)
+                if not standing.is_in_force:
+                    changes = "; ".join(map(str, of_severity(standing.findings, "error")))
                     raise TableNotInForce(
                         f"what was loaded has been changed: {changes}; stop the program that changes it"
                     )
-                for line in standing.hindrances:
-                    ctx.log.warning("%s", line)
-                for line in standing.notes:
-                    ctx.log.info("%s", line)
+                for finding in standing.findings:
+                    ctx.log.log(finding.level, "%s", finding)
             return ProbeResult(standing, changed, operations, started)
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
@@ -194,7 +194,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             up = self._is_met(snapshot)
             plan = self._plan(nft, snapshot, up=up)
             tables, routes = plan.apart
-            begun, look = ctx.clock.now(), Look(problems=tuple(map(Problem, plan.conflicts)))
+            conflicts = tuple(Finding("probe-rewrite", "error", told) for told in plan.conflicts)
+            begun, look = ctx.clock.now(), Look(findings=conflicts)
             for part, needed in (
                 (tables, tuple(map(_repair_of, tables.operations))),
                 (routes, tuple(map(repair_of, routes.routes.changes))),
@@ -242,16 +243,13 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         if plan.coming_routes:  # what is missing is a fault already
             around = attrs.evolve(around, way_back=None)
         faults = (*plan.conflicts, *(f"{operation.object}: {operation.reason}" for operation in plan.operations))
-        found = rewrite.find_hindrances(settings, around) if up else ()
+        found = [Finding("probe-rewrite", "error", fault) for fault in faults]
+        found += rewrite.find_hindrances(settings, around) if up else ()
+        found += () if up or not self.is_wanted else (Finding("probe-rewrite", "note", why) for why in self._why_not())
         return Standing(
             f"probes from {settings.link_local} by {' and '.join(settings.interfaces) or 'no device'}",
             up,
-            faults,
-            tuple(hindrance.text for hindrance in found if hindrance.is_certain),
-            (
-                *(hindrance.text for hindrance in found if not hindrance.is_certain),
-                *(self._why_not() if self.is_wanted and not up else ()),
-            ),
+            tuple(found),
             self._counted(nft) if up and not faults else (),
         )
 

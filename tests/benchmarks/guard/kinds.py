@@ -157,7 +157,7 @@ KINDS: dict[str, Kind] = {
     ),
     "replaced": Kind(
         lambda _, key: ip(f"route replace {key} dev ib0 proto static"),
-        lambda node, key: any(it.startswith(key) for it in node.word().get("problems", ())),
+        lambda node, key: any(finding["target"] == key for finding in node.word().get("findings", ())),
         lambda _, key: ip(f"route del {key} dev ib0 proto static"),
         lambda node, key: node.has(key),
         reports=True,

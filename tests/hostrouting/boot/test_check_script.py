@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from hostrouting.boot import render_check_script
-from hostrouting.check.report import no_default_line
+from hostrouting.check.examine import examine_snapshot
+from hostrouting.check.report import check_findings
+from hostrouting.config import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import IPV6
 from tests.support.awks import each_awk, only_awk, put_before
@@ -23,6 +25,13 @@ from tests.support.waiting import await_file, leaving_word
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 IPV6_FILE = "/proc/self/net/if_inet6"
+
+
+def lack_of(namespace: Namespace, config: HostRoutingConfig) -> str:
+    """The line for a missing default route, in the engine's words."""
+    found = check_findings(examine_snapshot(snapshot_of(namespace), config), mode="STRICT")
+    [sentence] = [it.sentence for it in found if it.name == "no-default-route"]
+    return f"NO-DEFAULT-ROUTE: {sentence}"
 
 
 ACTION = (
@@ -128,14 +137,16 @@ class TestOneHost:
         checked = Checked(namespace, check(mode=mode), tmp_path)
         assert checked.status == (mode == "STRICT")
         assert checked.left["route-overlap.detected"] == "no-default-route\n"
-        assert checked.said == f"<{'3' if mode == 'STRICT' else '4'}>{no_default_line('no default route', wait=0)}\n"
+        assert checked.said == f"<{'3' if mode == 'STRICT' else '4'}>{lack_of(namespace, check())}\n"
 
     @each_awk
     def test_what_there_was_instead(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
         """If no default route can be used, the message has those that there are, as `ip` lists them."""
         seen = "7 default table 254 proto 3 scope 0 metric 9"
-        namespace.batch(["route del default", "route add unreachable default metric 9"])
-        assert Checked(namespace, check(), tmp_path, awk=awk).said == f"<3>{no_default_line(seen, wait=0)}\n"
+        namespace.batch(["route del default"])
+        line = lack_of(namespace, check()).replace("no default route", seen)
+        namespace.batch(["route add unreachable default metric 9"])
+        assert Checked(namespace, check(), tmp_path, awk=awk).said == f"<3>{line}\n"
 
     @pytest.mark.parametrize("devs", [[], ["eth0"], ["late0"]])
     def test_awaited(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
@@ -529,7 +540,7 @@ class TestBothFamilies:
     def test_one_without_a_default_route(self, namespace: Namespace, tmp_path: Path, *, escaping: bool) -> None:
         """A family without a default route is named; an overlap of the other family is the verdict."""
         checked = Checked(namespace, check("fd16::/32", "172.16.0.0/16" if escaping else "10.0.0.0/8"), tmp_path)
-        line = no_default_line("no default route", wait=0, family=IPV6)
+        line = lack_of(namespace, check("fd16::/32"))
         assert checked.answer.verdict == ("overlap" if escaping else "no-default-route")
         assert f"<3>{line}" in checked.said.splitlines()
         assert checked.lines == [checked.lines[0], line] if escaping else ["no-default-route"]
@@ -574,7 +585,7 @@ class TestBothFamilies:
         path.write_text(only_awk(script.replace(IPV6_FILE, f"{tmp_path}/absent"), awk, tmp_path))
         done = namespace.run("bash", str(path), RUNTIME_DIRECTORY=str(state))
         assert (state / "route-overlap.detected").read_text().startswith("OVERLAP: expected CIDR 172.16.0.0/16 ")
-        assert ("NO-ROUTE: " if devs else no_default_line("no default route", wait=0, family=IPV6)) in done.stderr
+        assert ("NO-ROUTE: " if devs else lack_of(namespace, config)) in done.stderr
         assert done.returncode == 1
 
     def test_a_kernel_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hostrouting.check.cni import PodBlocks, is_like
 from hostrouting.check.examine import Examination, FamilyExamination
 from hostrouting.check.overlap import OverlapReport, check_overlap
 from hostrouting.check.repair import Repair, propose_repair
-from hostrouting.check.report import notes_lines
+from hostrouting.check.report import check_findings, cost_findings
 from hostrouting.config import DEFAULT_ALLOWED_DEVS
 from hostrouting.fib import Fib
 from hostrouting.model import OURS, Link, Prefix, Route, RouteType, Snapshot, ip_at
@@ -127,9 +127,9 @@ def test_calico() -> None:
     """On a healthy Calico node, the block that stays on it is reported once."""
     block = refuse(protocol=BIRD)
     report, repair, snapshot = examined(block, pod("172.20.40.5"), pod("172.20.40.9", "cali2"))
-    assert (report.verdict, report.findings, repair.routes) == ("ok", (), ())
-    (note,) = notes_lines(Examination((FamilyExamination(report, repair, Fib(snapshot)),)))
-    assert "172.20.40.63) is this host's own [blackhole 172.20.40.0/26 proto bird]: packets for it never leave" in note
+    assert (report.verdict, report.escapes, repair.routes) == ("ok", (), ())
+    (note,) = check_findings(Examination((FamilyExamination(report, repair, Fib(snapshot)),)), mode="WARN")
+    assert (note.name, note.target) == ("own-range", "172.20.40.0–172.20.40.63")  # noqa: RUF001  as printed
 
 
 def test_a_repair_spares_the_block() -> None:
@@ -147,6 +147,6 @@ def test_a_repair_spares_the_block() -> None:
 def test_overriding_another_one_is_a_cost() -> None:
     """A repair that overrides a refusing route names it, like diverted traffic."""
     report, repair, snapshot = examined(refuse("172.20.4.0/24", kind="prohibit"))
-    assert [finding.kind for finding in report.findings] == ["prohibit"]
-    (note,) = notes_lines(Examination((FamilyExamination(report, repair, Fib(snapshot)),)))
-    assert note.startswith("the repair overrides [prohibit 172.20.4.0/24 proto static], which may be there")
+    assert [finding.kind for finding in report.escapes] == ["prohibit"]
+    (cost,) = cost_findings(Examination((FamilyExamination(report, repair, Fib(snapshot)),)))
+    assert cost.sentence.startswith("the repair overrides [prohibit 172.20.4.0/24 proto static], which may be there")

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from hostrouting.check.examine import examine_snapshot
-from hostrouting.check.report import check_document, dropped_line
+from hostrouting.check.report import check_findings
 from hostrouting.config import HostRoutingConfig
 from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
@@ -36,13 +36,10 @@ def told(snapshot: Snapshot, **check: object) -> list[str]:
     """What the check says about dropped packets; it does not change the verdict."""
     its = {"expectedCidrs": [CIDR], "expectedDevs": ["eth0", "eth1"], **check}
     found = examine_snapshot(snapshot, HostRoutingConfig.from_mapping({"routeOverlap": its}))
-    lines = [dropped_line(it) for it in found.dropped]
-    document = check_document(found, mode="WARN")
-    assert [it["text"] for it in document.get("dropped", [])] == lines
-    assert ("dropped" in document) is bool(lines)
-    # What changes when the CNI starts is not a note: notes are logged as warnings.
-    assert set(document["notes"]) >= {line for line in lines if "every new device" not in line}
-    return lines
+    findings = [it for it in check_findings(found, mode="WARN") if it.name == "dropped"]
+    # What changes when the CNI starts is a note: warnings are logged.
+    assert all(it.severity == ("note" if "every new device" in it.sentence else "warning") for it in findings)
+    return [it.sentence for it in findings]
 
 
 PODS = {"podCidrs": ["10.244.3.0/24"], "podDevs": ["cni0", "lxc*"]}

@@ -169,7 +169,7 @@ def test_the_kernel_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     lookup = mock.Mock(wraps=healthy.lookup)
     monkeypatch.setattr(kernel, "lookup", lookup)
     found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
-    assert (found.verdict, found.findings) == ("ok", ())
+    assert (found.verdict, found.escapes) == ("ok", ())
     assert lookup.call_count == 3
     assert all(text.endswith("the verdict follows the kernel") for text in found.surprises)
     assert found.surprises
@@ -187,7 +187,7 @@ def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch
     )
     found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
     assert found.verdict == "overlap"
-    (finding,) = found.findings
+    (finding,) = found.escapes
     assert (finding.devs, finding.surprise) == (("ib0",), True)
     assert [str(prefix) for prefix in finding.prefixes] == ["172.16.64.0/18"]
     assert [(it.reason, it.first, it.last) for it in found.unsafe] == [("surprise", finding.first, finding.last)]
@@ -209,7 +209,7 @@ def test_an_escape_of_pods_that_only_the_kernel_knows_of(monkeypatch: pytest.Mon
     )
     found = examine(context(), kernel, PODS, wait=0)
     assert (found.verdict, found.families[0].report.verdict) == ("overlap", "ok")
-    [finding] = found.findings
+    [finding] = found.escapes
     assert (finding.devs, finding.surprise, finding.senders[0].devs) == (("ib0",), True, ("cni0",))
     [unsafe] = found.unsafe
     assert (unsafe.reason, unsafe.senders) == ("surprise", finding.senders)

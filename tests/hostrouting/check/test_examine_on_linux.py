@@ -6,7 +6,7 @@ import pytest
 
 import phases
 from hostrouting.check.examine import Examination, examine
-from hostrouting.check.report import check_document, note_line, unsafe_line
+from hostrouting.check.report import check_document, remarks
 from hostrouting.fib import Fib
 from hostrouting.kernel.base import Change
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -54,10 +54,11 @@ def test_a_repair_through_a_gateway_on_a_network_of_another_device() -> None:
         "route add default via fd00:77::1 dev eth0 onlink", "route add fd00::/16 dev ib0", cidrs=("fd00:16::/64",)
     )
     assert (found.verdict, found.routes) == ("overlap", ())
-    (unsafe,) = map(unsafe_line, found.unsafe)
-    assert unsafe.endswith(
-        "Linux refuses a route via fd00:77::1 dev eth0 onlink, because the gateway is matched by fd00::/16 proto boot"
-    )
+    (unsafe,) = found.unsafe
+    assert (unsafe.reason, unsafe.missing) == ("refused", "via fd00:77::1 dev eth0 onlink")
+    assert unsafe.against is not None
+    assert unsafe.against.route is not None
+    assert str(unsafe.against.route.prefix) == "fd00::/16"
 
 
 def test_a_next_hop_in_a_group_that_a_rule_suppresses() -> None:
@@ -69,7 +70,7 @@ def test_a_next_hop_in_a_group_that_a_rule_suppresses() -> None:
         "route add fd00:16::/32 dev ib0",
     )
     assert (found.verdict, found.surprises) == ("undecided", ())
-    note = note_line(found.families[0].notes[0])
+    note = next(remarks(found.families[0])).sentence
     assert "packets for which Linux does not choose the next hop via fd00:99::1 dev eth0 leave by ib0" in note
 
 
@@ -105,7 +106,7 @@ def test_each_host(name: str) -> None:
             assert all(outcome.ok for outcome in backend.change(changes))
             repaired = again() if found.routes else found
     document = check_document(found, mode="STRICT")
-    assert (document["verdict"], document["expectedDevs"]) == (row.verdict, list(row.devs))
+    assert (document["verdict"], document["expectedDevs"]) == (row.verdict, {"ipv4": list(row.devs)})
     assert (escapes_of(document), repair_of(document)) == (row.escapes, row.repair)
     assert repaired.verdict == (row.verdict if found.unsafe or not row.escapes else "ok")
     assert (found.surprises, repaired.surprises) == ((), ())

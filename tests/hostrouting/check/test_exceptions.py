@@ -11,7 +11,7 @@ import pytest
 
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.overlap import check_overlap
-from hostrouting.check.report import notes_lines
+from hostrouting.check.report import check_findings
 from hostrouting.config import HostRoutingConfig, IntendedRule
 from hostrouting.errors import ConfigError
 from hostrouting.fib import Fib
@@ -211,8 +211,9 @@ def test_a_declared_rule() -> None:
     """The verdict is OK, and the note stays, with the reason. Kills: the note of a declared rule is left out."""
     found = examine_snapshot(node(MARK).snapshot(), overlap(DECLARED))
     assert found.verdict == "ok"
-    [note] = notes_lines(found)
-    assert note.endswith("routeOverlap.intendedRules declares this: storage, by the fabric")
+    [note] = check_findings(found, mode="STRICT")
+    assert (note.name, note.severity, note.facts["known"]) == ("other-packets", "note", "intended")
+    assert note.sentence.endswith("routeOverlap.intendedRules declares this: storage, by the fabric")
     assert examine_snapshot(node(MARK, by(200, uids=(5, 5))).snapshot(), overlap(DECLARED)).verdict == "undecided"
 
 
@@ -220,8 +221,8 @@ def test_a_declared_rule_that_is_not_there() -> None:
     """An entry that matches no rule is a note. Kills: nobody learns that an entry is spelled otherwise."""
     found = examine_snapshot(plain_vm().snapshot(), overlap(DECLARED))
     assert found.verdict == "ok"
-    [note] = notes_lines(found)
-    assert note.startswith("routeOverlap.intendedRules: this host has no rule with the selectors 'fwmark 0x1/0xff'")
+    [note] = check_findings(found, mode="STRICT")
+    assert (note.name, note.severity, note.target) == ("unmatched-rule", "note", "fwmark 0x1/0xff")
 
 
 def test_a_declared_rule_is_installed(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ import phases
 from hostrouting.boot import render_snapshot_script
 from hostrouting.check.examine import Examination, FamilyExamination, examine, examine_snapshot
 from hostrouting.check.overlap import Judge
-from hostrouting.check.report import check_document, finding_line, repair_document
+from hostrouting.check.report import check_findings, repair_document
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.config.cni import CNIS
 from hostrouting.fib import paired
@@ -195,15 +195,14 @@ def told(family: FamilyExamination) -> tuple[list[str], list[str]]:
     """The escapes of a family, and its repair with the reasons for what is left, as in a file."""
     escapes = [
         f"{ip_at(it.cidr.family, it.first)}-{ip_at(it.cidr.family, it.last)} {' '.join(it.devs) or it.kind}"
-        for it in family.report.findings
+        for it in family.report.escapes
     ]
     return escapes, [*(str(it.destination) for it in family.repair.routes), *(it.reason for it in family.repair.unsafe)]
 
 
 def agrees(field: Field, found: Examination) -> None:
     """Compare what was found with what the file says."""
-    text = json.dumps(check_document(found, mode="STRICT"), ensure_ascii=False)
-    text += "".join(finding_line(it, each.report.expected_devs) for each in found.families for it in each.findings)
+    text = "".join(map(str, check_findings(found, mode="STRICT")))
     assert found.surprises == ()
     for family, said in zip(found.families, field.families.values(), strict=True):
         assert family.verdict in said.verdicts, text

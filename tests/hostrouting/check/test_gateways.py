@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hostrouting.check.overlap import check_overlap
 from hostrouting.check.repair import propose_repair, refused_gateway
-from hostrouting.check.report import unsafe_line
+from hostrouting.check.report import unsafe_findings
 from hostrouting.fib import Fib
 from hostrouting.model import IPV4, IPV6, NextHop, Prefix, Route, Rule, as_ip, default_rules, ip_at
 from hostrouting.testing.strategies import DEVICES, blocks
@@ -57,24 +57,25 @@ def test_the_kernel_agrees(data: st.DataObject, family: int) -> None:
         )
 
 
-def refused(*rules: Rule) -> str:
-    """The messages about the repair of the H200 host with these rules added; empty without any."""
+def refused(*rules: Rule) -> list[str]:
+    """What is said of the repair of the H200 host with these rules added; nothing without any."""
     snapshot = host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT], rules=[LOCAL, *rules, *REST])
     fib = Fib(snapshot)
     report = check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth0"])
     repair = propose_repair(fib, report)
     assert bool(repair.routes) is not bool(repair.unsafe)
-    return "; ".join(map(unsafe_line, repair.unsafe))
+    return [finding.sentence for finding in unsafe_findings(repair.unsafe)]
 
 
 def test_a_rule_for_all_but_the_cluster() -> None:
     """A rule that refuses everything except the cluster refuses the gateway: the repair is unsafe, with the rule."""
     rule = Rule(family=4, priority=10, action="prohibit", invert=True, dst=Prefix.parse("172.16.0.0/16"))
-    assert refused(rule).endswith(
+    [told] = refused(rule)
+    assert told.endswith(
         "cannot be repaired: Linux refuses a route via 10.0.0.1 dev eth0, because the gateway is matched by"
         " rule 10: not from all to 172.16.0.0/16 prohibit"
     )
-    assert refused() == ""
+    assert refused() == []
 
 
 def test_nothing_to_ask() -> None:

@@ -32,7 +32,7 @@ def check(snapshot: Snapshot, *cidrs: str, **options: object) -> OverlapReport:
 
 def ranges(report: OverlapReport) -> list[str]:
     """The findings, each as kind, range and devices."""
-    return [f"{it.kind} {ip_at(4, it.first)}-{ip_at(4, it.last)} {','.join(it.devs)}".strip() for it in report.findings]
+    return [f"{it.kind} {ip_at(4, it.first)}-{ip_at(4, it.last)} {','.join(it.devs)}".strip() for it in report.escapes]
 
 
 def test_cidrs_may_be_texts() -> None:
@@ -55,11 +55,11 @@ class TestEveryAddressIsJudged:
         report = check_overlap(fib, [cidr], expected_devs=["eth0"], allowed_devs=["wg*"])
         judge = Judge(("eth0",), ("wg*",), blocks=PodBlocks(fib, (cidr,), ("wg*",)))
         found: dict[int, tuple[object, ...]] = {}
-        for finding in report.findings:
+        for finding in report.escapes:
             for address in range(finding.first, finding.last + 1):
                 assert address not in found, "findings of one CIDR are disjoint"
                 found[address] = (finding.kind, finding.devs)
-        assert list(report.findings) == sorted(report.findings, key=lambda finding: finding.first)
+        assert list(report.escapes) == sorted(report.escapes, key=lambda finding: finding.first)
         for address in range(cidr.first, cidr.last + 1):
             decision = fib.lookup(ip_at(4, address))
             escape = judge.escape(decision)
@@ -67,8 +67,8 @@ class TestEveryAddressIsJudged:
                 assert decision.own
             else:
                 assert found.get(address) == escape
-        assert (report.verdict == "overlap") == bool(report.findings)
-        for finding in report.findings:
+        assert (report.verdict == "overlap") == bool(report.escapes)
+        for finding in report.escapes:
             assert any(judge.escape(fib.lookup(ip_at(4, n))) for n in range(finding.first, finding.last + 1))
             assert finding.prefixes[0].first == finding.first
             assert finding.prefixes[-1].last == finding.last
@@ -83,7 +83,7 @@ class TestEveryAddressIsJudged:
         outside = [route for route in others if route.prefix.last < cidr.first or route.prefix.first > cidr.last]
         more = snapshot.with_routes(outside)
         one, other = (check_overlap(Fib(it), [cidr], expected_devs=["eth0"]) for it in (snapshot, more))
-        assert (one.verdict, one.findings) == (other.verdict, other.findings)
+        assert (one.verdict, one.escapes) == (other.verdict, other.escapes)
 
     @for_each("name", TOPOLOGIES)
     def test_each_host(self, name: str) -> None:
@@ -97,8 +97,8 @@ class TestEveryAddressIsJudged:
     def test_the_prefixes_of_an_escape(self) -> None:
         """A finding has the prefixes that make up its range."""
         hole = [Route.to(text, dev="eth0", gateway="10.0.0.1") for text in ("172.16.0.0/22", "172.16.4.0/24")]
-        assert check(h200(), "172.16.0.0/16").findings[0].prefixes == (CIDR,)
-        assert len(check(h200().with_routes(hole), "172.16.0.0/16").findings[0].prefixes) == 7
+        assert check(h200(), "172.16.0.0/16").escapes[0].prefixes == (CIDR,)
+        assert len(check(h200().with_routes(hole), "172.16.0.0/16").escapes[0].prefixes) == 7
 
     def test_wg_quick(self) -> None:
         """Under wg-quick main's default route is reported as suppressed, unless its tunnel is down or expected by name."""
@@ -120,7 +120,7 @@ class TestWhatCannotBeSeenIsSaid:
         """If a route's device is unknown, it is never fine."""
         route = attrs.evolve(Route.to("172.16.0.0/16", dev="eth0"), type=kind)
         report = check(host([ETH0], [DEFAULT, route]), "172.16.0.0/16")
-        assert [finding.kind for finding in report.findings] == ["overlap"]
+        assert [finding.kind for finding in report.escapes] == ["overlap"]
 
     @for_each(
         "name",
@@ -138,7 +138,7 @@ class TestWhatCannotBeSeenIsSaid:
         by_mark = TOPOLOGIES["a rule by fwmark 0x1/0x1"].kernel().snapshot(family=4)
         report = check(by_mark, "172.16.0.0/16", flow=Flow(mark=0))
         assert (report.verdict, report.notes) == ("ok", ())
-        assert check(by_mark, "172.16.0.0/16", flow=Flow(mark=1)).findings
+        assert check(by_mark, "172.16.0.0/16", flow=Flow(mark=1)).escapes
 
     def test_escapes_but_for_some(self) -> None:
         """If a CIDR escapes anyway, marked packets that would not are noted."""
@@ -180,9 +180,9 @@ def test_reprs() -> None:
     decision = fib.lookup("172.16.5.9")
     assert repr(decision) == f"<Decision {decision.route} (rule 32766)>"
     assert repr(fib.cells("172.31.0.0/16")) == f"[<Cell 172.31.0.0-172.31.255.255: {fib.lookup('172.31.0.0')}>]"
-    [finding] = report.findings
+    [finding] = report.escapes
     where = "172.16.0.0-172.16.255.255 of 172.16.0.0/16"
-    assert repr(finding) == f"<Finding overlap {where} by ib0: {finding.decision}>"
+    assert repr(finding) == f"<Escape overlap {where} by ib0: {finding.decision}>"
     assert str(int(as_ip("172.16.0.0"))) not in repr((report, fib.snapshot, propose_repair(fib, report)))
 
 

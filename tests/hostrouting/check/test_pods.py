@@ -12,7 +12,7 @@ import phases
 from hostrouting.boot import parse_check_script, render_check_script
 from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
 from hostrouting.check.packets import PodPackets, find_pod_packets
-from hostrouting.check.report import check_document, finding_line, notes_lines, senders_phrase, unsafe_line
+from hostrouting.check.report import check_findings, senders_phrase
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, RouteOverlapError
 from hostrouting.fib import Fib
@@ -70,6 +70,16 @@ def examined(kernel: MemoryBackend, **check: object) -> FamilyExamination:
     """The check of what the host and the pods send."""
     [found] = examine_snapshot(kernel.snapshot(), config(**check)).families
     return found
+
+
+def packets_of(source: Prefix) -> list[dict[str, Any]]:
+    """What pods of this range send by cni0, in the facts of a finding."""
+    return [{"sources": [str(source)], "devs": ["cni0"], "exist": True}]
+
+
+def told(found: FamilyExamination) -> list[tuple[object, str]]:
+    """The packets that each finding is about, None if the host's own, and its name."""
+    return [(it.facts.get("packets"), it.name) for it in check_findings(Examination((found,)), mode="STRICT")]
 
 
 def classes(snapshot: Snapshot, *cidrs: Prefix) -> list[tuple[str, str, bool]]:
@@ -153,10 +163,10 @@ class TestCheck:
     def test_a_rule_by_source(self) -> None:
         """Pods whose packets a rule leads elsewhere escape, although the host's own packets do not."""
         found = examined(node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
-        assert (found.verdict, found.report.findings) == ("overlap", ())
+        assert (found.verdict, found.report.escapes) == ("overlap", ())
         fine, astray = found.pods
-        assert (fine.verdict, fine.findings) == ("ok", ())
-        [finding] = astray.findings
+        assert (fine.verdict, fine.escapes) == ("ok", ())
+        [finding] = astray.escapes
         assert (finding.cidr, finding.first, finding.last, finding.devs) == (CIDR, CIDR.first, CIDR.last, ("ib0",))
         assert finding.senders == (PodPackets((UPPER,), ("cni0",)),)
 
@@ -164,29 +174,28 @@ class TestCheck:
         """What escapes for the host and for pods alike is told once, also where the pods' ranges are shorter."""
         found = examined(h200())
         assert [it.verdict for it in found.pods] == ["overlap"]
-        assert found.findings == found.report.findings != ()
+        assert found.escapes == found.report.escapes != ()
         inner = Prefix.parse("172.16.5.0/24")
         good = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=101, protocol=4)
         astray = Route.to("172.16.0.0/16", dev="ib0", gateway="192.168.7.9", protocol=4)
         found = examined(node(*bridge(), rules=(rule(iif="cni0", dst=inner, table=101),), routes=(good, astray)))
-        assert found.findings == found.report.findings
-        assert [len(it.findings) for it in found.pods] == [2]
+        assert found.escapes == found.report.escapes
+        assert [len(it.escapes) for it in found.pods] == [2]
 
     def test_a_device_to_come(self) -> None:
         """A rule for a device that does not exist matches nothing now, but will match what arrives on it."""
         found = examined(node(rules=(rule(iif="cni0"),), routes=(ASTRAY,)))
-        [finding] = found.findings
-        assert "that arrive on cni0 (which does not exist)" in finding_line(finding, ["eth0"])
+        [finding] = found.escapes
+        assert finding.senders == (PodPackets((PODS,), ("cni0",), exist=False),)
 
     def test_a_mark(self) -> None:
         """A rule by mark that decides for packets of pods only leaves the verdict undecided, and a note says whose."""
         marked = rule(iif="cni0", fwmark=1, fwmask=0xFF)
         found = examined(node(*bridge(), rules=(marked,), routes=(ASTRAY,)))
         assert [it.verdict for it in found.pods] == ["undecided"]
-        assert any(
-            "), for packets of pods from 10.244.3.0/24 that arrive on cni0: packets with fwmark 0x1/0xff" in text
-            for text in notes_lines(Examination((found,)))
-        )
+        assert (packets_of(PODS), "other-packets") in told(found)
+        [note] = [it for it in check_findings(Examination((found,)), mode="WARN") if "packets" in it.facts]
+        assert "), for packets of pods from 10.244.3.0/24 that arrive on cni0: packets with fwmark" in note.sentence
 
     def test_no_default_route(self) -> None:
         """Without a default route no device is expected, for pods neither."""
@@ -210,7 +219,7 @@ class TestRepair:
         astray = Route.to("172.16.0.0/16", dev="ib0", gateway="192.168.7.9", protocol=4)
         kernel = node(*bridge(), rules=(rule(iif="lo"),), routes=(own, astray))
         found = examined(kernel)
-        assert (found.report.findings, found.verdict) == ((), "overlap")
+        assert (found.report.escapes, found.verdict) == ((), "overlap")
         assert [str(it.destination) for it in found.repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
         assert [it.verdict for it in found.repair.pods] == ["ok"]
         assert found.repair.proof.verdict == "ok"
@@ -226,14 +235,9 @@ class TestRepair:
         """If a rule decides before table main, the reason names the pods."""
         found = examined(node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
         [unsafe] = found.repair.unsafe
-        assert unsafe_line(unsafe) == (
-            "172.16.0.0–172.16.255.255, for packets of pods from 10.244.3.128/25 that arrive on cni0, is decided by "  # noqa: RUF001
-            "default proto static table 100, rule 100 before table main is looked up; no route in table main can change "
-            "that"
-        )
+        assert unsafe.reason == "earlier-rule"
         assert [it.verdict for it in found.repair.pods] == ["ok", "overlap"]
-        document = check_document(Examination((found,)), mode="STRICT")
-        assert document["unsafe"][0]["packets"] == [{"sources": [str(UPPER)], "devs": ["cni0"], "exist": True}]
+        assert (packets_of(UPPER), "unsafe") in told(found)
 
     def test_what_would_harm_others(self) -> None:
         """Routes for pods' packets that would take the host from its own pods are not proposed."""
@@ -242,7 +246,6 @@ class TestRepair:
         found = examined(node(*bridge(), rules=rules, routes=(ASTRAY, pods)))
         assert found.repair.routes == ()
         assert {it.reason for it in found.repair.unsafe} == {"clash"}
-        assert "would divert other packets, which go the right way now" in unsafe_line(found.repair.unsafe[0])
 
     def test_of_several_classes(self) -> None:
         """What cannot be repaired names all the packets that it is about."""
@@ -256,13 +259,16 @@ class TestRepair:
 class TestTold:
     """What operators and programs read."""
 
-    def test_a_finding(self) -> None:
-        """The line names the pods."""
-        [finding] = examined(node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,))).findings
-        assert finding_line(finding, ["eth0"]) == (
-            "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255), for packets of pods from "  # noqa: RUF001
-            "10.244.3.128/25 that arrive on cni0, routes via ib0 [default proto static table 100, rule 100], expected eth0"
-        )
+    def test_findings(self) -> None:
+        """Sentences name the pods, and facts have their packets; without pod CIDRs there are none."""
+        kernel = node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,))
+        found = examine_snapshot(kernel.snapshot(), config())
+        whose = ", for packets of pods from 10.244.3.128/25 that arrive on cni0, "
+        assert all(whose in it.sentence for it in check_findings(found, mode="STRICT") if "packets" in it.facts)
+        [family] = found.families
+        assert told(family)[:2] == [(packets_of(UPPER), "overlap"), (packets_of(UPPER), "unsafe")]
+        [family] = examine_snapshot(kernel.snapshot(), config(podCidrs=[])).families
+        assert told(family) == [(None, "other-packets")]
 
     @pytest.mark.parametrize(
         ("packets", "phrase"),
@@ -292,17 +298,6 @@ class TestTold:
         """Sources and devices are named; of many, the first three."""
         assert senders_phrase(packets) == f"packets of pods {phrase}"
 
-    def test_document(self) -> None:
-        """The document has a part for pods; without pod CIDRs it has none."""
-        kernel = node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,))
-        document = check_document(examine_snapshot(kernel.snapshot(), config()), mode="STRICT")
-        assert document["findings"] == []
-        assert [it["verdict"] for it in document["pods"]] == ["ok", "overlap"]
-        assert document["pods"][1]["packets"] == [{"sources": [str(UPPER)], "devs": ["cni0"], "exist": True}]
-        assert [it["via"]["dev"] for it in document["pods"][1]["findings"]] == ["ib0"]
-        without = check_document(examine_snapshot(kernel.snapshot(), config(podCidrs=[])), mode="STRICT")
-        assert "pods" not in without
-
     def test_task(self) -> None:
         """In STRICT a bootstrap fails if what pods send escapes; report and marker say it."""
         host = FakeHost(kernel=node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
@@ -310,7 +305,8 @@ class TestTold:
             run(CheckRouteOverlap(config(), host=host))
         assert isinstance(caught.value.error, RouteOverlapError)
         assert "for packets of pods from 10.244.3.128/25" in host.files.texts[host.layout.detected_path]
-        assert json.loads(host.files.texts[host.layout.report_path])["pods"][1]["verdict"] == "overlap"
+        report = json.loads(host.files.texts[host.layout.report_path])
+        assert report["findings"][0]["facts"]["packets"] == packets_of(UPPER)
 
     def test_guard(self) -> None:
         """A guard writes marker and report again if only the answer about pods is another, or is no longer asked for."""
@@ -323,7 +319,8 @@ class TestTold:
         attrs.evolve(task, host=host).keep(phases.Context(), lambda _: True)
         assert f"from {lower}" in host.files.texts[host.layout.detected_path]
         attrs.evolve(task, host=host, config=config(mode="WARN", podCidrs=[])).keep(phases.Context(), lambda _: True)
-        assert "pods" not in json.loads(host.files.texts[host.layout.report_path])
+        report = json.loads(host.files.texts[host.layout.report_path])
+        assert [it["name"] for it in report["findings"]] == ["other-packets"]
 
     @pytest.mark.parametrize(
         ("rules", "said"),

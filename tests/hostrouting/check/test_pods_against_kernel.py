@@ -105,7 +105,7 @@ def compare(family: int, wanted: list[str]) -> None:
             asked: set[tuple[str, str]] = set()
             for its in packets:
                 report = check_overlap(fib, [cidr], expected_devs=["eth0"], allowed_devs=PATTERNS, flow=its.flow)
-                escaping = {place for it in report.findings for place in range(it.first, it.last + 1)}
+                escaping = {place for it in report.escapes for place in range(it.first, it.last + 1)}
                 for dev in its.devs:
                     for source in [address for block in its.sources for address in _network(block)]:
                         flow = attrs.evolve(PLAIN, source=source, iif=dev)

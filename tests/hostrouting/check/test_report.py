@@ -1,6 +1,7 @@
 """hostrouting.check.report: findings, notes, repairs and packets in an operator's words, and written documents read again."""
 
 import json
+from collections.abc import Sequence
 
 import attrs
 import pytest
@@ -10,22 +11,17 @@ from hostrouting.check.overlap import OverlapReport, check_overlap
 from hostrouting.check.repair import propose_repair
 from hostrouting.check.report import (
     CHECK_SCHEMA,
-    CHECK_SCHEMA_BY_FAMILY,
     GUARD_SCHEMA,
     check_document,
-    diversion_line,
+    check_findings,
+    cost_findings,
     document_in,
-    finding_line,
-    kept_line,
-    note_line,
-    notes_lines,
     packets_line,
     repair_document,
-    repair_line,
-    unsafe_line,
 )
 from hostrouting.config import HostRoutingConfig
 from hostrouting.fib import Condition, Fib
+from hostrouting.finding import ESCAPES, Finding
 from hostrouting.model import ARPHRD_INFINIBAND, Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, default_rules
 from tests.support.topologies import h200, host, plain
 
@@ -38,10 +34,16 @@ def examined(fib: Fib, report: OverlapReport) -> Examination:
     return Examination((FamilyExamination(report, propose_repair(fib, report), fib),))
 
 
-def lines(snapshot: Snapshot, cidr: str = "172.16.0.0/16", *devs: str) -> list[str]:
-    """The findings of a check, as lines."""
-    report = check_overlap(Fib(snapshot), [Prefix.parse(cidr)], expected_devs=devs)
-    return [finding_line(finding, report.expected_devs) for finding in report.findings]
+def findings(snapshot: Snapshot, *names: str, devs: Sequence[str] = ()) -> list[Finding]:
+    """The findings of a check with one of these names."""
+    fib = Fib(snapshot)
+    found = examined(fib, check_overlap(fib, ["172.16.0.0/16"], expected_devs=devs))
+    return [it for it in check_findings(found, mode="STRICT") if it.name in names]
+
+
+def lines(snapshot: Snapshot, *devs: str) -> list[str]:
+    """What escapes, as lines."""
+    return [it.line for it in findings(snapshot, *ESCAPES, devs=devs)]
 
 
 @pytest.mark.parametrize("count", [20, 21])
@@ -52,12 +54,13 @@ def test_a_long_repair(count: int) -> None:
     report = check_overlap(fib, [route.prefix.halves()[0] for route in routes])
     repair = propose_repair(fib, report)
     assert len(repair.routes) == count
-    told = repair_line(examined(fib, report))
+    [action] = [it for it in check_findings(examined(fib, report), mode="STRICT") if it.name == "action"]
+    assert action.facts["routes"] == repair_document(repair.routes)
     if count > 20:
         rest = "the repair in route-overlap.json, printed by: hostrouting repair"
-        assert told == f"ACTION: add 21 routes to staticRoutes.routes: {rest}"
+        assert action.sentence == f"add 21 routes to staticRoutes.routes: {rest}"
     else:
-        assert told == f"ACTION: add to staticRoutes.routes: {json.dumps(repair_document(repair.routes))}"
+        assert action.sentence == f"add to staticRoutes.routes: {json.dumps(action.facts['routes'])}"
 
 
 def test_overlap_line() -> None:
@@ -95,7 +98,7 @@ def test_what_a_device_is(kinds: tuple[str, ...], told: str) -> None:
 
 def test_no_route_line() -> None:
     """A CIDR without a route says so."""
-    assert lines(host([("eth0", "10.0.0.4/24")]), "172.16.0.0/16", "eth0", "eth1") == [
+    assert lines(host([("eth0", "10.0.0.4/24")]), "eth0", "eth1") == [
         (
             "NO-ROUTE: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255) has no IPv4 route; "  # noqa: RUF001  as printed
             "expected via eth0, eth1"
@@ -144,11 +147,14 @@ def test_note_line() -> None:
         [DEFAULT, Route.to("172.16.4.0/24", dev="wg0", table=77, protocol=3)],
         rules=[LOCAL, rule, MAIN],
     )
-    (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
-    assert note_line(note) == (
+    (note,) = findings(snapshot, "other-packets")
+    assert (note.severity, note.target) == ("warning", "172.16.0.0/16")
+    assert note.facts == {"cidr": "172.16.0.0/16", "first": "172.16.4.0", "last": "172.16.4.255", "known": ""}
+    assert note.remedy.startswith('if this is intended, add to routeOverlap.intendedRules: [{"rule": "fwmark 0x1/0x1')
+    assert note.sentence == (
         "expected CIDR 172.16.0.0/16 (172.16.4.0–172.16.4.255): packets with fwmark 0x1/0x1, "  # noqa: RUF001  as printed
         "of users 0-99 (rule 100) leave by wg0 [172.16.4.0/24 proto boot table 77, rule 100]; "
-        "these packets are not among the findings"
+        "the verdict does not hold for these packets"
     )
 
 
@@ -156,77 +162,65 @@ def test_document() -> None:
     """The JSON of a check has exactly the documented shape."""
     config = HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})
     document = check_document(examine_snapshot(h200(), config), mode="STRICT")
-    notes = document.pop("notes")
+    escape, action, cost = document.pop("findings")
     assert document == {
-        "schema": "hostrouting/check/1",
+        "schema": "hostrouting/check/3",
         "verdict": "overlap",
+        "verdicts": {"ipv4": "overlap"},
         "mode": "STRICT",
-        "expectedDevs": ["eth0"],
-        "findings": [
-            {
-                "cidr": "172.16.0.0/16",
-                "first": "172.16.0.0",
-                "last": "172.16.255.255",
-                "prefixes": ["172.16.0.0/16"],
-                "kind": "overlap",
-                "via": {
-                    "dev": "ib0",
-                    "gateway": None,
-                    "route": "172.16.0.0/16",
-                    "table": "main",
-                    "protocol": "kernel",
-                    "rule": 32766,
-                },
-            }
-        ],
+        "expectedDevs": {"ipv4": ["eth0"]},
         "repair": [
             {"destination": half, "gateway": "", "dev": "", "metric": 0}
             for half in ("172.16.0.0/17", "172.16.128.0/17")
         ],
-        "unsafe": [],
     }
-    (note,) = notes
-    assert note.startswith("the repair diverts addresses of 172.16.0.0/16 from ib0, ib1, ")
+    assert escape.pop("sentence").startswith("expected CIDR 172.16.0.0/16 (")
+    assert escape == {
+        "name": "overlap",
+        "severity": "error",
+        "target": "172.16.0.0–172.16.255.255",  # noqa: RUF001  as printed
+        "remedy": "",
+        "facts": {
+            "cidr": "172.16.0.0/16",
+            "first": "172.16.0.0",
+            "last": "172.16.255.255",
+            "prefixes": ["172.16.0.0/16"],
+            "devs": ["ib0"],
+            "via": {
+                "dev": "ib0",
+                "gateway": None,
+                "route": "172.16.0.0/16",
+                "table": "main",
+                "protocol": "kernel",
+                "rule": 32766,
+            },
+        },
+        "canRetry": False,
+    }
+    assert (action["name"], action["facts"]) == ("action", {"routes": document["repair"]})
+    assert (cost["name"], cost["target"]) == ("repair-cost", "172.16.0.0/16")
+    assert cost["sentence"].startswith("the repair diverts addresses of 172.16.0.0/16 from ib0, ib1, ")
 
 
-def test_document_of_what_is_unsafe() -> None:
-    """What cannot be repaired is in the document, with its reason in words and who holds it."""
+def test_what_is_unsafe() -> None:
+    """What cannot be repaired has its reason in words, and who holds it."""
     theirs = Route.to("172.16.0.9/32", dev="ib0", gateway="10.0.0.8", protocol=3)
-    snapshot = attrs.evolve(plain(), routes=[*plain().routes, theirs])
-    fib = Fib(snapshot)
-    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")])
-    repair = propose_repair(fib, report)
-    document = check_document(examined(fib, report), mode="WARN")
-    assert document["findings"][0]["via"]["gateway"] == "10.0.0.8"
-    assert document["unsafe"] == [
-        {
-            "first": "172.16.0.9",
-            "last": "172.16.0.9",
-            "reason": "longest-prefix",
-            "text": unsafe_line(repair.unsafe[0]),
-        }
-    ]
-    assert unsafe_line(repair.unsafe[0]) == (
+    escape, unsafe = findings(plain().with_routes([theirs]), "overlap", "unsafe", "action", "repair-cost")
+    assert escape.facts["via"]["gateway"] == "10.0.0.8"
+    ranges = [{"first": "172.16.0.9", "last": "172.16.0.9"}]
+    assert (unsafe.severity, unsafe.target) == ("error", "172.16.0.9")
+    assert unsafe.facts == {"reason": "longest-prefix", "ranges": ranges}
+    assert unsafe.sentence == (
         "172.16.0.9 is matched by 172.16.0.9/32 proto boot; no prefix can be longer, and "
         "that route is not ours, so it is not replaced"
     )
-    assert [diversion_line(it) for it in repair.diverted] == []
-
-
-def test_note_of_a_source() -> None:
-    """Of packets by their source a note says where they are from."""
-    rule = Rule(family=4, priority=100, table=77, src=Prefix.parse("10.0.0.5/32"))
-    away = Route.to("172.16.0.0/16", dev="wg0", table=77, protocol=3)
-    snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, away], rules=[LOCAL, rule, MAIN])
-    (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
-    assert ": packets from 10.0.0.5 (rule 100) leave by wg0 " in note_line(note)
 
 
 def noted(*rules: Rule, routes: tuple[Route, ...] = ()) -> list[str]:
     """What the notes of a check on 172.16.0.0/16 say, from the packets on."""
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, *routes], rules=[LOCAL, *rules, MAIN])
-    report = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")])
-    return [line.partition("): ")[2].partition("; these packets")[0] for line in map(note_line, report.notes)]
+    told = [it.sentence for it in findings(snapshot, "other-packets")]
+    return [it.partition("): ")[2].partition("; the verdict does not")[0] for it in told]
 
 
 def of_user(number: int, **does: object) -> Rule:
@@ -273,8 +267,8 @@ def test_note_of_packets_that_do_not_leave(rule: Rule, words: str) -> None:
     """Packets that a rule drops do not "leave": what becomes of them is said."""
     beyond = Rule(family=4, priority=40000, table=99)
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[LOCAL, rule, MAIN, beyond])
-    (note,) = check_overlap(Fib(snapshot), [Prefix.parse("172.16.0.0/16")]).notes
-    assert f"packets of user 1000 (rule 100) {words}; these packets are not among the findings" in note_line(note)
+    (note,) = findings(snapshot, "other-packets")
+    assert f"packets of user 1000 (rule 100) {words}; the verdict does not hold for these packets" in note.sentence
 
 
 def test_note_of_packets_that_fare_well() -> None:
@@ -293,15 +287,13 @@ def test_a_range_that_the_host_keeps() -> None:
     """A whole range of type local is no escape, and is told: its packets never leave."""
     legs = Route.to("0.0.0.0/0", dev="lo").legs
     anyip = Route(Prefix.parse("172.16.0.0/17"), legs, table=255, type="local", protocol=3)
-    fib = Fib(host([("eth0", "10.0.0.4/24"), ("eth1", "172.16.200.1/24")], [DEFAULT, anyip]))
-    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")])
-    (kept,) = report.kept
-    assert kept_line(kept) == (
+    snapshot = host([("eth0", "10.0.0.4/24"), ("eth1", "172.16.200.1/24")], [DEFAULT, anyip])
+    (kept,) = findings(snapshot, "own-range")
+    assert (kept.severity, kept.target) == ("note", "172.16.0.0–172.16.127.255")  # noqa: RUF001  as printed
+    assert kept.sentence == (
         "expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.127.255) is this host's own "  # noqa: RUF001  as printed
         "[local 172.16.0.0/17 proto boot table local, rule 0]: packets for it never leave"
     )
-    assert kept_line(kept) in notes_lines(examined(fib, report))
-    assert kept_line(kept) in check_document(examined(fib, report), mode="WARN")["notes"]
 
 
 def test_a_route_that_only_says_it_is_the_kernels() -> None:
@@ -327,8 +319,8 @@ def test_what_is_taken_from_a_tunnel() -> None:
     """Where no network is connected no neighbours are lost, but a tunnel no longer carries the range."""
     halves = [Route.to(text, dev="wg0", protocol=3) for text in ("0.0.0.0/1", "128.0.0.0/1")]
     fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT, *halves], links=[]))
-    repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
-    assert [diversion_line(it) for it in repair.diverted] == [
+    found = examined(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
+    assert [it.sentence for it in cost_findings(found)] == [
         "the repair diverts addresses of 128.0.0.0/1 from wg0: packets for the repaired range no longer go there"
     ]
 
@@ -355,10 +347,8 @@ def test_what_is_taken_from_a_tunnel() -> None:
 )
 def test_why_there_is_no_repair(rules: list[Rule], devs: list[str], words: str) -> None:
     """A range that no route can close says what stands in the way, or what is not there."""
-    fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=rules))
-    report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=devs)
-    (unsafe,) = propose_repair(fib, report).unsafe
-    assert unsafe_line(unsafe) == f"172.16.0.0–172.16.255.255 {words}"  # noqa: RUF001  as printed
+    (unsafe,) = findings(host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=rules), "unsafe", devs=devs)
+    assert unsafe.sentence == f"172.16.0.0–172.16.255.255 {words}"  # noqa: RUF001  as printed
 
 
 # The packets that rules match, in words
@@ -433,12 +423,12 @@ def test_no_sentence_without_end() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('{"schema": "hostrouting/check/1", "verdict": "ok"}', True),
-        ('{"verdict": "ok", "schema": "hostrouting/check/2"}\n', True),
-        ('{"schema": "hostrouting/guard/1"}', False),
-        ('{"schema": ["hostrouting/check/1"]}', False),
+        ('{"schema": "hostrouting/check/3", "verdict": "ok"}', True),
+        ('{"verdict": "ok", "schema": "hostrouting/guard/2"}\n', True),
+        ('{"schema": "hostrouting/check/1"}', False),
+        ('{"schema": ["hostrouting/check/3"]}', False),
         ("{}", False),
-        ('["hostrouting/check/1"]', False),
+        ('["hostrouting/check/3"]', False),
         ("[" * 100_000, False),
         ("not JSON", False),
         ("", False),
@@ -447,10 +437,4 @@ def test_no_sentence_without_end() -> None:
 )
 def test_documents_read_again(text: str | None, found: bool) -> None:  # noqa: FBT001  a table of what is found
     """A document with one of the schemas is found; anything else is an empty one."""
-    assert bool(document_in(text, CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY)) is found
-
-
-def test_schemas() -> None:
-    """The names are those that other programs look for."""
-    assert (CHECK_SCHEMA, CHECK_SCHEMA_BY_FAMILY) == ("hostrouting/check/1", "hostrouting/check/2")
-    assert GUARD_SCHEMA == "hostrouting/guard/1"
+    assert bool(document_in(text, CHECK_SCHEMA, GUARD_SCHEMA)) is found

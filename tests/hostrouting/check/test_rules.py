@@ -9,7 +9,8 @@ import pytest
 
 import phases
 from hostrouting.check.examine import Examination, examine
-from hostrouting.check.report import check_document
+from hostrouting.check.report import check_findings
+from hostrouting.finding import ESCAPES, Finding
 from hostrouting.kernel.base import Change
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Prefix, Route
@@ -52,15 +53,14 @@ def examined(host: Namespace, *lines: str, cidr: str = CIDR, devs: tuple[str, ..
         return examine(phases.Context(clock=FakeClock(), observers=[]), backend, asked, wait=0)
 
 
-def notes(found: Examination) -> list[str]:
-    """The notes in JSON."""
-    told: list[str] = json.loads(json.dumps(check_document(found, mode="WARN")))["notes"]
-    return told
+def notes(found: Examination) -> list[Finding]:
+    """What limits or explains the verdict, or takes its place."""
+    return [finding for finding in check_findings(found, mode="WARN") if finding.name not in {*ESCAPES, "action"}]
 
 
-def repaired_by(host: Namespace, note: str, *, after: str = "with: ") -> None:
-    """Run the commands that a note names."""
-    for command in note.rpartition(after)[2].split(" && "):
+def repaired_by(host: Namespace, finding: Finding) -> None:
+    """Run the commands that a finding names."""
+    for command in finding.remedy.rpartition("with: ")[2].split(" && "):
         done = host.run(*command.split())
         assert done.returncode == 0, (command, done.stderr)
 
@@ -75,7 +75,7 @@ class TestTheLocalRule:
         found = examined(host, DEFAULT, "rule del pref 0")
         assert found.verdict == "undecided"
         [note] = notes(found)
-        assert "10.0.0.4 and 10.9.0.4" in note
+        assert (note.name, note.target) == ("local-rule", "10.0.0.4 and 10.9.0.4")
         assert "dev eth0" in host.run("ip", "route", "get", "10.0.0.4").stdout
         repaired_by(host, note)
         assert "local 10.0.0.4" in host.run("ip", "route", "get", "10.0.0.4").stdout
@@ -86,7 +86,6 @@ class TestTheLocalRule:
         found = examined(host, "route add default via fd00:99::1 dev eth0", "rule del pref 0", cidr=CIDR6)
         assert found.verdict == "undecided"
         [note] = notes(found)
-        assert note.endswith("with: ip -6 rule add pref 0 lookup local")
         repaired_by(host, note)
         assert examined(host, cidr=CIDR6).verdict == "ok"
 
@@ -97,9 +96,7 @@ class TestTheLocalRule:
         assert found.verdict == "ok"
         found = examined(host, "rule add pref 50 lookup 88", "route add 10.0.0.4 via 10.9.0.1 dev eth1 table 88")
         assert found.verdict == "undecided"
-        note, *_ = notes(found)
-        assert "10.0.0.4" in note
-        assert "10.9.0.4" not in note
+        assert [note.target for note in notes(found) if note.name == "local-rule"] == ["10.0.0.4"]
 
 
 @pytest.mark.linux
@@ -112,7 +109,8 @@ class TestTheRuleForMain:
         found = examined(host, DEFAULT, "rule del pref 32766", "rule del pref 32767")
         assert found.verdict == "no-default-route"
         for note in notes(found):
-            repaired_by(host, note)
+            if note.name == "missing-rule":
+                repaired_by(host, note)
         assert (examined(host).verdict, notes(examined(host))) == ("ok", [])
         assert host.run("ip", "rule").stdout.split() == [
             *("0:", "from", "all", "lookup", "local"),
@@ -127,7 +125,7 @@ class TestTheRuleForMain:
         )
         assert found.verdict == "ok"
         [note] = notes(found)
-        assert note.endswith("with: ip rule add pref 32766 lookup main")
+        assert (note.name, note.target, note.severity) == ("missing-rule", "main", "note")
 
 
 @pytest.mark.linux
@@ -167,7 +165,7 @@ class TestDefaultRoutesThatCompete:
     def test_one_is_named(self, host: Namespace) -> None:
         """Then the other escapes, and what a static route sends by the named one is OK. Kills: they compete anyway."""
         found = examined(host, DEFAULT, SECOND.replace("add", "append"), devs=("eth0",))
-        assert (found.verdict, [note for note in notes(found) if "compete" in note]) == ("overlap", [])
+        assert (found.verdict, [note for note in notes(found) if note.name == "default-routes"]) == ("overlap", [])
         found = examined(host, f"route add {CIDR} via 10.0.0.1 dev eth0", devs=("eth0",))
         assert (found.verdict, notes(found)) == ("ok", [])
 
@@ -187,7 +185,7 @@ class TestDefaultRoutesThatCompete:
         host.batch(["route add default via fd00:99::1 dev eth0 proto ra metric 1024"], family=6)
         found = examined(host, "route append default dev eth1 proto ra metric 1024", cidr=CIDR6)
         assert found.verdict == "undecided"
-        [note] = [note for note in notes(found) if "compete" in note]
+        [note] = [note for note in notes(found) if note.name == "default-routes"]
         repaired_by(host, note)
         # While it does not forward, a host uses the other router if the first does not answer.
         host.sysctl("ipv6/conf/all/forwarding", 1)
@@ -241,7 +239,7 @@ class TestEveryReader:
         status = say("status", host=host)
         assert (status.code, status.lines[0]) == (3, self.ANSWER)
         report = json.loads(host.files.texts[host.layout.report_path])
-        assert (report["verdict"], self.REMEDY in report["notes"][0]) == ("undecided", True)
+        assert (report["verdict"], self.REMEDY in report["findings"][0]["remedy"]) == ("undecided", True)
         assert self.REMEDY in say("preflight", "--config", str(path), host=FakeHost(kernel=competing())).out
 
     def test_a_fleet(self, tmp_path: Path) -> None:

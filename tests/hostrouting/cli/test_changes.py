@@ -14,13 +14,9 @@ from tests.support.mishaps import fabric_vm
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WHOLE = {"destination": "172.16.0.0/16"}
+CIDR = "172.16.0.0/16"
+WHOLE = {"destination": CIDR}
 HALVES = ["172.16.0.0/17", "172.16.128.0/17"]
-FORETOLD = (
-    "172.16.0.0/16 via 10.0.0.1 dev eth0 does not last: ib0 has the address 172.16.1.10/16, so the kernel adds its own "
-    "route to 172.16.0.0/16; if the kernel adds it first, as it can at the next boot, our route cannot be "
-    "added, and no machine starts; instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
-)
 DELETION = "ip route del 172.16.0.0/16 via 10.0.0.1 dev eth0 table main proto boot scope global metric 0"
 
 
@@ -47,16 +43,16 @@ def test_a_route_that_does_not_last(
     path = written(WHOLE)
     said = say(command, "--config", path, kernel=kernel())
     assert said.code == (1 if command == "plan" else 0)
-    assert f"  {FORETOLD}" in said.lines
     at = said.lines.index(f"In their place, put this into staticRoutes.routes of {path}:")
     assert said.lines[at + 1 : at + 3] == [
         '    {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
         '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
     ]
-    [document] = say(command, "--config", path, "--json", kernel=kernel()).json["foreseen"]
-    assert document["text"] == FORETOLD
-    assert document["addresses"] == [{"address": "172.16.1.10/16", "dev": "ib0"}]
-    assert [it["destination"] for it in document["instead"]] == HALVES
+    [found] = say(command, "--config", path, "--json", kernel=kernel()).json["findings"]
+    assert (found["name"], found["target"]) == ("route-will-not-last", CIDR)
+    assert f"  {found['sentence']}; {found['remedy']}" in said.lines
+    assert found["facts"]["addresses"] == [{"address": "172.16.1.10/16", "dev": "ib0"}]
+    assert [route["destination"] for route in found["facts"]["instead"]] == HALVES
 
 
 def test_on_the_h200(written: Callable[..., str]) -> None:
@@ -70,18 +66,16 @@ def test_on_the_h200(written: Callable[..., str]) -> None:
 def test_nothing_is_foretold(written: Callable[..., str], repaired: str) -> None:
     """Of halves, and of the route that is a conflict already, nothing is foretold."""
     for path, kernel in ((repaired, fabric_vm), (repaired, overwritten), (written(WHOLE), fabric_vm)):
-        assert say("plan", "--config", path, "--json", kernel=kernel()).json["foreseen"] == []
+        found = say("plan", "--config", path, "--json", kernel=kernel()).json["findings"]
+        assert "route-will-not-last" not in {finding["name"] for finding in found}
         assert "does not last" not in say("plan", "--config", path, kernel=kernel()).out
 
 
 def test_the_halves_are_there_already(written: Callable[..., str]) -> None:
     """Where the configuration has the halves as well, the remedy is to take the whole out."""
     path = written(WHOLE, *({"destination": it} for it in HALVES))
-    [document] = say("plan", "--config", path, "--json", kernel=overwritten()).json["foreseen"]
-    assert document["instead"] == []
-    assert document["text"].endswith(
-        "remove it: 172.16.0.0/17 and 172.16.128.0/17 are configured too, and take precedence"
-    )
+    [found] = say("plan", "--config", path, "--json", kernel=overwritten()).json["findings"]
+    assert found["facts"]["instead"] == []
     assert "In its place" not in say("plan", "--config", path, kernel=overwritten()).out
 
 
@@ -113,4 +107,4 @@ def test_what_stays(written: Callable[..., str], *, named: bool) -> None:
     again: dict[str, Any] = say(*words, "--json", host=host).json
     stays = [{"route": "172.16.0.0/16 via 10.0.0.1 dev eth0 proto boot", "command": DELETION}]
     # Without a configuration, what was wanted is known as long as our script is there.
-    assert again["stays"] == (stays if named else [])
+    assert [finding["facts"] for finding in again["findings"]] == (stays if named else [])

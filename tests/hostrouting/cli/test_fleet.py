@@ -324,7 +324,7 @@ def test_each_line_is_the_document_of_the_node(fleet: Path) -> None:
             routes = {"add": repair, "delete": []} if repair else None
             assert document.pop("correction") == routes
         assert document == alone.json
-        assert document["schema"] == ("hostrouting/error/1" if name == "broken" else "hostrouting/check/1")
+        assert document["schema"] == ("hostrouting/error/1" if name == "broken" else "hostrouting/check/3")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_help_of_each_command(command: Command) -> None:
     said = say(command.name, "--help", COLUMNS="100")
     assert said.code == 0
     assert f"{command.name}: {command.summary}" in said.out
-    assert f"hostrouting/{command.name}/1" in said.out
+    assert command.schema in said.out
     assert "  3  no answer" in said.out
     assert ("\n  1  " in said.out) is (command.name not in {"completion", "explain", "manual", "snapshot"})
     assert f"examples:\n  {command.examples.rstrip().replace(chr(10), chr(10) + '  ')}\n\nexit codes:\n" in said.out

@@ -9,24 +9,29 @@ import shlex
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.entry_point import make_parser
 from hostrouting.release import __version__
-from tests.support.pages import ROOT
-from tests.support.sentences import sentences, sentences_of
-from tests.support.write_pages import notes
+from tests.support.pages import ROOT, page
 
 NAMES = "|".join(COMMANDS)
-PROPOSED = re.compile(rf"(?:: |(?:[Rr]un|with) `?)(hostrouting (?:{NAMES})\b[^;,`()]*)")
+PROPOSED = re.compile(rf"(?:: |(?:[Rr]un|with) `?)(hostrouting (?:{NAMES})\b[^;,`()'\"\\\n]*)")
 VALUE, SUFFIX = re.compile(r"\{[^}]*\}"), re.compile(r"(?<=\S)\{[^}]*\}")
 
 
 def proposed() -> dict[str, str]:
-    """Each proposed command with the place of a message that proposes it; a value in it is a word."""
-    texts = [(it.place, it.text) for it in sentences()]
-    for path in sorted((ROOT / "hostrouting/cli").rglob("*.py")):  # most of these are not on the page of messages
+    """Each proposed command with the file that proposes it; a value in it is a word."""
+    texts: list[tuple[str, str]] = []
+    for path in sorted((ROOT / "hostrouting").rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        texts += [(it.place, it.text) for it in sentences_of(name, ast.parse(path.read_text(encoding="utf-8")))]
-    texts += [(f"docs/messages.toml: {it['title']}", it["do"]) for it in notes()["entry"]]
-    texts += [(f"docs/messages.toml: {it['begins']}", it["do"]) for it in notes()["line"]]
-    texts += [(f"docs/messages.toml: {name}", remedy) for name, remedy in notes()["errors"].items()]
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+        parts = {id(part) for node in joined for part in node.values}
+        whole = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in parts]
+        texts += [(name, str(node.value)) for node in whole]
+        texts += [
+            (name, "".join(str(part.value) if isinstance(part, ast.Constant) else "{x}" for part in node.values))
+            for node in joined
+        ]
+    texts += [(path.name, path.read_text(encoding="utf-8")) for path in (ROOT / "hostrouting").rglob("*.sh")]
+    texts += [("docs/findings.md", page("findings"))]
     return {command.strip(): place for place, text in texts for command in PROPOSED.findall(text)}
 
 

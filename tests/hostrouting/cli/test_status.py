@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import attrs
 import pytest
 
 from hostrouting.errors import BackendTimeout, NotPermitted, Unsettled
@@ -80,7 +81,7 @@ def test_it_is_what_check_says(written: Callable[..., str]) -> None:
     assert document["now"] == {"by": "installed", "inForce": True, "expectedCidrs": [CIDR], **check}
     assert document["lastCheck"] == {
         "verdict": "ok",
-        "findings": 0,
+        "escapes": 0,
         "at": "2026-01-01T00:00:00Z",
         "outOfDate": True,
     }
@@ -100,6 +101,16 @@ def test_an_overlap_that_stays(written: Callable[..., str]) -> None:
     host = checked(written(mode="WARN"), h200())
     said = say("status", host=host)
     assert rows(said.lines)["last check"] == "overlap (1 finding), 2026-01-01T00:00:00Z"
+    assert say("status", "--json", host=host).json["lastCheck"]["outOfDate"] is False
+
+
+def test_a_route_that_expires(written: Callable[..., str]) -> None:
+    """The last check still holds although a route that it depends on expires sooner now."""
+    kernel = h200(dual_stack=True)
+    [default] = [route for route in kernel.snapshot(family=6).routes if not route.prefix.length]
+    kernel.change([Change("replace", attrs.evolve(default, expires=1800))])
+    host = checked(written(cidrs=("2001:db8:99::/48",)), kernel)
+    kernel.change([Change("replace", attrs.evolve(default, expires=1700))])
     assert say("status", "--json", host=host).json["lastCheck"]["outOfDate"] is False
 
 

@@ -160,7 +160,7 @@ class TestInBulk:
         routes = (Route.to("0.0.0.0/0", dev="eth0"), Route.to(odd, dev="ib0"))
         fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
         report = check_overlap(fib, [cidr], expected_devs=["eth0"])
-        (found,) = report.findings
+        (found,) = report.escapes
         inner = max(Prefix.parse(odd), Prefix.parse(cidr), key=lambda it: it.length)
         assert (found.first, found.last) == (inner.first, inner.last)
 
@@ -170,7 +170,7 @@ class TestInBulk:
         routes = (Route.to("0.0.0.0/0", dev="ib0"), aside, Route.to("10.0.0.0/25", dev="eth0"))
         fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
         report = check_overlap(fib, ["10.0.0.0/24"], expected_devs=["eth0"])
-        assert [(it.first & 0xFF, it.last & 0xFF) for it in report.findings] == [(128, 255)]
+        assert [(it.first & 0xFF, it.last & 0xFF) for it in report.escapes] == [(128, 255)]
 
     def test_what_is_left_out_lies_between(self) -> None:
         """Two ranges that escape in the same way are two findings if the range between them is fine and not listed."""
@@ -178,7 +178,7 @@ class TestInBulk:
         rule = Rule(family=4, priority=100, dst=middle, table=TABLE_MAIN)
         fib = Fib(Snapshot(rules=(rule,), routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
         report = check_overlap(fib, ["10.1.0.0/16"], expected_devs=["eth0"])
-        assert [(it.kind, it.first, it.last) for it in report.findings] == [
+        assert [(it.kind, it.first, it.last) for it in report.escapes] == [
             ("no-route", 0x0A010000, middle.first - 1),
             ("no-route", middle.last + 1, 0x0A01FFFF),
         ]
@@ -188,7 +188,7 @@ class TestInBulk:
         dead = Route(Prefix(4, 0, 0), (NextHop("eth0", dead=True),))
         fib = Fib(Snapshot(rules=default_rules(4), routes=(dead, Route.to("10.1.0.0/17", dev="eth0"))))
         report = check_overlap(fib, ["10.1.0.0/16"], expected_devs=["eth0"])
-        assert [(it.kind, it.first, it.last) for it in report.findings] == [("no-route", 0x0A018000, 0x0A01FFFF)]
+        assert [(it.kind, it.first, it.last) for it in report.escapes] == [("no-route", 0x0A018000, 0x0A01FFFF)]
 
     def test_addresses_that_are_what_they_are(self) -> None:
         """Special addresses are never skipped."""

@@ -86,8 +86,8 @@ def test_all_of_them_are_expected() -> None:
     report = check_overlap(fib, ["172.16.0.0/16"])
     assert (report.verdict, report.expected_devs) == ("ok", ("eth0", "eth1"))
     named = check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth0"])
-    assert [(finding.kind, finding.devs) for finding in named.findings] == [("overlap", ("eth1",))]
-    assert named.findings[0].decision.route == default("eth0")
+    assert [(finding.kind, finding.devs) for finding in named.escapes] == [("overlap", ("eth1",))]
+    assert named.escapes[0].decision.route == default("eth0")
 
 
 @pytest.mark.linux

@@ -4,7 +4,6 @@ import attrs
 import pytest
 
 from hostrouting.check.overlap import check_overlap
-from hostrouting.check.report import note_line
 from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.trace import trace_route
 from hostrouting.model import NextHop, Prefix, Route, RouteType, Snapshot, as_ip, default_rules
@@ -121,9 +120,8 @@ def test_a_gateway_that_may_not_be_reachable(forwarding: bool | None, others: li
     assert (found.devs, [it.decision.devs[0] for it in found.variants]) == (("eth0",), others)
     report = check_overlap(fib, ["2001:db8::/48"])
     assert report.verdict == ("undecided" if others else "ok")
-    lines = [note_line(note) for note in report.notes]
-    assert all("while fe80::1 dev eth0 is not reachable" in line for line in lines)
-    assert len(lines) == len(others)
+    conditions = [str(condition) for note in report.notes for case in note.cases for condition in case]
+    assert conditions == ["not reachable fe80::1 dev eth0 (rule 32766)"] * len(others)
 
 
 def test_the_last_gateway_is_used_anyway() -> None:

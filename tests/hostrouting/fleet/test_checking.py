@@ -18,22 +18,21 @@ from hostrouting.kernel.base import Change
 from hostrouting.model import Prefix
 from hostrouting.testing import h200, plain_vm
 from tests.support.cli import say
-from tests.support.fleets import ASKED, CIDR, DEADLY, Inline, config_of, distinct_nodes, save
+from tests.support.fleets import ASKED, DEADLY, Inline, config_of, distinct_nodes, save
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_a_directory(tmp_path: Path) -> None:
-    """Each node has its verdict, its findings, its repair and its notes, as in the document of a check."""
+    """Each node has its verdict, its findings and its repair, as in the document of a check."""
     save(tmp_path, {"gpu": h200().snapshot(), "vm": plain_vm().snapshot(), "broken": "{"})
     found = {it.name: it for it in fleet.check_snapshots([tmp_path], config_of(), executor=Inline())}
     gpu, vm, broken = found["gpu"], found["vm"], found["broken"]
     assert (gpu.verdict, vm.verdict, broken.verdict) == ("overlap", "ok", None)
-    assert [it["prefixes"] for it in gpu.findings] == [[CIDR]]
+    assert [it["name"] for it in gpu.findings] == ["overlap", "action", "repair-cost"]
     assert [it["destination"] for it in gpu.repair] == ["172.16.0.0/17", "172.16.128.0/17"]
-    assert any("become unreachable over IP" in it for it in gpu.notes)
-    assert (vm.findings, vm.repair, broken.findings, broken.notes) == ([], [], [], [])
+    assert (vm.findings, vm.repair, broken.findings) == ([], [], [])
     document = gpu.to_mapping()
     assert (document.pop("node"), document.pop("snapshot")) == ("gpu", str(tmp_path / "gpu.json"))
     assert document.pop("correction") == {"add": gpu.repair, "delete": []}

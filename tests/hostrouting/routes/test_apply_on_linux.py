@@ -374,7 +374,9 @@ class TestNextHopsOfTwoPrograms:
         assert not twice.changes
         told = {f"{prefix}: the next hop via {hop} dev" for prefix, case in cases.items() for hop in case.stays}
         for one in (applied, twice):
-            assert {f"{line.split(' dev')[0]} dev" for text in one.beside for line in sentences(text)} == told
+            assert {
+                f"{line.split(' dev')[0]} dev" for finding in one.beside for line in sentences(finding.sentence)
+            } == told
 
     @pytest.mark.parametrize("checks", [2, 3, 4])
     def test_a_rollback_leaves_each_its_own(

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.check.report import foreseen_line
 from hostrouting.kernel.base import Change
 from hostrouting.model import OURS, Address, Prefix, Route, as_ip
 from hostrouting.routes.apply import apply_plan
@@ -104,7 +103,7 @@ def told(*addresses: Address, **wish: Any) -> str:
     snapshot = furnished(*addresses).snapshot()
     destination = Prefix.of(IPv4Network(wish.pop("destination", "172.16.0.0/16")))
     found = plan_routes([DesiredRoute(destination, **wish)], snapshot, protocol=OURS).foreseen
-    return "".join(map(foreseen_line, found))
+    return "".join(str(it.finding) for it in found)
 
 
 IB0 = Address(ip=as_ip("172.16.1.10"), length=16, dev="ib0")

@@ -220,7 +220,7 @@ def test_another_programs_next_hop(verb: str, caplog: pytest.LogCaptureFixture) 
         namespace.batch(["route append fd20::/32 via fd10::1 dev eth0 proto 213"])
         looks = [install_guard(node, ctx) for _ in range(2)]
         assert [[str(repair) for repair in look.repairs] != [] for look in looks] == [True, False]
-        assert [len(look.problems) for look in looks] == [1, 1]
+        assert [len(look.findings) for look in looks] == [1, 1]
         assert next_hops(namespace) == [("fd10::3", 213), ("fd10::9", 12)]
         caplog.clear()
         plan = Remove(HostRoutingConfig(), host=node).plan(ctx)
@@ -252,8 +252,6 @@ def test_the_guard_beside_another_program() -> None:
         looks = [task.keep(ctx, lambda _: True) for _ in range(2)]
         assert [len(look.repairs) for look in looks] == [1, 0]
         look = looks[-1]
-        assert [problem.text.partition(" is not ")[0] for problem in look.problems] == [
-            "fd20::/32: the next hop via fd10::9 dev eth0"
-        ]
+        assert [(finding.name, finding.target) for finding in look.findings] == [("route-beside", "fd20::/32")]
         assert look.routes == (1, 1, 1)
         assert next_hops(namespace) == [("fd10::1", 213), ("fd10::2:1", 213), ("fd10::9", 12)]

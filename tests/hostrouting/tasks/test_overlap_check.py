@@ -52,11 +52,11 @@ class TestCheckRouteOverlap:
         before, after = (config(*REPAIR, cidrs=(CIDR,), mode=mode) for mode in (old, new))
         run(Configure(before, host=host))
         look = Configure(after, host=host).preview()
-        assert [*look.notes, *map(str, look.removals)] == [told] * bool(told)
+        assert [it.sentence for it in look.findings] == [told] * bool(told)
         caplog.clear()
         run(Configure(after, host=host))
         assert [it.getMessage() for it in caplog.records if it.levelname == "WARNING"] == [told] * bool(told)
-        assert Configure(after, host=host).preview().notes == ()
+        assert Configure(after, host=host).preview().findings == ()
 
     @pytest.mark.parametrize("mode", ["STRICT", "WARN"])
     @pytest.mark.parametrize(
@@ -75,7 +75,9 @@ class TestCheckRouteOverlap:
         run(CheckRouteOverlap(config(cidrs=old, mode=mode), host=attrs.evolve(host, backend=None)))
         removals = CheckRouteOverlap(config(cidrs=new, mode=mode), host=host).removals()
         told = f"routeOverlap.expectedCidrs: no longer checked: {gone}"
-        assert [(str(found), found.is_protection) for found in removals] == [(told, mode == "STRICT")] * bool(gone)
+        assert [(found.sentence, found.severity == "error", found.remedy != "") for found in removals] == [
+            (told, mode == "STRICT", mode == "STRICT")
+        ] * bool(gone)
 
     def test_strict(self) -> None:
         """In STRICT an overlap raises, with range, route and repair; the gate is in place, and so are the markers."""
@@ -101,7 +103,7 @@ class TestCheckRouteOverlap:
         }
         document = json.loads(host.files.texts[LAYOUT.report_path])
         assert (document["schema"], document["verdict"], document["mode"]) == (
-            "hostrouting/check/1",
+            "hostrouting/check/3",
             "overlap",
             "STRICT",
         )
@@ -115,9 +117,9 @@ class TestCheckRouteOverlap:
         error = caught.value.error
         assert isinstance(error, RouteOverlapError)
         assert isinstance(error.report, Examination)
-        assert error.repair == error.report.routes
-        assert [str(it.destination) for it in error.repair] == list(REPAIR)
-        routes = {"enabled": True, "routes": repair_document(error.repair)}
+        assert list(error.repair) == repair_document(error.report.routes)
+        assert [it["destination"] for it in error.repair] == list(REPAIR)
+        routes = {"enabled": True, "routes": list(error.repair)}
         run(Configure(HostRoutingConfig(routes, {"expectedCidrs": [CIDR], "mode": "STRICT"}), host=host))
         assert RouteOverlapError("it escapes").repair == ()
 
@@ -189,9 +191,8 @@ class TestCheckRouteOverlap:
         assert [it.reason for it in found.unsafe] == ["surprise"]
         (line,) = host.files.texts[LAYOUT.detected_path].splitlines()
         assert line.endswith("is refused [the kernel's own answer]; expected via eth0")
-        (note,) = json.loads(host.files.texts[LAYOUT.report_path])["notes"]
-        assert "the kernel answers prohibit" in note
-        assert note.endswith("the verdict follows the kernel")
+        findings = json.loads(host.files.texts[LAYOUT.report_path])["findings"]
+        assert [it["name"] for it in findings] == ["prohibit", "unsafe", "kernel-differs"]
 
     def test_a_host_that_never_rests(self) -> None:
         """Where the tables change all the while, the last reading is judged; there is no bare ok, and routes are had."""
@@ -214,10 +215,8 @@ class TestCheckRouteOverlap:
             kernel.faults.fail("snapshot", Unsettled("changing", last=snapshot), nth=nth)
         host = FakeHost(kernel=kernel)
         run(CheckRouteOverlap(config(cidrs=("192.168.0.0/16", "2001:db8:99::/48")), host=host))
-        notes = json.loads(host.files.texts[LAYOUT.report_path])["notes"]
-        assert [it for it in notes if "kept changing" in it] == [
-            "the route tables kept changing while they were read; the verdict is for the last snapshot"
-        ]
+        findings = json.loads(host.files.texts[LAYOUT.report_path])["findings"]
+        assert [it["name"] for it in findings].count("kernel-differs") == 1
 
     def test_how_long_it_holds(self, caplog: pytest.LogCaptureFixture) -> None:
         """That an advertised route expires is in the report, and in the log no warning: it is so on a healthy host."""
@@ -229,7 +228,7 @@ class TestCheckRouteOverlap:
             run(CheckRouteOverlap(config(cidrs=("2001:db8:99::/48",)), host=host))
         [record] = [it for it in caplog.records if "the verdict holds for" in it.message]
         assert record.levelname == "INFO"
-        assert record.message in json.loads(host.files.texts[LAYOUT.report_path])["notes"]
+        assert "expiry" in {it["name"] for it in json.loads(host.files.texts[LAYOUT.report_path])["findings"]}
 
     def test_nothing_to_check_any_more(self) -> None:
         """Without expected CIDRs, what was installed for the check goes, its markers too."""

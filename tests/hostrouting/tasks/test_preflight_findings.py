@@ -7,15 +7,13 @@ import errno
 import pytest
 
 from hostrouting.boot.gate import Gate
-from hostrouting.boot.gate_state import GateState
 from hostrouting.errors import FileError, ManagerError, NotPermitted
+from hostrouting.finding import Finding, worst_first
 from hostrouting.tasks import Configure
 from hostrouting.tasks.preflight import (
     TOOLS,
-    PreflightFinding,
     UnitDropIn,
     folder_findings,
-    gate_findings,
     lock_findings,
     machine_findings,
     systemd_findings,
@@ -23,7 +21,6 @@ from hostrouting.tasks.preflight import (
     tool_findings,
     unit_findings,
     unread,
-    worst_first,
 )
 from hostrouting.testing import FakeHost
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
@@ -33,23 +30,27 @@ UNIT = LAYOUT.machine_unit
 
 def test_worst_first() -> None:
     """Errors come before warnings before the rest, each in the order in which they were found, and each once."""
-    error, warning, info = (PreflightFinding("lock", it, it) for it in ("error", "warning", "info"))
-    other = PreflightFinding("gate", "error", "another")
-    assert worst_first([info, warning, error, other, error]) == (error, other, warning, info)
+    error, other, warning, note = (
+        Finding("lock", "error", "one"),
+        Finding("lock", "error", "another"),
+        Finding("lock", "warning", "a warning"),
+        Finding("lock", "note", "a note"),
+    )
+    assert worst_first([note, warning, error, other, error]) == (error, other, warning, note)
 
 
 def test_what_cannot_be_read() -> None:
     """A bootstrap would meet the same error; what only this user may not read is a warning."""
     told = FileError("no", path="/a")
-    assert unread("kernel", "", told, is_root=False) == PreflightFinding("files", "error", "no", "/a")
-    assert unread("probes", "", NotPermitted("root only"), is_root=False).severity == "warning"
-    assert unread("units", "", ManagerError("no"), is_root=True).name == "systemd"
+    assert unread("kernel", "", told, is_root=False) == Finding("file", "error", "no", "/a")
+    assert unread("probe-rewrite", "", NotPermitted("root only"), is_root=False).severity == "warning"
+    assert unread("unit", "", ManagerError("no"), is_root=True).name == "systemd"
 
 
 def test_root_has_no_benefit() -> None:
     """To root, a denial is an error with its own text: it is not because of the user."""
     told = FileError("cannot read /a: it is immutable", path="/a", errno=errno.EPERM)
-    assert unread("files", "/a", told, is_root=True) == PreflightFinding("files", "error", str(told), "/a")
+    assert unread("file", "/a", told, is_root=True) == Finding("file", "error", str(told), "/a")
     assert unread("kernel", "", NotPermitted("no"), is_root=True).severity == "error"
 
 
@@ -66,7 +67,7 @@ def test_systemd(version: str | None, severity: str, part: str) -> None:
     """A systemd that does not run, or that is older than 247, is named."""
     [found] = systemd_findings(version)
     assert (found.severity, found.target) == (severity, "systemd")
-    assert part in found.message
+    assert part in str(found)
 
 
 @pytest.mark.parametrize("version", ["247.3-7+deb11u4", "249", "257~rc1"])
@@ -78,12 +79,12 @@ def test_systemd_that_will_do(version: str) -> None:
 def test_tools() -> None:
     """A tool that is missing is named with its package, and with everything that needs it."""
     [found] = tool_findings({"awk": ["static-routes.sh", "check-route-overlap.sh"], "ip": ["static-routes.sh"]}, ["ip"])
-    assert found == PreflightFinding(
-        "tools",
+    assert found == Finding(
+        "tool",
         "error",
-        "mawk or awk is not installed, and static-routes.sh and check-route-overlap.sh cannot run without it; install the"
-        " package mawk (Debian's name for it)",
+        "mawk or awk is not installed, and static-routes.sh and check-route-overlap.sh cannot run without it",
         "awk",
+        "install the package mawk (Debian's name for it)",
     )
 
 
@@ -101,7 +102,7 @@ def test_units() -> None:
         ("error", "/run/x/a.service"),
         ("warning", "/etc/x/b.service.d/1.conf"),
     ]
-    assert "instead of /etc/x/a.service" in found[0].message
+    assert "instead of /etc/x/a.service" in found[0].sentence
 
 
 def test_drop_ins_of_several_units() -> None:
@@ -110,7 +111,7 @@ def test_drop_ins_of_several_units() -> None:
     found = list(
         unit_findings((), [UnitDropIn("/x/service.d/1.conf", text, ("a.service", "b.service"), is_meant=False)])
     )
-    assert [it.message.partition(", which means")[0] for it in found] == [
+    assert [str(it).partition(", which means")[0] for it in found] == [
         "/x/service.d/1.conf has ExecCondition=/bin/false for a.service and b.service",
         "/x/service.d/1.conf has SuccessExitStatus=1 for a.service and b.service",
     ]
@@ -134,8 +135,8 @@ def test_folders() -> None:
     denied = [_refused(it, errno.EACCES, "no") for it in ("/run/a", "/run/b")]
     found = list(folder_findings([*frozen, *denied], is_root=False))
     assert [(it.severity, it.target) for it in found] == [("error", "/etc/a"), ("warning", "/run/a")]
-    assert found[0].message == "cannot write into /etc/a, /etc/b: Read-only file system; remount it writable"
-    assert "/run/a, /run/b" in found[1].message
+    assert found[0].sentence == "cannot write into /etc/a, /etc/b: Read-only file system; remount it writable"
+    assert "/run/a, /run/b" in found[1].sentence
 
 
 def _refused(path: str, number: int, reason: str) -> FileError:
@@ -147,18 +148,12 @@ def test_lock() -> None:
     assert not list(lock_findings((), path="/run/lock"))
     [one] = lock_findings(("process 1 (a)",), path="/run/lock")
     [two] = lock_findings(("process 1 (a)", "process 2 (b)"), path="/run/lock")
-    assert one.message.startswith("process 1 (a) has locked /run/lock; ")
-    assert two.message.startswith("process 1 (a) and process 2 (b) have locked /run/lock; ")
+    assert str(one).startswith("process 1 (a) has locked /run/lock; ")
+    assert str(two).startswith("process 1 (a) and process 2 (b) have locked /run/lock; ")
     assert (one.severity, one.target) == ("warning", "/run/lock")
-
-
-def test_gate() -> None:
-    """What keeps every machine from starting is an error, what lets one start unchecked a warning."""
-    found = gate_findings(GateState(is_up=True, openings=("open",), bars=("shut",)))
-    assert [(it.severity, it.message) for it in found] == [("error", "shut"), ("warning", "open")]
 
 
 def test_what_tasks_say() -> None:
     """What stops a task is an error, what leaves it without effect is a warning, and a remark is only that."""
-    found = task_findings("probes", conflicts=["a"], hindrances=["b"], notes=["c"])
-    assert [(it.severity, it.message) for it in found] == [("error", "a"), ("warning", "b"), ("info", "c")]
+    found = task_findings("probe-rewrite", conflicts=["a"], hindrances=["b"], notes=["c"])
+    assert [(it.severity, str(it)) for it in found] == [("error", "a"), ("warning", "b"), ("note", "c")]

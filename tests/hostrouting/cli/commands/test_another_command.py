@@ -54,7 +54,7 @@ def test_it_is_in_the_help() -> None:
         "greet: say hello",
         "NAME",
         "--snapshot FILE",
-        "hostrouting/greet/1",
+        COMMAND.schema,
         "Nobody is",
         "examples:\n  # a stranger\n  hostrouting greet you\n",
         "success, whatever",
@@ -65,7 +65,7 @@ def test_it_is_in_the_help() -> None:
 def test_it_answers() -> None:
     """In lines and as a document."""
     assert say("greet", "you", kernel=h200()).lines == ["hello, you on a host that has a kernel"]
-    assert say("greet", "you", "--json").json["schema"] == "hostrouting/greet/1"
+    assert say("greet", "you", "--json").json["schema"] == COMMAND.schema
 
 
 def test_it_fails() -> None:

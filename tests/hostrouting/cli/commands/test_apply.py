@@ -182,13 +182,13 @@ def test_not_ready(repaired: str) -> None:
 
 
 def test_schema(repaired: str, written: Callable[..., str]) -> None:
-    """The JSON is `hostrouting/apply/1`, for a run that went well and for one that did not."""
+    """The JSON is `hostrouting/apply/2`, for a run that went well and for one that did not."""
     keys = {
         "schema",
         "ok",
         "changed",
         "steps",
-        "foreseen",
+        "findings",
         "operations",
         "standings",
         "files",
@@ -198,10 +198,10 @@ def test_schema(repaired: str, written: Callable[..., str]) -> None:
     }
     good = say("apply", "--config", repaired, "--json", kernel=h200()).json
     assert set(good) == keys
-    assert (good["schema"], good["ok"], good["changed"]) == ("hostrouting/apply/1", True, True)
+    assert (good["schema"], good["ok"], good["changed"]) == ("hostrouting/apply/2", True, True)
     assert [set(step) for step in good["steps"]] == [{"action", "route", "reason", "existing"}] * 2
     assert set(good["files"]) == {"wrote", "removed"}
-    assert good["check"]["schema"] == "hostrouting/check/1"
+    assert good["check"]["schema"] == "hostrouting/check/3"
     assert good["check"]["verdict"] == "ok"
     assert good["failures"] == []
     bad = say("apply", "--config", written(HALF), "--json", kernel=h200()).json
@@ -366,7 +366,7 @@ def test_what_takes_protection_away(
     document = say("plan", "--config", str(less), "--json", host=host).json
     assert (document["answer"], told in document["refused"]) == ("refused", True)
     looked = say("preflight", "--config", str(less), "--json", host=host)
-    findings = [finding["message"] for finding in looked.json["findings"] if finding["name"] == "removal"]
+    findings = [finding["sentence"] for finding in looked.json["findings"] if finding["name"] == "removal"]
     assert (looked.code, told in findings) == (2, True)
     assert say("preflight", "--config", str(less), host=host).lines[0].startswith("WOULD FAIL: ")
     assert "removal" not in say("preflight", "--config", str(less), "--allow-removal", host=host).out

@@ -17,14 +17,14 @@ from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h2
 from tests.support.cases import for_each
 from tests.support.cli import say
 from tests.support.topologies import marked_vm
-from tests.tables.topologies import TOPOLOGIES, escapes_of, repair_of
+from tests.tables.topologies import TOPOLOGIES, devs_of, escapes_of, repair_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 CIDR = "172.16.0.0/16"
-KEYS = {"schema", "verdict", "mode", "expectedDevs", "findings", "repair", "unsafe", "notes", "standings"}
+KEYS = {"schema", "verdict", "verdicts", "mode", "expectedDevs", "findings", "repair", "standings"}
 
 
 def test_the_whole_page() -> None:
@@ -87,7 +87,7 @@ def test_each_host(name: str) -> None:
     said = say("check", "--config", "-", "--json", kernel=row.kernel(), stdin=row.config.to_json().encode())
     assert said.code == {"ok": 0, "overlap": 1}.get(row.verdict, 3)
     document = said.json
-    assert (document["verdict"], document["expectedDevs"]) == (row.verdict, list(row.devs))
+    assert (document["verdict"], devs_of(document)) == (row.verdict, list(row.devs))
     assert (escapes_of(document), repair_of(document)) == (row.escapes, row.repair)
 
 
@@ -111,22 +111,21 @@ def test_first_lines(kernel: MemoryBackend, cidr: str, answer: str) -> None:
 
 
 def test_schema() -> None:
-    """The JSON is `hostrouting/check/1`, with exactly these keys."""
+    """The JSON is `hostrouting/check/3`, with exactly these keys."""
     document = say("check", CIDR, "--json", kernel=h200()).json
     assert set(document) == KEYS
-    assert document["schema"] == "hostrouting/check/1"
-    assert document["expectedDevs"] == ["eth0"]
-    [finding] = document["findings"]
-    assert finding == {
+    assert document["schema"] == "hostrouting/check/3"
+    assert document["expectedDevs"] == {"ipv4": ["eth0"]}
+    assert [finding["name"] for finding in document["findings"]] == ["overlap", "action", "repair-cost"]
+    assert document["findings"][0]["facts"] == {
         "cidr": CIDR,
         "first": "172.16.0.0",
         "last": "172.16.255.255",
         "prefixes": [CIDR],
-        "kind": "overlap",
+        "devs": ["ib0"],
         "via": {"dev": "ib0", "gateway": None, "route": CIDR, "table": "main", "protocol": "kernel", "rule": 32766},
     }
     assert [set(route) for route in document["repair"]] == [{"destination", "gateway", "dev", "metric"}] * 2
-    assert all(isinstance(note, str) for note in document["notes"])
 
 
 def test_a_configuration_says_what_is_expected(tmp_path: Path) -> None:
@@ -135,7 +134,7 @@ def test_a_configuration_says_what_is_expected(tmp_path: Path) -> None:
     path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "expectedDevs": ["ib0"], "mode": "STRICT"}}')
     assert say("check", "--config", str(path), kernel=h200()).code == 0
     told = say("check", "--config", str(path), "--json", "10.9.0.0/16", kernel=h200())
-    assert (told.code, told.json["mode"], told.json["findings"][0]["cidr"]) == (1, "STRICT", "10.9.0.0/16")
+    assert (told.code, told.json["mode"], told.json["findings"][0]["facts"]["cidr"]) == (1, "STRICT", "10.9.0.0/16")
 
 
 def test_a_configuration_that_has_the_repair_already(repaired: str) -> None:
@@ -198,7 +197,8 @@ def test_a_thousand_findings() -> None:
     assert sum("fifteen_letters  " in text for text in said.lines) == 20
     assert "  … and 980 more; --json shows all" in said.lines
     assert len(said.lines) < 60
-    assert len(say("check", CIDR, "--json", kernel=kernel).json["findings"]) == 1000
+    found = say("check", CIDR, "--json", kernel=kernel).json["findings"]
+    assert [finding["name"] for finding in found].count("overlap") == 1000
 
 
 def test_a_long_repair_is_left_to_the_command_that_prints_it() -> None:
@@ -232,6 +232,19 @@ def test_tables_that_never_rest() -> None:
     said = say("check", CIDR, host=FakeHost(kernel=kernel, backend=lambda: backend))
     assert said.code == 3
     assert "kept changing while they were read" in said.out
+
+
+def test_remarks_below_the_answer() -> None:
+    """A remark is a sentence with a full stop; a key of the configuration is spelled as it is."""
+    lines = say("check", CIDR, kernel=vpn_node()).lines
+    assert any(text.startswith("The default route by eth0") and text.endswith("suppresses it.") for text in lines)
+    row = TOPOLOGIES["the rules of wg-quick, eth0 expected"]
+    said = say("check", "--config", "-", kernel=row.kernel(), stdin=row.config.to_json().encode())
+    assert "Does not hold for all packets:" in said.lines
+    declared = {"expectedCidrs": [CIDR], "intendedRules": [{"rule": "fwmark 0x77", "reason": "WHY"}]}
+    said = say("check", "--config", "-", kernel=plain_vm(), stdin=json.dumps({"routeOverlap": declared}).encode())
+    [told] = [text for text in said.lines if text.startswith("routeOverlap.intendedRules: ")]
+    assert told.endswith(", or remove the entry.")
 
 
 def test_addresses_that_go_nowhere() -> None:
@@ -304,7 +317,8 @@ def test_devices_that_are_named(command: str, tmp_path: Path) -> None:
     for more in ((), ("--config", str(path))):
         document = say(command, what, "--dev", "ib0", "--dev", "ib1", *more, "--json", kernel=kernel).json
         assert document.get("verdict", "ok") == "ok"
-        assert document.get("expectedDevs", ["ib0", "ib1"]) == ["ib0", "ib1"]
+        devs = document.get("expectedDevs", ["ib0", "ib1"])
+        assert devs in (["ib0", "ib1"], {"ipv4": ["ib0", "ib1"]})
     said = say(command, what, "--dev", "eth 0", kernel=kernel)
     assert said.code == 2
     assert said.err.startswith('hostrouting: --dev: "eth 0" is not a device name')
@@ -345,7 +359,8 @@ def test_no_default_route_yet(tmp_path: Path) -> None:
     inside = ", InfiniBand, in 172.16.0.0/16)"
     assert candidates.startswith(f"The device may be eth0 (10.0.0.4/24), ib0 (172.16.1.10/16{inside}, ib1 (172.16.2.11")
     assert candidates.endswith(f" or ib7 (172.16.8.17/16{inside}.")
-    assert [f"The {it[4:]}." for it in say("check", CIDR, "--json", kernel=kernel).json["notes"]] == [candidates]
+    [found] = say("check", CIDR, "--json", kernel=kernel).json["findings"]
+    assert (found["name"], f"The {found['remedy'][4:]}.") == ("no-default-route", candidates)
     assert say("repair", CIDR, kernel=kernel).lines[3:] == [candidates, known[0]]
     named = "Name the expected device (--dev DEV), and its router for a repair (--gateway ADDRESS)"
     assert known == [

@@ -100,14 +100,14 @@ def test_a_plan_that_does_not_repair(written: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("from_snapshot", [False, True])
 def test_schema(repaired: str, *, from_snapshot: bool) -> None:
-    """The JSON is `hostrouting/plan/1`; of a saved snapshot no files are known."""
+    """The JSON is `hostrouting/plan/2`; of a saved snapshot no files are known."""
     snapshot = say("snapshot", kernel=h200()).out.encode()
     where = ("--snapshot", "-") if from_snapshot else ()
     said = say("plan", "--config", repaired, "--json", *where, kernel=h200(), stdin=snapshot)
     document = said.json
-    told = {"steps", "pending", "foreseen", "operations", "notes", "conflicts", "files", "verdict", "check", "gate"}
+    told = {"steps", "pending", "operations", "findings", "files", "verdict", "check", "gate"}
     assert set(document) == {"schema", "answer", "changes", "refused"} | told
-    assert (document["schema"], document["changes"], document["verdict"]) == ("hostrouting/plan/1", True, "ok")
+    assert (document["schema"], document["changes"], document["verdict"]) == ("hostrouting/plan/2", True, "ok")
     assert document["steps"][0] == {
         "action": "add",
         "route": "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",

@@ -67,12 +67,12 @@ def test_remove_dry_run(repaired: str) -> None:
 
 
 def test_remove_schema(repaired: str) -> None:
-    """The JSON is `hostrouting/remove/1`."""
+    """The JSON is `hostrouting/remove/2`."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     document = say("remove", "--json", host=host).json
-    assert set(document) == {"schema", "ok", "dryRun", "routes", "operations", "files", "stays", "failures"}
-    assert (document["schema"], document["ok"], len(document["routes"])) == ("hostrouting/remove/1", True, 2)
+    assert set(document) == {"schema", "ok", "dryRun", "routes", "operations", "files", "findings", "failures"}
+    assert (document["schema"], document["ok"], len(document["routes"])) == ("hostrouting/remove/2", True, 2)
     assert say("remove", "--json", host=host).json["files"] == []
 
 

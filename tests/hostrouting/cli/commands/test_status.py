@@ -102,7 +102,7 @@ def test_without_systemd(repaired: str) -> None:
 
 
 def test_schema(repaired: str) -> None:
-    """The JSON is `hostrouting/status/1`, with exactly these keys."""
+    """The JSON is `hostrouting/status/2`, with exactly these keys."""
     host = FakeHost(kernel=h200())
     empty = say("status", "--json", host=host).json
     assert empty["lastCheck"] is empty["now"] is None
@@ -130,9 +130,9 @@ def test_schema(repaired: str) -> None:
             "troubles",
         }
     )
-    assert document["schema"] == "hostrouting/status/1"
+    assert document["schema"] == "hostrouting/status/2"
     assert document["installed"] is True
-    assert document["lastCheck"] == {"verdict": "ok", "findings": 0, "at": "", "outOfDate": False}
+    assert document["lastCheck"] == {"verdict": "ok", "escapes": 0, "at": "", "outOfDate": False}
     assert document["now"]["verdict"] == "ok"
     assert document["units"] == [
         {"unit": UNIT, "load": "loaded", "active": "inactive", "result": "success", "status": 0}

@@ -70,7 +70,7 @@ def test_another_programs_route_is_never_touched(play: Play) -> None:
         until=400,
     )
     assert seen == [[str(theirs)], ["172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"]]
-    [told] = [it for it in play.service.texts if it.startswith("172.16.0.0/17: another route")]
+    [told] = [it for it in play.service.texts if it.startswith("ROUTE-CONFLICT: 172.16.0.0/17 ")]
     fields = {it.text: it.fields for it in play.service.lines}
     assert fields[told]["HOSTROUTING_PREFIX"] == "172.16.0.0/17"
     [escaped] = [it for it in play.service.texts if it.startswith("OVERLAP")]
@@ -89,13 +89,14 @@ def test_an_edited_gate(play: Play) -> None:
     text = texts[path]
     edited = text.replace("\n", "\nexit 0\n", 1)
     seen: list[Any] = []
-    scenes = [(10.0, lambda: texts.update({path: edited})), (100.0, lambda: seen.append(play.state()["problems"]))]
+    scenes = [(10.0, lambda: texts.update({path: edited})), (100.0, lambda: seen.append(play.state()["findings"]))]
     scenes += [(101.0, lambda: seen.append(texts[path])), (102.0, lambda: texts.update({path: text}))]
     play.perform(*scenes, until=200)
     [[told], kept] = seen
     assert kept == edited
-    assert told.startswith(f"{path} is not as hostrouting wrote it, so machines may start unchecked; ")
-    assert play.service.texts == ["the verdict is ok", told, f"no longer: {told}"]
+    line = f"GATE-OPEN: {told['sentence']}"
+    assert line.startswith(f"GATE-OPEN: {path} is not as hostrouting wrote it, so machines may start unchecked; ")
+    assert play.service.texts == ["the verdict is ok", line, f"no longer: {line}"]
 
 
 def test_a_gate_that_cannot_be_read(play: Play) -> None:
@@ -118,7 +119,7 @@ def test_a_route_with_a_lifetime() -> None:
         play.kernel.change([Change("add", attrs.evolve(held, expires=1800))])
 
     play.perform((10.0, take), until=400)
-    [told] = [it for it in play.service.texts if "fd00:9::/32: another route" in it]
+    [told] = [it for it in play.service.texts if it.startswith("ROUTE-CONFLICT: fd00:9::/32 ")]
     assert "expires" in told
 
 

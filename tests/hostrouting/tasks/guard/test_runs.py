@@ -74,7 +74,7 @@ def test_an_order_while_another_run_holds_the_host(play: Play) -> None:
     assert not [it for it in report.failures if it.path[-1:] == ("guard",)]
     assert read_at[-1] > 200
     assert play.route("10.77.0.0/16")
-    assert (states[0]["verdict"], len(states[0]["problems"])) == ("overlap", 1)  # type: ignore[arg-type]  # a list
+    assert (states[0]["verdict"], len(states[0]["findings"])) == ("overlap", 1)  # type: ignore[arg-type]  # a list
     told = [it for it in play.service.texts if "OVERLAP" in it or "the verdict" in it]
     assert [it.partition(":")[0] for it in told] == [
         "the verdict is ok",

@@ -4,7 +4,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from hostrouting.tasks.guard import Look, Problem, Repair, State, figures
+from hostrouting.finding import Finding
+from hostrouting.tasks.guard import Look, Repair, State, figures
 
 BEGUN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 REPAIR = Repair("172.16.0.0/17", "[a]", "no route")
@@ -16,6 +17,11 @@ def after(*looks: Look) -> State:
     for number, look in enumerate(looks, 1):
         state = state.after(look, (), BEGUN + timedelta(minutes=number))
     return state
+
+
+def found(told: str) -> Finding:
+    """Something that is wrong."""
+    return Finding("guard", "warning", told)
 
 
 def test_counts() -> None:
@@ -37,7 +43,7 @@ def test_an_attempt_that_could_not_look() -> None:
 
 def test_what_hinders_the_guard() -> None:
     """It is part of the failure and counts as a problem, but is not a look that failed; it holds until it is noted anew."""
-    state = after(Look(failures={"check": "x"}, problems=(Problem("a"),))).noted("reading", "b").noted("listening", "c")
+    state = after(Look(failures={"check": "x"}, findings=(found("a"),))).noted("reading", "b").noted("listening", "c")
     assert state.to_mapping()["failure"] == "check: x; b; c"
     assert "hostrouting_guard_problems 3" in figures(state, version="1").splitlines()
     state = state.noted("reading", "").after(Look(), (), BEGUN)
@@ -55,21 +61,13 @@ def test_since_when_the_verdict_holds() -> None:
 
 def test_looks_are_added() -> None:
     """The looks of all tasks are one look."""
-    one = Look(repairs=(REPAIR,), problems=(Problem("a"),), failures={"a": "x"}, routes=(1, 1, 1), seconds=1)
-    other = Look(
-        problems=(Problem("b"),), failures={"b": "y"}, verdict="ok", escapes={"10.0.0.0/8": 0}, repair_seconds=2
-    )
+    one = Look(repairs=(REPAIR,), findings=(found("a"),), failures={"a": "x"}, routes=(1, 1, 1), seconds=1)
+    other = Look(findings=(found("b"),), failures={"b": "y"}, verdict="ok", escapes={"10.0.0.0/8": 0}, repair_seconds=2)
     both = Look() + one + other
-    assert (both.repairs, both.problems) == ((REPAIR,), (Problem("a"), Problem("b")))
+    assert (both.repairs, both.findings) == ((REPAIR,), (found("a"), found("b")))
     assert after(both).to_mapping()["failure"] == "a: x; b: y"
     assert (both.routes, both.verdict, both.escapes) == ((1, 1, 1), "ok", {"10.0.0.0/8": 0})
     assert (both.seconds, both.repair_seconds) == (1, 2)
-
-
-def test_a_problem_whose_text_changes() -> None:
-    """A problem is the same as long as its key is; without a key, as long as its text is."""
-    assert Problem("it expires in 5 s", key="a") == Problem("it expires in 4 s", key="a")
-    assert Problem("a") != Problem("b")
 
 
 def test_figures() -> None:

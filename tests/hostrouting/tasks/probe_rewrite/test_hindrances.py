@@ -41,8 +41,8 @@ def test_none() -> None:
 def test_each(changed: dict[str, Any], kind: str, certain: bool, words: str) -> None:  # noqa: FBT001
     """Each hindrance has a kind, a text, and whether it certainly keeps the rewrite from working."""
     [found] = find_hindrances(CONFIG, Surroundings(**{**WELL, **changed}))
-    assert (found.kind, found.is_certain) == (kind, certain)
-    assert words in found.text
+    assert (found.facts["kind"], found.severity) == (kind, "warning" if certain else "note")
+    assert words in found.sentence
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("vrf", 0), ("bridge", 1), ("bond", 1), ("team", 1), ("", 1)])

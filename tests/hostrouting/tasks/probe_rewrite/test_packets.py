@@ -431,8 +431,8 @@ def test_a_node_without_a_default_route(lab: Lab) -> None:
     """The probe arrives, but the reply has no route, and the task reports it; with ensureRoute the reply arrives."""
     lab.node.batch([f"route delete default via {OWN}"])
     rewriting = Rewriting(lab.node, ensure_route=False)
-    (hindrance,) = told(rewriting.apply()).hindrances
-    assert hindrance.startswith(f"a packet to {GLOBAL} has no route")
+    (hindrance,) = told(rewriting.apply()).findings
+    assert hindrance.facts["kind"] == "no-way-back"
     with capture(lab.pod) as wire:
         assert is_lost(lab)
         packets = wire.packets()
@@ -449,8 +449,8 @@ def test_a_node_that_does_not_forward(lab: Lab) -> None:
     rewriting.apply()
     lab.node.sysctl("ipv6/conf/all/forwarding", 0)
     assert is_lost(lab)
-    (hindrance,) = rewriting.standing().hindrances
-    assert hindrance.startswith("net.ipv6.conf.all.forwarding is 0")
+    (hindrance,) = rewriting.standing().findings
+    assert hindrance.target == "net.ipv6.conf.all.forwarding"
     lab.node.sysctl("ipv6/conf/all/forwarding", 1)
     assert rewriting.standing().is_right
     probe(lab)
@@ -462,11 +462,11 @@ def test_a_node_that_heeds_no_router(lab: Lab) -> None:
     rewriting.apply()
     lab.node.sysctl("ipv6/conf/eth0/accept_ra", 1)
     assert not learns_the_router(lab)
-    (note,) = rewriting.standing().notes
-    assert note.startswith("net.ipv6.conf.eth0.accept_ra is 1")
+    (note,) = rewriting.standing().findings
+    assert (note.severity, note.target) == ("note", "net.ipv6.conf.eth0.accept_ra")
     lab.node.sysctl("ipv6/conf/eth0/accept_ra", 2)
     assert learns_the_router(lab)
-    assert rewriting.standing().notes == ()
+    assert rewriting.standing().findings == ()
 
 
 def test_an_uplink_in_a_bridge(lab: Lab) -> None:
@@ -486,7 +486,7 @@ def test_an_uplink_in_a_bridge(lab: Lab) -> None:
     assert is_lost(lab)
     assert lab.refused() == before + 1
     rewriting.changed(condition="always")
-    assert any(it.startswith("eth0 is a port of br0") for it in rewriting.standing().hindrances)
+    assert "link-enslaved" in [finding.facts["kind"] for finding in rewriting.standing().findings]
     rewriting.changed(interfaces=["br0"])
     assert told(rewriting.apply()).is_right
     probe(lab)
@@ -547,8 +547,8 @@ def test_the_tables_of_others(lab: Lab) -> None:
 
     nft(lab.node, OTHERS)
     rewriting, before = Rewriting(lab.node), theirs()
-    (note,) = told(rewriting.apply()).notes
-    assert "nftables table ip6 azureSLBProbe" in note
+    (note,) = told(rewriting.apply()).findings
+    assert (note.severity, note.target) == ("note", "ip6 azureSLBProbe")
     for other in ({"priority": -250}, {"table": "an_other"}):
         rewriting.changed(**other)
         rewriting.apply()
@@ -594,7 +594,7 @@ def test_tampering(lab: Lab, tampering: Callable[[Lab], str], fault: str) -> Non
     probe(lab)
     nft(lab.node, tampering(lab))
     assert is_lost(lab)
-    assert [fault in it for it in rewriting.standing().faults] == [True]
+    assert [fault in finding.sentence for finding in rewriting.standing().findings] == [True]
     rewriting.apply()
     assert rewriting.standing().is_right
     assert rewriting.plan().is_empty

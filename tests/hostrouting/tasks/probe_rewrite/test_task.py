@@ -243,7 +243,7 @@ class TestConditions:
         result = apply(host, condition="local-ipv6")
         assert result.standing is not None
         assert not result.standing.is_on
-        assert "eth0 has no global IPv6 address" in result.standing.notes[0]
+        assert "eth0 has no global IPv6 address" in result.standing.findings[0].sentence
         assert table_of(host) is None
         host.kernel.add_address("eth0", "2001:db8::5/64")
         assert apply(host, condition="local-ipv6").operations
@@ -335,9 +335,8 @@ class TestStanding:
         host.files.texts["/proc/sys/net/ipv6/conf/all/forwarding"] = "0\n"
         standing = RewriteProbeSource(config(), host=host).standing()
         assert standing is not None
-        assert standing.faults == ()
-        [hindrance] = standing.hindrances
-        assert "net.ipv6.conf.all.forwarding is 0" in hindrance
+        [hindrance] = standing.findings
+        assert (hindrance.severity, hindrance.facts["kind"]) == ("warning", "forwarding-off")
         assert standing.facts == ("0 packets rewritten on their way in, 0 on their way out",)
 
     def test_flushed_meanwhile(self) -> None:
@@ -368,7 +367,8 @@ class TestStanding:
         host.tables.flush()
         standing = RewriteProbeSource(config(), host=host).standing()
         assert standing is not None
-        assert standing.faults == (f"nftables table ip6 {TABLE}: it is missing",)
+        assert [str(finding) for finding in standing.findings] == [f"nftables table ip6 {TABLE}: it is missing"]
+        assert not standing.is_in_force
 
 
 def test_with_the_others() -> None:

@@ -146,7 +146,7 @@ steps:
       route: 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting
       reason: it did not exist
 findings:
-  description: What escapes afterwards, as in the JSON document of C(hostrouting check).
+  description: The findings of a check afterwards, as in the JSON document of C(hostrouting check).
   returned: when a command ran on the node
   type: list
   elements: dict

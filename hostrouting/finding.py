@@ -1,0 +1,137 @@
+"""One thing to tell an operator, whoever has found it: what it is, how bad it is, what it is about, and what to do.
+
+Here: the record, its names, and how it becomes a line and JSON. Not here: the sentences, which are written where a
+thing is found, or in `check.report`. docs/findings.md explains each name.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["ESCAPES", "NAMES", "SHOWN", "Finding", "Severity", "first_lines", "of_severity", "worst", "worst_first"]
+
+Severity: TypeAlias = Literal["error", "warning", "note"]
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+ESCAPES = ("overlap", "no-route", "unreachable", "blackhole", "prohibit")
+"""A range of an expected CIDR that does not leave by an expected device, by what happens to its packets."""
+
+NAMES = (
+    *ESCAPES,
+    "no-default-route",
+    # the rules and the default routes themselves
+    "local-rule",
+    "missing-rule",
+    "default-routes",
+    "empty-table",
+    # what limits or explains a verdict
+    "other-packets",
+    "dropped",
+    "own-range",
+    "unused-default-route",
+    "unmatched-rule",
+    "expiry",
+    "kernel-differs",
+    # what a repair is, lacks and costs
+    "action",
+    "unsafe",
+    "repair-cost",
+    # our routes
+    "route-conflict",
+    "route-waits",
+    "route-will-not-last",
+    "route-beside",
+    "route-stays",
+    # the host
+    "gate-open",
+    "gate-shut",
+    "edited-file",
+    "removal",
+    "mode",
+    "file",
+    "lock",
+    "tool",
+    "systemd",
+    "unit",
+    "kernel",
+    # the other tasks
+    "probe-rewrite",
+    "azure-vnet",
+    "guard",
+)
+"""Every name of a finding. A name says what the finding is, and not how bad it is here."""
+
+SHOWN = 20
+"""The number of findings of one kind in a log or an error."""
+
+
+@attrs.frozen
+class Finding:
+    """One thing to tell an operator."""
+
+    name: str = attrs.field(validator=attrs.validators.in_(NAMES))
+    severity: Severity
+    """An error makes something fail, a warning may, a note does not."""
+    sentence: str
+    """The thing, and what is wrong with it, with the reason."""
+    target: str = ""
+    """What it is about: a range, route, file, unit, program or device."""
+    remedy: str = ""
+    """What to do about it: one command or clause."""
+    facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
+    """The same for programs, as JSON values; docs/findings.md lists them by name."""
+    can_retry: bool = attrs.field(default=False, kw_only=True)
+    """Whether it may be gone later although nobody does anything about it."""
+
+    @property
+    def level(self) -> int:
+        """The level at which it is logged; an error is usually raised, and logged by whoever catches it."""
+        return logging.INFO if self.severity == "note" else logging.WARNING
+
+    @property
+    def line(self) -> str:
+        """The finding as one line of a log or a marker file; it begins with the name."""
+        return f"{self.name.upper()}: {self}"
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The finding as JSON: the schema hostrouting/findings/1 is a list of these."""
+        return {
+            "name": self.name,
+            "severity": self.severity,
+            "target": self.target,
+            "sentence": self.sentence,
+            "remedy": self.remedy,
+            "facts": dict(self.facts),
+            "canRetry": self.can_retry,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence
+
+
+def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Each finding once, errors before warnings before notes."""
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: _SEVERITIES.index(finding.severity)))
+
+
+def worst(found: Iterable[Finding]) -> Severity:
+    """The worst severity; note if there are no findings."""
+    return min((finding.severity for finding in found), key=_SEVERITIES.index, default="note")
+
+
+def of_severity(found: Iterable[Finding], *severities: Severity) -> Iterator[Finding]:
+    """The findings of these severities."""
+    return (finding for finding in found if finding.severity in severities)
+
+
+def first_lines(found: Iterable[Finding], more: str = "") -> tuple[str, ...]:
+    """The lines of the first findings, and one that says how many more there are; `more` says where."""
+    lines = [finding.line for finding in found]
+    rest = len(lines) - SHOWN
+    return tuple(lines) if rest <= 0 else (*lines[:SHOWN], f"and {rest} more like these{more}")

@@ -1,0 +1,88 @@
+"""The page of findings is true: each name has a section, each error a row, and the generated pages are current."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from hostrouting import errors
+from hostrouting.cli.failure import code_of
+from hostrouting.finding import NAMES, Finding, first_lines, of_severity, worst, worst_first
+from tests.support.pages import ROOT, page, tables
+from tests.support.write_pages import GENERATED
+
+SECTIONS = dict(re.findall(r"^### ([a-z-]+)\n\n(.*?)(?=\n##|\Z)", page("findings"), re.MULTILINE | re.DOTALL))
+MADE = {
+    node.args[0].value
+    for path in (ROOT / "hostrouting").rglob("*.py")
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding"
+    if node.args and isinstance(node.args[0], ast.Constant)
+}
+
+
+def test_each_name_has_a_section() -> None:
+    """The page explains each name, and no other; each name that the code writes out is one of them."""
+    assert list(SECTIONS) == sorted(SECTIONS, key=list(SECTIONS).index)
+    assert set(SECTIONS) == set(NAMES)
+    assert set(NAMES) >= MADE
+    with pytest.raises(ValueError, match="'name' must be in"):
+        Finding("not-a-name", "note", "nothing")
+
+
+def test_each_error_has_a_row() -> None:
+    """Each error that users can meet has a row with the exit code that it has; a refusal of one route is inside others."""
+    rows = {row[0].strip("`"): row for row in tables(page("findings"), "errors")}
+    kinds: dict[str, type[errors.HostRoutingError]] = {
+        name: kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)
+    }
+    told = {name for name, kind in kinds.items() if not issubclass(kind, errors.RouteRefused)}
+    assert set(rows) == told - {"HostRoutingError", "Fault"}
+    for name, (_, meaning, remedy, code) in rows.items():
+        assert meaning
+        assert remedy
+        error = kinds[name].__new__(kinds[name])
+        error.__dict__["errno"] = None  # whether a file's error is one of missing rights
+        assert int(code) == code_of(error), name
+        assert error.can_retry or not re.search(r"(try|run it) again", remedy, re.IGNORECASE), name
+
+
+@pytest.mark.parametrize("path", GENERATED)
+def test_pages_are_current(path: str) -> None:
+    """The file is what the code makes of it now: after a change, run `make commands`."""
+    assert (ROOT / path).read_text(encoding="utf-8") == GENERATED[path](), "run: make commands"
+
+
+class TestFinding:
+    """A finding in words, in order, and as JSON."""
+
+    def test_words(self) -> None:
+        """The sentence, then the remedy; a line begins with the name."""
+        finding = Finding("no-route", "error", "it is lost", "10.0.0.0/8", "add a route", {"family": 4}, can_retry=True)
+        assert str(finding) == "it is lost; add a route"
+        assert finding.line == "NO-ROUTE: it is lost; add a route"
+        assert str(Finding("lock", "note", "it is held")) == "it is held"
+        assert finding.to_mapping() == {
+            "name": "no-route",
+            "severity": "error",
+            "target": "10.0.0.0/8",
+            "sentence": "it is lost",
+            "remedy": "add a route",
+            "facts": {"family": 4},
+            "canRetry": True,
+        }
+
+    def test_order(self) -> None:
+        """Each once, the worst first, otherwise in the order in which they were found."""
+        error, warning, note = (Finding("lock", it, it) for it in ("error", "warning", "note"))
+        other = Finding("gate-open", "error", "another")
+        assert worst_first([note, warning, error, other, error]) == (error, other, warning, note)
+        assert (worst([note, warning]), worst([])) == ("warning", "note")
+        assert list(of_severity([note, error, warning], "error", "note")) == [note, error]
+
+    def test_many(self) -> None:
+        """Of many, the first ones have a line each, and the last line counts the others."""
+        lines = first_lines([Finding("lock", "note", str(number)) for number in range(25)], "; see below")
+        assert (len(lines), lines[0], lines[-1]) == (21, "LOCK: 0", "and 5 more like these; see below")
