@@ -1,6 +1,6 @@
 """A custom backend: it wraps another one, and records every change and its result.
 
-A backend is an object with five methods. This one adds a journal to any other, real or fake. `hostrouting.testing` has
+A backend is an object with six methods. This one adds a journal to any other, real or fake. `hostrouting.testing` has
 the contract suite for backends; the test of this example runs that suite on this class.
 """
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hostrouting.fib import PLAIN, Flow
 from hostrouting.kernel.base import Answer, Change, Outcome, RouteBackend, Watch
-from hostrouting.model import IP, Route, Snapshot
+from hostrouting.model import IP, Route, Rule, Snapshot
 from hostrouting.testing import h200
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class JournalBackend:
         outcomes = self.inner.change(changes)
         self.journal += [f"{it.change}: {'done' if it.ok else it.error}" for it in outcomes]
         return outcomes
+
+    def restore_rule(self, rule: Rule) -> None:
+        """Let the other backend add one of Linux's own rules again."""
+        self.inner.restore_rule(rule)
 
     def watch(self) -> Watch:
         """The watch of the other backend."""

@@ -58,6 +58,7 @@ NAMES = (
     "lock",
     "tool",
     "systemd",
+    "networkd",
     "unit",
     "kernel",
     # the other tasks

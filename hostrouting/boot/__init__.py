@@ -39,6 +39,7 @@ from hostrouting.boot.scripts import (
     parse_check_script,
     parse_static_routes_script,
     render_check_script,
+    render_rules_script,
     render_snapshot_script,
     render_static_routes_script,
 )
@@ -48,15 +49,18 @@ from hostrouting.boot.units import (
     parse_protocol_name,
     render_check_unit,
     render_guard_unit,
+    render_networkd_drop_in,
     render_preset,
     render_protocol_name,
     render_routes_unit,
+    render_rules_unit,
 )
 
 __all__ = [
     # the boot scripts, and the settings parsed from them
     "render_static_routes_script",
     "render_check_script",
+    "render_rules_script",
     "render_probe_script",
     "parse_static_routes_script",
     "parse_check_script",
@@ -73,6 +77,8 @@ __all__ = [
     "render_probe_unit",
     "render_preset",
     "render_guard_unit",
+    "render_networkd_drop_in",
+    "render_rules_unit",
     "parse_guard_unit",
     "SHELL",
     # the gate

@@ -67,8 +67,8 @@ class Part:
     step: GateStep | None
     """None if machines do not wait for the task."""
     files: FileSet
-    unit: str
-    """The unit that does the task's work independently of machines."""
+    unit: str = ""
+    """The unit that does the task's work independently of machines; empty if the files are all."""
     program: FileSet = attrs.field(factory=FileSet)
     """Files that are installed with the others; the task itself removes them after it has undone its other work."""
     remains: tuple[str, ...] = ()
@@ -78,8 +78,8 @@ class Part:
 
     @property
     def name(self) -> str:
-        """The name of the unit and of the step."""
-        return self.unit.removesuffix(".service")
+        """The name of the unit and of the step; without a unit, the path of the first file."""
+        return self.unit.removesuffix(".service") or self.files.paths[0]
 
     @property
     def all_files(self) -> FileSet:
@@ -219,7 +219,7 @@ class Gate:
 
     def is_unread(self, parts: Iterable[Part] = ()) -> bool:
         """Whether systemd needs a daemon-reload to read the present contents of our files."""
-        units = (self.layout.gate_unit, *(part.unit for part in parts), self.layout.machines)
+        units = (self.layout.gate_unit, *(part.unit for part in parts if part.unit), self.layout.machines)
         found = () if self.manager is None else self.manager.show(("NeedDaemonReload",), *units)
         return any(unit.get("NeedDaemonReload") == "yes" for unit in found)
 
@@ -387,7 +387,7 @@ class _Change:
     def _stop(self, parts: Iterable[Part]) -> None:
         """Stop the units of these parts, but not a unit that we did not write."""
         for part in parts:
-            if self._manager is not None and part.name not in self._foreign:
+            if self._manager is not None and part.unit and part.name not in self._foreign:
                 self._manager.stop(part.unit)
 
     def _forget(self, parts: Iterable[Part], failures: list[FileError] | None = None) -> None:

@@ -19,7 +19,7 @@ import attrs
 from hostrouting.config import HostRoutingConfig, IntendedRule, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.host.layout import HostLayout
-from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, protocol_name
+from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, default_rules, protocol_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,6 +35,7 @@ __all__ = [
     "parse_check_script",
     "parse_static_routes_script",
     "render_check_script",
+    "render_rules_script",
     "render_snapshot_script",
     "render_static_routes_script",
     "settings_in",
@@ -252,6 +253,12 @@ def settings_in(text: str) -> list[tuple[str, str]]:
             raise ValueError(f"{line!r} is not a setting")
         found.append((key, words))
     return found
+
+
+def render_rules_script() -> str:
+    """The script that adds Linux's own rules again where they are missing."""
+    rules = (rule for family in DEFAULT_METRIC for rule in default_rules(family))
+    return filled("kernel-rules.sh", [f"rule {rule.family} {rule.priority} {rule.table}" for rule in rules])
 
 
 def render_snapshot_script() -> str:

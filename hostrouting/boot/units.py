@@ -24,10 +24,12 @@ __all__ = [
     "parse_protocol_name",
     "render_check_unit",
     "render_guard_unit",
+    "render_networkd_drop_in",
     "render_oneshot",
     "render_preset",
     "render_protocol_name",
     "render_routes_unit",
+    "render_rules_unit",
 ]
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
@@ -130,6 +132,26 @@ def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_
         capabilities="CAP_NET_ADMIN",
         wanted_by="multi-user.target",
     )
+
+
+def render_rules_unit(layout: HostLayout | None = None) -> str:
+    """The oneshot that adds Linux's own rules again at every boot, after the programs that delete them."""
+    where = layout or HostLayout()
+    return render_oneshot(
+        "Linux's own routing rules of this host",
+        command=where.rules_script,
+        timeout=GRACE,
+        capabilities="CAP_NET_ADMIN",
+        wanted_by="multi-user.target",
+    )
+
+
+def render_networkd_drop_in() -> str:
+    """What tells systemd-networkd to keep routes and rules that it does not know.
+
+    An older systemd-networkd ignores a key that it does not know, with a line in the journal.
+    """
+    return f"{HEADER}[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n"
 
 
 def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:

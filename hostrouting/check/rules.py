@@ -12,7 +12,7 @@ empty table. Not here: where packets to the expected CIDRs leave (`overlap`), an
 - *A rule for an empty table* has no effect.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
 import attrs
@@ -32,7 +32,7 @@ from hostrouting.model import (
 )
 from hostrouting.routes.uplink import default_route
 
-__all__ = ["Flaw", "FlawKind", "find_flaws"]
+__all__ = ["Flaw", "FlawKind", "find_flaws", "missing_rules"]
 
 _ADVERTISED = 9  # the route protocol of what routers advertise
 _OF_A_VRF = 0  # the table of a rule that looks up that of the packet's VRF
@@ -81,6 +81,15 @@ def _looks_up(rule: Rule, table: int) -> bool:
     return rule.suppress_prefixlength is None and rule.suppress_ifgroup is None
 
 
+def missing_rules(rules: Iterable[Rule], family: int) -> tuple[Rule, ...]:
+    """Those of Linux's own rules whose table no other rule looks up for all packets.
+
+    A rule with another priority is a decision: Cilium moves the rule for table local to 100, behind rules of its own.
+    """
+    standing = tuple(rules)
+    return tuple(rule for rule in default_rules(family) if not any(_looks_up(other, rule.table) for other in standing))
+
+
 def _not_local(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
     if rules and _looks_up(rules[0], TABLE_LOCAL):
         return
@@ -98,7 +107,7 @@ def _not_local(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]
 
 def _missing(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
     """The rules for main and default. The latter only matters if its table has routes, or if both are gone."""
-    missing = [rule for rule in default_rules(family)[1:] if not any(_looks_up(other, rule.table) for other in rules)]
+    missing = [rule for rule in missing_rules(rules, family) if rule.table != TABLE_LOCAL]
     is_used = len(missing) > 1 or not fib.is_empty(family, TABLE_DEFAULT)
     for rule in missing if rules else ():
         if rule.table == TABLE_MAIN or is_used:

@@ -21,13 +21,14 @@ from hostrouting.boot import (
     parse_static_routes_script,
 )
 from hostrouting.cli.output import SHOWN, spoken
-from hostrouting.config import GuardConfig, HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
+from hostrouting.config import GuardConfig, HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig, Upkeep
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
 from hostrouting.config.values import gateway
 from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable
 from hostrouting.host.saved import SavedBackend, read_snapshot
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
-from hostrouting.model import IPV4, IPV6
+from hostrouting.model import IPV4, IPV6, OURS
+from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 
 if TYPE_CHECKING:
     import argparse
@@ -129,15 +130,19 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
     program = _script(host, host.layout.guard_unit_path, parse_guard_unit)
     found = routes or check or probe
-    if found is None:
+    kept = (make(HostRoutingConfig(), host=host).paths() for make in (KeepKernelRules, KeepForeign))
+    keeps_rules, is_told = map(bool, kept)
+    if found is None and not (keeps_rules or is_told):
         return None
-    has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe
+    has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe or keeps_rules
     return HostRoutingConfig(
         None if routes is None else routes.config,
         None if check is None else check.config,
-        found.protocol,
+        OURS if found is None else found.protocol,
         probe_rewrite=None if probe is None else _rewrite_of(probe),
         guard=None if program is None or not has_work else GuardConfig(enabled=True, program=program),
+        kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
+        manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,
     )
 
 

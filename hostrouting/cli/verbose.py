@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hostrouting.host import Files, Manager
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import Answer, Change, Outcome, RouteBackend
-    from hostrouting.model import IP, Snapshot
+    from hostrouting.model import IP, Rule, Snapshot
 
 __all__ = ["tell_sources", "telling"]
 
@@ -108,6 +108,10 @@ class _Backend(_Telling):
         _LOG.info("making %s in the kernel", counted(len(wanted), "change"))
         outcomes: tuple[Outcome, ...] = self._inner.change(wanted)
         return outcomes
+
+    def restore_rule(self, rule: Rule) -> None:
+        _LOG.info("adding the rule [%s] in the kernel", rule)
+        self._inner.restore_rule(rule)
 
     def __enter__(self) -> Self:
         self._inner.__enter__()

@@ -25,7 +25,7 @@ from hostrouting.config.settings import (
     StaticRoutesConfig,
     needs_config,
 )
-from hostrouting.config.values import Mode
+from hostrouting.config.values import Mode, Upkeep
 
 __all__ = [
     "AzureVnetCleanupConfig",
@@ -44,5 +44,6 @@ __all__ = [
     "RouteOverlapConfig",
     "StaticRoute",
     "StaticRoutesConfig",
+    "Upkeep",
     "needs_config",
 ]

@@ -188,6 +188,10 @@ class HostRoutingConfig:
     azure_vnet_cleanup: AzureVnetCleanupConfig | None
     """None if the section is missing: then nothing is cleaned up."""
     guard: GuardConfig
+    kernel_rules: values.Upkeep
+    """Whether Linux's own rules, for the tables local, main and default, are added again where they are missing."""
+    manage_foreign: values.Upkeep
+    """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     def __init__(
         self,
@@ -198,6 +202,8 @@ class HostRoutingConfig:
         azure_vnet_cleanup: AzureVnetCleanupConfig | Mapping[str, object] | None = None,
         *,
         guard: GuardConfig | Mapping[str, object] | None = None,
+        kernel_rules: values.Upkeep | str = values.Upkeep.LEAVE,
+        manage_foreign: values.Upkeep | str = values.Upkeep.LEAVE,
     ) -> None:
         cleanup = {} if azure_vnet_cleanup is None else {"azure_vnet_cleanup": azure_vnet_cleanup}
         given = _HOST_ROUTING.check(
@@ -206,6 +212,8 @@ class HostRoutingConfig:
             protocol=protocol,
             probe_rewrite={} if probe_rewrite is None else probe_rewrite,
             guard={} if guard is None else guard,
+            kernel_rules=kernel_rules,
+            manage_foreign=manage_foreign,
             **cleanup,
         )
         self.__attrs_init__(**given)
@@ -339,9 +347,10 @@ def _something_to_guard(found: dict[str, Any], at: Spot) -> None:
     )
     if guard is None or routes is None or check is None or rewrite is None or not guard.enabled:
         return  # the same if one of them has a fault
-    if not (routes.routes or check.expected_cidrs or rewrite.enabled):
+    is_keeping = found.get("kernel_rules") == values.Upkeep.KEEP
+    if not (routes.routes or check.expected_cidrs or rewrite.enabled or is_keeping):
         rule = "the guard has nothing to guard: there are no routes, no expected CIDRs and no probe rewrite"
-        remedy = "add staticRoutes, routeOverlap or probeRewrite: a file is the whole configuration"
+        remedy = "add staticRoutes, routeOverlap, probeRewrite or kernelRules: a file is the whole configuration"
         at.below("guard").note_absence(rule, remedy)
 
 
@@ -435,7 +444,9 @@ _HOST_ROUTING = Keys(
         "probe_rewrite": PROBE_REWRITE.reader(ProbeRewriteConfig),
         "azure_vnet_cleanup": AZURE_VNET_CLEANUP.reader(AzureVnetCleanupConfig),
         "guard": _GUARD.reader(GuardConfig),
+        "kernel_rules": values.one_of(values.Upkeep, "an allowed value"),
+        "manage_foreign": values.one_of(values.Upkeep, "an allowed value"),
     },
-    absent={"azure_vnet_cleanup": None},
+    absent={"azure_vnet_cleanup": None, "kernel_rules": values.Upkeep.LEAVE, "manage_foreign": values.Upkeep.LEAVE},
     together=_something_to_guard,
 )

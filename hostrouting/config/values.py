@@ -22,6 +22,7 @@ __all__ = [
     "Address",
     "Mode",
     "Network",
+    "Upkeep",
     "Word",
     "address_in",
     "cidrs",
@@ -73,6 +74,13 @@ class Word(str, Enum):
     """A word out of a fixed few. In text it is the word itself, as with StrEnum, which Python 3.10 does not have."""
 
     __str__ = str.__str__
+
+
+class Upkeep(Word):
+    """Whether something that other programs take away is kept."""
+
+    LEAVE = "leave"
+    KEEP = "keep"
 
 
 class Mode(Word):

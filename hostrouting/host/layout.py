@@ -37,6 +37,7 @@ class HostLayout:
     routes_unit = "static-routes.service"
     check_unit = "check-route-overlap.service"
     probe_unit = "probe-rewrite.service"
+    rules_unit = "kernel-rules.service"
     gate_unit = "host-routing-gate.service"
     guard_unit = "hostrouting-guard.service"
     machine_unit = "systemd-nspawn@.service"
@@ -70,6 +71,36 @@ class HostLayout:
     def probe_script(self) -> str:
         """The script that installs the probe rewrite at boot, as the host sees it."""
         return f"{self.config_directory}/probe-rewrite.sh"
+
+    @property
+    def rules_script(self) -> str:
+        """The script that adds Linux's own rules again at boot, as the host sees it."""
+        return f"{self.config_directory}/kernel-rules.sh"
+
+    @property
+    def rules_script_path(self) -> str:
+        """The path of the script that adds Linux's own rules again."""
+        return self.at(self.rules_script)
+
+    @property
+    def rules_unit_path(self) -> str:
+        """The path of the unit that adds Linux's own rules again."""
+        return self.at(f"{self.unit_directory}/{self.rules_unit}")
+
+    @property
+    def rules_enabled_path(self) -> str:
+        """The path of the link that enables the unit that adds Linux's own rules again."""
+        return self.at(f"{self.unit_directory}/multi-user.target.wants/{self.rules_unit}")
+
+    @property
+    def rules_preset_path(self) -> str:
+        """The path of the preset file that keeps that unit enabled after `systemctl preset-all`."""
+        return self.at("/etc/systemd/system-preset/50-hostrouting-kernel-rules.preset")
+
+    @property
+    def networkd_path(self) -> str:
+        """The path of the drop-in that tells systemd-networkd to keep routes and rules that it does not know."""
+        return self.at("/etc/systemd/networkd.conf.d/50-hostrouting.conf")
 
     @property
     def routes_script_path(self) -> str:
@@ -180,6 +211,7 @@ class HostLayout:
         found = (
             f"{self.unit_directory}/{self.machine_unit}.d",
             "/etc/systemd/system-preset",
+            "/etc/systemd/networkd.conf.d",
             self.config_directory,
         )
         return tuple(map(self.at, found))

@@ -363,6 +363,10 @@ class SavedBackend:
             f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)", can_retry=False
         )
 
+    def restore_rule(self, rule: Rule) -> None:
+        """Raise BackendError: a saved snapshot cannot be changed."""
+        raise BackendError(f"a saved snapshot cannot be changed (the rule [{rule}] was requested)", can_retry=False)
+
     def watch(self) -> _Still:
         """See RouteBackend: no change ever comes."""
         return _Still()

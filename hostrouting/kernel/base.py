@@ -15,7 +15,7 @@ import attrs
 from hostrouting.arguments import listed
 from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
 from hostrouting.fib import ANY
-from hostrouting.model import IPV4, PATHLESS, REFUSING, as_ip, as_prefix
+from hostrouting.model import IPV4, PATHLESS, REFUSING, as_ip, as_prefix, default_rules
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hostrouting.errors import BackendError
     from hostrouting.fib import Flow, Kind
-    from hostrouting.model import IP, Prefix, Route, Snapshot
+    from hostrouting.model import IP, Prefix, Route, Rule, Snapshot
     from phases import Clock
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "asked_prefixes",
     "cannot_listen",
     "part_of",
+    "require_own",
 ]
 
 Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
@@ -169,6 +170,14 @@ class RouteBackend(Protocol):
         """
         ...
 
+    def restore_rule(self, rule: Rule) -> None:
+        """Add one of Linux's own rules, those of `default_rules`, again; nothing if it is there.
+
+        ValueError for any other rule. Raises NotPermitted if this process lacks the privilege, and BackendError for
+        another refusal, such as that of a kernel without IPv6.
+        """
+        ...
+
     def watch(self) -> Watch:
         """Begin to listen for changes of links, addresses, rules and routes.
 
@@ -252,6 +261,12 @@ def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix]
     return frozenset(
         as_prefix(prefix) if isinstance(prefix, str) else prefix for prefix in listed(prefixes, "snapshot: prefixes")
     )
+
+
+def require_own(rule: Rule) -> None:
+    """ValueError if the rule is not one of Linux's own."""
+    if rule not in default_rules(rule.family):
+        raise ValueError(f"{rule!r} is not one of Linux's own rules; no other rule is ever added")
 
 
 def part_of(

@@ -20,6 +20,7 @@ from hostrouting.host.effects import tell_effects
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.base import HostTask, install, locked, preview, removals_of, valid_wait
 from hostrouting.tasks.guard.service import InstallGuard
+from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.tasks.results import refusals
@@ -38,6 +39,8 @@ __all__ = ["TASKS", "Configure", "Remove"]
 
 
 TASKS: tuple[type[HostTask[Any]], ...] = (
+    KeepForeign,
+    KeepKernelRules,
     ConfigureStaticRoutes,
     CheckRouteOverlap,
     RewriteProbeSource,
@@ -48,7 +51,7 @@ TASKS: tuple[type[HostTask[Any]], ...] = (
 
 @attrs.frozen
 class Configure:
-    """Run the tasks in order: the static routes, the check of their effect, the probe rewrite, and the guard.
+    """Run the tasks in order: what is to be kept, the static routes, their check, the probe rewrite, and the guard.
 
     The gate is changed once, before the first task does its work. `HostTask` says what the gate is if a task fails.
     A part whose change takes protection away, such as STRICT, is changed after the tasks before it have succeeded.

@@ -31,7 +31,7 @@ from hostrouting.boot.gate_state import (
 )
 from hostrouting.check.examine import correction_of, examine_snapshot
 from hostrouting.check.report import check_findings, escape_target
-from hostrouting.config import needs_config
+from hostrouting.config import Upkeep, needs_config
 from hostrouting.errors import (
     BackendError,
     FileError,
@@ -49,8 +49,10 @@ from hostrouting.tasks.azure_vnet.task import CleanStaleAzureVnet
 from hostrouting.tasks.base import HostTask, removals_of, valid_wait
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.guard.service import InstallGuard
+from hostrouting.tasks.keeping import NETWORKD
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.tasks.results import PreflightResult, Preview, refusals
+from hostrouting.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -76,6 +78,7 @@ __all__ = [
     "folder_findings",
     "lock_findings",
     "machine_findings",
+    "networkd_findings",
     "overlap_findings",
     "program_findings",
     "removal_findings",
@@ -259,6 +262,22 @@ def systemd_findings(version: str | None, *, file: str = "FILE") -> Iterator[Fin
         yield Finding("systemd", "error", told, "systemd", "upgrade the operating system")
 
 
+def networkd_findings(routes: Sequence[str], *, has_guard: bool) -> Iterator[Finding]:
+    """What systemd-networkd takes away when it is restarted: our routes, whose destinations are given."""
+    if not routes:
+        return
+    lost = f"{counted(len(routes), 'static route')} of this configuration"
+    told = (
+        f"systemd-networkd deletes {lost} when it is restarted or, in some versions, when it configures a device again"
+    )
+    until = (
+        "the guard then adds them again" if has_guard else "they come back with the next start of a machine or apply"
+    )
+    remedy = 'to prevent this, add "manageForeign": "keep" to the configuration'
+    severity: Severity = "note" if has_guard else "warning"
+    yield Finding("networkd", severity, f"{told}, and {until}", NETWORKD, remedy)
+
+
 def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDropIn]) -> Iterator[Finding]:
     """The paths that systemd reads instead of one of ours, each with ours; and the drop-ins that change our units."""
     for path, ours in shadows:
@@ -410,6 +429,7 @@ class Preflight:
         yield from self._of_files(up, down)
         yield from self._of_tools(up)
         yield from self._asked("systemd", "systemd", lambda: self._of_systemd(up))
+        yield from self._asked("networkd", NETWORKD, self._of_networkd)
         yield from self._asked("unit", "", lambda: self._of_units(up))
         yield from self._asked("gate-open", "", lambda: find_gate_state(self.host).findings)
         lock = self.host.layout.lock_path
@@ -500,11 +520,19 @@ class Preflight:
         version = manager.show(("Version",))[0]["Version"] if manager.is_running() else None
         return systemd_findings(version, file=self.file)
 
+    def _of_networkd(self) -> Iterator[Finding]:
+        """What a restart of systemd-networkd would take away, if it runs and is not told to keep it."""
+        manager = self.host.manager
+        runs = manager is not None and manager.is_running() and manager.state(NETWORKD).active == "active"
+        if runs and self.config.manage_foreign is not Upkeep.KEEP:
+            destinations = [str(route.destination) for route in self.config.static_routes.routes]
+            yield from networkd_findings(destinations, has_guard=self.config.guard.enabled)
+
     def _of_units(self, up: list[Part]) -> Iterator[Finding]:
         files, layout, gate = self.host.files, self.host.layout, Gate(self.host)
         if not up:
             return
-        ours = (*(part.unit for part in up), layout.gate_unit)
+        ours = (*(part.unit for part in up if part.unit), layout.gate_unit)
         folder = layout.unit_directory
         paths = (*(f"{folder}/{unit}" for unit in ours), layout.gate_drop_in)
         earlier = UNIT_FOLDERS[: UNIT_FOLDERS.index(folder)] if folder in UNIT_FOLDERS else ()

@@ -437,6 +437,24 @@ class BackendContract:
         with self.make() as backend:
             assert backend.change([]) == ()
 
+    # restore_rule
+
+    def test_a_rule_that_is_there_is_not_added_again(self) -> None:
+        """Linux's own rules are restored only where they are missing."""
+        with self.make() as backend:
+            before = backend.snapshot().rules
+            for rule in (*default_rules(4), *default_rules(6)):
+                backend.restore_rule(rule)
+            assert backend.snapshot().rules == before
+
+    def test_no_other_rule_is_added(self) -> None:
+        """A rule that is not one of Linux's own is refused before the kernel is asked."""
+        with self.make() as backend:
+            before = backend.snapshot().rules
+            with _refuses(ValueError):
+                backend.restore_rule(attrs.evolve(default_rules(4)[0], priority=100))
+            assert backend.snapshot().rules == before
+
     # lookup
 
     def test_lookup_answers_in_order(self) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.ebtables import Ebtables
     from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables import Nftables
-    from hostrouting.model import IP, Snapshot
+    from hostrouting.model import IP, Rule, Snapshot
 
 __all__ = ["UNIT_FOLDERS", "FakeFiles", "FakeHost", "FakeManager", "shown", "texts_of"]
 
@@ -301,6 +301,9 @@ class _Visit:
 
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         return self._open.change(changes)
+
+    def restore_rule(self, rule: Rule) -> None:
+        self._open.restore_rule(rule)
 
     def watch(self) -> Watch:
         return self._open.watch()

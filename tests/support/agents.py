@@ -72,7 +72,7 @@ class Agents:
         self._ended: dict[int, Outcome] = {}
 
     def begin(self, task: str, config: HostRoutingConfig, *, wait: float = 0) -> Agent:
-        """Begin a task: Configure, ConfigureStaticRoutes, CheckRouteOverlap or Remove."""
+        """Begin a task: Configure, ConfigureStaticRoutes, CheckRouteOverlap, Guard or Remove."""
         return Agent(self, self.ask(("run", task, config.to_json(), wait)))
 
     def ask(self, request: tuple[object, ...]) -> int:
@@ -161,7 +161,8 @@ def _become_agent(output: int, name: str, settings: str, wait: float) -> None:
         os.dup2(output, 2)
         logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(levelname)s %(message)s")
         config = hostrouting.HostRoutingConfig.from_json(settings)
-        task = hostrouting.Remove(config) if name == "Remove" else getattr(hostrouting, name)(config, wait=wait)
+        more = {} if name in {"Guard", "Remove"} else {"wait": wait}
+        task = getattr(hostrouting, name)(config, **more)
         report = phases.run(task)
         sys.stdout.write(f"{report}\n")
         code = report.exit_code

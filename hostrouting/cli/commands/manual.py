@@ -52,6 +52,7 @@ _FILES = {
     "machine waits for the gate",
     "/etc/systemd/system-preset": "presets, which keep these units enabled",
     "/etc/iproute2/rt_protos.d/hostrouting.conf": "lets ip route print proto hostrouting",
+    "/etc/systemd/networkd.conf.d": "tells systemd-networkd to keep routes and rules that it does not know",
     "/run/aks-flex-node": "the results of the last check, the guard's state, its figures for Prometheus, and locks",
     "/var/lib/aks-flex-node": "what clean --undo restores",
 }

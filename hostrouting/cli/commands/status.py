@@ -333,7 +333,7 @@ def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
     manager, layout = host.manager, host.layout
     if manager is None or not manager.is_running():
         return ()
-    first, *others = (task.part.unit for task in Configure(HostRoutingConfig(), host=host).subtasks)
+    first, *others = (unit for task in Configure(HostRoutingConfig(), host=host).subtasks if (unit := task.part.unit))
     states = [(unit, manager.state(unit)) for unit in (first, layout.gate_unit, *others)]
     return tuple((unit, state) for unit, state in states if state.load != "not-found")
 

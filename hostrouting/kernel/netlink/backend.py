@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hostrouting.fib import Flow
     from hostrouting.kernel.base import Answer, Change, Outcome, Source
-    from hostrouting.model import IP, Prefix, Snapshot
+    from hostrouting.model import IP, Prefix, Rule, Snapshot
 
 __all__ = ["NetlinkBackend"]
 
@@ -82,6 +82,12 @@ class NetlinkBackend:
         from hostrouting.kernel.netlink.change import carry_out  # noqa: PLC0415  loaded when it is used
 
         return carry_out(self._begin(), changes)
+
+    def restore_rule(self, rule: Rule) -> None:
+        """Add one of Linux's own rules again; nothing if it is there."""
+        from hostrouting.kernel.netlink.change import restore  # noqa: PLC0415  loaded when it is used
+
+        restore(self._begin(), rule)
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""

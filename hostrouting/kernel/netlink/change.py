@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import NotPermitted, RouteRefused
-from hostrouting.kernel.base import Outcome
+from hostrouting.errors import BackendError, NotPermitted, RouteRefused
+from hostrouting.kernel.base import Outcome, require_own
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import message
 from hostrouting.kernel.netlink.numbers import AF_OF
@@ -35,10 +35,13 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.base import Change
     from hostrouting.kernel.netlink.channel import Channel, KernelError
-    from hostrouting.model import Address, Prefix, Route, RouteTable
+    from hostrouting.model import Address, Prefix, Route, RouteTable, Rule
 
-__all__ = ["carry_out"]
+__all__ = ["carry_out", "restore"]
 
+
+_RULE = struct.Struct("=5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
+_TO_TABLE, _PRIORITY, _PROTOCOL = 1, 6, 21  # FR_ACT_TO_TBL, FRA_PRIORITY, FRA_PROTOCOL
 
 # Which routes: family, table and protocol (None for all protocols).
 _Which = tuple[int, int, int | None]
@@ -51,6 +54,21 @@ def carry_out(channel: Channel, changes: Iterable[Change]) -> tuple[Outcome, ...
     if not errors:
         return tuple(map(Outcome, wanted))
     return tuple(Outcome(change, errors.get(place)) for place, change in enumerate(wanted))
+
+
+def restore(channel: Channel, rule: Rule) -> None:
+    """Add one of Linux's own rules again; nothing if it is there."""
+    require_own(rule)
+    body = _RULE.pack(AF_OF[rule.family], 0, 0, 0, rule.table, _TO_TABLE, 0)
+    attributes = [(_PRIORITY, struct.pack("=I", rule.priority)), (_PROTOCOL, struct.pack("=B", rule.protocol))]
+    errors: dict[int, KernelError] = {}
+    number = channel.number()
+    asked = message(n.RTM_NEWRULE, body, attributes, flags=n.NLM_F_CREATE | n.NLM_F_EXCL, sequence=number)
+    channel.submit([asked], number, errors)
+    _raise_if_denied(errors)
+    for error in errors.values():
+        if error.number != errno.EEXIST:
+            raise BackendError(f"the rule [{rule}] was refused", errno=error.number, kernel=error.words)
 
 
 class _Work:
@@ -276,7 +294,7 @@ def _raise_if_denied(errors: dict[int, KernelError]) -> None:
     if errors and all(error.number == errno.EPERM for error in errors.values()):
         error = next(iter(errors.values()))
         raise NotPermitted(
-            "this process may not change routes; this requires root or the capability CAP_NET_ADMIN",
+            "this process may not change routes or rules; this requires root or the capability CAP_NET_ADMIN",
             errno=error.number,
             kernel=error.words,
         )

@@ -18,7 +18,7 @@ import attrs
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import ANY, Fib, Flow
 from hostrouting.fib.arrival import find_drop
-from hostrouting.kernel.base import Answer, Change, Outcome, asked_addresses, cannot_listen, part_of
+from hostrouting.kernel.base import Answer, Change, Outcome, asked_addresses, cannot_listen, part_of, require_own
 from hostrouting.kernel.requests import Obstacle, find_exactly, has_weight, misfit, refusal
 from hostrouting.model import (
     IPV4,
@@ -110,6 +110,13 @@ class MemoryBackend:
         """Carry out each change, and return the result of each."""
         self._usable()
         return tuple(self._change_one(change) for change in changes)
+
+    def restore_rule(self, rule: Rule) -> None:
+        """Add one of Linux's own rules again; nothing if it is there."""
+        require_own(rule)
+        self._meet("change")
+        if rule not in self._namespace.rules[rule.family]:
+            self.add_rule(rule)
 
     def watch(self) -> MemoryWatch:
         """Listen for changes. A wait uses the clock that it is given; see also `later`."""

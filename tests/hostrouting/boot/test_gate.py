@@ -298,7 +298,8 @@ class TestOthers:
         host = FakeHost(kernel=h200())
         theirs = GateStep.parse(f"55 {kind} something-else")
         host.files.write(STEPS, render_gate_steps([theirs]))
-        [routes], [check, *_] = parts(CONFIGS["one route"])
+        [routes], others = parts(CONFIGS["one route"])
+        check = next(part for part in others if part.unit == LAYOUT.check_unit)
         gate = Gate(host)
         gate.change(context(), (routes,))
         assert listed(host) == (routes.step, theirs)
@@ -401,7 +402,7 @@ class TestTakenAway:
         change(host, CONFIGS["nothing"])
         events = mishaps.events
         assert events[:4] == [f"write {STEPS}", STOP, f"remove {DROP_IN}", "reload"]
-        stops = [f"stop {part.unit}" for part in parts(CONFIGS["nothing"])[1]]
+        stops = [f"stop {part.unit}" for part in parts(CONFIGS["nothing"])[1] if part.unit]
         assert events[4 : 4 + len(stops)] == stops
         begin = 4 + len(stops)
         mine = [at for at, event in enumerate(events) if event.partition(" ")[2] in up]

@@ -29,9 +29,11 @@ from hostrouting.config import (
     RouteOverlapConfig,
     StaticRoute,
     StaticRoutesConfig,
+    Upkeep,
 )
 from hostrouting.errors import ConfigError
 
+KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, kernelRules, manageForeign"
 WHOLE = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)]),
     RouteOverlapConfig(
@@ -47,6 +49,8 @@ WHOLE = HostRoutingConfig(
     probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=["eth0"]),
     azure_vnet_cleanup=AzureVnetCleanupConfig(["10.240.0.0/16"]),
     guard=GuardConfig(enabled=True, program="/opt/agent/bin/hostrouting"),
+    kernel_rules=Upkeep.KEEP,
+    manage_foreign=Upkeep.KEEP,
 )
 
 # A different value for every field of every class: a test below fails if a field is added and not listed here.
@@ -70,7 +74,8 @@ OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
     (
         WHOLE,
         {"static_routes": StaticRoutesConfig(), "route_overlap": RouteOverlapConfig(), "protocol": 213}
-        | {"probe_rewrite": ProbeRewriteConfig(), "azure_vnet_cleanup": None, "guard": GuardConfig()},
+        | {"probe_rewrite": ProbeRewriteConfig(), "azure_vnet_cleanup": None, "guard": GuardConfig()}
+        | {"kernel_rules": Upkeep.LEAVE, "manage_foreign": Upkeep.LEAVE},
     ),
     (INTENDED, {"rule": "uidrange 1000-1999", "reason": "a test"}),
     (GuardConfig(), {"enabled": True, "program": "/usr/bin/hostrouting"}),
@@ -321,7 +326,7 @@ def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
 )
 def test_unknown_key_like_no_other(key: str, path: str) -> None:
     """For any other unknown key the fault shows it escaped and lists the known keys."""
-    known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, hostRouting"
+    known = f"{KEYS}, hostRouting"
     assert faults({"protocol": 213, key: 1}) == [f"{path}: unknown key; the known keys are {known}"]
 
 
@@ -330,7 +335,7 @@ def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
     """A file without our keys has one fault, which says where to put our settings."""
     assert faults(document) == [
         (
-            "configuration: has none of the keys staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard; "
+            f"configuration: has none of the keys {KEYS}; "
             "in an agent's larger file, put them in an object under the key hostRouting"
         )
     ]
@@ -339,9 +344,8 @@ def test_an_agents_file_without_our_key(document: dict[str, object]) -> None:
 
 def test_unknown_keys_below() -> None:
     """Keys are checked at every depth, and `hostRouting` inside itself is unknown."""
-    known = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard"
     assert faults({"hostRouting": {"hostRouting": {}, "routeOverlap": {"Mode": ""}}}) == [
-        f"hostRouting.hostRouting: unknown key; the known keys are {known}",
+        f"hostRouting.hostRouting: unknown key; the known keys are {KEYS}",
         "hostRouting.routeOverlap.Mode: unknown key; did you mean mode?",
     ]
 
@@ -556,6 +560,8 @@ def test_to_json_spells_everything_out() -> None:
             "maxDeletions": 1000,
         },
         "guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"},
+        "kernelRules": "keep",
+        "manageForeign": "keep",
     }
 
 

@@ -38,6 +38,11 @@ def test_where_everything_is() -> None:
         "unfinished_path": "/run/aks-flex-node/route-overlap.new",
         "probe_applied_path": "/run/aks-flex-node/probe-rewrite.applied",
         "probe_unfinished_path": "/run/aks-flex-node/probe-rewrite.new",
+        "rules_script_path": "/etc/aks-flex-node/kernel-rules.sh",
+        "rules_unit_path": "/etc/systemd/system/kernel-rules.service",
+        "rules_enabled_path": "/etc/systemd/system/multi-user.target.wants/kernel-rules.service",
+        "rules_preset_path": "/etc/systemd/system-preset/50-hostrouting-kernel-rules.preset",
+        "networkd_path": "/etc/systemd/networkd.conf.d/50-hostrouting.conf",
         "lock_path": "/run/aks-flex-node/host-routing.lock",
     }
 

@@ -61,7 +61,7 @@ class TestReport:
         """It says as data what was done and found, each once, and no Python repr is in it."""
         report = phases.run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
         document = json.loads(report.to_json())
-        routes, check, *_ = document["children"]
+        _, _, routes, check, *_ = document["children"]
         assert document["result"] is None
         assert routes["result"]["changes"] == [
             f"add {prefix} via 10.0.0.1 dev eth0 proto hostrouting" for prefix in REPAIR
@@ -79,7 +79,7 @@ class TestReport:
     def test_failure(self) -> None:
         """What an overlap in STRICT has found is beside its text, as data."""
         report = phases.run(Configure(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
-        details = report.to_mapping()["children"][1]["details"]  # type: ignore[index]  # plain values
+        details = report.to_mapping()["children"][3]["details"]  # type: ignore[index]  # plain values
         assert (details["kind"], details["canRetry"], details["check"]["verdict"]) == (
             "RouteOverlapError",
             False,
@@ -196,6 +196,8 @@ class TestConfigure:
         task = Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host)
         assert [node.name for node in phases.plan(task).walk()] == [
             "configure",
+            "keep-foreign",
+            "keep-kernel-rules",
             "configure-static-routes",
             "check-route-overlap",
             "rewrite-probe-source",
@@ -203,7 +205,7 @@ class TestConfigure:
         ]
         report = phases.run(task, observers=[seen])
         assert report.ok, str(report)
-        assert seen.started[:3] == ["configure", "configure/configure-static-routes", "configure/check-route-overlap"]
+        assert seen.started[3:5] == ["configure/configure-static-routes", "configure/check-route-overlap"]
         assert report.find("check-route-overlap").fields["verdict"] == "ok"
         (answer,) = host.kernel.reopen().lookup([as_ip("172.16.20.1")])
         assert answer.route is not None

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 
+import attrs
 import pytest
 
+import phases
 from hostrouting.boot.gate import Gate
+from hostrouting.config import GuardConfig, HostRoutingConfig, Upkeep
 from hostrouting.errors import FileError, ManagerError, NotPermitted
 from hostrouting.finding import Finding, worst_first
-from hostrouting.tasks import Configure
+from hostrouting.host import UnitState
+from hostrouting.tasks import Configure, Preflight
 from hostrouting.tasks.preflight import (
     TOOLS,
     UnitDropIn,
@@ -74,6 +78,29 @@ def test_systemd(version: str | None, severity: str, part: str) -> None:
 def test_systemd_that_will_do(version: str) -> None:
     """From 247 on there is nothing to say."""
     assert not list(systemd_findings(version))
+
+
+@pytest.mark.parametrize(
+    ("guard", "severity"), [(GuardConfig(), "warning"), (GuardConfig(enabled=True), "note")], ids=str
+)
+def test_networkd(guard: GuardConfig, severity: str) -> None:
+    """What systemd-networkd would delete is named with the key that prevents it, unless it is told to keep it."""
+    host = FakeHost()
+    assert host.manager is not None
+    guarded = attrs.evolve(config(*REPAIR), guard=guard)
+    told = attrs.evolve(guarded, manage_foreign=Upkeep.KEEP)
+
+    def found(settings: HostRoutingConfig) -> list[Finding]:
+        plan = Preflight(settings, host=host).plan(phases.Context(observers=[]))
+        return [finding for finding in plan.findings if finding.name == "networkd"]
+
+    assert found(guarded) == []
+    host.manager.states["systemd-networkd.service"] = UnitState("loaded", "active")
+    [finding] = found(guarded)
+    assert finding.severity == severity
+    assert "2 static routes of this configuration" in finding.sentence
+    assert '"manageForeign": "keep"' in finding.remedy
+    assert found(told) == []
 
 
 def test_tools() -> None:

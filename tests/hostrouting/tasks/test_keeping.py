@@ -1,0 +1,161 @@
+"""What is kept although network managers take it away: Linux's own rules, and routes that systemd-networkd does not know."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+import phases
+from hostrouting import Configure, HostRoutingConfig, Remove
+from hostrouting.boot import parse_gate_steps, render_rules_script
+from hostrouting.cli.source import installed_config
+from hostrouting.host.host import Host
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model import Rule, default_rules
+from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from tests.support.namespace import private_namespace
+from tests.support.tasks import LAYOUT, REPAIR, config, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEEPING = HostRoutingConfig(kernel_rules="keep")
+TOLD = HostRoutingConfig(manage_foreign="keep")
+OWN = (*default_rules(4), *default_rules(6))
+MOVED = Rule(family=4, priority=100, table=255)
+THEIRS = Rule(family=4, priority=100, table=100)
+
+
+@pytest.fixture
+def host() -> FakeHost:
+    """An H200 node without anything of ours."""
+    return FakeHost(kernel=h200())
+
+
+def rules(host: FakeHost) -> tuple[Rule, ...]:
+    """The rules in the kernel."""
+    return host.kernel.reopen().snapshot().rules
+
+
+def lose(host: FakeHost, *lost: Rule) -> None:
+    """Delete these rules, as another program does."""
+    for rule in lost:
+        host.kernel.reopen().delete_rule(rule)
+
+
+@pytest.mark.parametrize("lost", OWN, ids=repr)
+def test_a_missing_rule_is_added_again(host: FakeHost, lost: Rule) -> None:
+    """It is planned, added with Linux's own protocol, and then nothing is left to do; the rules of others stay."""
+    host.kernel.add_rule(THEIRS)
+    before = rules(host)
+    lose(host, lost)
+    assert f"rule {lost}" in str(Configure(KEEPING, host=host).preview())
+    run(Configure(KEEPING, host=host))
+    assert rules(host) == before
+    assert Configure(KEEPING, host=host).preview().is_empty
+
+
+def test_without_the_key_nothing_is_added(host: FakeHost) -> None:
+    """By default, a missing rule is left alone."""
+    lose(host, OWN[0])
+    run(Configure(config(*REPAIR), host=host))
+    assert OWN[0] not in rules(host)
+
+
+def test_a_moved_rule_is_a_decision(host: FakeHost) -> None:
+    """A rule for table local with another priority, as Cilium has it, is left where it is."""
+    host.kernel.add_rule(MOVED)
+    lose(host, OWN[0])
+    run(Configure(KEEPING, host=host))
+    assert OWN[0] not in rules(host)
+
+
+def test_the_guard(host: FakeHost) -> None:
+    """The guard adds a missing rule if it may, and reports it."""
+    task = KeepKernelRules(KEEPING, host=host)
+    lose(host, OWN[0], OWN[4])
+    ctx = phases.Context(observers=[])
+    assert task.keep(ctx, lambda _: False).repairs == ()
+    assert [repair.key for repair in task.keep(ctx, lambda _: True).repairs] == ["rule 0", "rule 32766 of IPv6"]
+    assert set(OWN) <= set(rules(host))
+    assert task.keep(ctx, lambda _: True).repairs == ()
+
+
+def test_remove_leaves_the_rules(host: FakeHost) -> None:
+    """They are Linux's own; every file goes."""
+    run(Configure(KEEPING, host=host))
+    steps = parse_gate_steps(host.files.texts[LAYOUT.gate_steps_path])
+    assert [str(step) for step in steps] == ["40 wants kernel-rules"]
+    run(Remove(KEEPING, host=host))
+    assert set(OWN) <= set(rules(host))
+    assert [path for path in (*host.files.texts, *host.files.links) if path.startswith("/etc")] == []
+
+
+def test_the_drop_in(host: FakeHost) -> None:
+    """It is written without a gate, is planned, goes with a configuration that does not ask for it, and with Remove."""
+    run(Configure(TOLD, host=host))
+    text = host.files.texts[LAYOUT.networkd_path]
+    assert text.endswith("[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n")
+    assert [path for path in host.files.texts if path.startswith("/etc")] == [LAYOUT.networkd_path]
+    assert host.manager is not None
+    assert [call for call in host.manager.calls if "networkd" in call and not call.startswith("show")] == []
+    look = Configure(HostRoutingConfig(), host=host).preview()
+    assert LAYOUT.networkd_path in look.files.removes
+    assert [gone.target for gone in KeepForeign(HostRoutingConfig(), host=host).removals()] == ["manageForeign"]
+    run(Configure(HostRoutingConfig(), host=host))
+    assert LAYOUT.networkd_path not in host.files.texts
+
+
+@pytest.mark.parametrize("settings", [KEEPING, TOLD], ids=["kernelRules", "manageForeign"])
+def test_what_is_installed(host: FakeHost, settings: HostRoutingConfig) -> None:
+    """The configuration is found again on the host, where the guard and `status` look for it."""
+    run(Configure(settings, host=host))
+    assert installed_config(host) == settings
+    run(Remove(settings, host=host))
+    assert installed_config(host) is None
+
+
+def test_a_drop_in_of_somebody_else_stays(host: FakeHost) -> None:
+    """A file that we did not write is neither replaced nor removed."""
+    host.files.texts[LAYOUT.networkd_path] = "[Network]\nSpeedMeter=yes\n"
+    with pytest.raises(phases.TaskFailed, match="was not written by hostrouting"):
+        run(Configure(TOLD, host=host))
+    run(Remove(TOLD, host=host))
+    assert host.files.texts[LAYOUT.networkd_path] == "[Network]\nSpeedMeter=yes\n"
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("way", ["task", "script"])
+def test_on_linux(way: str, tmp_path: Path) -> None:
+    """The task and the boot script restore the same rules in Linux, and leave those of others and a moved one."""
+    with private_namespace() as namespace:
+        script = tmp_path / "kernel-rules.sh"
+        script.write_text(render_rules_script())
+
+        def opened() -> NetlinkBackend:
+            return NetlinkBackend(netns=namespace.path)
+
+        def restore() -> None:
+            if way == "script":
+                subprocess.run([*namespace.enter, "bash", "-p", script], check=True, timeout=60)
+                return
+            node = Host(backend=opened, files=FakeFiles(), manager=FakeManager())
+            KeepKernelRules(KEEPING, host=node).keep(phases.Context(observers=[]), lambda _: True)
+
+        def now() -> tuple[Rule, ...]:
+            with opened() as backend:
+                return backend.snapshot().rules
+
+        namespace.batch(["rule add pref 100 table 100", "rule add pref 101 table 254 suppress_prefixlength 0"])
+        before = now()
+        namespace.batch([f"rule del pref {priority}" for priority in (0, 32766, 32767)])
+        restore()
+        assert now() == before
+        namespace.batch(["rule add pref 102 table local", "rule del pref 0"])
+        moved = now()
+        restore()
+        assert now() == moved
