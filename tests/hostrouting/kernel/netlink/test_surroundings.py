@@ -216,7 +216,7 @@ class TestPrivileges:
         assert snapshot == backend.snapshot()
         assert kinds == ["unicast", "no-route"]
         assert not heard
-        words = "this process may not change routes; this requires root or the capability CAP_NET_ADMIN"
+        words = "this process may not change routes or rules; this requires root or the capability CAP_NET_ADMIN"
         assert refused == [f"{words} (kernel: Operation not permitted)"] * 3
 
     def test_another_namespace_takes_some(self, namespace: Namespace) -> None:
