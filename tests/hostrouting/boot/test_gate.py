@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from copy import deepcopy
 from functools import cache
 from itertools import count, product
 from typing import TYPE_CHECKING
@@ -15,7 +17,7 @@ from hostrouting.boot.gate import Changed, Gate, Part
 from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.host.fileset import File, FileSet
 from hostrouting.tasks import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
+from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
 from phases.errors import ExceptionGroup
 from phases.testing import FakeClock
 from tests.support.cases import for_each
@@ -89,23 +91,30 @@ def listed(host: FakeHost) -> tuple[GateStep, ...] | None:
     return None if text is None else parse_gate_steps(text)
 
 
-def interrupted(one: str, other: str, error: Callable[[str], BaseException]) -> Iterator[tuple[FakeHost, FakeFiles]]:
-    """The host after each change of a run that was ended there, and its files before that run."""
+@cache
+def changed(name: str) -> tuple[FakeHost, Mishaps]:
+    """A host whose gate is what this configuration says; to be copied."""
+    host, mishaps = gate_host()
+    change(host, CONFIGS[name])
+    return host, mishaps
+
+
+def copied(host: FakeHost, mishaps: Mishaps) -> tuple[FakeHost, Mishaps]:
+    """The same host once more; the gate does not ask its kernel, which stays the same one."""
+    return deepcopy((host, mishaps), {id(host.kernel): host.kernel})
+
+
+def interrupted(one: str, other: str, error: Callable[[str], BaseException]) -> Iterator[tuple[FakeHost, Mishaps]]:
+    """The host after each change of a run that was ended there, or that went on past the failure."""
     for nth in count(1):
-        host, mishaps = gate_host()
-        change(host, CONFIGS[one])
-        before = attrs.evolve(host.files, texts=dict(host.files.texts), links=dict(host.files.links))
+        host, mishaps = copied(*changed(one))
         mishaps.arm(nth, error)
-        try:
+        with suppress(Killed, HostRoutingError):
             change(host, CONFIGS[other])
-        except (Killed, HostRoutingError):
-            mishaps.disarm()
-            yield host, before
-        else:
-            if len(mishaps.events) < nth:
-                return
-            mishaps.disarm()  # it went on past the failure
-            yield host, before
+        if len(mishaps.events) < nth:
+            return
+        mishaps.disarm()
+        yield host, mishaps
 
 
 class TestNeverAMixture:
@@ -114,39 +123,32 @@ class TestNeverAMixture:
     @pytest.mark.parametrize("error", [killed, full], ids=["killed", "refused"])
     @each_pair
     def test_whatever_ends_it(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
-        """Wherever a change ends, the list is the old one with the old files, or each step is the new one or changing."""
-        for host, before in interrupted(one, other, error):
-            up, _ = parts(CONFIGS[other])
-            old = [path for part in parts(CONFIGS[one])[0] for path in part.files.present(before)]
+        """Wherever a change ends, the list is the old one with the old files, or each step is the new one or changing.
+
+        The next run ends with all of it, whether it is told the same or what was before.
+        """
+        before, up = changed(one)[0].files, parts(CONFIGS[other])[0]
+        old = [path for part in parts(CONFIGS[one])[0] for path in part.files.present(before)]
+        for host, mishaps in interrupted(one, other, error):
             has_old = all(
                 host.files.texts.get(path) == before.texts.get(path)
                 and host.files.links.get(path) == before.links.get(path)
                 for path in (STEPS, *old)
             )
             if has_old:
-                continue
-            steps = listed(host)
-            if not up:
-                assert steps == () or DROP_IN not in host.files.texts
-                continue
-            assert steps is not None
-            found = {step.name: step for step in steps}
-            assert set(found) == {part.name for part in up}
-            for part in up:
-                if found[part.name].kind == "changing":
-                    continue
-                assert found[part.name] == part.step
-                assert not part.files.differences(host.files)
-
-    @pytest.mark.parametrize("error", [killed, full], ids=["killed", "refused"])
-    @each_pair
-    def test_made_up_for(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
-        """The next run ends with all of it, whether it is told the same or what was before."""
-        for back in (False, True):
-            for host, _ in interrupted(one, other, error):
-                wanted = CONFIGS[one if back else other]
-                change(host, wanted)
-                assert is_whole(host, wanted)
+                pass
+            elif not up:
+                assert listed(host) == () or DROP_IN not in host.files.texts
+            else:
+                found = {step.name: step for step in listed(host) or ()}
+                assert set(found) == {part.name for part in up}
+                ready = [part for part in up if found[part.name].kind != "changing"]
+                assert [found[part.name] for part in ready] == [part.step for part in ready]
+                assert not [part.name for part in ready if part.files.differences(host.files)]
+            for wanted in (CONFIGS[one], CONFIGS[other]):
+                again, _ = copied(host, mishaps)
+                change(again, wanted)
+                assert is_whole(again, wanted)
 
     @each_pair
     def test_each_file_that_cannot_be_changed(self, one: str, other: str) -> None:
