@@ -109,10 +109,13 @@ def found(
 ) -> dict[Prefix, tuple[set[tuple[str, int]], dict[str, int]]]:
     """The next hops with their owners, and the weights of several. Who can delete one owns it: all are deleted."""
     answer: dict[Prefix, tuple[set[tuple[str, int]], dict[str, int]]] = {prefix: (set(), {}) for prefix in prefixes}
+    asked: list[tuple[Prefix, str, int]] = []
     for route in backend.snapshot(prefixes=list(answer)).routes:
-        owners, weights = answer[route.prefix]
-        weights |= {str(leg.gateway): leg.weight for leg in route.legs if len(route.legs) > 1}
-        for gateway, owner in product([str(leg.gateway) for leg in route.legs], (OURS, BIRD)):
-            (outcome,) = backend.change([Change("delete", _entry(route.prefix, gateway, owner))])
-            owners |= {(gateway, owner)} if outcome.ok else set()
+        gateways = [str(leg.gateway) for leg in route.legs]
+        answer[route.prefix][1].update((str(leg.gateway), leg.weight) for leg in route.legs if len(gateways) > 1)
+        asked += product([route.prefix], gateways, (OURS, BIRD))
+    outcomes = backend.change([Change("delete", _entry(*hop)) for hop in asked])
+    for (prefix, gateway, owner), outcome in zip(asked, outcomes, strict=True):
+        if outcome.ok:
+            answer[prefix][0].add((gateway, owner))
     return answer

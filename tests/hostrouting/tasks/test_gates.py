@@ -23,7 +23,7 @@ from tests.support.mishaps import Killed, busy, killed, mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.support.mishaps import Mishaps
 
@@ -345,68 +345,59 @@ def is_done(host: FakeHost, wanted: HostRoutingConfig) -> bool:
     )
 
 
-class TestMadeUpFor:
-    """What a run left undone, the next one does."""
-
-    @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
-    @pytest.mark.parametrize(("one", "other"), PAIRS)
-    def test_ended_anywhere(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
-        """Wherever a run ends, the next one ends with all of it; of nothing that is configured, nothing is left."""
-        for nth in count(1):
-            host, mishaps = mishap_host()
-            run(Configure(CONFIGS[one], host=host))
-            mishaps.arm(nth, error)
-            try:
-                run(Configure(CONFIGS[other], host=host))
-            except (Killed, phases.TaskFailed):
-                pass
-            else:
-                assert len(mishaps.events) < nth
-                return
+def ended(
+    before: HostRoutingConfig, make: Callable[[FakeHost], phases.Task[object]], error: Callable[[str], BaseException]
+) -> Iterator[tuple[FakeHost, Mishaps]]:
+    """The host, with what happens on it, after each change at which a run of this task can end; then nothing fails."""
+    for nth in count(1):
+        host, mishaps = mishap_host()
+        run(Configure(before, host=host))
+        mishaps.arm(nth, error)
+        try:
+            run(make(host))
+        except (Killed, phases.TaskFailed):
             mishaps.disarm()
-            run(Configure(CONFIGS[other], host=host))
-            assert is_done(host, CONFIGS[other]), nth
-            if other == "nothing":
-                assert host.files.texts == host.files.links == {}, nth
+            yield host, mishaps
+        else:
+            assert len(mishaps.events) < nth
+            return
 
-    @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
-    def test_ended_while_it_is_removed(self, error: Callable[[str], BaseException]) -> None:
-        """Wherever Remove ends, the next one leaves nothing."""
-        for nth in count(1):
-            host, mishaps = mishap_host()
-            run(Configure(WANTED, host=host))
-            mishaps.arm(nth, error)
-            try:
-                run(Remove(WANTED, host=host))
-            except (Killed, phases.TaskFailed):
-                mishaps.disarm()
-            else:
-                assert len(mishaps.events) < nth
-                return
+
+@pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
+class TestEndedAnywhere:
+    """What a run left undone, wherever it ended, the next one does."""
+
+    @pytest.mark.parametrize(("one", "other"), PAIRS)
+    def test_configure(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
+        """The next run ends with all of it; of nothing that is configured, nothing is left."""
+        for host, _ in ended(CONFIGS[one], lambda host: Configure(CONFIGS[other], host=host), error):
+            run(Configure(CONFIGS[other], host=host))
+            assert is_done(host, CONFIGS[other])
+            if other == "nothing":
+                assert host.files.texts == host.files.links == {}
+
+    def test_remove(self, error: Callable[[str], BaseException]) -> None:
+        """The next Remove leaves nothing."""
+        for host, _ in ended(WANTED, lambda host: Remove(WANTED, host=host), error):
             run(Remove(WANTED, host=host))
-            assert host.files.texts == host.files.links == {}, nth
-            assert ours(host) == [], nth
+            assert host.files.texts == host.files.links == {}
+            assert ours(host) == []
             assert is_read(host)
 
-    @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
     def test_a_run_of_the_unit_that_nobody_saw_the_end_of(self, error: Callable[[str], BaseException]) -> None:
-        """Wherever the first run ends, the script that the next boot depends on has run to its end after the next."""
-        for nth in count(1):
-            host, mishaps = mishap_host()
-            task = ConfigureStaticRoutes(config(*REPAIR), host=host)
-            mishaps.arm(nth, error)
-            try:
-                run(task)
-            except (Killed, phases.TaskFailed):
-                mishaps.disarm()
-            else:
-                assert len(mishaps.events) < nth
-                return
+        """The script that the next boot depends on has run to its end after the next run."""
+        wanted = config(*REPAIR)
+        for host, mishaps in ended(config(), lambda host: ConfigureStaticRoutes(wanted, host=host), error):
+            task = ConfigureStaticRoutes(wanted, host=host)
             run(task)
-            assert START in mishaps.events, nth
+            assert START in mishaps.events
             mishaps.disarm()
             run(task)
             assert mishaps.events == []
+
+
+class TestMadeUpFor:
+    """What a run left undone, the next one does."""
 
     @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
     @pytest.mark.parametrize("down", [False, True])
