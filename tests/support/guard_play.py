@@ -9,7 +9,6 @@ import attrs
 
 import phases
 from hostrouting import Configure
-from hostrouting.kernel.base import Change
 from hostrouting.tasks.guard.loop import Guard, Orders
 from hostrouting.testing import FakeHost, MemoryBackend
 from phases.testing import FakeClock
@@ -87,8 +86,7 @@ class Play:
     def delete(self, prefix: str = "172.16.0.0/17") -> None:
         """Delete the route to this prefix, as another program would."""
         [route] = [it for it in self.kernel.snapshot().routes if str(it.prefix) == prefix]
-        [done] = self.kernel.change([Change("delete", route)])
-        assert done.ok
+        self.kernel.ip_route("delete", route)
 
     def state(self) -> dict[str, object]:
         """What the guard has written."""

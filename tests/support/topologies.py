@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from hostrouting.kernel.base import Change
 from hostrouting.model import (
     ARPHRD_INFINIBAND,
     PROTOCOL_KERNEL,
@@ -84,8 +83,7 @@ def marked_vm() -> MemoryBackend:
     kernel = topologies.plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=32764, fwmark=51820, fwmask=0xFFFFFFFF, table=77))
-    [added] = kernel.change([Change("add", Route.to("0.0.0.0/0", dev="eth1", table=77))])
-    assert added.ok
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=77))
     return kernel
 
 

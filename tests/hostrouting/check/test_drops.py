@@ -10,7 +10,6 @@ import pytest
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.report import check_findings
 from hostrouting.config import HostRoutingConfig
-from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
 from hostrouting.testing import MemoryBackend, plain_vm
 from tests.support.cli import say
@@ -137,7 +136,7 @@ class TestWhatPodsSend:
         for name in ("cilium_host", "lxc1", "eth1"):
             kernel.add_link(name)
         kernel.add_address("lxc1", "169.254.1.1/32")
-        kernel.change([Change("add", route)])
+        kernel.ip_route("add", route)
         snapshot = kernel.snapshot(family=4)
         links = tuple(attrs.evolve(it, rp_filter=2) for it in snapshot.links)
         assert told(attrs.evolve(snapshot, links=links), **PODS) == []

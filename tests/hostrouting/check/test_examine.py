@@ -102,11 +102,11 @@ def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = plain_vm()
     ctx = context()
     default = next(route for route in kernel.snapshot().routes if route.prefix.length == 0)
-    kernel.change([Change("delete", default)])
+    kernel.ip_route("delete", default)
     watch, began = kernel.watch, ctx.clock.now()
 
     def late() -> Watch:
-        kernel.change([Change("add", default)])
+        kernel.ip_route("add", default)
         return watch()
 
     monkeypatch.setattr(kernel, "watch", late)
@@ -130,7 +130,7 @@ def test_is_any_route_ours() -> None:
     """A route is ours by its protocol number only."""
     kernel = plain_vm()
     assert not is_any_route_ours(kernel, OURS)
-    kernel.change([Change("add", Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=214))])
+    kernel.ip_route("add", Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=214))
     assert not is_any_route_ours(kernel, OURS)
     assert is_any_route_ours(kernel, 214)
 

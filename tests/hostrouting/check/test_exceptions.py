@@ -93,8 +93,7 @@ def node(
     kernel.add_address("ib0", "172.31.0.9/24")
     for rule in rules:
         kernel.add_rule(attrs.evolve(rule, table=rule.table or 77))
-    [added] = kernel.change([Change("add", Route.to(prefix, dev=dev, table=77))])
-    assert added.ok
+    kernel.ip_route("add", Route.to(prefix, dev=dev, table=77))
     return kernel
 
 

@@ -157,7 +157,7 @@ def configured(tmp_path: Path, *routes: dict[str, object]) -> str:
 def held() -> MemoryBackend:
     """An H200 node on which another program has a route to the second half."""
     kernel = h200()
-    assert all(it.ok for it in kernel.change([Change("add", Route.to(OTHER, dev="ib0", protocol=4))]))
+    kernel.ip_route("add", Route.to(OTHER, dev="ib0", protocol=4))
     return kernel
 
 
@@ -246,7 +246,7 @@ def led(dev: str) -> MemoryBackend:
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_address(dev, "10.9.0.4/24")
     route = Route.to(CIDR, dev=dev, gateway="10.9.0.9", protocol=213)
-    assert all(it.ok for it in kernel.change([Change("add", route)]))
+    kernel.ip_route("add", route)
     return kernel
 
 

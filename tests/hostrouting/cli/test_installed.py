@@ -89,8 +89,7 @@ def test_nothing_installed_is_lost(
 ) -> None:
     """The configuration that is printed has the installed routes as they were written, the check and its mode."""
     host = installed(written(HALVES[0], APART))
-    with host.kernel.reopen() as backend:
-        backend.change([Change("add", Route.to(OTHER, dev="ib3"))])
+    host.kernel.ip_route("add", Route.to(OTHER, dev="ib3"))
     said = say(command, *cidrs, host=host)
     config = pasted(said)
     assert config.route_overlap.mode == "STRICT"

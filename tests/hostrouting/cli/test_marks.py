@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from hostrouting.kernel.base import Change
 from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeHost, plain_vm
@@ -46,7 +45,7 @@ def host(*rules: Rule, found: Marking = FOUND) -> FakeHost:
     kernel.add_link(Link(name="ib0", index=0))
     kernel.add_link(Link(name="veth1", index=0))
     kernel.add_address("ib0", "192.168.7.1/24")
-    kernel.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))
     for rule in rules:
         kernel.add_rule(rule)
 

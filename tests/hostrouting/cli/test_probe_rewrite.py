@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.kernel.base import Change
 from hostrouting.kernel.nftables import Chain, Counter, Rule, Table
 from hostrouting.kernel.nftables import program as refusal
 from hostrouting.model import Route
@@ -59,7 +58,7 @@ def test_what_stands_in_the_way(probes: str, host: FakeHost) -> None:
     """Plan says what apply would fail of, as apply does, with the same exit code; nothing is to be done then."""
     theirs = Table("hostrouting_slb", [Chain("c", [Rule([Counter()], "theirs")])])
     host.tables.replace(theirs)
-    host.kernel.change([Change("add", Route.to(f"{KNOWN}/128", dev="ib0", metric=1024, protocol=4))])
+    host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="ib0", metric=1024, protocol=4))
     host.kernel.add_address("eth0", f"{KNOWN}/128")
     planned = say("plan", "--config", probes, host=host)
     assert (planned.code, planned.lines[0]) == (

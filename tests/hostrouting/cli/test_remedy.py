@@ -87,8 +87,7 @@ def test_what_a_configuration_lacks_besides(bare: FakeHost, written: Callable[..
 def held(prefix: str) -> MemoryBackend:
     """An H200 node on which somebody else has a route to the prefix into the fabric."""
     kernel = h200()
-    with kernel.reopen() as backend:
-        assert all(it.ok for it in backend.change([Change("add", Route.to(prefix, dev="ib0", protocol=4))]))
+    kernel.ip_route("add", Route.to(prefix, dev="ib0", protocol=4))
     return kernel
 
 
@@ -135,8 +134,7 @@ def test_cidrs_that_were_named_besides(written: Callable[..., str]) -> None:
 def test_a_route_of_ours_that_holds_the_key_is_replaced() -> None:
     """A command replaces exactly where the holder of the key is ours, and the kernel takes each as it is printed."""
     kernel = h200()
-    with kernel.reopen() as backend:
-        backend.change([Change("add", Route.to("172.16.0.0/17", dev="ib0", protocol=213))])
+    kernel.ip_route("add", Route.to("172.16.0.0/17", dev="ib0", protocol=213))
     said = say("check", CIDR, kernel=kernel)
     found = re.findall(r"^  ip route (\w+) (\S+) via (\S+) dev (\S+) proto 213$", said.out, re.MULTILINE)
     assert [(verb, prefix) for verb, prefix, *_ in found] == [("replace", "172.16.0.0/17"), ("add", "172.16.128.0/17")]
@@ -166,8 +164,7 @@ def test_several_ways_cannot_be_configured() -> None:
     """A route of ours with several ways is printed as an automatic one; where that would be another, this is said."""
     lost = Route(Prefix.parse("9.0.0.0/8"), (NextHop("eth0", gateway=GATEWAY), NextHop("ib0")), protocol=213)
     kernel = h200()
-    with kernel.reopen() as backend:
-        assert all(it.ok for it in backend.change([Change("add", lost)]))
+    kernel.ip_route("add", lost)
     told = "9.0.0.0/8 has several next hops, which a configuration cannot express: as printed, it uses the default route's."
     said = say("repair", CIDR, kernel=kernel)
     assert items(said)[0] == {"destination": "9.0.0.0/8", "gateway": "", "dev": "", "metric": 0}

@@ -64,7 +64,7 @@ def refusing() -> MemoryBackend:
 def leftover() -> MemoryBackend:
     """An H200 node with a route of ours that nobody wants any more."""
     kernel = h200()
-    kernel.change([Change("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
+    kernel.ip_route("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))
     return kernel
 
 
@@ -268,7 +268,7 @@ def test_both_families() -> None:
     """With an IPv6 CIDR, the verdict and the expected devices are there for each family; the other keys are the same."""
     kernel = refusing()
     kernel.add_address("eth0", "2001:db8::4/64")
-    kernel.change([Change("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024))])
+    kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024))
     one, both = (say("check", *cidrs, "--json", kernel=kernel).json for cidrs in ((CIDR,), (CIDR, "fd16::/48")))
     assert (one["schema"], both["schema"]) == ("hostrouting/check/3", "hostrouting/check/3")
     assert (both["verdicts"], both["verdict"]) == ({"ipv4": "overlap", "ipv6": "ok"}, "overlap")

@@ -129,7 +129,7 @@ def test_the_check_at_boot_was_the_last(written: Callable[..., str]) -> None:
 def test_another_overlap_than_before(written: Callable[..., str]) -> None:
     """Where something else escapes than the last check found, that verdict is out of date although it reads the same."""
     host = checked(written(mode="WARN"), h200())
-    host.kernel.change([Change("add", Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"))])
+    host.kernel.ip_route("add", Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"))
     said = say("status", host=host)
     assert said.lines[0] == "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0"
     assert rows(said.lines)["last check"] == f"overlap (1 finding), 2026-01-01T00:00:00Z; {CHANGED}"
@@ -200,7 +200,7 @@ def test_the_default_route_is_back(written: Callable[..., str]) -> None:
     kernel.set_down("eth0")
     host = checked(written(), kernel, code=3)
     host.kernel.set_up("eth0")
-    host.kernel.change([Change("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"))])
+    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"))
     said = say("status", host=host)
     assert (said.code, rows(said.lines)["last check"]) == (0, f"no-default-route, 2026-01-01T00:00:00Z; {CHANGED}")
 

@@ -19,7 +19,6 @@ from hostrouting.fib import Fib
 from hostrouting.fleet import judge as repeats
 from hostrouting.fleet.judge import Question, count_repeated, digest_of, judge, judge_each
 from hostrouting.host.saved import snapshot_bytes
-from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.routes.uplink import resolve_route
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
@@ -55,7 +54,7 @@ def marking() -> MemoryBackend:
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=100, fwmark=0x10, fwmask=0x10, table=100))
-    kernel.change([Change("add", Route.to("0.0.0.0/0", dev="eth1", table=100))])
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=100))
     return kernel
 
 

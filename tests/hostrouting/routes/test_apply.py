@@ -420,7 +420,7 @@ def test_the_routes_that_are_the_reason(monkeypatch: pytest.MonkeyPatch) -> None
     keys = [step.route.key for step in plan.changes]
 
     def undo() -> None:
-        kernel.change([Change("delete", plan.changes[1].route)])
+        kernel.ip_route("delete", plan.changes[1].route)
 
     for faults, expected in (
         ([partial(kernel.faults.fail, "change", errno.EINVAL, nth=nth) for nth in (1, 3)], {keys[0], keys[2]}),

@@ -259,7 +259,7 @@ class TestWhatIsMeant:
         """A packet for a gateway has no source yet, so a route that is only for other sources does not lead to it."""
         kernel = h200(dual_stack=True)
         direct = Route.to("2001:db8:9::/48", dev="ib0", metric=1024)
-        kernel.change([Change("add", attrs.evolve(direct, source=None if source is None else Prefix.parse(source)))])
+        kernel.ip_route("add", attrs.evolve(direct, source=None if source is None else Prefix.parse(source)))
         wish = DesiredRoute(Prefix.parse("fd00::/16"), gateway="2001:db8:9::1", dev="ib0")
         found = resolve_route(wish, Fib(kernel.snapshot()))
         route = Route.to("fd00::/16", dev="ib0", gateway="2001:db8:9::1", metric=1024, protocol=OURS)

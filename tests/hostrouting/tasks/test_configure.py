@@ -12,7 +12,6 @@ import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, NotPermitted, UnitFailed
 from hostrouting.host import Rights
-from hostrouting.kernel.base import Change
 from hostrouting.model import Prefix, Route, as_ip
 from hostrouting.tasks import (
     CheckResult,
@@ -95,7 +94,7 @@ class TestRemove:
         for undo in (False, True):
             host = FakeHost(kernel=h200())
             foreign = Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=4)
-            host.kernel.change([Change("add", foreign)])
+            host.kernel.ip_route("add", foreign)
             before = host.kernel.snapshot()
             wanted = config(*REPAIR, cidrs=("172.16.0.0/16",))
             run(Configure(wanted, host=host))

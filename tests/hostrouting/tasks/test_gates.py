@@ -15,7 +15,6 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import HostRoutingError, ManagerError
 from hostrouting.host import UnitState
 from hostrouting.host.effects import effects_of
-from hostrouting.kernel.base import Change
 from hostrouting.model import OURS
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
@@ -497,7 +496,7 @@ class TestRuns:
         def old_script(event: str) -> None:
             if event == START:
                 kernel = host.kernel.reopen()
-                kernel.change([Change("delete", kernel.snapshot(protocol=OURS).routes[0])])
+                kernel.ip_route("delete", kernel.snapshot(protocol=OURS).routes[0])
 
         mishaps.watch = old_script
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))

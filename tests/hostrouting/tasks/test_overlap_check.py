@@ -14,7 +14,6 @@ from hostrouting.check.report import repair_document
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteOverlapError, Unsettled
 from hostrouting.host import UnitState
-from hostrouting.kernel.base import Change
 from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.mishaps import mishap_host
@@ -222,7 +221,7 @@ class TestCheckRouteOverlap:
         """That an advertised route expires is in the report, and in the log no warning: it is so on a healthy host."""
         kernel = h200(dual_stack=True)
         [default] = [it for it in kernel.snapshot(family=6).routes if not it.prefix.length]
-        kernel.change([Change("replace", attrs.evolve(default, expires=1800))])
+        kernel.ip_route("replace", attrs.evolve(default, expires=1800))
         host = FakeHost(kernel=kernel)
         with caplog.at_level("INFO"):
             run(CheckRouteOverlap(config(cidrs=("2001:db8:99::/48",)), host=host))

@@ -272,14 +272,14 @@ def without_default() -> MemoryBackend:
     """An H200 node before DHCP."""
     kernel = h200()
     [default] = [it for it in kernel.snapshot(family=4).routes if not it.prefix.length]
-    assert kernel.change([Change("delete", default)])[0].ok
+    kernel.ip_route("delete", default)
     return kernel
 
 
 def test_several_expected_devices() -> None:
     """What leaves by none of several devices leaves by neither the one nor the other."""
     kernel = ecmp_node()
-    assert all(outcome.ok for outcome in kernel.change([Change("add", Route.to(CIDR, type="blackhole"))]))
+    kernel.ip_route("add", Route.to(CIDR, type="blackhole"))
     assert say("check", CIDR, kernel=kernel).lines[0].endswith("leaves by no device (blackhole), not by eth0 or eth1")
 
 
@@ -287,7 +287,7 @@ def test_a_virtual_device() -> None:
     """Under the table, a device that somebody may have made for this is named with its kind and the line that allows it."""
     kernel = h200()
     kernel.add_link(Link(name="wg7", index=0, kind="wireguard", type=65534))
-    assert kernel.change([Change("add", Route.to("172.16.4.0/24", dev="wg7"))])[0].ok
+    kernel.ip_route("add", Route.to("172.16.4.0/24", dev="wg7"))
     told = 'If wg7 (wireguard) is intended: "allowedDevs": [..., "wg7"]'
     assert told in say("check", CIDR, kernel=kernel).lines
     assert "intended" not in say("check", CIDR, kernel=h200()).out
@@ -298,7 +298,7 @@ def test_why_a_device_is_expected() -> None:
     kernel = h200()
     told = "is expected because of the IPv4 default route; if that is wrong, name the right one: --dev DEV"
     assert f"eth0 {told}." in say("check", CIDR, kernel=kernel).lines
-    assert kernel.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="172.16.9.9", metric=50))])[0].ok
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="ib0", gateway="172.16.9.9", metric=50))
     said = say("check", CIDR, kernel=kernel)
     assert (said.code, said.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0")
     assert f"eth0 {told}." in said.lines
@@ -372,7 +372,7 @@ def test_no_default_route_yet(tmp_path: Path) -> None:
     waited = say("check", CIDR, "--wait", "0.01", kernel=kernel)
     assert waited.lines[3] == f"{named}."
     assert say("check", CIDR, "--snapshot", str(path)).lines[3:] == [known[0], f"{known[1]} --snapshot {path}"]
-    assert kernel.change([Change("add", Route.to("0.0.0.0/0", type="unreachable"))])[0].ok
+    kernel.ip_route("add", Route.to("0.0.0.0/0", type="unreachable"))
     assert (
         say("check", CIDR, kernel=kernel)
         .lines[0]
@@ -452,8 +452,7 @@ def test_undecided_is_an_answer(written: Callable[..., str]) -> None:
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=100, fwmark=7, fwmask=0xFFFFFFFF, table=100))
-    with kernel.reopen() as backend:
-        backend.change([Change("add", Route.to(CIDR, dev="eth1", table=100))])
+    kernel.ip_route("add", Route.to(CIDR, dev="eth1", table=100))
     assert say("check", CIDR, kernel=kernel).lines[0] == (
         "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets with fwmark 0x7 (rule 100) leave by eth1"
     )

@@ -88,7 +88,7 @@ def test_what_is_known_of_the_packet() -> None:
 def test_a_route_that_only_says_it_is_the_kernels() -> None:
     """The owner is the kernel where an address of the device explains the route; else it is said that none does."""
     kernel = h200()
-    kernel.change([Change("add", Route.to("172.20.0.0/16", dev="ib3", protocol=2))])
+    kernel.ip_route("add", Route.to("172.20.0.0/16", dev="ib3", protocol=2))
     said = say("explain", "172.20.5.9", kernel=kernel)
     assert "  owner   kernel (there is no address on ib3 for which the kernel would add this route)" in said.lines
     row = next(text for text in say("check", "172.20.0.0/16", kernel=kernel).lines if "172.20.0.0/16  ib3" in text)
@@ -100,7 +100,7 @@ def test_default_routes_in_turn() -> None:
     kernel = plain_vm()
     kernel.add_link("eth1")
     kernel.add_address("eth1", "10.1.0.4/24")
-    kernel.change([Change("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100))])
+    kernel.ip_route("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100))
     said = say("explain", "8.8.8.8", kernel=kernel)
     assert said.lines[0] == "8.8.8.8 leaves by eth0 or eth1 via 10.0.0.1 or 10.1.0.1"
     assert "1 more default route is used in turn, by eth1" in said.out
@@ -168,8 +168,7 @@ def test_a_kernel_that_lists_the_legs_otherwise() -> None:
     """Linux lists the legs of an IPv6 route from the one that it chose; that is no other answer. Kills: legs in order."""
     legs = [NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("ib0", gateway=as_ip("fe80::2"))]
     kernel = h200(dual_stack=True)
-    [added] = kernel.change([Change("add", Route(Prefix.parse("fd00:16::/64"), tuple(legs)))])
-    assert added.ok
+    kernel.ip_route("add", Route(Prefix.parse("fd00:16::/64"), tuple(legs)))
     backend, [answer] = kernel.reopen(), kernel.lookup([as_ip("fd00:16::1")], ANY)
     assert answer.route is not None
     turned = attrs.evolve(answer, route=attrs.evolve(answer.route, legs=answer.route.legs[::-1]))
@@ -190,8 +189,7 @@ def test_a_rule_by_protocol_in_ipv6(rule: Rule, answer: tuple[str, list[str]]) -
     """The kernel is asked about UDP, as the tables are. Kills: an IPv6 request without a protocol."""
     kernel = h200(dual_stack=True)
     kernel.add_rule(rule)
-    (added,) = kernel.change([Change("add", Route.to("fd00:16::/64", dev="ib0", table=100))])
-    assert added.ok
+    kernel.ip_route("add", Route.to("fd00:16::/64", dev="ib0", table=100))
     document = say("explain", "fd00:16::1", "--json", kernel=kernel).json
     assert (document["kind"], document["devs"]) == answer
     assert document["surprise"] == ""
@@ -278,8 +276,7 @@ def test_expected_devices_of_a_configuration(tmp_path: Path) -> None:
 def test_where_nothing_is_expected() -> None:
     """Without a default route of its family nothing is said about where a packet should go, nor drawn."""
     kernel = plain_vm()
-    with kernel.reopen() as backend:
-        backend.change([Change("add", Route.to("2001:db8::/32", dev="eth0"))])
+    kernel.ip_route("add", Route.to("2001:db8::/32", dev="eth0"))
     said = say("explain", "2001:db8::1", kernel=kernel)
     assert said.lines[0] == "2001:db8::1 leaves by eth0, directly to the neighbour"
     assert "escapes" not in said.out
@@ -310,7 +307,7 @@ def test_every_way_in_which_a_rule_does_not_decide() -> None:
         Rule(family=4, priority=6, table=100),
     ):
         kernel.add_rule(rule)
-    assert all(it.ok for it in kernel.change([Change("add", Route.to("8.0.0.0/8", table=100, type="throw"))]))
+    kernel.ip_route("add", Route.to("8.0.0.0/8", table=100, type="throw"))
     shown = say("explain", "8.8.8.8", kernel=kernel).lines[3:10]
     assert [text.split("  ")[-1].strip() for text in shown] == [
         "no match in table local",
@@ -445,8 +442,8 @@ def test_one_way_of_two() -> None:
     kernel.add_link(Link(name="pod1", index=0, rp_filter=1))
     kernel.add_link("pod2")
     kernel.add_rule(Rule(family=4, priority=100, iif="eth0", dst=Prefix.parse("10.244.3.0/24"), table=100))
-    kernel.change([Change("add", Route.to("10.244.3.0/24", dev="pod1"))])
-    kernel.change([Change("add", Route.to("10.244.3.0/24", dev="pod2", table=100))])
+    kernel.ip_route("add", Route.to("10.244.3.0/24", dev="pod1"))
+    kernel.ip_route("add", Route.to("10.244.3.0/24", dev="pod2", table=100))
     said = say("explain", "8.8.8.8", "--from", "10.244.3.2", "--iif", "pod1", kernel=kernel)
     assert said.lines[1] == (
         "But this host drops it when it arrives on pod1 if it leaves by eth0: its rp_filter is 1, and the route back to"
@@ -487,7 +484,7 @@ def test_what_comes_in_without_a_source() -> None:
 def test_a_pod_block_of_the_host() -> None:
     """What a CNI has the host refuse, for no pod has the address, is as it should be, and said to be that."""
     kernel = cni_node()
-    kernel.change([Change("add", Route.to("10.244.8.0/26", type="blackhole", protocol=12))])
+    kernel.ip_route("add", Route.to("10.244.8.0/26", type="blackhole", protocol=12))
     said = say("explain", "10.244.8.9", kernel=kernel)
     assert said.lines[0] == "10.244.8.9 is refused: it is in one of this host's own pod blocks, and no pod has it"
     assert say("explain", "10.244.8.9", "--json", kernel=kernel).json["expected"] is True

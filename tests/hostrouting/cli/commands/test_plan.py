@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.kernel.base import Change
 from hostrouting.model import Route
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from tests.support.cli import say
@@ -150,8 +149,7 @@ def test_many_steps_are_capped(written: Callable[..., str]) -> None:
 def test_what_is_no_longer_wanted(written: Callable[..., str]) -> None:
     """Routes and files of ours that the configuration does not have any more are to go."""
     host = FakeHost(kernel=h200())
-    with host.kernel.reopen() as backend:
-        backend.change([Change("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
+    host.kernel.ip_route("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))
     said = say("plan", "--config", written(cidrs=()), host=host)
     assert said.lines[0] == "TO DO: delete 1 route"
     assert said.lines[2].startswith("  - 9.0.0.0/8 via 10.0.0.1 dev eth0 proto hostrouting")

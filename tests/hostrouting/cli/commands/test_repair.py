@@ -80,8 +80,7 @@ def rails(*, of_users: bool = False) -> MemoryBackend:
         if of_users:
             rule = attrs.evolve(rule, src=None, uids=(2000 + number, 2000 + number))
         kernel.add_rule(attrs.evolve(rule, table=300 + number))
-        [added] = kernel.change([Change("add", Route.to(CIDR, dev=f"ib{number}", table=300 + number))])
-        assert added.ok
+        kernel.ip_route("add", Route.to(CIDR, dev=f"ib{number}", table=300 + number))
     return kernel
 
 
@@ -166,7 +165,7 @@ def test_a_part_of_it() -> None:
 def test_ecmp() -> None:
     """With two uplinks the configuration leaves the gateways open, and the commands spell out both."""
     kernel = ecmp_node()
-    assert all(it.ok for it in kernel.change([Change("add", Route.to("172.16.0.0/16", type="blackhole"))]))
+    kernel.ip_route("add", Route.to("172.16.0.0/16", type="blackhole"))
     document = say("repair", CIDR, "--json", kernel=kernel).json
     assert document["routes"][0] == {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0}
     assert document["commands"][0] == (

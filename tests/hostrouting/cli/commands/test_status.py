@@ -300,8 +300,7 @@ def test_a_check_without_its_script(written: Callable[..., str], mode: str) -> N
 def test_routes_that_nothing_brings_back() -> None:
     """Routes of ours without the script that brings them back are no installation; exit code 1."""
     kernel = h200()
-    with kernel.reopen() as backend:
-        backend.change([Change("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
+    kernel.ip_route("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))
     said = say("status", kernel=kernel)
     told = "UNTIL THE NEXT BOOT: 1 route of hostrouting exists, but no script adds it at boot; to install one, as root: hostrouting apply --config FILE"
     assert (said.code, said.lines[0]) == (1, told)

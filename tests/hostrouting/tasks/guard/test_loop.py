@@ -57,8 +57,7 @@ def test_another_programs_route_is_never_touched(play: Play) -> None:
 
     def take() -> None:
         play.delete()
-        [done] = play.kernel.change([Change("add", theirs)])
-        assert done.ok
+        play.kernel.ip_route("add", theirs)
 
     theirs = Route.to("172.16.0.0/17", dev="ib0", protocol=4)
     seen: list[list[str]] = []
@@ -116,7 +115,7 @@ def test_a_route_with_a_lifetime() -> None:
     def take() -> None:
         play.delete("fd00:9::/32")
         held = Route.to("fd00:9::/32", dev="ib0", protocol=9, metric=1024)
-        play.kernel.change([Change("add", attrs.evolve(held, expires=1800))])
+        play.kernel.ip_route("add", attrs.evolve(held, expires=1800))
 
     play.perform((10.0, take), until=400)
     [told] = [it for it in play.service.texts if it.startswith("ROUTE-CONFLICT: fd00:9::/32 ")]

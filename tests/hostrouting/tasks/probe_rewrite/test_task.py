@@ -24,7 +24,6 @@ from hostrouting.errors import (
 )
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
-from hostrouting.kernel.base import Change
 from hostrouting.kernel.nftables import program as refusal
 from hostrouting.model import Link, Route
 from hostrouting.tasks import Configure, ProbeResult, Remove, RewriteProbeSource
@@ -120,7 +119,7 @@ class TestApply:
         """Table, route, files and step go; what others have stays."""
         host = a_host()
         foreign = Route.to("2001:db8::/32", dev="eth0", metric=1024, protocol=4)
-        host.kernel.change([Change("add", foreign)])
+        host.kernel.ip_route("add", foreign)
         apply(host)
         run(RewriteProbeSource(HostRoutingConfig(), host=host))
         assert table_of(host) is None
@@ -190,7 +189,7 @@ class TestRefusals:
     def test_a_foreign_route(self) -> None:
         """A route of another owner with that key: neither table nor route is changed."""
         host = a_host()
-        host.kernel.change([Change("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))])
+        host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))
         assert isinstance(failure(host), RouteConflict)
         assert table_of(host) is None
 
