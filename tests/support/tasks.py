@@ -7,7 +7,7 @@ from hostrouting.model import OURS
 from hostrouting.testing import FakeHost
 from phases.testing import FakeClock
 
-__all__ = ["CIDR", "LAYOUT", "REPAIR", "config", "ours", "run"]
+__all__ = ["CIDR", "LAYOUT", "REPAIR", "config", "lose_routes", "ours", "run"]
 
 LAYOUT = HostLayout()
 CIDR = "172.16.0.0/16"
@@ -27,6 +27,12 @@ def config(
 def run(task: phases.Task[object]) -> object:
     """Execute the task on a fake clock."""
     return phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
+
+
+def lose_routes(host: FakeHost) -> None:
+    """Delete our routes as another program would."""
+    for route in host.kernel.snapshot(protocol=OURS).routes:
+        host.kernel.ip_route("delete", route)
 
 
 def ours(host: FakeHost, protocol: int = OURS) -> list[str]:

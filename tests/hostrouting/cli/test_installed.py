@@ -11,12 +11,11 @@ import pytest
 from hostrouting import Configure, GuardConfig, HostRoutingConfig
 from hostrouting.cli.source import kept_config
 from hostrouting.errors import ConfigError
-from hostrouting.kernel.base import Change
 from hostrouting.model import Route
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.cli.conftest import HALVES
 from tests.support.cli import say
-from tests.support.tasks import LAYOUT, REPAIR, config, run
+from tests.support.tasks import LAYOUT, REPAIR, config, lose_routes, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,9 +115,7 @@ def test_devices_that_are_named_beside_it(written: Callable[..., str]) -> None:
 def test_installed_routes_that_are_lost(repaired: str) -> None:
     """Where the installed routes would close it and are not there, they are to be started; nothing is to be pasted."""
     host = installed(repaired)
-    with host.kernel.reopen() as backend:
-        ours = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
-        assert all(it.ok for it in backend.change(Change("delete", it) for it in ours))
+    lose_routes(host)
     for words in ((), (CIDR,)):
         said = say("check", *words, host=host)
         assert said.code == 1
@@ -134,11 +131,8 @@ def test_an_installed_route_is_somebody_elses_now(
 ) -> None:
     """What is printed is without the route that cannot be had any more, says so, and can be applied as it is."""
     host = installed(written(*HALVES, *more))
-    with host.kernel.reopen() as backend:
-        ours = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
-        theirs = Route.to("172.16.0.0/17", dev="ib0", protocol=4)
-        changes = [*(Change("delete", it) for it in ours), Change("add", theirs)]
-        assert all(it.ok for it in backend.change(changes))
+    lose_routes(host)
+    host.kernel.ip_route("add", Route.to("172.16.0.0/17", dev="ib0", protocol=4))
     said = say("check", *cidrs, host=host)
     path = tmp_path / "pasted.json"
     path.write_text(pasted(said).to_json())
@@ -153,9 +147,7 @@ def test_an_installed_route_is_somebody_elses_now(
 def test_a_part_of_the_installed_routes_is_lost(written: Callable[..., str]) -> None:
     """An installed route that closes a half and is not there stays as it was written; the other half is added."""
     host = installed(written(HALVES[0]))
-    with host.kernel.reopen() as backend:
-        [ours] = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
-        assert all(it.ok for it in backend.change([Change("delete", ours)]))
+    lose_routes(host)
     routes = pasted(say("check", host=host)).static_routes.routes
     assert [(str(it.destination), it.dev) for it in routes] == [("172.16.0.0/17", None), ("172.16.128.0/17", None)]
 

@@ -12,10 +12,10 @@ import pytest
 from hostrouting.errors import BackendTimeout, NotPermitted, Unsettled
 from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
+from tests.support.tasks import lose_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -328,9 +328,7 @@ def test_a_script_that_cannot_be_read(written: Callable[..., str]) -> None:
 def test_what_is_installed_closes_it(repaired: str) -> None:
     """Routes of ours that are missing come back before a machine is checked: then it is not refused for this."""
     host = checked(repaired, h200())
-    with host.kernel.reopen() as backend:
-        ours = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
-        assert all(it.ok for it in backend.change(Change("delete", it) for it in ours))
+    lose_routes(host)
     said = say("status", host=host)
     assert said.code == 1
     assert said.lines[:4] == [

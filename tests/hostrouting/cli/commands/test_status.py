@@ -10,11 +10,11 @@ import pytest
 from hostrouting.errors import NetlinkUnavailable
 from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import Change
-from hostrouting.model import Route, Rule
+from hostrouting.model import OURS, Route, Rule
 from hostrouting.testing import FakeHost, FakeManager, h200, plain_vm
 from tests.support.cli import say
 from tests.support.mishaps import full, mishap_host
+from tests.support.tasks import lose_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,9 +143,7 @@ def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> 
     """Routes of the installed script, or of a configuration, that are not there are named after what escapes for that; exit code 1."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
-    with host.kernel.reopen() as backend:
-        one = next(it for it in backend.snapshot(family=4).routes if it.protocol == 213)
-        assert all(it.ok for it in backend.change([Change("delete", one)]))
+    host.kernel.ip_route("delete", host.kernel.snapshot(protocol=OURS).routes[0])
     said = say("status", host=host)
     assert said.code == 1
     assert said.lines[0] == "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0"
@@ -159,10 +157,9 @@ def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> 
 
 def take(host: FakeHost) -> None:
     """Somebody else has a route now where one of ours was."""
-    with host.kernel.reopen() as backend:
-        one = next(it for it in backend.snapshot(family=4).routes if it.protocol == 213)
-        changes = [Change("delete", one), Change("add", Route.to(one.prefix, dev="ib0", protocol=4))]
-        assert all(it.ok for it in backend.change(changes))
+    one = host.kernel.snapshot(protocol=OURS).routes[0]
+    host.kernel.ip_route("delete", one)
+    host.kernel.ip_route("add", Route.to(one.prefix, dev="ib0", protocol=4))
 
 
 def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[..., str]) -> None:
@@ -189,9 +186,7 @@ def test_how_to_start_without_systemd(repaired: str) -> None:
     """Where no systemd runs there is no unit to start: the script is to be run. So says the check."""
     host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
     say("apply", "--config", repaired, host=host)
-    with host.kernel.reopen() as backend:
-        ours = [it for it in backend.snapshot(family=4).routes if it.protocol == 213]
-        assert all(it.ok for it in backend.change(Change("delete", it) for it in ours))
+    lose_routes(host)
     start = "add them, as root, with: /bin/bash /etc/aks-flex-node/static-routes.sh"
     assert say("status", host=host).lines[3] == f"MISSING: 2 of 2 routes; {start}"
     assert f"The installed configuration has the routes that repair it; {start}" in say("check", host=host).lines
