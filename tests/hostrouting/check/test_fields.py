@@ -1,7 +1,8 @@
 """Nodes that people run, by what their CNI, cloud or VPN leaves on them: tests/tables/fields has a file for each.
 
-Each node is made on Linux. The check, its repair and the plan see it there, where the kernel is asked, and in the document
-that snapshot.sh prints; then the script at boot sees it. A file has:
+Each node is made on Linux. The check, its repair and the plan see it there, where the kernel is asked, and so does the
+script at boot. Then they see it in the document that snapshot.sh prints. In a usual run, script and document are those of
+every third node. A file has:
 
     system, state    what runs there, and in which mode or moment
     source           where it is described: a repository with the number of a thread, or with a path
@@ -225,38 +226,44 @@ def repaired(field: Field, found: Examination) -> None:
                 assert then.devs == now.devs or judge.escape(then) is not None
 
 
-def each_field() -> pytest.MarkDecorator:
-    """Each node, the ones that are said to fail marked so."""
+def each_field(*, at_night: bool) -> pytest.MarkDecorator:
+    """Each node, the ones that are said to fail marked so, and perhaps two of three for the night."""
     rows = []
-    for name in _FIELDS:
+    for place, name in enumerate(_FIELDS):
         field = Field.read(name)
         pending = pytest.mark.xfail(reason=field.pending, strict=True, raises=AssertionError)
-        rows.append(pytest.param(field, id=name, marks=[*linux, *([pending] if field.pending else [])]))
+        marks = [*([pending] if field.pending else []), *([pytest.mark.nightly] if at_night and place % 3 else [])]
+        rows.append(pytest.param(field, id=name, marks=[*linux, *marks]))
     return pytest.mark.parametrize("field", rows)
 
 
-@each_field()
+@each_field(at_night=False)
 def test_a_node(field: Field) -> None:
-    """On Linux and from its printed snapshot, each node is judged as its file says, and a repair takes nothing away.
-
-    Its redacted snapshot is judged in the same way.
+    """On Linux each node is judged as its file says, and a repair takes nothing away; redacted, it is judged the same.
 
     Kills: a device by its name alone; InfiniBand as an expected device; a CNI that lacks its row.
     """
-    with field.made() as namespace:
-        with closing(NetlinkBackend(netns=namespace.path)) as backend:
-            seen = cast("RouteBackend", Dressed(backend, field))
-            found = examine(phases.Context(clock=FakeClock(), observers=[]), seen, field.config, wait=0)
-        printed = field.printed(namespace)
-    judged_alike(snapshot_in(printed), field.config, Redaction())
+    with field.made() as namespace, closing(NetlinkBackend(netns=namespace.path)) as backend:
+        seen = cast("RouteBackend", Dressed(backend, field))
+        found = examine(phases.Context(clock=FakeClock(), observers=[]), seen, field.config, wait=0)
+        snapshot = seen.snapshot()
+    judged_alike(snapshot, field.config, Redaction())
     agrees(field, found)
     repaired(field, found)
-    again = examine_snapshot(snapshot_in(printed), field.config)
-    agrees(field, again)
-    repaired(field, again)
 
 
-@each_field()
+@each_field(at_night=True)
+def test_a_printed_node(field: Field) -> None:
+    """From its printed snapshot each node is judged and repaired in the same way."""
+    with field.made() as namespace:
+        printed = snapshot_in(field.printed(namespace))
+    judged_alike(printed, field.config, Redaction())
+    found = examine_snapshot(printed, field.config)
+    agrees(field, found)
+    repaired(field, found)
+
+
+@each_field(at_night=True)
 def test_a_node_at_boot(field: Field, tmp_path: Path) -> None:
     """The script at boot gives each node the same verdict, devices and escapes."""
     with field.made() as namespace:

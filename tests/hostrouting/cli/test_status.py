@@ -108,9 +108,9 @@ def test_a_route_that_expires(written: Callable[..., str]) -> None:
     """The last check still holds although a route that it depends on expires sooner now."""
     kernel = h200(dual_stack=True)
     [default] = [route for route in kernel.snapshot(family=6).routes if not route.prefix.length]
-    kernel.change([Change("replace", attrs.evolve(default, expires=1800))])
+    kernel.ip_route("replace", attrs.evolve(default, expires=1800))
     host = checked(written(cidrs=("2001:db8:99::/48",)), kernel)
-    kernel.change([Change("replace", attrs.evolve(default, expires=1700))])
+    kernel.ip_route("replace", attrs.evolve(default, expires=1700))
     assert say("status", "--json", host=host).json["lastCheck"]["outOfDate"] is False
 
 

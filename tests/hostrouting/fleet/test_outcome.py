@@ -270,7 +270,7 @@ def test_a_removal() -> None:
 def test_a_route_that_stays() -> None:
     """A removal warns about a configured route that another program has added, with the command that deletes it."""
     kernel = plain_vm()
-    kernel.change([Change("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=3))])
+    kernel.ip_route("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=3))
     config = {"staticRoutes": {"enabled": True, "routes": [{"destination": "9.0.0.0/8"}]}}
     it = outcome_of({"remove": ran("remove", FakeHost(kernel=kernel), config)})
     assert not it.failed
@@ -434,7 +434,7 @@ def test_many_findings() -> None:
     kernel = plain_vm()
     kernel.add_link("eth1")
     for number in range(6):
-        kernel.change([Change("add", Route.to(f"172.16.{2 * number}.0/24", dev="eth1"))])
+        kernel.ip_route("add", Route.to(f"172.16.{2 * number}.0/24", dev="eth1"))
     told = checked(kernel, CIDR)
     assert told.count("expected CIDR") == 3
     assert "; and 3 more findings; ACTION: add to staticRoutes.routes: [" in told

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.kernel.base import Change
 from hostrouting.model import OURS, Address, Prefix, Route, as_ip
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
@@ -73,7 +72,7 @@ def test_law_what_is_foreseen_comes(addresses: list[Address], wishes: list[Desir
     """After a boot, exactly the foreseen routes cannot be added."""
     kernel = furnished(*addresses)
     if others:
-        kernel.change([Change("append", Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=3))])
+        kernel.ip_route("append", Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=3))
     before = kernel.snapshot()
     plan = plan_routes(wishes, before)
     had = [it for it in wishes if it.key not in {step.route.key for step in plan.conflicts}]

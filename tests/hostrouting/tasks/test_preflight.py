@@ -22,7 +22,6 @@ from hostrouting.errors import (
 from hostrouting.host import Rights
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
-from hostrouting.kernel.base import Change
 from hostrouting.model import Route
 from hostrouting.tasks import CleanStaleAzureVnet, Configure, Preflight, PreflightResult
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
@@ -330,7 +329,7 @@ def test_words_of_an_overlap() -> None:
 def test_an_entry_that_cannot_be_installed() -> None:
     """If another program's route is in the way, what to change includes the entry to delete, and not only new routes."""
     kernel = h200()
-    kernel.change([Change("add", Route.to("172.16.128.0/17", dev="ib0", protocol=4))])
+    kernel.ip_route("add", Route.to("172.16.128.0/17", dev="ib0", protocol=4))
     [action] = [it for it in look(FakeHost(kernel=kernel), WHOLE).findings if it.name == "action"]
     assert action.facts["routes"][0]["destination"] == "172.16.128.0/18"
     assert str(action).endswith(
