@@ -20,7 +20,7 @@ from hostrouting.model import (
 )
 from hostrouting.testing import MemoryBackend, topologies
 
-__all__ = ["connected", "h200", "host", "marked_vm", "plain"]
+__all__ = ["connected", "h200", "host", "marked_vm", "plain", "refusing"]
 
 
 def connected(dev: str, interface: str) -> tuple[Route, ...]:
@@ -84,6 +84,13 @@ def marked_vm() -> MemoryBackend:
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=32764, fwmark=51820, fwmask=0xFFFFFFFF, table=77))
     kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=77))
+    return kernel
+
+
+def refusing() -> MemoryBackend:
+    """An H200 node with a rule that no route of ours can mend."""
+    kernel = topologies.h200()
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
     return kernel
 
 

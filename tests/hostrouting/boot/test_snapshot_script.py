@@ -18,6 +18,7 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import NextHop, Rule, Snapshot, as_ip
 from hostrouting.testing.strategies import blocks, routes, rules
 from tests.support.awks import TREES
+from tests.support.cases import some_at_night
 from tests.support.cli import say
 from tests.support.commands import LINKS, furnish, route_command, rule_command
 from tests.support.examples import scaled
@@ -190,6 +191,7 @@ def test_without_root(namespace: Namespace) -> None:
 
 
 VERSION = subprocess.run(["ip", "-V"], capture_output=True, text=True, check=True).stdout.strip()
+TOO_OLD = f"iproute2 5.3 or newer is needed, and this is {VERSION}"
 CHANGING = "the routing changed during each of 8 attempts to read it; try again when it changes less"
 INTERRUPTED = 'echo "Dump was interrupted and may be inconsistent." >&2'
 
@@ -205,44 +207,36 @@ def with_ip(body: str, tmp_path: Path, namespace: Namespace | None = None) -> su
         return with_ip(body, tmp_path, made)
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        ("exit 127", "this host does not have the ip of iproute2; install iproute2"),
-        ('exec busybox ip "$@"', "this host does not have the ip of iproute2; install iproute2"),
-        (
-            'case "$*" in -N*) echo \'Option "-N" is unknown\' >&2; exit 255 ;; esac; exec $REAL "$@"',
-            (
-                f"iproute2 5.3 or newer is needed, and this is {VERSION}: the command 'ip -N -j -d link show' failed: "
-                'Option "-N" is unknown'
-            ),
-        ),
-        (
-            'test "$*" = "-N -j -d nexthop show" || exec $REAL "$@"; echo \'Object "nexthop" is unknown\' >&2; exit 1',
-            (
-                f"iproute2 5.3 or newer is needed, and this is {VERSION}: the command 'ip -N -j -d nexthop show' failed: "
-                'Object "nexthop" is unknown'
-            ),
-        ),
-        (
-            '$REAL "$@"; case "$*" in *"-6 route save"*) printf "Error: half\\nof it\\n" >&2; exit 2 ;; esac',
-            "the command 'ip -6 route save table all' failed: Error: half",
-        ),
-        (
-            'case "$*" in *rule\\ save) exit 1 ;; esac; exec $REAL "$@"',
-            "the command 'ip -4 rule save' failed: it does not say why",
-        ),
-        (
-            'test "$1" = link && date +%N; exec $REAL "$@"',
-            CHANGING,
-        ),
-        (f'case "$*" in *"route save"*) {INTERRUPTED} ;; esac; exec $REAL "$@"', CHANGING),
-        (f'case "$*" in *"nexthop show"*) {INTERRUPTED} ;; esac; exec $REAL "$@"', CHANGING),
-    ],
-    ids=["missing", "busybox", "old", "older", "halfway", "silent", "restless", "interrupted", "interrupted list"],
-)
-def test_fails_loudly(body: str, told: str, tmp_path: Path) -> None:
+# What `ip` does instead, and what the script says then.
+FAILURES = {
+    "missing": ("exit 127", "this host does not have the ip of iproute2; install iproute2"),
+    "busybox": ('exec busybox ip "$@"', "this host does not have the ip of iproute2; install iproute2"),
+    "old": (
+        'case "$*" in -N*) echo \'Option "-N" is unknown\' >&2; exit 255 ;; esac; exec $REAL "$@"',
+        f"{TOO_OLD}: the command 'ip -N -j -d link show' failed: Option \"-N\" is unknown",
+    ),
+    "older": (
+        'test "$*" = "-N -j -d nexthop show" || exec $REAL "$@"; echo \'Object "nexthop" is unknown\' >&2; exit 1',
+        f"{TOO_OLD}: the command 'ip -N -j -d nexthop show' failed: Object \"nexthop\" is unknown",
+    ),
+    "halfway": (
+        '$REAL "$@"; case "$*" in *"-6 route save"*) printf "Error: half\\nof it\\n" >&2; exit 2 ;; esac',
+        "the command 'ip -6 route save table all' failed: Error: half",
+    ),
+    "silent": (
+        'case "$*" in *rule\\ save) exit 1 ;; esac; exec $REAL "$@"',
+        "the command 'ip -4 rule save' failed: it does not say why",
+    ),
+    "restless": ('test "$1" = link && date +%N; exec $REAL "$@"', CHANGING),
+    "interrupted": (f'case "$*" in *"route save"*) {INTERRUPTED} ;; esac; exec $REAL "$@"', CHANGING),
+    "interrupted list": (f'case "$*" in *"nexthop show"*) {INTERRUPTED} ;; esac; exec $REAL "$@"', CHANGING),
+}
+
+
+@pytest.mark.parametrize("failure", some_at_night(FAILURES))
+def test_fails_loudly(failure: str, tmp_path: Path) -> None:
     """If ip is missing or fails, or the routing does not stop changing, it says so in one line and prints nothing else."""
+    body, told = FAILURES[failure]
     done = with_ip(body, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"hostrouting snapshot: {told}\n")
 

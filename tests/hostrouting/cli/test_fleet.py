@@ -20,12 +20,12 @@ from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.host import LocalFiles
 from hostrouting.kernel.base import Change
-from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.model import Link, Route
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.fleets import CIDR, Inline, config_of, distinct_nodes, escape, node, save
 from tests.support.pages import BLOCK, page
-from tests.support.topologies import marked_vm
+from tests.support.topologies import marked_vm, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,13 +42,6 @@ def in_this_process(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=GivenExecutor(Inline())):
         yield
-
-
-def refusing() -> MemoryBackend:
-    """An H200 node with a rule that no route can mend."""
-    kernel = h200()
-    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
-    return kernel
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtabl
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
 from tests.support.cli import say
 from tests.support.fleets import Inline, save
+from tests.support.topologies import refusing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,13 +53,6 @@ def paths(value: Any, at: str = "") -> Iterator[str]:
 def no_netlink() -> RouteBackend:
     """A host without a way to its kernel."""
     raise NetlinkUnavailable("there is no netlink here")
-
-
-def refusing() -> MemoryBackend:
-    """An H200 node with a rule that no route of ours can mend."""
-    kernel = h200()
-    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
-    return kernel
 
 
 def leftover() -> MemoryBackend:

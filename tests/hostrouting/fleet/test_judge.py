@@ -25,6 +25,7 @@ from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_
 from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.cli import say
 from tests.support.fleets import ASKED, CIDR, HALVES, config_of
+from tests.support.topologies import refusing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,13 +41,6 @@ def alone(data: bytes, config: HostRoutingConfig, folder: Path, *words: str) -> 
     path.write_text(json.dumps(config.to_mapping()))
     said = say("check", "--snapshot", "-", "--config", str(path), "--json", *words, stdin=data)
     return said.code, said.json
-
-
-def refusing() -> MemoryBackend:
-    """An H200 node with a rule that no route can mend."""
-    kernel = h200()
-    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
-    return kernel
 
 
 def marking() -> MemoryBackend:

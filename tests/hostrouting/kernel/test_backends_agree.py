@@ -178,7 +178,7 @@ HIGH, BRIEF = attrs.evolve(SIX, preference="high"), attrs.evolve(SIX, expires=60
 @pytest.mark.parametrize("family", [4, 6])
 @settings(
     deadline=None,
-    max_examples=2000 if LONG else 50,
+    max_examples=2000 if LONG else 20,
     suppress_health_check=list(HealthCheck),
     # Shrinking takes minutes, so it only runs interactively.
     phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if LONG else [])],
