@@ -56,21 +56,6 @@ ERRNO_OF = {
 }
 
 
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    """eth0 with 10.0.0.4/24 and fd00:99::4/64, and three devices without addresses."""
-    with private_namespace() as made:
-        furnish(made, LINKS, set())
-        yield made
-
-
-@pytest.fixture
-def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
-    """A backend in that namespace."""
-    with NetlinkBackend(netns=namespace.path) as made:
-        yield made
-
-
 def to(
     prefix: str,
     gateway: str | None = "10.0.0.1",

@@ -6,7 +6,7 @@ import sys
 import tracemalloc
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from unittest.mock import patch
 
@@ -37,14 +37,6 @@ def tables_of(message: bytes, names: dict[int, str]) -> RouteTable:
     reader = RouteReader(partial(read_route, names=names, nexthops={}))
     reader.take(message + bytes(64), [0])
     return reader.table()
-
-
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    """Four devices; eth0 has addresses."""
-    with private_namespace() as made:
-        furnish(made, LINKS, set())
-        yield made
 
 
 @pytest.mark.linux

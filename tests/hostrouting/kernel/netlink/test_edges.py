@@ -2,7 +2,6 @@
 
 import errno
 import struct
-from collections.abc import Iterator
 
 import attrs
 import pytest
@@ -13,28 +12,12 @@ from hostrouting.kernel.base import Change
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, KernelError, Lost, open_socket
-from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
-from tests.support.commands import furnish
-from tests.support.namespace import Namespace, private_namespace
+from hostrouting.model import NextHop, Prefix, Route, Snapshot, as_ip
+from tests.support.namespace import Namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 ROUTE = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
-
-
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    """eth0 with 10.0.0.4/24, and ib0."""
-    with private_namespace() as made:
-        furnish(made, (Link(name="eth0", index=0), Link(name="ib0", index=0)), set())
-        yield made
-
-
-@pytest.fixture
-def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
-    """A backend in that namespace."""
-    with NetlinkBackend(netns=namespace.path) as made:
-        yield made
 
 
 def test_sequence_numbers_begin_anew(backend: NetlinkBackend) -> None:

@@ -21,23 +21,14 @@ from hostrouting.kernel.base import Change
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import channel as sockets_module
 from hostrouting.kernel.netlink.channel import Channel, KernelError
-from hostrouting.model import Link, Prefix, Route, as_ip
+from hostrouting.model import Prefix, Route, as_ip
 from tests.support.children import enter_namespace, in_child
-from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 ROUTE = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
 MANY = [Route.to(Prefix(4, (20 << 24) + low, 32), dev="eth0", gateway="10.0.0.1", protocol=213) for low in range(4000)]
-
-
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    """eth0 with 10.0.0.4/24."""
-    with private_namespace() as made:
-        furnish(made, (Link(name="eth0", index=0),), set())
-        yield made
 
 
 @pytest.fixture

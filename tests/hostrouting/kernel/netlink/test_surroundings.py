@@ -42,10 +42,9 @@ from hostrouting.kernel.netlink.channel import (
     open_socket,
 )
 from hostrouting.kernel.netlink.watch import NetlinkWatch, Wanted, disturbed
-from hostrouting.model import Link, Prefix, Route, Snapshot, as_ip
+from hostrouting.model import Prefix, Route, Snapshot, as_ip
 from tests.support.children import enter_namespace, in_child, refuse_netlink, refuse_strict_checking
-from tests.support.commands import furnish
-from tests.support.namespace import Namespace, private_namespace
+from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -53,21 +52,6 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 T = TypeVar("T")
 NOBODY = 65534
 ROUTE = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
-
-
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    """eth0 with 10.0.0.4/24."""
-    with private_namespace() as made:
-        furnish(made, (Link(name="eth0", index=0),), set())
-        yield made
-
-
-@pytest.fixture
-def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
-    """A backend in that namespace."""
-    with NetlinkBackend(netns=namespace.path) as made:
-        yield made
 
 
 def in_thread(work: Callable[[], T]) -> T:
