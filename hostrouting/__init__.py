@@ -95,22 +95,18 @@ host without the tasks, 5. You can try all of it on a host in memory::
 
     HostRoutingError        the root: catch it to catch everything that is raised on purpose
     ConfigError, Fault      the configuration cannot be used; each fault in it
-    SnapshotError           a text is not a saved snapshot
+    InputError              a file is not a snapshot, an undo file or an approved plan, as its kind says
     RouteConflict           a route that is not ours holds the key of a wanted route
     ApplyError              routes could not be applied; says what is true now
     RouteOverlapError       expected CIDRs escape, and the mode is STRICT; `repair` has the routes that repair it
     PreflightFailed         a preflight found errors; `repair` as in RouteOverlapError
+    CleanupError            what azure-vnet left behind could not be deleted, or restored
     NotReady                something was still missing at the deadline
     FileError               a file cannot be read, written or removed
     ManagerError            systemd does not answer, or one of our units failed
+    ProgramError            nft or ebtables did not do what was asked
     BackendError            the kernel did not do what was asked
     RouteRefused            a BackendError about one route
-    RouteExists             a RouteRefused: another route holds the key
-    CleanupRefused          it is not safe to clean up; nothing was deleted
-    CleanupIncomplete       not everything could be deleted, or restored
-    UndoFileError           a text is not an undo file
-    ApprovedPlanError       a text is not a plan of a clean-up, or was made on another host
-    EbtablesError           ebtables did not do what was asked
     ForeignPhases           another project's `phases` is installed over ours
 
 `hostrouting.testing` is the test kit, `hostrouting.check.report` has the sentences and the JSON documents, and
@@ -149,25 +145,21 @@ if TYPE_CHECKING:
     )
     from hostrouting.errors import (
         ApplyError,
-        ApprovedPlanError,
         BackendError,
-        CleanupIncomplete,
-        CleanupRefused,
+        CleanupError,
         ConfigError,
-        EbtablesError,
         Fault,
         FileError,
         ForeignPhases,
         HostRoutingError,
+        InputError,
         ManagerError,
         NotReady,
         PreflightFailed,
+        ProgramError,
         RouteConflict,
-        RouteExists,
         RouteOverlapError,
         RouteRefused,
-        SnapshotError,
-        UndoFileError,
     )
     from hostrouting.fib import ANY, PLAIN, Cell, Condition, Decision, Fib, Flow, Variant
     from hostrouting.finding import Finding
@@ -287,12 +279,9 @@ __all__ = [
     "apply_plan",
     # errors
     "ApplyError",
-    "ApprovedPlanError",
     "BackendError",
-    "CleanupIncomplete",
-    "CleanupRefused",
+    "CleanupError",
     "ConfigError",
-    "EbtablesError",
     "Fault",
     "FileError",
     "ForeignPhases",
@@ -301,11 +290,10 @@ __all__ = [
     "NotReady",
     "PreflightFailed",
     "RouteConflict",
-    "RouteExists",
     "RouteOverlapError",
     "RouteRefused",
-    "SnapshotError",
-    "UndoFileError",
+    "InputError",
+    "ProgramError",
     "__version__",
 ]
 
@@ -334,12 +322,9 @@ _HOMES = {
     ),
     "errors": (
         "ApplyError",
-        "ApprovedPlanError",
         "BackendError",
-        "CleanupIncomplete",
-        "CleanupRefused",
+        "CleanupError",
         "ConfigError",
-        "EbtablesError",
         "Fault",
         "FileError",
         "ForeignPhases",
@@ -348,11 +333,10 @@ _HOMES = {
         "NotReady",
         "PreflightFailed",
         "RouteConflict",
-        "RouteExists",
         "RouteOverlapError",
         "RouteRefused",
-        "SnapshotError",
-        "UndoFileError",
+        "InputError",
+        "ProgramError",
     ),
     "check.examine": ("Examination",),
     "fib": ("ANY", "PLAIN", "Cell", "Condition", "Decision", "Fib", "Flow", "Variant"),

@@ -1,4 +1,4 @@
-"""The page of findings is true: each name has a section, each error a row, and the generated pages are current."""
+"""The page of findings is true: each name has a section, and the generated pages are current."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import re
 
 import pytest
 
-from hostrouting import errors
-from hostrouting.cli.failure import code_of
 from hostrouting.finding import NAMES, Finding, first_lines, of_severity, worst, worst_first
-from tests.support.pages import ROOT, page, tables
+from tests.support.pages import ROOT, page
 from tests.support.write_pages import GENERATED
 
 SECTIONS = dict(re.findall(r"^### ([a-z-]+)\n\n(.*?)(?=\n##|\Z)", page("findings"), re.MULTILINE | re.DOTALL))
@@ -30,23 +28,6 @@ def test_each_name_has_a_section() -> None:
     assert set(NAMES) >= MADE
     with pytest.raises(ValueError, match="'name' must be in"):
         Finding("not-a-name", "note", "nothing")
-
-
-def test_each_error_has_a_row() -> None:
-    """Each error that users can meet has a row with the exit code that it has; a refusal of one route is inside others."""
-    rows = {row[0].strip("`"): row for row in tables(page("findings"), "errors")}
-    kinds: dict[str, type[errors.HostRoutingError]] = {
-        name: kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)
-    }
-    told = {name for name, kind in kinds.items() if not issubclass(kind, errors.RouteRefused)}
-    assert set(rows) == told - {"HostRoutingError", "Fault"}
-    for name, (_, meaning, remedy, code) in rows.items():
-        assert meaning
-        assert remedy
-        error = kinds[name].__new__(kinds[name])
-        error.__dict__["errno"] = None  # whether a file's error is one of missing rights
-        assert int(code) == code_of(error), name
-        assert error.can_retry or not re.search(r"(try|run it) again", remedy, re.IGNORECASE), name
 
 
 @pytest.mark.parametrize("path", GENERATED)

@@ -24,7 +24,7 @@ from hostrouting.check.packets import find_pod_packets
 from hostrouting.check.pods import Ask, Dropped, PodReport, check_pods, find_dropped
 from hostrouting.check.repair import Diversion, Filtered, Repair, Unsafe, propose_repair
 from hostrouting.check.rules import Flaw, find_flaws
-from hostrouting.errors import BackendError, NotReady, Unsettled
+from hostrouting.errors import BackendError, NotReady
 from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.fib.arrival import find_drop
 from hostrouting.model import IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
@@ -446,7 +446,7 @@ def read(backend: RouteBackend) -> tuple[Snapshot, bool]:
     """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot."""
     try:
         return backend.snapshot(), True
-    except Unsettled as error:
+    except BackendError as error:
         if isinstance(error.last, Snapshot):
             return error.last, False
         raise

@@ -179,7 +179,12 @@ class Run:
     def failures(self) -> list[dict[str, Any]]:
         """The failures as plain values, each with the path of its task."""
         return [
-            {"task": "/".join(failure.path), "error": type(error).__name__, "message": str(error)}
+            {
+                "task": "/".join(failure.path),
+                "error": type(error).__name__,
+                "kind": getattr(error, "kind", ""),
+                "message": str(error),
+            }
             for failure in self.report.failures
             for error in errors_in(failure.error)
         ]

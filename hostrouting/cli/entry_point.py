@@ -265,8 +265,9 @@ def _refused(foreign: ForeignPhases, words: Sequence[str]) -> int:
 
 
 def _complaint(error: str, message: str) -> Callable[[Terminal], None]:
-    """A function that writes `hostrouting/error/1` for an error that is not one of our exceptions."""
-    document = {"schema": "hostrouting/error/1", "error": error, "message": message, "faults": []}
+    """A function that writes `hostrouting/error/2` for an error that is not one of our exceptions."""
+    document: dict[str, object] = {"schema": "hostrouting/error/2", "error": error, "kind": "", "message": message}
+    document |= {"canRetry": False, "findings": [], "faults": []}
     return lambda terminal: terminal.write_json(_on_one_line(document))
 
 
@@ -329,11 +330,7 @@ def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int,
 
 def _words_of(error: BaseException) -> Iterator[str]:
     """The message of the error, and which commands work anyway."""
-    from hostrouting.errors import (  # noqa: PLC0415  imported only for an error
-        ConfigError,
-        NetlinkUnavailable,
-        is_denied,
-    )
+    from hostrouting.errors import BackendError, ConfigError, is_denied  # noqa: PLC0415  imported only for an error
 
     if isinstance(error, ConfigError):
         yield error.told(SHOWN)
@@ -343,7 +340,7 @@ def _words_of(error: BaseException) -> Iterator[str]:
     if is_denied(error):
         names = [command.name for command in every_command() if command.about_host and not command.changes]
         yield f"{spoken(names, most=len(names))} work without root"
-    if isinstance(error, NetlinkUnavailable):
+    if isinstance(error, BackendError) and error.kind == "unavailable":
         names = [command.name for command in every_command() if command.takes_snapshot]
         yield f"{spoken(names, most=len(names))} work on a saved snapshot, with --snapshot FILE"
 

@@ -6,33 +6,29 @@ work anyway (`entry_point`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
+
+import attrs
 
 from hostrouting.cli.command import FAILED, UNDECIDED, WRONG_INPUT
 from hostrouting.errors import (
-    ApprovedPlanError,
     BackendError,
-    BadRule,
     ConfigError,
-    EbtablesError,
-    EbtablesRefused,
     FileError,
-    FleetIncomplete,
+    FleetError,
     ForeignPhases,
     HostRoutingError,
-    JudgingFailed,
+    InputError,
     MetadataError,
-    NftablesError,
-    NftRefused,
     NotReady,
+    ProgramError,
+    Refusal,
     RouteOverlapError,
-    SnapshotError,
-    TableNotInForce,
-    TableOwned,
-    UndoFileError,
-    WorkerLost,
     is_denied,
 )
+
+_UNANSWERED = (BackendError, FleetError, ForeignPhases, MetadataError, NotReady, ProgramError)
+"""The errors that leave the answer open, or the work undone."""
 
 __all__ = ["code_of", "document_of", "errors_in"]
 
@@ -47,16 +43,12 @@ def code_of(error: BaseException, *, needs_files: bool = True) -> int:
     if parts := _errors_in_group(error):
         codes = {code_of(one) for one in parts}
         return FAILED if FAILED in codes else min(codes)
-    if isinstance(error, RouteOverlapError) and _is_unknown(error):
-        return UNDECIDED
-    if isinstance(error, ConfigError | SnapshotError | UndoFileError | ApprovedPlanError):
+    if isinstance(error, ConfigError | InputError):
         return WRONG_INPUT
-    if isinstance(error, NftRefused | TableOwned | TableNotInForce | EbtablesRefused | BadRule):
+    if isinstance(error, ProgramError) and error.kind in get_args(Refusal):
         return FAILED
-    outside = BackendError | EbtablesError | ForeignPhases | MetadataError | NftablesError | NotReady
-    unjudged = FleetIncomplete | JudgingFailed | WorkerLost
-    unanswered = isinstance(error, outside | unjudged)
-    if unanswered or is_denied(error) or not isinstance(error, HostRoutingError):
+    is_late = isinstance(error, RouteOverlapError) and error.can_retry  # there is no default route
+    if isinstance(error, _UNANSWERED) or is_late or is_denied(error) or not isinstance(error, HostRoutingError):
         return UNDECIDED
     return FAILED
 
@@ -79,18 +71,14 @@ def _errors_in_group(error: BaseException) -> tuple[BaseException, ...]:
 
 
 def document_of(error: BaseException) -> dict[str, Any]:
-    """The error as the JSON value `hostrouting/error/1`."""
-    faults = error.faults if isinstance(error, ConfigError) else ()
+    """The error as the JSON value `hostrouting/error/2`."""
+    ours = error if isinstance(error, HostRoutingError) else HostRoutingError()
     return {
-        "schema": "hostrouting/error/1",
+        "schema": "hostrouting/error/2",
         "error": type(error).__name__,
+        "kind": ours.kind,
         "message": str(error),
-        "faults": [
-            {"path": fault.path, "value": fault.value, "rule": fault.rule, "remedy": fault.remedy} for fault in faults
-        ],
+        "canRetry": ours.can_retry,
+        "findings": [finding.to_mapping() for finding in ours.findings],
+        "faults": [attrs.asdict(fault) for fault in error.faults] if isinstance(error, ConfigError) else [],
     }
-
-
-def _is_unknown(error: RouteOverlapError) -> bool:
-    """Whether the check was not possible because there was no default route."""
-    return getattr(getattr(error, "report", None), "verdict", "") == "no-default-route"

@@ -2,7 +2,7 @@
 
 Each command's own keys are in its record, in `commands`; a test compares them with the documents. Adding a key does not
 change the version; removing one or changing its meaning increases it. `[]` means each item of a list; a missing value
-is `null`. After an error, the document is `hostrouting/error/1` instead of any other.
+is `null`. After an error, the document is `hostrouting/error/2` instead of any other.
 """
 
 __all__ = [
@@ -68,8 +68,11 @@ CORRECTION = {
     "correction.add[].destination": "a route to add to the configuration then",
 }
 ERROR = {
-    "error": "the kind of error",
+    "error": "the class of the error; the page Findings explains each",
+    "kind": "what was refused, or why, where the class does not say it; else empty",
     "message": "what is wrong and what to do about it",
+    "canRetry": "whether the same command may succeed later although nobody does anything about the error",
+    **FINDINGS,
     "faults[].path": "where in the configuration",
     "faults[].value": "what was found there",
     "faults[].rule": "what is wrong with it",
@@ -79,6 +82,7 @@ ERROR = {
 FAILURES = {
     "failures[].task": "the task that failed, as a path of names",
     "failures[].error": ERROR["error"],
+    "failures[].kind": ERROR["kind"],
     "failures[].message": ERROR["message"],
 }
 GATE = {

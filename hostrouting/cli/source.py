@@ -1,6 +1,6 @@
 """The input of a command: this host's kernel or a saved snapshot, and the configuration.
 
-Here: converting arguments to values, and their faults to ConfigError or SnapshotError. Not here: any conclusion.
+Here: converting arguments to values, and their faults to ConfigError or InputError. Not here: any conclusion.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hostrouting.cli.output import SHOWN, spoken
 from hostrouting.config import GuardConfig, HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig, Upkeep
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
 from hostrouting.config.values import gateway
-from hostrouting.errors import ConfigError, Fault, NetlinkUnavailable
+from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.host.saved import SavedBackend, read_snapshot
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
 from hostrouting.model import IPV4, IPV6, OURS
@@ -257,7 +257,9 @@ def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> RouteB
         return SavedBackend(read_snapshot(arguments.snapshot))
     backend = host().backend
     if backend is None:
-        raise NetlinkUnavailable("an image has no kernel to ask; use a snapshot of its host with --snapshot")
+        raise BackendError(
+            "an image has no kernel to ask; use a snapshot of its host with --snapshot", kind="unavailable"
+        )
     return backend()
 
 

@@ -30,7 +30,7 @@ import attrs
 
 from hostrouting.arguments import require
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import ConfigError, Fault, FleetIncomplete, SnapshotError, WorkerLost
+from hostrouting.errors import ConfigError, Fault, FleetError, InputError
 from hostrouting.fleet.judge import NodeResult, Question, count_repeated, digest_of, find_snapshots, judge_each
 from hostrouting.fleet.page import read_page
 from hostrouting.host.saved import snapshot_bytes
@@ -79,7 +79,7 @@ def check_snapshots(
     hostrouting, but none of the files. What a lost worker had is judged again.
 
     Raises ConfigError at once if a path has no snapshot, or the configuration expects no CIDR; during the iteration
-    FleetIncomplete if the executor cannot go on.
+    FleetError if the executor cannot go on.
     """
     require(config, HostRoutingConfig, "check_snapshots", _REMEDY)
     if not config.route_overlap.expected_cidrs:
@@ -105,7 +105,7 @@ def judge_snapshots(
 ) -> Iterator[NodeResult]:
     """The results, as they come; one for each source. Without an executor, processes of our own judge.
 
-    Raises FleetIncomplete if the executor cannot go on.
+    Raises FleetError if the executor cannot go on.
     """
     workers = OwnProcesses() if executor is None else GivenExecutor(executor)
     return _Run(sources, question, workers, judge).results()
@@ -149,7 +149,7 @@ class _Run:
         for source in self._sources:
             try:
                 data = snapshot_bytes(source.path)
-            except SnapshotError as error:
+            except InputError as error:
                 yield NodeResult(source.name, source.path, failure=error)
                 continue
             digest = digest_of(data)
@@ -209,9 +209,10 @@ class _Run:
             found = _outcome(self._submit([sent]))
             if isinstance(found, Exception):
                 self._renew()
-                lost = WorkerLost(
+                lost = FleetError(
                     "the process that judged this snapshot ended before it had a result, and so did a second one, which"
-                    f" judged nothing else ({describe_error(found)}); perhaps it needs more memory than there is"
+                    f" judged nothing else ({describe_error(found)}); perhaps it needs more memory than there is",
+                    kind="worker-lost",
                 )
                 found = (NodeResult(failure=lost),)
             yield from self._judged(sent, found[0])
@@ -230,9 +231,10 @@ class _Run:
             del self._to_come[sent.digest]
         yield from (_named(result, source) for source in self._waiting.pop(sent.digest))
 
-    def _stopped(self, error: Exception) -> FleetIncomplete:
+    def _stopped(self, error: Exception) -> FleetError:
         reason = f"the executor could not go on ({describe_error(error)})"
-        return FleetIncomplete(reason, judged=self._count, total=len(self._sources))
+        told = f"{self._count:,} of {len(self._sources):,} snapshots were judged, and then {reason}"
+        return FleetError(told, kind="incomplete")
 
 
 def _outcome(future: Results) -> tuple[NodeResult, ...] | Exception:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import SnapshotError
+from hostrouting.errors import InputError
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _stems(devs: Iterable[str]) -> frozenset[str]:
 
 
 def _reason(error: HostRoutingError) -> str:
-    if isinstance(error, SnapshotError):  # whose message has a word for what it is about
+    if isinstance(error, InputError):  # whose message has a word for what it is about
         return f"{error.path}: {error.problem}" if error.path else error.problem
     return str(error)
 

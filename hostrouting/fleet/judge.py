@@ -27,7 +27,7 @@ from hostrouting.check.examine import Correction, examine_snapshot, find_correct
 from hostrouting.check.marks import marks_of
 from hostrouting.check.overlap import EscapeKind
 from hostrouting.check.report import check_document, flaw_name, packets_line, repair_document
-from hostrouting.errors import ConfigError, Fault, HostRoutingError, JudgingFailed, SnapshotError
+from hostrouting.errors import ConfigError, Fault, FleetError, HostRoutingError, InputError
 from hostrouting.host.saved import of_file, snapshot_bytes, snapshot_in
 from hostrouting.inputs import STANDARD_INPUT
 from phases.text import describe_error
@@ -101,7 +101,7 @@ class NodeResult:
     @property
     def error(self) -> HostRoutingError | None:
         """Why there is no verdict: the error of the check of this file alone."""
-        return of_file(self.failure, self.path) if isinstance(self.failure, SnapshotError) else self.failure
+        return of_file(self.failure, self.path) if isinstance(self.failure, InputError) else self.failure
 
     def to_mapping(self) -> dict[str, Any]:
         """The same document as plain values, with what is known of the node; or the facts of the error."""
@@ -176,7 +176,8 @@ def _judged(data: bytes, question: Question) -> NodeResult:
     except HostRoutingError as error:
         return NodeResult(failure=error)
     except MemoryError:
-        return NodeResult(failure=JudgingFailed("there is not enough memory to judge this snapshot"))
+        told = "there is not enough memory to judge this snapshot"
+        return NodeResult(failure=FleetError(told, kind="judging-failed"))
     except Exception as error:  # noqa: BLE001  the other nodes have to be judged
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
@@ -184,11 +185,11 @@ def _judged(data: bytes, question: Question) -> NodeResult:
         code = None if trace is None else trace.tb_frame.f_code
         where = "" if code is None or trace is None else f" in {code.co_name}, {code.co_filename}:{trace.tb_lineno}"
         told = f"this is a bug in hostrouting, please report it: {describe_error(error)}{where}"
-        return NodeResult(failure=JudgingFailed(told))
+        return NodeResult(failure=FleetError(told, kind="judging-failed"))
 
 
 def judge(data: bytes, question: Question) -> NodeResult:
-    """The result for one snapshot, without a name. Raises SnapshotError or ConfigError if there can be no verdict."""
+    """The result for one snapshot, without a name. Raises InputError or ConfigError if there can be no verdict."""
     config = question.config
     snapshot = snapshot_in(data)
     found = examine_snapshot(snapshot, config, gateway=question.gateway)
@@ -348,5 +349,5 @@ def count_repeated(paths: Iterable[str]) -> Counter[bytes]:
 
 def _digests(paths: Iterable[str]) -> Iterator[bytes]:
     for path in paths:
-        with suppress(SnapshotError):  # as above
+        with suppress(InputError):  # as above
             yield digest_of(snapshot_bytes(path))

@@ -27,7 +27,7 @@ import attrs
 
 from hostrouting.check.examine import examine_snapshot, find_correction
 from hostrouting.check.report import action_sentence, check_document, repair_sentence
-from hostrouting.errors import SnapshotError
+from hostrouting.errors import InputError
 from hostrouting.finding import ESCAPES
 from hostrouting.host.saved import read_ip_document
 from hostrouting.routes.uplink import DesiredRoute
@@ -119,7 +119,7 @@ def _fault(command: str, ran: Ran, document: Document) -> str:
     schema, expected = document.get("schema"), f"hostrouting/{command}/2"
     if schema == expected:
         return ""
-    if schema == "hostrouting/error/1":
+    if schema == "hostrouting/error/2":
         return str(document["message"])
     if schema is not None:
         return (
@@ -368,7 +368,7 @@ def routing_facts(ran: Ran, config: HostRoutingConfig) -> NodeFacts:
         return NodeFacts(f"the snapshot script did not print a snapshot; it {ran.ending}", failed=True)
     try:
         snapshot = read_ip_document(ran.output.encode(errors="replace"))
-    except SnapshotError as error:
+    except InputError as error:
         return NodeFacts(str(error), failed=True)
     found = json.loads(snapshot.to_json())
     if not config.route_overlap.expected_cidrs:

@@ -36,7 +36,7 @@ class Namespace:
     def of(cls, netns: str | os.PathLike[str]) -> Namespace:
         """From a path, or a name as in `ip netns`.
 
-        Raises NetlinkUnavailable if it does not exist, and ValueError if it is this host's own.
+        Raises BackendError (unavailable) if it does not exist, and ValueError if it is this host's own.
         """
         path = namespace_path(netns)
         with closing(open_namespace(path)) as there:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from hostrouting.errors import BackendError, SnapshotError
+from hostrouting.errors import BackendError, InputError
 from hostrouting.fib import ANY, Fib, Flow
 from hostrouting.inputs import Unreadable, name_of, read_bytes
 from hostrouting.kernel.base import Answer, asked_addresses, part_of
@@ -79,50 +79,50 @@ _REMEDY = "save one with: hostrouting snapshot > FILE"
 
 
 def read_snapshot(path: str) -> Snapshot:
-    """The snapshot in a file. Raises SnapshotError, which names the file."""
+    """The snapshot in a file. Raises InputError, which names the file."""
     try:
         return snapshot_in(snapshot_bytes(path))
-    except SnapshotError as error:
+    except InputError as error:
         raise of_file(error, path) from error
 
 
 def snapshot_bytes(path: str) -> bytes:
-    """The bytes of a snapshot. Raises SnapshotError if the file cannot be read; it does not name the file."""
+    """The bytes of a snapshot. Raises InputError if the file cannot be read; it does not name the file."""
     try:
         return read_bytes(path, what="a snapshot", limit=_LIMIT)
     except Unreadable as error:
-        raise SnapshotError(path="", problem=f"this {error.rule}; {error.remedy or _REMEDY}") from error
+        raise InputError("snapshot", path="", problem=f"this {error.rule}; {error.remedy or _REMEDY}") from error
 
 
 def snapshot_in(data: bytes) -> Snapshot:
     """The snapshot in a document of this library, or of the script that uses `ip`.
 
-    Raises SnapshotError, whose path is the place in the document.
+    Raises InputError, whose path is the place in the document.
     """
     try:
         return _decoded(data)
-    except SnapshotError as error:
+    except InputError as error:
         if error.path not in {"", "schema"}:  # a snapshot that was changed; otherwise it is probably another file
             raise
-        raise SnapshotError(path=error.path, problem=f"{error.problem}; {_REMEDY}") from error
+        raise InputError("snapshot", path=error.path, problem=f"{error.problem}; {_REMEDY}") from error
 
 
-def of_file(error: SnapshotError, path: str) -> SnapshotError:
+def of_file(error: InputError, path: str) -> InputError:
     """The same error with the name of the file."""
     name = name_of(path) if path.isprintable() else ascii(path)  # it must not control the terminal
-    return SnapshotError(path=f"{name}: {error.path}" if error.path else name, problem=error.problem)
+    return InputError("snapshot", path=f"{name}: {error.path}" if error.path else name, problem=error.problem)
 
 
 def _decoded(data: bytes) -> Snapshot:
     if not data.strip():
-        raise SnapshotError(path="", problem="this is empty: the command that was to write it probably failed")
+        raise InputError("snapshot", path="", problem="this is empty: the command that was to write it probably failed")
     if is_ip_document(data):
         return read_ip_document(data)
     try:
         return Snapshot.from_json(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
-        raise SnapshotError(path="", problem=problem) from error
+        raise InputError("snapshot", path="", problem=problem) from error
 
 
 # The document of the script
@@ -152,7 +152,7 @@ def is_ip_document(data: bytes) -> bool:
 
 
 def read_ip_document(data: bytes) -> Snapshot:
-    """The snapshot in a document; anything else raises a SnapshotError that names the path."""
+    """The snapshot in a document; anything else raises an InputError that names the path."""
     document = _parsed(data)
     settings = {family: _settings(document, family) for family in AF_OF}
     links, names = _links(document, settings)
@@ -192,29 +192,29 @@ def _parsed(data: bytes) -> dict[str, Any]:
     try:
         document = json.loads(text, strict=False)  # ip does not escape control characters
     except ValueError as error:
-        raise SnapshotError(path="", problem=f"this is not JSON: {error}") from error
+        raise InputError("snapshot", path="", problem=f"this is not JSON: {error}") from error
     except RecursionError as error:
-        raise SnapshotError(path="", problem="this is nested too deeply for a snapshot") from error
+        raise InputError("snapshot", path="", problem="this is nested too deeply for a snapshot") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise SnapshotError(path="schema", problem=f"must be {SCHEMA!r}")
+        raise InputError("snapshot", path="schema", problem=f"must be {SCHEMA!r}")
     for key in sorted(_KEYS - document.keys()):
-        raise SnapshotError(path=key, problem=f"missing; {_TAKE_AGAIN}")
+        raise InputError("snapshot", path=key, problem=f"missing; {_TAKE_AGAIN}")
     for key in sorted(document.keys() - _KEYS):
-        raise SnapshotError(path=ascii(key[:_SHOWN]), problem=f"unknown key; {_TAKE_AGAIN}")
+        raise InputError("snapshot", path=ascii(key[:_SHOWN]), problem=f"unknown key; {_TAKE_AGAIN}")
     return document
 
 
 @contextmanager
 def _reading(key: str) -> Iterator[None]:
-    """Raise a SnapshotError with this path for whatever cannot be read."""
+    """Raise an InputError with this path for whatever cannot be read."""
     try:
         yield
-    except SnapshotError:
+    except InputError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
         told = ascii(f"{type(error).__name__}: {error}")[1:-1]
-        raise SnapshotError(
-            path=key, problem=f"this is not as ip prints it ({told[:_SHOWN]}); {_TAKE_AGAIN}"
+        raise InputError(
+            "snapshot", path=key, problem=f"this is not as ip prints it ({told[:_SHOWN]}); {_TAKE_AGAIN}"
         ) from error
 
 
@@ -226,7 +226,7 @@ def _saved(document: Mapping[str, Any], name: str, family: int) -> Listing:
     first, kind, least = _SAVED[name]
     if int.from_bytes(data[:4], _OTHER_ORDER) == first:
         problem = f"this was saved on a {_OTHER_ORDER}-endian computer; read it on one of that kind"
-        raise SnapshotError(path=f"{name}{family}", problem=problem)
+        raise InputError("snapshot", path=f"{name}{family}", problem=problem)
     if int.from_bytes(data[:4], byteorder) != first:
         raise ValueError(f"it does not begin with {first:#x}")
     at = 4
@@ -360,12 +360,12 @@ class SavedBackend:
     def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
         """Raise BackendError: a saved snapshot cannot be changed."""
         raise BackendError(
-            f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)", can_retry=False
+            f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)", kind="unusable"
         )
 
     def restore_rule(self, rule: Rule) -> None:
         """Raise BackendError: a saved snapshot cannot be changed."""
-        raise BackendError(f"a saved snapshot cannot be changed (the rule [{rule}] was requested)", can_retry=False)
+        raise BackendError(f"a saved snapshot cannot be changed (the rule [{rule}] was requested)", kind="unusable")
 
     def watch(self) -> _Still:
         """See RouteBackend: no change ever comes."""

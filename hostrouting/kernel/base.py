@@ -53,16 +53,19 @@ Source: TypeAlias = Literal["routes", "nftables"]
 class Change:
     """One thing to do with one route; the verbs mean what they mean to the kernel.
 
-    - `add`: RouteExists if any route, also an identical one, has the same key (IPv4: table, prefix, tos, metric).
-    - `append`: adds the route after those with the same key; RouteExists if the identical route exists.
-    - `prepend`: the same, but before those with the same key, so that the kernel uses it.
-    - `replace`: rewrites the first route with this key, whoever added it; adds the route if there is none. RouteExists
-      if exactly this route already exists behind the first one.
-    - `delete`: deletes the route that is equal in every field; NoSuchRoute if there is none. Linux itself would match
-      more routes (any metric if 0 is given, any gateway or source if none is given). Those stay: if Linux would
-      delete such a route first, the result is RouteRefused with ENOTUNIQ.
+    A refusal is a RouteRefused; the word in parentheses is its kind.
 
-    A number that does not fit into a kernel message is InvalidRoute with ERANGE.
+    - `add`: refused (exists) if any route, also an identical one, has the same key (IPv4: table, prefix, tos,
+      metric).
+    - `append`: adds the route after those with the same key; refused (exists) if the identical route exists.
+    - `prepend`: the same, but before those with the same key, so that the kernel uses it.
+    - `replace`: rewrites the first route with this key, whoever added it; adds the route if there is none. Refused
+      (exists) if exactly this route already exists behind the first one.
+    - `delete`: deletes the route that is equal in every field; refused (no-such-route) if there is none. Linux itself
+      would match more routes (any metric if 0 is given, any gateway or source if none is given). Those stay: if Linux
+      would delete such a route first, it is refused with ENOTUNIQ.
+
+    A number that does not fit into a kernel message is refused (invalid, ERANGE).
 
     The state of a next hop in a snapshot (linkdown, dead, pervasive) is ignored in a request, and so is the weight of a
     single next hop, unless it is an IPv6 gateway: a route can be passed back as it was read. In IPv6, `add` is
@@ -71,7 +74,7 @@ class Change:
     and scope and tos are not part of a route's identity.
 
     Only in IPv6, a route may be for packets from some sources, and may have a preference and an end (`expires`, in
-    seconds). For IPv4 the result is InvalidRoute, because Linux would ignore these. The sources are part of the key: a
+    seconds). For IPv4 they are refused (invalid), because Linux would ignore these. The sources are part of the key: a
     route for other sources, or for all, is another route, and is not merged with this one; ::/0 means all sources. The
     seconds are not part of a route's identity, only whether it expires at all; 4294967295 means that it stays. A route
     that was read back after it had expired is requested with 0 seconds. If `append` or `prepend` is refused because the
@@ -121,11 +124,11 @@ class Answer:
 class RouteBackend(Protocol):
     """A kernel's routing tables, with a few verbs.
 
-    Every call takes at most its timeout and then raises BackendTimeout; no call retries unless its docstring says so.
-    The clock is checked between messages: a single system call, or parsing a single message, is not cut short. The only
-    exception raised is BackendError, with the kernel's own text. If something else, such as KeyboardInterrupt, ends a
-    call, the backend stays usable. A backend may be used by one thread at a time. Use it in a `with` block, or close
-    it.
+    Every call takes at most its timeout and then raises BackendError (timeout). No call retries unless its docstring
+    says so. The clock is checked between messages: a single system call, or parsing a single message, is not cut short.
+    The only exception raised is BackendError, with the kernel's own text. If something else, such as KeyboardInterrupt,
+    ends a call, the backend stays usable. A backend may be used by one thread at a time. Use it in a `with` block, or
+    close it.
     """
 
     def snapshot(
@@ -141,10 +144,10 @@ class RouteBackend(Protocol):
         `family` (4 or 6) leaves out the other family's addresses, rules and routes. `table`, `protocol` and `prefixes`
         leave out other routes: a real kernel filters by table and protocol itself, so that reading a few routes among
         100,000 is fast. The snapshot is consistent: if any part of it may have changed while it was read, everything is
-        read again, a few times; then Unsettled is raised, with the last snapshot. Changes of routes that are left out
-        do not matter (in IPv6: those of other tables), so a few prefixes can be read on a host whose tables keep
-        changing. Settings of devices that exist for each family are there for IPv4 in any case, for IPv6 unless
-        `family` is 4. Needs no privilege.
+        read again, a few times; then BackendError is raised (unsettled), with the last snapshot. Changes of routes that
+        are left out do not matter (in IPv6: those of other tables), so a few prefixes can be read on a host whose
+        tables keep changing. Settings of devices that exist for each family are there for IPv4 in any case, for IPv6
+        unless `family` is 4. Needs no privilege.
         """
         ...
 
@@ -163,8 +166,8 @@ class RouteBackend(Protocol):
         """Carry out each change, in order, and return the result of each.
 
         This is not a transaction: after a refused change, the next one is still tried. Device names are resolved at the
-        time of the call. Idempotent only as far as the verbs are. Raises NotPermitted if this process lacks the
-        privilege; then nothing was changed. After BackendTimeout, any number of changes may have been made: take a
+        time of the call. Idempotent only as far as the verbs are. Raises BackendError (not-permitted) if this process
+        lacks the privilege; then nothing was changed. After a timeout, any number of changes may have been made: take a
         snapshot to find out. If the kernel's answers were lost, an outcome reports whether the requested state is there
         now.
         """
@@ -173,7 +176,7 @@ class RouteBackend(Protocol):
     def restore_rule(self, rule: Rule) -> None:
         """Add one of Linux's own rules, those of `default_rules`, again; nothing if it is there.
 
-        ValueError for any other rule. Raises NotPermitted if this process lacks the privilege, and BackendError for
+        ValueError for any other rule. Raises BackendError if this process lacks the privilege (not-permitted), and for
         another refusal, such as that of a kernel without IPv6.
         """
         ...

@@ -17,22 +17,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import attrs
 
-from hostrouting.errors import (
-    AmbiguousRule,
-    BadRule,
-    EbtablesError,
-    EbtablesMissing,
-    EbtablesNotLoaded,
-    EbtablesNotPermitted,
-    EbtablesRefused,
-    EbtablesTimeout,
-    EbtablesTooOld,
-    EbtablesWrongBackend,
-)
+from hostrouting.errors import ProgramError
 from hostrouting.kernel.programs import run_program
 
 if TYPE_CHECKING:
@@ -86,10 +76,10 @@ class Ebtables(Protocol):
     A line is a rule as ebtables-save prints it, without the leading "-A": "PREROUTING -p ARP -j DROP". Text with
     several lines, or without a chain at the start, raises ValueError before anything is run.
 
-    Each verb raises an EbtablesError if ebtables cannot be used (EbtablesMissing, EbtablesNotPermitted,
-    EbtablesNotLoaded), if the rules are in a different backend than the requested one, or "auto" finds rules in both
-    (EbtablesWrongBackend), if it does not answer (EbtablesTimeout), or if it refuses (EbtablesRefused). EbtablesTooOld
-    means that it cannot change rules in one batch, and has changed nothing. A deletion that is refused although every
+    Each verb raises a ProgramError if ebtables cannot be used (missing, not-permitted, not-loaded), if the rules are in
+    a different backend than the requested one, or "auto" finds rules in both (wrong-backend), if it does not answer
+    (timeout), or if it refuses (refused). The kind too-old means that it cannot change rules in one batch, and has
+    changed nothing. A deletion that is refused although every
     rule exists is retried a few times; nothing else is retried.
     """
 
@@ -97,7 +87,7 @@ class Ebtables(Protocol):
         """The same host's ebtables with this backend. Nothing is run yet.
 
         With `alone` the rules of the other backend are not checked, so a named backend never raises
-        EbtablesWrongBackend: for callers that know where their rules were. It has no effect with "auto".
+        this error (wrong-backend): for callers that know where their rules were. It has no effect with "auto".
         """
         ...
 
@@ -108,19 +98,19 @@ class Ebtables(Protocol):
     def save(self) -> str:
         """The rules, as ebtables-save prints them: "*nat", its chains, then each rule after "-A". No counters.
 
-        The text may include other tables. If it has no table nat, there are no rules in nat. Raises EbtablesRefused if
-        nat has rules that were created with nft and that ebtables cannot read. Changes nothing and loads no kernel
-        module.
+        The text may include other tables. If it has no table nat, there are no rules in nat. Raises ProgramError
+        (refused) if nat has rules that were created with nft and that ebtables cannot read. Changes nothing and loads
+        no kernel module.
         """
         ...
 
     def delete(self, lines: Sequence[str]) -> None:
         """Delete all of these rules, or none of them.
 
-        Each line is one rule; a line given twice deletes two equal rules, the first ones first. Raises BadRule, with
-        the missing lines, if a rule does not exist; AmbiguousRule, a subclass of BadRule, if ebtables might delete a
-        different rule instead of one of them. In both cases nothing was changed. No lines are fine. After an
-        EbtablesTimeout the change may or may not have been made.
+        Each line is one rule; a line given twice deletes two equal rules, the first ones first. Raises an
+        error with the lines of the rules that do not exist (no-such-rule), or instead of which ebtables might delete
+        different rules (ambiguous-rule). In both cases nothing was changed. No lines are fine. After a timeout the
+        change may or may not have been made.
         """
         ...
 
@@ -131,8 +121,8 @@ class Ebtables(Protocol):
     def add(self, lines: Sequence[str]) -> None:
         """Add all of these rules, each at the end of its chain, or none of them.
 
-        Not idempotent: ebtables accepts equal rules any number of times. No lines are fine. After an EbtablesTimeout
-        the change may or may not have been made.
+        Not idempotent: ebtables accepts equal rules any number of times. No lines are fine. After a timeout the
+        change may or may not have been made.
         """
         ...
 
@@ -200,7 +190,9 @@ class EbtablesProgram:
         """See Ebtables."""
         try:
             self._change("-D", [line])
-        except BadRule:
+        except ProgramError as error:
+            if not error.lines:
+                raise
             return False
         return True
 
@@ -224,11 +216,11 @@ class EbtablesProgram:
             if not done.code:
                 return
             error = refused(what, tidied(done.complaint))
-            if verb == "-A" or not isinstance(error, EbtablesRefused):
+            if verb == "-A" or error.kind != "refused":
                 raise error
             # The error for a missing rule has a different text in each version, and in some none.
             if gone := missing_from(self._save(found.backend).text, lines):
-                raise BadRule(gone, ebtables=error.ebtables)
+                raise no_such_rule(gone, error.words)
             if not tries_left:
                 raise error
 
@@ -244,7 +236,7 @@ class EbtablesProgram:
             (other,) = (backend for backend in BACKENDS if backend != asked)
             try:
                 elsewhere = self._save(other).count
-            except EbtablesError:
+            except ProgramError:
                 elsewhere = 0  # it was not requested, so its errors are ignored
             if elsewhere:
                 raise wrong_backend(asked, other, elsewhere)
@@ -263,14 +255,16 @@ class EbtablesProgram:
         for found in (tried[backend] for backend in sorted(BACKENDS, key=lambda backend: backend != plain)):
             if isinstance(found, _Saved):
                 return found
-            if isinstance(found, EbtablesNotLoaded):
+            if found.kind == "not-loaded":
                 raise found
         raise missing()
 
-    def _try(self, backend: OneBackend) -> _Saved | EbtablesMissing | EbtablesNotLoaded:
+    def _try(self, backend: OneBackend) -> _Saved | ProgramError:
         try:
             return self._save(backend)
-        except (EbtablesMissing, EbtablesNotLoaded) as error:
+        except ProgramError as error:
+            if error.kind not in {"missing", "not-loaded"}:
+                raise
             return error
 
     def _save(self, backend: OneBackend) -> _Saved:
@@ -278,8 +272,8 @@ class EbtablesProgram:
         prefix = f"ebtables-{backend}"
         try:
             text = self._ask(f"{prefix}-save")
-        except EbtablesMissing:
-            if self._plain() != backend:
+        except ProgramError as error:
+            if error.kind != "missing" or self._plain() != backend:
                 raise
             prefix = "ebtables"
             text = self._ask(f"{prefix}-save")
@@ -296,7 +290,9 @@ class EbtablesProgram:
         """The backend of the program `ebtables`."""
         try:
             return "nft" if "nf_tables" in self._ask("ebtables", "--version") else "legacy"
-        except EbtablesMissing:
+        except ProgramError as error:
+            if error.kind != "missing":
+                raise
             return None
 
     def _ask(self, *words: str) -> str:
@@ -362,7 +358,7 @@ def missing_from(text: str, lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def require_distinct(text: str, lines: Sequence[str]) -> None:
-    """AmbiguousRule if nat has other rules that ebtables might delete instead of these.
+    """Raise an error (ambiguous-rule) if nat has other rules that ebtables might delete instead of these.
 
     When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing one
     as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to it.
@@ -373,7 +369,13 @@ def require_distinct(text: str, lines: Sequence[str]) -> None:
     unclear = [line for line in lines if len(seen[_without_masks(line)]) > 1]
     if unclear:
         twin, *_ = sorted(seen[_without_masks(unclear[0])] - {unclear[0]})
-        raise AmbiguousRule(unclear, twin=twin)
+        raise _error(
+            f"ebtables cannot distinguish the rule {unclear[0]!r} from {twin!r} and might delete the latter, so "
+            "nothing was deleted; delete the rule by its number: `ebtables -t nat -L --Ln`, then `ebtables -t nat -D "
+            "CHAIN NUMBER`",
+            kind="ambiguous-rule",
+            lines=unclear,
+        )
 
 
 def _without_masks(line: str) -> str:
@@ -415,43 +417,48 @@ _BATCH, _USAGE = "--noflush", "Usage: "
 _NOISE = ("Try `", "Perhaps ")
 
 
-def missing(program: str = "ebtables") -> EbtablesMissing:
+_error = partial(ProgramError, program="ebtables")
+
+
+def missing(program: str = "ebtables") -> ProgramError:
     """The program is not installed."""
-    return EbtablesMissing(f"the program {program} is not in PATH; install the package iptables or ebtables")
+    told = f"the program {program} is not in PATH; install the package iptables or ebtables"
+    return _error(told, kind="missing")
 
 
-def not_permitted(words: str = "") -> EbtablesNotPermitted:
+def not_permitted(words: str = "") -> ProgramError:
     """The process lacks the privilege."""
-    return EbtablesNotPermitted(
-        "this process may not read or change the rules of ebtables; run it as root with the capability CAP_NET_ADMIN",
-        ebtables=words,
-    )
+    told = "this process may not read or change the rules of ebtables"
+    return _error(f"{told}; run it as root with the capability CAP_NET_ADMIN", kind="not-permitted", words=words)
 
 
-def not_loaded(words: str = "") -> EbtablesNotLoaded:
+def not_loaded(words: str = "") -> ProgramError:
     """The kernel has no table nat for legacy ebtables."""
-    return EbtablesNotLoaded(
+    return _error(
         "the kernel module ebtable_nat is not loaded, so legacy ebtables cannot list its rules; "
         "load it (modprobe ebtable_nat), or set azureVnetCleanup.ebtables to nft if the rules are in nf_tables",
-        ebtables=words,
+        kind="not-loaded",
+        words=words,
     )
 
 
-def no_nf_tables(words: str = "") -> EbtablesNotLoaded:
+def no_nf_tables(words: str = "") -> ProgramError:
     """The kernel has no nf_tables for the backend nft."""
-    return EbtablesNotLoaded(
+    return _error(
         "this kernel has no nf_tables, where the nft backend of ebtables keeps its rules; "
         "set azureVnetCleanup.ebtables to legacy if the rules are there",
-        ebtables=words,
+        kind="not-loaded",
+        words=words,
     )
 
 
-def too_old(program: str, words: str) -> EbtablesTooOld:
+def too_old(program: str, words: str) -> ProgramError:
     """The program does not know the option by which other rules stay."""
-    return EbtablesTooOld(
+    return _error(
         f"{program} does not know --noflush, so rules can neither be deleted nor added in one batch, and nothing was "
         "changed; install ebtables 2.0.11 or iptables 1.8.2, or anything newer",
-        ebtables=words,
+        kind="too-old",
+        words=words,
     )
 
 
@@ -463,31 +470,36 @@ def knows_batches(words: str) -> bool:
     return not any(_BATCH in line for line in words.splitlines() if not line.startswith(_USAGE))
 
 
-def wrong_backend(asked: str, other: str, count: int) -> EbtablesWrongBackend:
+def wrong_backend(asked: str, other: str, count: int) -> ProgramError:
     """The requested backend has no rules, but the other one has."""
-    return EbtablesWrongBackend(
-        f"the {asked} backend of ebtables has no rules in table nat, but {other} has {count}; "
-        f"set azureVnetCleanup.ebtables to {other} or auto"
-    )
+    told = f"the {asked} backend of ebtables has no rules in table nat, but {other} has {count}"
+    return _error(f"{told}; set azureVnetCleanup.ebtables to {other} or auto", kind="wrong-backend")
 
 
-def both_backends(counts: Iterable[tuple[str, int]]) -> EbtablesWrongBackend:
+def both_backends(counts: Iterable[tuple[str, int]]) -> ProgramError:
     """Both backends have rules, and the configuration does not say which to use."""
     found = " and ".join(f"{count} in {backend}" for backend, count in counts)
-    return EbtablesWrongBackend(
+    return _error(
         f"both backends of ebtables have rules in table nat ({found}); "
-        "set azureVnetCleanup.ebtables to nft or legacy, and clean one after the other"
+        "set azureVnetCleanup.ebtables to nft or legacy, and clean one after the other",
+        kind="wrong-backend",
     )
 
 
-def timed_out(what: str, seconds: float) -> EbtablesTimeout:
+def no_such_rule(lines: Sequence[str], words: str = "") -> ProgramError:
+    """Rules to delete do not exist."""
+    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+    told = f"table nat has no rule {lines[0]!r}{more}, so nothing was deleted; read the rules again"
+    return _error(told, kind="no-such-rule", words=words, lines=lines)
+
+
+def timed_out(what: str, seconds: float) -> ProgramError:
     """No answer came in time."""
-    return EbtablesTimeout(
-        f"ebtables did not {what} within {seconds:g} s; check that `ebtables-save` answers, then try again"
-    )
+    told = f"ebtables did not {what} within {seconds:g} s; check that `ebtables-save` answers, then try again"
+    return _error(told, kind="timeout")
 
 
-def refused(what: str, words: str) -> EbtablesError:
+def refused(what: str, words: str) -> ProgramError:
     """The error for a failed ebtables command, by its text."""
     if any(phrase in words for phrase in _DENIED):
         return not_permitted(words)
@@ -495,7 +507,7 @@ def refused(what: str, words: str) -> EbtablesError:
         return not_loaded(words)
     if _NO_NF_TABLES in words:
         return no_nf_tables(words)
-    return EbtablesRefused(f"ebtables could not {what}", ebtables=words or "ebtables printed no message")
+    return _error(f"ebtables could not {what}", kind="refused", words=words or "ebtables printed no message")
 
 
 def tidied(text: str) -> str:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from hostrouting.errors import BackendError, BackendTimeout, NetlinkUnavailable, NotPermitted, Unsettled
+from hostrouting.errors import BackendError
 from hostrouting.model import IP, as_ip
 
 if TYPE_CHECKING:
@@ -175,17 +175,18 @@ class LinkLayerView:
 class LinkLayer(Protocol):
     """MAC addresses, and the neighbours that have them.
 
-    Each verb raises a BackendError if the kernel cannot be reached (NetlinkUnavailable, NotPermitted), does not answer
-    (BackendTimeout) or refuses. No verb retries unless its docstring says so.
+    Each verb raises a BackendError if the kernel cannot be reached (unavailable, not-permitted), does not answer
+    (timeout) or refuses. No verb retries unless its docstring says so.
     """
 
     def look(self) -> LinkLayerView:
         """The devices, the other end of each veth, and the neighbours of both families.
 
-        Each list is consistent: one that changed while it was read is read again, a few times; then Unsettled.
-        Neighbours are read first, and the other ends last; something may change in between. If the other end of a veth
-        cannot be read, it is an UnknownPeer, not an error. Proxy entries and those of a bridge's forwarding table are
-        not included. Reading other namespaces requires CAP_NET_ADMIN in them; without it their ends are unknown.
+        Each list is consistent: one that changed while it was read is read again, a few times; then BackendError is
+        raised (unsettled). Neighbours are read first, and the other ends last; something may change in between. If the
+        other end of a veth cannot be read, it is an UnknownPeer, not an error. Proxy entries and those of a bridge's
+        forwarding table are not included. Reading other namespaces requires CAP_NET_ADMIN in them; without it their
+        ends are unknown.
         """
         ...
 
@@ -383,8 +384,11 @@ async def _unless(asked: Awaitable[Any], *numbers: int) -> Any:
 def refused(what: str, number: int, words: str = "") -> BackendError:
     """The kernel refused with this errno and this text."""
     if number in {errno.EPERM, errno.EACCES}:
-        return NotPermitted(
-            f"this process may not {what}; run it as root with the capability CAP_NET_ADMIN", errno=number, kernel=words
+        return BackendError(
+            f"this process may not {what}; run it as root with the capability CAP_NET_ADMIN",
+            errno=number,
+            kernel=words,
+            kind="not-permitted",
         )
     return BackendError(f"the kernel refused to {what}", errno=number, kernel=words or os.strerror(number))
 
@@ -397,22 +401,25 @@ def no_device(neighbour: Neighbour) -> BackendError:
     )
 
 
-def timed_out(what: str, seconds: float) -> BackendTimeout:
+def timed_out(what: str, seconds: float) -> BackendError:
     """No answer came in time."""
-    return BackendTimeout(f"could not {what} within {seconds:g} s: the kernel did not answer; try again")
+    return BackendError(f"could not {what} within {seconds:g} s: the kernel did not answer; try again", kind="timeout")
 
 
-def unsettled(times: int) -> Unsettled:
+def unsettled(times: int) -> BackendError:
     """The lists changed while they were read."""
-    return Unsettled(f"devices or neighbours changed during each of {times} attempts to read them; try again")
+    return BackendError(
+        f"devices or neighbours changed during each of {times} attempts to read them; try again", kind="unsettled"
+    )
 
 
-def unavailable(error: OSError) -> NetlinkUnavailable:
+def unavailable(error: OSError) -> BackendError:
     """A netlink socket cannot be opened."""
-    return NetlinkUnavailable(
+    return BackendError(
         "netlink is not available, so devices and neighbours cannot be read; run this on the host, not in a sandbox",
         errno=error.errno,
         kernel=error.strerror or str(error),
+        kind="unavailable",
     )
 
 
@@ -421,5 +428,5 @@ def cannot_load(error: BaseException, requirement: str) -> BackendError:
     return BackendError(
         f"pyroute2, which reads devices and neighbours, cannot be loaded ({type(error).__name__}: {error}); "
         f"install it with `pip install '{requirement}'`",
-        can_retry=False,
+        kind="unusable",
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from hostrouting.errors import NotPermitted
+from hostrouting.errors import BackendError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,13 +159,13 @@ class Rights:
     """Whether it has the capability CAP_NET_ADMIN. A process in a user namespace can have it and still be refused."""
 
     def require_network(self) -> None:
-        """Raise NotPermitted, with the remedy, if routes and rules cannot be changed."""
+        """Raise BackendError (not-permitted), with the remedy, if routes and rules cannot be changed."""
         if self.changes_network:
             return
         if self.is_root:
             told = "this process is root without the capability CAP_NET_ADMIN, so it may not change routes or rules"
-            raise NotPermitted(f"{told}; add this capability to its container or service")
-        raise NotPermitted("this process may not change routes or rules; run it as root")
+            raise BackendError(f"{told}; add this capability to its container or service", kind="not-permitted")
+        raise BackendError("this process may not change routes or rules; run it as root", kind="not-permitted")
 
 
 def own_rights() -> Rights:

@@ -31,12 +31,7 @@ import attrs
 
 from hostrouting.errors import (
     BackendError,
-    DeviceDown,
-    GatewayNotOnLink,
-    InvalidRoute,
-    NoSuchDevice,
-    NoSuchRoute,
-    RouteExists,
+    RouteKind,
     RouteRefused,
 )
 from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, PATHLESS, NextHop
@@ -289,18 +284,18 @@ def _identity(route: Route) -> tuple[object, ...]:
 
 # What a refusal means
 
-_ERRORS: dict[int, type[RouteRefused]] = {
-    errno.EEXIST: RouteExists,
-    errno.ESRCH: NoSuchRoute,
-    errno.ENOENT: NoSuchRoute,
-    errno.ENODEV: NoSuchDevice,
-    errno.ENETDOWN: DeviceDown,
-    errno.ENETUNREACH: GatewayNotOnLink,
-    errno.EHOSTUNREACH: GatewayNotOnLink,
-    errno.EINVAL: InvalidRoute,
-    errno.ERANGE: InvalidRoute,
-    errno.EOPNOTSUPP: InvalidRoute,
-    errno.EAFNOSUPPORT: InvalidRoute,
+_KINDS: dict[int, RouteKind] = {
+    errno.EEXIST: "exists",
+    errno.ESRCH: "no-such-route",
+    errno.ENOENT: "no-such-route",
+    errno.ENODEV: "no-such-device",
+    errno.ENETDOWN: "device-down",
+    errno.ENETUNREACH: "gateway-not-on-link",
+    errno.EHOSTUNREACH: "gateway-not-on-link",
+    errno.EINVAL: "invalid",
+    errno.ERANGE: "invalid",
+    errno.EOPNOTSUPP: "invalid",
+    errno.EAFNOSUPPORT: "invalid",
 }
 
 
@@ -321,7 +316,7 @@ def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, prob
 
     Without a known `problem`, the cause is looked for in the facts.
     """
-    kind = _ERRORS.get(number, RouteRefused)
+    kind = _KINDS.get(number, "refused")
     # If the problem is known, the kernel may not have been asked, so there is no text of its own.
     words = "" if problem else os.strerror(number)
     if not problem:
@@ -330,32 +325,33 @@ def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, prob
         except BackendError:
             problem = ""  # if reading the facts fails, report the refusal without them
     said = f"cannot {change.verb} {change.route}"
-    return kind(
+    return RouteRefused(
         f"{said}: {problem}" if problem else said,
+        kind=kind,
         route=str(change.route),
         errno=number,
         kernel=kernel or words,
     )
 
 
-def _problem(change: Change, number: int, kind: type[RouteRefused], facts: Facts) -> str:
+def _problem(change: Change, number: int, kind: RouteKind, facts: Facts) -> str:
     route = change.route
     devs = " and ".join(route.devs)
     if number == errno.EPERM:
         return "this process may no longer change routing"
     if number == errno.EACCES:
         return _denied(route)
-    if kind is RouteExists:
+    if kind == "exists":
         return _in_its_place(change, facts)
-    if kind is NoSuchRoute:
+    if kind == "no-such-route":
         return "this route does not exist"
-    if kind is NoSuchDevice:
+    if kind == "no-such-device":
         return f"device {devs} does not exist" if devs else "the route has no device"
-    if kind is DeviceDown:
+    if kind == "device-down":
         return f"{devs or 'its device'} is down"
-    if kind is GatewayNotOnLink:
+    if kind == "gateway-not-on-link":
         return _not_on_link(route, facts)
-    return _invalid(route, facts) if kind is InvalidRoute else ""
+    return _invalid(route, facts) if kind == "invalid" else ""
 
 
 def _in_its_place(change: Change, facts: Facts) -> str:

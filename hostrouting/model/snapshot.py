@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, ge
 
 import attrs
 
-from hostrouting.errors import SnapshotError
+from hostrouting.errors import InputError
 from hostrouting.model.link import Address, Link
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import Route
@@ -78,13 +78,13 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, text: str) -> "Self":
-        """Read the output of `to_json`; anything else raises a SnapshotError that names the path."""
+        """Read the output of `to_json`; anything else raises an InputError that names the path."""
         return from_json(cls, text)
 
 
 T = TypeVar("T")
 _Decoder: TypeAlias = Callable[[Any], Any]
-"""Reads a JSON value. Raises SnapshotError, whose path begins at this value."""
+"""Reads a JSON value. Raises InputError, whose path begins at this value."""
 
 SCHEMA = "hostrouting/snapshot/1"
 _LONGEST = 128  # the length of the kernel's longest device name; every other word in a snapshot is shorter
@@ -105,19 +105,19 @@ def to_json(snapshot: Any, *, indent: int | None = None) -> str:
 def from_json(kind: type[T], text: str) -> T:
     """The snapshot in a JSON document; `kind` is its class."""
     if not isinstance(text, str | bytes | bytearray):
-        raise SnapshotError(path="", problem="must be a string")
+        raise InputError("snapshot", path="", problem="must be a string")
     import json  # noqa: PLC0415  see above
 
     try:
         document = json.loads(text, object_pairs_hook=_each_key_once)
-    except SnapshotError:
+    except InputError:
         raise
     except ValueError as error:
-        raise SnapshotError(path="", problem=f"this is not JSON: {error}") from error
+        raise InputError("snapshot", path="", problem=f"this is not JSON: {error}") from error
     except RecursionError as error:
-        raise SnapshotError(path="", problem="this is nested too deeply for a snapshot") from error
+        raise InputError("snapshot", path="", problem="this is nested too deeply for a snapshot") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise SnapshotError(path="schema", problem=f"must be {SCHEMA!r}")
+        raise InputError("snapshot", path="schema", problem=f"must be {SCHEMA!r}")
     del document["schema"]
     form = _form_of(kind)  # type: ignore[arg-type]  # mypy takes a class for a thing that has no hash
     result: T = form.read(document)
@@ -155,25 +155,25 @@ class _Form:
     def read(self, document: Any) -> Any:
         """The object in this JSON object."""
         if not isinstance(document, dict):
-            raise SnapshotError(path="", problem="must be an object")
+            raise InputError("snapshot", path="", problem="must be an object")
         members = self._members
         if not document.keys() <= members.keys():
             name = next(name for name in document if name not in members)
             problem = f"unknown key {name[:SHOWN]!a} in a {self._cls.__name__}"
-            raise SnapshotError(path=_shown_key(name), problem=problem)
+            raise InputError("snapshot", path=_shown_key(name), problem=problem)
         if not self._required.keys() <= document.keys():
             missing = next(name for name in self._required if name not in document)
-            raise SnapshotError(path=missing, problem="missing")
+            raise InputError("snapshot", path=missing, problem="missing")
         values, name = {}, ""
         try:
             for name, value in document.items():
                 values[name] = members[name](value)
-        except SnapshotError as error:
+        except InputError as error:
             raise _inside(name, error) from error
         found = self._cls(**values)
         if isinstance(found, Rule):
             for name, problem in _problems_of(found):
-                raise SnapshotError(path=name, problem=problem)
+                raise InputError("snapshot", path=name, problem=problem)
         return found
 
 
@@ -222,7 +222,7 @@ def _decode_number(least: int, most: int, value: Any) -> int:
     if type(value) is not int:  # a bool is not accepted as a number
         raise _not_allowed(value)
     if not least <= value <= most:
-        raise SnapshotError(path="", problem=f"{value} is not in {least}..{most}")
+        raise InputError("snapshot", path="", problem=f"{value} is not in {least}..{most}")
     return value
 
 
@@ -231,12 +231,12 @@ def _decode_plain(kind: Any, value: Any) -> Any:
     if type(value) is not kind:
         raise _not_allowed(value)
     if kind is str and (problem := _text_problem(value)):
-        raise SnapshotError(path="", problem=problem)
+        raise InputError("snapshot", path="", problem=problem)
     return value
 
 
-def _not_allowed(value: Any) -> SnapshotError:
-    return SnapshotError(path="", problem=f"{_shown(value)} is not allowed here")
+def _not_allowed(value: Any) -> InputError:
+    return InputError("snapshot", path="", problem=f"{_shown(value)} is not allowed here")
 
 
 def _text_problem(text: str) -> str:
@@ -267,26 +267,26 @@ def _shown(value: Any) -> str:
 
 def _decode_text(parse: Callable[[str], Any], value: Any) -> Any:
     if not isinstance(value, str):
-        raise SnapshotError(path="", problem=f"{_shown(value)} is not a string")
+        raise InputError("snapshot", path="", problem=f"{_shown(value)} is not a string")
     try:
         return parse(value)
     except ValueError as error:
         problem = (
             str(error) if str(error).isprintable() and len(value) <= SHOWN else f"{_shown(value)} is not valid here"
         )
-        raise SnapshotError(path="", problem=problem) from error
+        raise InputError("snapshot", path="", problem=problem) from error
 
 
 def _decode_items(item: _Decoder, count: int | None, value: Any) -> tuple[Any, ...]:
     """A list of so many items, such as the two ends of a range of ports; None is any number of them."""
     if not isinstance(value, list) or (count is not None and len(value) != count):
         wanted = "any number of" if count is None else count
-        raise SnapshotError(path="", problem=f"must be a list of {wanted} items")
+        raise InputError("snapshot", path="", problem=f"must be a list of {wanted} items")
     found: list[Any] = []
     try:
         for one in value:
             found.append(item(one))  # noqa: PERF401  the number of those that were read is the place of the next
-    except SnapshotError as error:
+    except InputError as error:
         raise _inside(f"[{len(found)}]", error) from error
     return tuple(found)
 
@@ -296,14 +296,14 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise SnapshotError(path=_shown_key(twice), problem="this key is given more than once")
+        raise InputError("snapshot", path=_shown_key(twice), problem="this key is given more than once")
     return found
 
 
-def _inside(name: str, error: SnapshotError) -> SnapshotError:
+def _inside(name: str, error: InputError) -> InputError:
     """The same error with the path of the object, or the place in the list, around it."""
     between = "." if error.path and not error.path.startswith("[") else ""
-    return SnapshotError(path=f"{name}{between}{error.path}", problem=error.problem)
+    return InputError("snapshot", path=f"{name}{between}{error.path}", problem=error.problem)
 
 
 def _shown_key(name: str) -> str:

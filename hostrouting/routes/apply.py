@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import ApplyError, BackendError, NoSuchRoute, RouteExists, Unsettled
+from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import tell_effects
 from hostrouting.kernel.base import Change, Outcome, RouteBackend
 from hostrouting.model import IPV4, IPV6, OURS, Route, RouteKey, Snapshot
@@ -359,7 +359,7 @@ class _Transaction:
                 table=tables.pop() if len(tables) == 1 else None,
                 prefixes={key.prefix for key in self._keys},
             )
-        except Unsettled as error:
+        except BackendError as error:
             if not at_any_rate or not isinstance(error.last, Snapshot):
                 raise
             snapshot = error.last
@@ -480,12 +480,13 @@ def _bare(route: Route) -> Route:
 
 
 def _is_done(outcome: Outcome) -> bool:
-    gone = outcome.change.verb == "delete" and isinstance(outcome.error, NoSuchRoute)
-    return outcome.ok or gone
+    if outcome.error is None:
+        return True
+    return outcome.change.verb == "delete" and outcome.error.kind == "no-such-route"
 
 
 def _is_there_already(outcome: Outcome) -> bool:
-    return isinstance(outcome.error, RouteExists)
+    return outcome.error is not None and outcome.error.kind == "exists"
 
 
 def _words(routes: tuple[Route, ...]) -> str:

@@ -207,7 +207,15 @@ class RoutePlan:
     def require_possible(self) -> None:
         """Raise RouteConflict if a route that is not ours holds the key of a wanted one."""
         if self.conflicts:
-            raise RouteConflict([f"{step.route.prefix}: {step.why}" for step in self.conflicts])
+            raise RouteConflict(self._conflict_findings())
+
+    def _conflict_findings(self) -> Iterator[Finding]:
+        for step in self.conflicts:
+            prefix = str(step.route.prefix)
+            # A lifetime changes with each look.
+            held = None if step.held is None else str(attrs.evolve(step.held, expires=None))
+            facts = {"held": held, "metric": step.route.metric}
+            yield Finding("route-conflict", "error", f"{prefix} cannot be installed: {step.why}", prefix, facts=facts)
 
     @property
     def asking(self) -> tuple[Step, ...]:
@@ -225,12 +233,7 @@ class RoutePlan:
 
         `wait` is how long the task would wait for what is missing; None if that is not known.
         """
-        for step in self.conflicts:
-            prefix = str(step.route.prefix)
-            # A lifetime changes with each look.
-            held = None if step.held is None else str(attrs.evolve(step.held, expires=None))
-            facts = {"held": held, "metric": step.route.metric}
-            yield Finding("route-conflict", "error", f"{prefix} cannot be installed: {step.why}", prefix, facts=facts)
+        yield from self._conflict_findings()
         lacking: dict[str, list[DesiredRoute]] = {}
         for pending in self.pending:
             lacking.setdefault(pending.missing, []).append(pending.desired)

@@ -171,7 +171,7 @@ class HostTask(Generic[ResultT]):
         return Look()
 
     def require_rights(self, *, up: bool) -> None:
-        """Raise NotPermitted if `install` (or, if not `up`, `remove`) would have to change the kernel, and may not.
+        """Raise BackendError if `install` (or, if not `up`, `remove`) would have to change the kernel, and may not.
 
         It is called before a file is changed: the kernel's refusal would come after that.
         """

@@ -14,7 +14,7 @@ from hostrouting.boot.gate import Part
 from hostrouting.check.examine import Examination, FamilyExamination, examine, find_correction
 from hostrouting.check.report import check_document, check_findings, escapes_in, npd_line
 from hostrouting.config import Mode
-from hostrouting.errors import FileError, RouteOverlapError, Unsettled
+from hostrouting.errors import BackendError, FileError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severity
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask
@@ -137,7 +137,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         with self.host.backend() as backend:
             found = examine(ctx, backend, self.config, wait=0)
         if found.verdict == "undecided" and any(family.restless for family in found.families):
-            raise Unsettled("the route tables keep changing; the verdict is the one before that")
+            raise BackendError("the route tables keep changing; the verdict is the one before that", kind="unsettled")
         told = check_findings(found, mode=self.config.route_overlap.mode)
         unwritten = self._written_anew(ctx, found, told)
         counts = {str(cidr): 0 for family in found.families for cidr in family.report.cidrs}
@@ -254,7 +254,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             ctx.log.warning("%s", error)
         if failing:
             lines = (*first_lines(wrong, _MORE), *first_lines(remedies, _MORE))
-            raise RouteOverlapError("; ".join(lines), report=found, check=document)
+            raise RouteOverlapError("; ".join(lines), findings=told, report=found, check=document)
         return found
 
     def _mark(self, found: Examination, told: tuple[Finding, ...], document: dict[str, Any]) -> None:

@@ -37,7 +37,6 @@ from hostrouting.errors import (
     FileError,
     HostRoutingError,
     ManagerError,
-    NotPermitted,
     PreflightFailed,
     is_denied,
 )
@@ -107,13 +106,6 @@ TOOLS = {
 _OLDEST_SYSTEMD = 247
 _SHOWN = 5  # errors in the message of a failure
 
-_SUBJECTS: tuple[tuple[type[HostRoutingError], str], ...] = (
-    (FileError, "file"),
-    (ManagerError, "systemd"),
-    (BackendError, "kernel"),
-)
-"""What an error is about, whoever met it: so one cause that several tasks meet is one finding."""
-
 
 @attrs.frozen
 class UnitDropIn:
@@ -132,12 +124,10 @@ def unread(name: str, target: str, error: HostRoutingError, *, is_root: bool) ->
     A denial is a warning if this process is not root, because a bootstrap, as root, may not meet it.
     """
     severity: Severity = "warning" if is_denied(error) and not is_root else "error"
-    subject = next((about for kind, about in _SUBJECTS if isinstance(error, kind)), name)
-    if isinstance(error, FileError):
-        target = error.path
-    elif isinstance(error, ManagerError):
-        target = "systemd"
-    return Finding(subject, severity, str(error), target, can_retry=error.can_retry)
+    if isinstance(error, FileError | ManagerError | BackendError):  # one cause that several tasks meet is one finding
+        (finding,) = error.findings
+        return attrs.evolve(finding, severity=severity, target=finding.target or target)
+    return Finding(name, severity, str(error), target, can_retry=error.can_retry)
 
 
 def removal_findings(removals: Sequence[Finding]) -> Iterator[Finding]:
@@ -149,7 +139,7 @@ def rights_findings(rights: Rights) -> Iterator[Finding]:
     """Routes or rules would have to be changed, and this process may not."""
     try:
         rights.require_network()
-    except NotPermitted as error:
+    except BackendError as error:
         yield unread("kernel", "CAP_NET_ADMIN", error, is_root=rights.is_root)
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import AmbiguousRule, BackendError, BadRule
+from hostrouting.errors import BackendError, ProgramError
 from hostrouting.kernel.ebtables import nat_rules
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac
 from hostrouting.kernel.nftables.table import Chain, Counter, Match, Rewrite, Rule, Table, Unknown, Verdict
@@ -73,7 +73,9 @@ def _lacks(*lines: str) -> Iterator[None]:
     found: tuple[str, ...] = ()
     try:
         yield
-    except BadRule as error:
+    except ProgramError as error:
+        if error.kind != "no-such-rule":
+            raise
         found = error.lines
     assert sorted(found) == sorted(lines)
 
@@ -82,9 +84,11 @@ def _lacks(*lines: str) -> Iterator[None]:
 def _ambiguous() -> Iterator[None]:
     try:
         yield
-    except AmbiguousRule:
-        return
-    raise AssertionError("AmbiguousRule was not raised")
+    except ProgramError as error:
+        if error.kind == "ambiguous-rule":
+            return
+        raise
+    raise AssertionError("no error was raised")
 
 
 class EbtablesContract:

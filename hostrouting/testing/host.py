@@ -314,7 +314,7 @@ class _Visit:
     @property
     def _open(self) -> MemoryBackend:
         if self.over:
-            raise BackendError("the backend was closed", can_retry=False)
+            raise BackendError("the backend was closed", kind="unusable")
         return self.kernel
 
     def __enter__(self) -> Self:

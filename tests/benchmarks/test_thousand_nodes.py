@@ -94,7 +94,7 @@ def two_plans() -> dict[str, Plan]:
         ({"sound": OK}, r"^the nodes that were judged: \['sound'\], and not \['broken', 'sound'\]$"),
         ({"sound": OK, "broken": OK}, r"^the nodes that are not ok: \[\], and not \['broken'\]$"),
         (
-            {"sound": {"error": "SnapshotError"}, "broken": CAPTURED},
+            {"sound": {"error": "InputError"}, "broken": CAPTURED},
             r"^the nodes that are not ok: \['broken', 'sound'\]",
         ),
         (

@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import pytest
 
+from hostrouting import errors
+from hostrouting.cli.failure import code_of
 from hostrouting.errors import (
-    AmbiguousRule,
     ApplyError,
-    ApprovedPlanError,
     BackendError,
-    CleanupIncomplete,
-    CleanupRefused,
+    CleanupError,
     ConfigError,
     Fault,
     FileError,
-    FleetIncomplete,
+    FleetError,
     ForeignPhases,
     HostRoutingError,
+    InputError,
+    ManagerError,
     MetadataError,
+    PreflightFailed,
+    ProgramError,
     RouteConflict,
     RouteOverlapError,
     RouteRefused,
-    SnapshotError,
-    UndoFileError,
     UnitFailed,
+    is_denied,
 )
+from hostrouting.finding import Finding
 from hostrouting.host.effects import tell_effects
+from tests.support.pages import page, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MODE = Fault("mode", '"LOUD"', "is not a mode", "write WARN")
 DEV = Fault("dev", "", "missing")
@@ -73,107 +82,103 @@ def test_config_error_is_a_value_error_of_ours() -> None:
     assert isinstance(error, ValueError)
 
 
-def every_kind(root: type[HostRoutingError]) -> list[type[HostRoutingError]]:
-    """The class and all below it."""
-    return [root, *(kind for below in root.__subclasses__() for kind in every_kind(below))]
-
-
-MADE = {
-    ConfigError: ConfigError([MODE, DEV], "/etc/agent.json"),
-    ForeignPhases: ForeignPhases("/usr/lib/phases.py", "run: pip"),
-    SnapshotError: SnapshotError(path="routes[3]", problem="this is missing"),
-    RouteConflict: RouteConflict(["one", "other"]),
-    ApplyError: ApplyError("no", "never", after="nothing was changed"),
-    RouteOverlapError: RouteOverlapError("it escapes", report=("a", "report")),
-    MetadataError: MetadataError("http://10.0.0.1/", "cannot be queried: Connection refused", can_retry=False),
-    FileError: FileError("cannot be read", path="/etc/x", errno=13),
-    CleanupRefused: CleanupRefused(["one", "other"]),
-    CleanupIncomplete: CleanupIncomplete("1 of 2 things were deleted; what is left", ["one"]),
-    ApprovedPlanError: ApprovedPlanError("/plan.json", "deletions is missing"),
-    FleetIncomplete: FleetIncomplete("the executor ended", judged=1_000, total=20_000),
-    UndoFileError: UndoFileError("/x.undo", "line 1: it is not a command"),
-    AmbiguousRule: AmbiguousRule(["PREROUTING -j DROP"], twin="PREROUTING -s Unicast -j DROP"),
-    UnitFailed: UnitFailed("x.service", result="exit-code", status=3, words=["a", "b"]),
+ROUTE = "10.0.0.0/8 dev eth0"
+FOUND = [
+    Finding("no-default-route", "error", "there is none", "IPv4 default route", can_retry=True),
+    Finding("action", "warning", "add it", facts={"routes": [{"destination": "10.0.0.0/8"}]}),
+]
+MADE: dict[str, Callable[[Any], HostRoutingError]] = {
+    "ConfigError": lambda _: ConfigError([MODE, DEV], "/etc/agent.json"),
+    "InputError": lambda kind: InputError(kind, path="/x", problem="line 1: it is not a command"),
+    "ForeignPhases": lambda _: ForeignPhases("/usr/lib/phases.py", "run: pip"),
+    "RouteConflict": lambda _: RouteConflict([Finding("route-conflict", "error", "one"), FOUND[1]]),
+    "ApplyError": lambda _: ApplyError("no", "never", after="nothing was changed"),
+    "RouteOverlapError": lambda _: RouteOverlapError("it escapes", report=("a", "report")),
+    "CleanupError": lambda kind: CleanupError("nothing was deleted", ["one", "other"], kind=kind),
+    "FileError": lambda _: FileError("cannot be read", path="/etc/x", errno=28),
+    "UnitFailed": lambda _: UnitFailed("x.service", result="exit-code", status=3, words=["a", "b"]),
+    "ProgramError": lambda kind: ProgramError("no", program="nft", kind=kind, words="it cannot", lines=["-j DROP"]),
+    "MetadataError": lambda _: MetadataError("http://10.0.0.1/", "cannot be queried: Connection refused"),
+    "FleetError": lambda kind: FleetError("the executor ended", kind=kind),
+    "BackendError": lambda kind: BackendError("no answer", kind=kind, errno=1, kernel="Operation not permitted"),
+    "RouteRefused": lambda kind: RouteRefused("no", kind=kind, route=ROUTE, errno=17, kernel="File exists"),
 }
+ROWS = [[cell.strip("`") for cell in row] for row in tables(page("findings"), "errors")]
+"""The table of docs/findings.md: class, kind, meaning, remedy, whether to try again, exit code."""
+each = pytest.mark.parametrize(("name", "kind"), [row[:2] for row in ROWS])
 
 
-def made(kind: type[HostRoutingError]) -> HostRoutingError:
-    """An error of this kind with all the facts that it can carry."""
-    if kind in MADE:
-        return MADE[kind]
-    if issubclass(kind, RouteRefused):
-        return kind("refused", route="10.0.0.0/8 dev eth0", errno=17, kernel="File exists")
-    if issubclass(kind, BackendError):
-        return kind("no answer", errno=1, kernel="Operation not permitted")
-    return kind("as it is")
+def made(name: str, kind: str) -> HostRoutingError:
+    """An error of this class and kind with all the facts that it can carry."""
+    return MADE[name](kind) if name in MADE else getattr(errors, name)("as it is")
 
 
-@pytest.mark.parametrize("kind", every_kind(HostRoutingError))
-def test_errors_survive_pickling(kind: type[HostRoutingError]) -> None:
+def test_each_error_has_a_row() -> None:
+    """The table has each class, and of a class with kinds each kind, and no other."""
+    told = set()
+    for name in errors.__all__:
+        found = getattr(errors, name)
+        if isinstance(found, type) and issubclass(found, HostRoutingError) and found is not HostRoutingError:
+            hint = get_type_hints(found)["kind"]
+            told |= {(name, kind) for kind in (kinds_in(hint) if hint is not str else [""])}
+    told -= {("BackendError", kind) for kind in kinds_in(errors.RouteKind)}
+    assert [(name, kind) for name, kind, *_ in ROWS] == sorted(told)
+
+
+def kinds_in(hint: object) -> list[str]:
+    """The words of a Literal, or of a union of some."""
+    return [word for part in get_args(hint) for word in ([part] if isinstance(part, str) else kinds_in(part))]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[1]}".strip())
+def test_what_follows_from_an_error(row: list[str]) -> None:
+    """Whether to try again, and the exit code; a remedy asks for another try only where it can help."""
+    name, kind, meaning, remedy, again, code = row
+    error = made(name, kind)
+    assert (error.kind, error.can_retry, code_of(error)) == (kind, again == "yes", int(code))
+    assert is_denied(error) is (kind == "not-permitted")
+    assert meaning
+    assert remedy
+    assert error.can_retry or not re.search(r"(try|run it) again", remedy, re.IGNORECASE)
+
+
+@each
+def test_errors_survive_pickling(name: str, kind: str) -> None:
     """An error that crosses to another process says there what it said here, and carries the same facts."""
-    error = made(kind)
+    error = made(name, kind)
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
-    assert type(copied) is kind
+    assert type(copied) is type(error)
     assert (str(copied), copied.args, vars(copied)) == (str(error), error.args, vars(error))
+    assert copied.findings == error.findings
 
 
-@pytest.mark.parametrize("kind", every_kind(HostRoutingError))
-def test_every_error_tells_its_facts(kind: type[HostRoutingError]) -> None:
-    """An error is data, too: its kind, whether to try again may help, and each plain fact that it carries."""
-    error = made(kind)
+@each
+def test_every_error_tells_its_facts(name: str, kind: str) -> None:
+    """An error is data, too: its class and kind, whether to try again may help, and each plain fact that it carries."""
+    error = made(name, kind)
     found = json.loads(json.dumps(error.to_mapping()))
-    assert (found["kind"], found["canRetry"]) == (kind.__name__, error.can_retry)
-    assert isinstance(found["canRetry"], bool)
-    plain = {name for name, fact in vars(error).items() if isinstance(fact, str | int) and name != "can_retry"}
-    assert plain <= set(found)
+    assert (found["error"], found["kind"], found["canRetry"]) == (name, kind, error.can_retry)
+    plain = {fact for fact, value in vars(error).items() if isinstance(value, str | int) and not fact.startswith("_")}
+    assert plain - {"can_retry"} <= set(found)
 
 
-RETRIED = {
-    "ApplyError",
-    "BackendError",
-    "BackendTimeout",
-    "BadRule",
-    "CleanupIncomplete",
-    "DeviceDown",
-    "EbtablesError",
-    "EbtablesTimeout",
-    "FleetIncomplete",
-    "GatewayNotOnLink",
-    "HostBusy",
-    "ManagerError",
-    "MetadataError",
-    "NftTimeout",
-    "NftablesError",
-    "NoSuchDevice",
-    "NotReady",
-    "TableNotInForce",
-    "UnitFailed",
-    "Unsettled",
-    "WorkerLost",
-}
-"""What may be gone at the next attempt, although nobody does anything about it."""
+def test_an_error_as_a_finding() -> None:
+    """An error that is like a finding is one, about its file if it has one; others have none."""
+    error = FileError("cannot be read", path="/etc/x")
+    assert error.findings == (Finding("file", "error", "cannot be read", "/etc/x"),)
+    assert BackendError("late", kind="timeout").findings == (Finding("kernel", "error", "late", can_retry=True),)
+    assert ManagerError("no").findings[0].target == "systemd"
+    assert ConfigError([MODE]).findings == ()
 
 
-@pytest.mark.parametrize("kind", every_kind(HostRoutingError))
-def test_every_error_says_whether_to_try_again(kind: type[HostRoutingError]) -> None:
-    """The class of each error, and each error, says with true or false whether the same call can succeed later."""
-    assert kind.can_retry is (kind.__name__ in RETRIED)
-    error = made(kind)
-    assert error.can_retry is vars(error).get("can_retry", kind.can_retry)
-
-
-def test_no_default_route_is_awaited_again() -> None:
-    """A default route can come later, whether the error about it is NotReady or that of the check; an escape stays."""
-    late = RouteOverlapError("no default route", check={"verdict": "no-default-route"})
-    assert (late.can_retry, late.to_mapping()["canRetry"]) == (True, True)
-    assert RouteOverlapError("it escapes", check={"verdict": "overlap"}).can_retry is False
-
-
-def test_a_backend_that_cannot_ever_do_it() -> None:
-    """A failure of the kernel may pass; what this backend cannot do, it cannot do at the next attempt either."""
-    assert BackendError("netlink failed").can_retry is True
-    assert BackendError("this backend was closed", can_retry=False).can_retry is False
-    assert BackendError("it cannot", can_retry=False).to_mapping()["canRetry"] is False
+def test_findings_say_whether_to_try_again() -> None:
+    """The error can be retried if all findings that are errors can; the findings have the routes of the repair."""
+    for kind in (RouteOverlapError, PreflightFailed):
+        late, lost = kind("late", findings=FOUND), kind("lost", findings=[*FOUND, Finding("overlap", "error", "x")])
+        assert (late.can_retry, lost.can_retry, kind("x", findings=FOUND[1:]).can_retry) == (True, False, False)
+        assert late.findings == tuple(FOUND)
+        assert late.repair == ({"destination": "10.0.0.0/8"},)
+        assert kind("none").repair == ()
 
 
 def test_facts_that_are_not_plain() -> None:
@@ -182,28 +187,35 @@ def test_facts_that_are_not_plain() -> None:
     overlap = RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
     tell_effects(overlap, files=["/etc/x"])
     assert overlap.to_mapping() == {
-        "kind": "RouteOverlapError",
+        "error": "RouteOverlapError",
+        "kind": "",
         "canRetry": False,
         "check": {"verdict": "overlap"},
         "effects": {"changes": [], "files": ["/etc/x"], "operations": []},
     }
 
 
-def test_a_clean_up_that_was_refused() -> None:
-    """Each reason is in the sentence, and on its own."""
-    error = CleanupRefused(["azure-vnet is active", "its state file is cut short"])
-    assert str(error) == "nothing was deleted: azure-vnet is active; its state file is cut short"
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  it is ours
-
-
-def test_a_clean_up_with_much_left() -> None:
-    """The first ten things that are left are named, and the number of the others."""
-    error = CleanupIncomplete("1 of 13 things were deleted; what is left", [f"rule {it}" for it in range(12)])
+def test_many_reasons() -> None:
+    """The first ten reasons are in the sentence, with the number of the others; each is also on its own."""
+    error = CleanupError("not deleted", [f"rule {number}" for number in range(12)], kind="incomplete")
+    assert str(error).startswith("not deleted: rule 0; rule 1; ")
     assert str(error).endswith("rule 8; rule 9 (and 2 more)")
-    assert len(error.left) == 12
+    assert len(error.reasons) == 12
 
 
-def test_an_undo_file_that_is_not_one() -> None:
-    """The message names the file, what is wrong in it, and which file is meant."""
-    error = UndoFileError("/x.undo", "line 1: it is not a command")
-    assert str(error) == "/x.undo: line 1: it is not a command; pass the unchanged file that the clean-up named"
+@pytest.mark.parametrize(
+    ("kind", "path", "told"),
+    [
+        ("snapshot", "", "snapshot: it is empty"),
+        ("snapshot", "links[1]", "snapshot: links[1]: it is empty"),
+        ("undo-file", "/x", "/x: it is empty; pass the unchanged file that the clean-up named"),
+        (
+            "approved-plan",
+            "/x",
+            "/x: it is empty; make a plan on this host: hostrouting clean azure-vnet --config FILE",
+        ),
+    ],
+)
+def test_an_input_of_the_wrong_kind(kind: errors.InputKind, path: str, told: str) -> None:
+    """The message names the file or the place, what is wrong, and which file is meant."""
+    assert str(InputError(kind, path=path, problem="it is empty")).startswith(told)

@@ -47,7 +47,7 @@ def _commands() -> Iterator[str]:
     yield "## The JSON documents"
     yield ""
     yield "In the names of keys, `[]` marks the items of a list, and `.` a key of an object. If a command could not run, it prints a"
-    yield "`hostrouting/error/1` document instead, with these keys:"
+    yield "`hostrouting/error/2` document instead, with these keys:"
     yield ""
     yield "| key | meaning |"
     yield "|---|---|"

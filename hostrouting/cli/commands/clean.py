@@ -12,7 +12,7 @@ from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
 from hostrouting.cli.output import Painted, counted, items, line
 from hostrouting.cli.schemas import FAILURES, OPERATIONS
 from hostrouting.cli.source import config_of, quiet_context
-from hostrouting.errors import ApprovedPlanError, ConfigError, Fault
+from hostrouting.errors import ConfigError, Fault, InputError
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, name_of, read_bytes
 from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, UndoAzureVnetCleanup
 from hostrouting.tasks.azure_vnet import CleanupPlan
@@ -74,7 +74,7 @@ def _require_apply(arguments: argparse.Namespace) -> None:
 
 
 def _approved(path: str) -> CleanupPlan:
-    """The plan in the file. Raises ApprovedPlanError if it is not one."""
+    """The plan in the file. Raises InputError if it is not one."""
     name = name_of(path)
     try:
         document = json.loads(read_bytes(path, what="a plan", limit=_LIMIT))
@@ -84,10 +84,11 @@ def _approved(path: str) -> CleanupPlan:
             raise ValueError("it is not a plan: its action is not 'plan'")  # noqa: TRY301  as above
         return CleanupPlan.from_mapping(document)
     except Unreadable as error:
-        raise ApprovedPlanError(name, f"it {error}") from error
+        raise InputError("approved-plan", path=name, problem=f"it {error}") from error
     except (ValueError, RecursionError) as error:
         is_text = isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError)
-        raise ApprovedPlanError(name, f"it is not JSON: {error}" if is_text else str(error)) from error
+        problem = f"it is not JSON: {error}" if is_text else str(error)
+        raise InputError("approved-plan", path=name, problem=problem) from error
 
 
 def _require_section(config: HostRoutingConfig) -> None:

@@ -43,10 +43,10 @@ class NetlinkBackend:
     def __init__(self, *, netns: str | os.PathLike[str] | None = None, timeout: float = 30.0) -> None:
         """Connect to the kernel in this network namespace: an existing one, by its path or its `ip netns` name.
 
-        A call that takes longer than `timeout` seconds raises BackendTimeout: while many containers come and go, Linux
-        lets each request wait for others. Without `netns` it is the namespace of the calling thread; a thread in
-        another namespace cannot use the backend. Raises NetlinkUnavailable if netlink or the namespace does not exist,
-        NotPermitted if the process may not enter it.
+        A call that takes longer than `timeout` seconds raises BackendError (timeout): while many containers come and
+        go, Linux lets each request wait for others. Without `netns` it is the namespace of the calling thread; a thread
+        in another namespace cannot use the backend. Raises BackendError if netlink or the namespace does not exist
+        (unavailable), or the process may not enter it (not-permitted).
         """
         self._closed = False
         self._namespace = None if netns is None else open_namespace(netns)
@@ -103,7 +103,7 @@ class NetlinkBackend:
 
     def _begin(self) -> Channel:
         if self._closed:
-            raise BackendError("this backend was closed", can_retry=False)
+            raise BackendError("this backend was closed", kind="unusable")
         self._channel.begin()
         return self._channel
 
@@ -118,13 +118,13 @@ class NetlinkBackend:
             raise BackendError(
                 "this backend was created in a different network namespace than this thread is in; "
                 "create a new one in this thread, or name the namespace with netns=",
-                can_retry=False,
+                kind="unusable",
             )
         return make()
 
     def _listener_to(self, source: Source) -> socket.socket:
         if self._closed:
-            raise BackendError("this backend was closed", can_retry=False)
+            raise BackendError("this backend was closed", kind="unusable")
         if source == "nftables":
             return self._there(partial(open_socket, n.NFTABLES, protocol=n.NETLINK_NETFILTER))
         return self._listener(None)

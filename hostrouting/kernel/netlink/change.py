@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import BackendError, NotPermitted, RouteRefused
+from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.kernel.base import Outcome, require_own
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import message
@@ -286,17 +286,18 @@ def _insert(routes: list[Route], change: Change) -> None:
 
 
 def _raise_if_denied(errors: dict[int, KernelError]) -> None:
-    """Raise NotPermitted if the kernel answered every message with EPERM.
+    """Raise BackendError (not-permitted) if the kernel answered every message with EPERM.
 
     It checks the capabilities of this process first, and answers EPERM. EACCES is about one route: a rule or a route of
     type prohibit refuses packets to its gateway, or IPv6 is disabled on its device.
     """
     if errors and all(error.number == errno.EPERM for error in errors.values()):
         error = next(iter(errors.values()))
-        raise NotPermitted(
+        raise BackendError(
             "this process may not change routes or rules; this requires root or the capability CAP_NET_ADMIN",
             errno=error.number,
             kernel=error.words,
+            kind="not-permitted",
         )
 
 

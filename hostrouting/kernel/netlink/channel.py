@@ -29,7 +29,7 @@ from contextlib import suppress
 from io import FileIO
 from typing import TYPE_CHECKING, TypeVar
 
-from hostrouting.errors import BackendError, BackendTimeout, NetlinkUnavailable, NotPermitted
+from hostrouting.errors import BackendError
 from hostrouting.kernel.netlink import numbers as n
 
 if TYPE_CHECKING:
@@ -248,8 +248,8 @@ def open_socket(groups: int = 0, *, protocol: int = n.NETLINK_ROUTE, buffer: int
     try:
         made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
     except AttributeError as error:
-        raise NetlinkUnavailable(
-            "netlink does not exist on this system; reading and changing routes requires Linux"
+        raise BackendError(
+            "netlink does not exist on this system; reading and changing routes requires Linux", kind="unavailable"
         ) from error
     except OSError as error:
         raise why_not_opened(error) from error
@@ -287,13 +287,17 @@ def why_not_opened(error: OSError) -> BackendError:
     if number in {errno.ENOMEM, errno.ENOBUFS}:
         return BackendError("not enough memory to open a socket", errno=number, kernel=words)
     if isinstance(error, PermissionError):
-        return NotPermitted(
-            "a sandbox does not allow this process to open a netlink socket", errno=number, kernel=words
+        return BackendError(
+            "a sandbox does not allow this process to open a netlink socket",
+            errno=number,
+            kernel=words,
+            kind="not-permitted",
         )
-    return NetlinkUnavailable(
+    return BackendError(
         "netlink is not available: a sandbox forbids it, or the kernel was built without it",
         errno=number,
         kernel=words,
+        kind="unavailable",
     )
 
 
@@ -301,7 +305,7 @@ def as_backend_error(error: OSError) -> BackendError:
     """Why an open socket failed."""
     words = error.strerror or str(error)
     if isinstance(error, PermissionError):
-        return NotPermitted("this process may not use netlink", errno=error.errno, kernel=words)
+        return BackendError("this process may not use netlink", errno=error.errno, kernel=words, kind="not-permitted")
     return BackendError("netlink failed", errno=error.errno, kernel=words)
 
 
@@ -328,9 +332,10 @@ def open_namespace(netns: str | os.PathLike[str]) -> FileIO:
         return FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except (OSError, ValueError) as error:
         problem = f"{path}: {error.strerror}" if isinstance(error, OSError) else "a path cannot contain a null byte"
-        raise NetlinkUnavailable(
+        raise BackendError(
             f"network namespace {text!r} does not exist: {problem}; `ip netns` lists the named ones",
             errno=getattr(error, "errno", None),
+            kind="unavailable",
         ) from error
 
 
@@ -365,8 +370,10 @@ def _enter(namespace: FileIO) -> None:
         number = ctypes.get_errno()
         text = os.strerror(number)
         if isinstance(OSError(number, text), PermissionError):
-            raise NotPermitted("this process may not enter another network namespace", errno=number, kernel=text)
-        raise NetlinkUnavailable("the given file is not a network namespace", errno=number, kernel=text)
+            raise BackendError(
+                "this process may not enter another network namespace", errno=number, kernel=text, kind="not-permitted"
+            )
+        raise BackendError("the given file is not a network namespace", errno=number, kernel=text, kind="unavailable")
 
 
 # Requests and replies
@@ -425,12 +432,12 @@ class Channel:
         self._deadline = time.monotonic() + self.timeout
 
     def _left(self) -> float:
-        """The remaining seconds; if there are none, close the socket and raise BackendTimeout."""
+        """The remaining seconds; if there are none, close the socket and raise BackendError (timeout)."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             # A late answer would be taken for the answer to another request.
             self.close()
-            raise BackendTimeout(f"the kernel did not finish the request within {self.timeout:g} s")
+            raise BackendError(f"the kernel did not finish the request within {self.timeout:g} s", kind="timeout")
         return left
 
     def number(self, count: int = 1) -> int:

@@ -13,7 +13,7 @@ import struct
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from hostrouting.errors import BackendError, Unsettled
+from hostrouting.errors import BackendError
 from hostrouting.fib import ANY, PLAIN
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer
 from hostrouting.kernel.netlink import numbers as n
@@ -61,7 +61,7 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
         raise BackendError(
             f"cannot look up {flow}: a value does not fit into a kernel message: {error}",
             errno=errno.ERANGE,
-            can_retry=False,
+            kind="unusable",
         ) from error
     width = destinations[0].max_prefixlen // 8
     packed = [int(address).to_bytes(width, "big") for address in destinations]
@@ -81,7 +81,9 @@ def look_up(channel: Channel, destinations: Sequence[IP], flow: Flow) -> tuple[A
         if not open_questions:
             return tuple(map(found.__getitem__, packed))
         size = max(size // 4, 1)  # the answers did not fit into the receive buffer
-    raise Unsettled(f"{len(open_questions)} answers of the kernel were lost, even with small batches")
+    raise BackendError(
+        f"{len(open_questions)} answers of the kernel were lost, even with small batches", kind="unsettled"
+    )
 
 
 def encode_lookup(
@@ -172,9 +174,10 @@ class _Answers:
         route = next((route for route in large if len(route.legs) > _FEW), None)
         if route is None:
             address = ip_at(family, number)
-            raise Unsettled(
+            raise BackendError(
                 f"the route to {address} has too many next hops for one answer of the kernel, and was gone when all"
-                " routes were read; try again when the routes change less"
+                " routes were read; try again when the routes change less",
+                kind="unsettled",
             )
         return Answer(route.type, route)
 

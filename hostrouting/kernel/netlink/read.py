@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
-from hostrouting.errors import BackendError, Unsettled
+from hostrouting.errors import BackendError
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import (
     ATTRIBUTE,
@@ -145,10 +145,11 @@ def take_snapshot(
     raise _unsettled(snapshot)
 
 
-def _unsettled(last: Snapshot | None = None) -> Unsettled:
-    return Unsettled(
+def _unsettled(last: Snapshot | None = None) -> BackendError:
+    return BackendError(
         f"the host's routes changed during each of {_ATTEMPTS} attempts to read them; try again when they change less",
         last=last,
+        kind="unsettled",
     )
 
 
@@ -742,7 +743,7 @@ def _message_class() -> Any:
         raise BackendError(
             "this host has next hop objects, but pyroute2, which reads them, cannot be loaded "
             f"({type(error).__name__}: {error}); install it with `pip install '{_REQUIREMENT}'`",
-            can_retry=False,
+            kind="unusable",
         ) from error
     known = {
         "prefix": "NHA_",

@@ -268,7 +268,7 @@ class NetlinkWatch:
 
     def _usable(self) -> None:
         if self._closed:
-            raise BackendError("this watch was closed", can_retry=False)
+            raise BackendError("this watch was closed", kind="unusable")
 
     def _drain_wakes(self) -> None:
         while self._wakened.read(1 << 12):

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from hostrouting.errors import NftablesError, NftMissing, NftNotPermitted, NftRefused, NftTimeout, NftTooOld, TableOwned
+from hostrouting.errors import ProgramError
 from hostrouting.kernel.nftables.table import TableText, listing, read_table, removing, replacing
 from hostrouting.kernel.programs import run_program
 
@@ -43,9 +44,9 @@ __all__ = [
 class Nftables(Protocol):
     """The tables of the family ip6.
 
-    Each verb raises an NftablesError if nft cannot be used (NftMissing, NftTooOld, NftNotPermitted), does not answer
-    (NftTimeout) or refuses (NftRefused). No verb retries. A name or a table that this library would not create raises
-    ValueError before anything is run.
+    Each verb raises a ProgramError if nft cannot be used (missing, too-old, not-permitted), does not answer (timeout)
+    or refuses (refused). No verb retries. A name or a table that this library would not create raises ValueError before
+    anything is run.
     """
 
     def table(self, name: str) -> Table | None:
@@ -73,7 +74,7 @@ class Nftables(Protocol):
         One transaction: every reader and every packet gets either all of the old or all of the new. Idempotent, but an
         equal table is also created again, with new handles and its counters at 0: the caller compares first. A dormant
         table becomes active. Names in `without` may be absent; the table's own name in it has no effect. Raises
-        TableOwned if another process owns one of the tables; then nothing was changed. After an NftTimeout the change
+        an error (owned) if another process owns one of the tables; then nothing was changed. After a timeout the change
         may or may not have been made.
         """
         ...
@@ -81,8 +82,8 @@ class Nftables(Protocol):
     def remove(self, *names: str) -> None:
         """Remove the tables with these names in one transaction; absent tables and no names are fine.
 
-        Raises TableOwned if another process owns one of them; then nothing was changed. After an NftTimeout the change
-        may or may not have been made.
+        Raises an error (owned) if another process owns one of them; then nothing was changed. After a timeout the
+        change may or may not have been made.
         """
         ...
 
@@ -188,46 +189,49 @@ _DENIED = "Operation not permitted"
 _NO_JSON = ("JSON support not compiled-in", "invalid option -- 'j'", "unrecognized option: j")
 
 
-def missing() -> NftMissing:
+_error = partial(ProgramError, program="nft")
+
+
+def missing() -> ProgramError:
     """The program nft is not installed."""
-    return NftMissing("the program nft is not in PATH; install the package nftables")
+    return _error("the program nft is not in PATH; install the package nftables", kind="missing")
 
 
-def too_old(words: str = "") -> NftTooOld:
+def too_old(words: str = "") -> ProgramError:
     """The program nft has no JSON support."""
-    return NftTooOld(
-        "this nft has no JSON support, which exists since 0.9.0; install a newer package nftables", nft=words
-    )
+    told = "this nft has no JSON support, which exists since 0.9.0; install a newer package nftables"
+    return _error(told, kind="too-old", words=words)
 
 
-def not_permitted(words: str = "") -> NftNotPermitted:
+def not_permitted(words: str = "") -> ProgramError:
     """The process lacks the privilege."""
-    return NftNotPermitted(
-        "this process may not read or change nftables; run it as root with the capability CAP_NET_ADMIN", nft=words
-    )
+    told = "this process may not read or change nftables; run it as root with the capability CAP_NET_ADMIN"
+    return _error(told, kind="not-permitted", words=words)
 
 
-def timed_out(what: str, seconds: float) -> NftTimeout:
+def timed_out(what: str, seconds: float) -> ProgramError:
     """No answer came in time."""
-    return NftTimeout(f"nft did not {what} within {seconds:g} s; check that `nft list tables` answers, then try again")
+    told = f"nft did not {what} within {seconds:g} s; check that `nft list tables` answers, then try again"
+    return _error(told, kind="timeout")
 
 
-def owned(name: str, owner: str = "") -> TableOwned:
+def owned(name: str, owner: str = "") -> ProgramError:
     """Another process owns the table; `owner` is the name of the program, if nft prints it."""
     whose = f"another process ({owner})" if owner else "another process"
-    return TableOwned(
+    return _error(
         f"the table ip6 {name} is owned by {whose}, and only its owner may change it; "
-        "stop that process (the kernel then deletes the table), or choose another name for the table"
+        "stop that process (the kernel then deletes the table), or choose another name for the table",
+        kind="owned",
     )
 
 
-def refused(what: str, words: str) -> NftablesError:
-    """The error for a failed nft command, by its text; TableOwned cannot be recognised from it."""
+def refused(what: str, words: str) -> ProgramError:
+    """The error for a failed nft command, by its text, which does not say whether another process owns the table."""
     if any(phrase in words for phrase in _NO_JSON):
         return too_old(words)
     if is_about_permission(words):
         return not_permitted(words)
-    return NftRefused(f"nft could not {what}", nft=words or "nft printed no message")
+    return _error(f"nft could not {what}", kind="refused", words=words or "nft printed no message")
 
 
 def is_about_permission(words: str) -> bool:

@@ -16,19 +16,11 @@ import attrs
 import phases
 from hostrouting.config import EbtablesChoice, IfAzureVnetActive, needs_config
 from hostrouting.errors import (
-    AmbiguousRule,
-    ApprovedPlanError,
     BackendError,
-    BadRule,
-    CleanupIncomplete,
-    CleanupRefused,
-    EbtablesMissing,
-    EbtablesNotLoaded,
-    EbtablesTooOld,
+    CleanupError,
     FileError,
-    NoSuchDevice,
-    NoSuchRoute,
-    UndoFileError,
+    InputError,
+    ProgramError,
 )
 from hostrouting.host.effects import Operation, tell_effects
 from hostrouting.host.host import Host, needs_host
@@ -161,7 +153,7 @@ class CleanStaleAzureVnet:
         return found.within(approved), found.beyond(approved)
 
     def _require_this_host(self, approved: CleanupPlan) -> None:
-        """Raise ApprovedPlanError if the plan was made on another host, or before this host last booted."""
+        """Raise InputError if the plan was made on another host, or before this host last booted."""
         host, boot = self._origin()
         if approved.boot == boot:
             return
@@ -170,7 +162,7 @@ class CleanStaleAzureVnet:
             told = f"it was made before {ours} last booted, and rules, neighbours and routes have changed since"
         else:
             told = f"it was made on {theirs}, and this is {ours}"
-        raise ApprovedPlanError("the approved plan", told)
+        raise InputError("approved-plan", path="the approved plan", problem=told)
 
     def _origin(self) -> tuple[str, str]:
         """The name of this host, and the kernel's boot ID, which is different after each boot."""
@@ -183,7 +175,9 @@ class CleanStaleAzureVnet:
         if settings.what.ebtables:
             try:
                 saved = read_saved(edges.ebtables.save())
-            except (EbtablesMissing, EbtablesNotLoaded) as error:
+            except ProgramError as error:
+                if error.kind not in {"missing", "not-loaded"}:
+                    raise
                 missing = error
         with edges.open_backend() as backend:
             snapshot = backend.snapshot()
@@ -250,8 +244,9 @@ class _Deleting:
         with self._telling():  # more may have been deleted than is known: after an error the file stays as written
             try:
                 plan = self._delete_rules(ctx, plan)
-            except (CleanupRefused, EbtablesTooOld):  # in both cases no further rule was deleted
-                self._log.settle(ctx, self._done)
+            except (CleanupError, ProgramError) as error:
+                if isinstance(error, CleanupError) or error.kind == "too-old":  # no further rule was deleted
+                    self._log.settle(ctx, self._done)
                 raise
             self._delete_neighbours(plan)
             self._delete_routes(plan)
@@ -286,10 +281,10 @@ class _Deleting:
             raise
 
     def _agreed(self) -> CleanupPlan:
-        """What was shown and is still stale; CleanupRefused if there is a reason not to delete anything."""
+        """What was shown and is still stale; CleanupError if there is a reason not to delete anything."""
         found = self._look()
         if found.hindrances:
-            raise CleanupRefused(found.hindrances)
+            raise CleanupError("nothing was deleted", found.hindrances, kind="refused")
         self._seen = found
         return found.within(self._shown)
 
@@ -301,11 +296,14 @@ class _Deleting:
             rules = [deletion for deletion in _rules_of(plan) if deletion.thing not in unclear]
             try:
                 ebtables.delete([str(rule.thing) for rule in rules])
-            except AmbiguousRule as error:
-                unclear |= dict.fromkeys(error.lines, str(error))
-            except BadRule:  # another process has deleted a rule; the batch changed nothing
-                plan = self._agreed()
-                self._log.write(plan.deletions)
+            except ProgramError as error:
+                if error.kind == "ambiguous-rule":
+                    unclear |= dict.fromkeys(error.lines, str(error))
+                elif error.kind == "no-such-rule":  # another process has deleted it; the batch changed nothing
+                    plan = self._agreed()
+                    self._log.write(plan.deletions)
+                else:
+                    raise
             else:
                 self._done += rules
                 break
@@ -340,9 +338,9 @@ class _Deleting:
             outcomes = backend.change(Change("delete", route) for route in routes)
         for outcome in outcomes:
             deletion = routes[outcome.change.route]
-            if outcome.ok:
+            if outcome.error is None:
                 self._done.append(deletion)
-            elif not isinstance(outcome.error, NoSuchRoute | NoSuchDevice):
+            elif outcome.error.kind not in {"no-such-route", "no-such-device"}:
                 self._left.append(f"{deletion.spec}: {outcome.error}")
 
     def _require_gone(self, after: CleanupPlan, *, planned: int) -> None:
@@ -354,7 +352,7 @@ class _Deleting:
         self._left += [f"{kind} {spec} {told}" for kind, spec in more if done[kind, spec]]
         if self._left:
             gone = f"{len(self._done)} of {planned} entries were deleted, and are saved in {self._log.path}"
-            raise CleanupIncomplete(f"{gone}; not deleted", self._left)
+            raise CleanupError(f"{gone}; not deleted", self._left, kind="incomplete")
 
 
 def _rules_of(plan: CleanupPlan) -> list[Deletion]:
@@ -372,7 +370,7 @@ class UndoAzureVnetCleanup:
     """The ebtables backend in which the rules are restored if the file does not name one."""
 
     def do(self, ctx: phases.Context) -> UndoResult | phases.Skip:
-        """See the class. Raises UndoFileError, before anything is changed, if the file is not an undo file."""
+        """See the class. Raises InputError, before anything is changed, if the file is not an undo file."""
         edges = _Edges.of(self.host, self.ebtables)
         if edges is None:
             return phases.Skip(_NO_KERNEL)
@@ -389,11 +387,11 @@ class UndoAzureVnetCleanup:
     def _read(self) -> UndoLog:
         text = self.host.files.read(self.path)
         if text is None:
-            raise UndoFileError(self.path, "there is no such file")
+            raise InputError("undo-file", path=self.path, problem="there is no such file")
         try:
             return UndoLog.parse(text)
         except ValueError as error:
-            raise UndoFileError(self.path, str(error)) from error
+            raise InputError("undo-file", path=self.path, problem=str(error)) from error
 
     def _restore(self, edges: _Edges, log: UndoLog) -> UndoResult:
         restoring = _Restoring(edges)
@@ -403,7 +401,7 @@ class UndoAzureVnetCleanup:
             restoring.routes(log.routes)
             if restoring.left:
                 told = f"{len(restoring.done)} entries of {self.path} were restored; not restored"
-                raise CleanupIncomplete(told, restoring.left)
+                raise CleanupError(told, restoring.left, kind="incomplete")
         return UndoResult(tuple(restoring.done))
 
 

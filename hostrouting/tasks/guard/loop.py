@@ -18,7 +18,7 @@ import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import find_edits
 from hostrouting.config import needs_config
-from hostrouting.errors import FileError, HostBusy, HostRoutingError, Unsettled
+from hostrouting.errors import BackendError, FileError, HostBusy, HostRoutingError
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host, needs_host
 from hostrouting.host.systemd import Line, NoService, Service
@@ -263,14 +263,13 @@ class _Watching:
         former = _without_repairs(self._answers.get(task.name, Look()))
         try:
             found = task.keep(self._ctx, self._may_repair, self._alive)
-        except Unsettled as error:
-            now = self._clock.now()
-            since = self._restless.setdefault(task.name, now)
-            if now - since < _CALM_BY:
-                return former
-            found = attrs.evolve(former, failures={task.name: str(error)})
         except (HostRoutingError, ExceptionGroup) as error:
-            self._restless.pop(task.name, None)
+            if isinstance(error, BackendError) and error.kind == "unsettled":
+                now = self._clock.now()
+                if now - self._restless.setdefault(task.name, now) < _CALM_BY:
+                    return former
+            else:
+                self._restless.pop(task.name, None)
             found = attrs.evolve(former, failures={task.name: str(error)})
         else:
             self._restless.pop(task.name, None)

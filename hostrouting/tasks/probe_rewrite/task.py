@@ -32,9 +32,7 @@ from hostrouting.errors import (
     FileError,
     HostRoutingError,
     MetadataError,
-    NftMissing,
-    TableNotInForce,
-    TableOwned,
+    ProgramError,
 )
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Operation, having_changed
@@ -176,8 +174,10 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             if standing is not None:
                 if not standing.is_in_force:
                     changes = "; ".join(map(str, of_severity(standing.findings, "error")))
-                    raise TableNotInForce(
-                        f"what was loaded has been changed: {changes}; stop the program that changes it"
+                    raise ProgramError(
+                        f"what was loaded has been changed: {changes}; stop the program that changes it",
+                        program="nft",
+                        kind="not-in-force",
                     )
                 for finding in standing.findings:
                     ctx.log.log(finding.level, "%s", finding)
@@ -322,11 +322,11 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     @contextmanager
     def _where_nft_is(self) -> Iterator[None]:
-        """Without the program nft no table can be deleted; raise NftMissing only if there is something to delete."""
+        """Without the program nft no table can be deleted; raise its error only if there is something to delete."""
         try:
             yield
-        except NftMissing:
-            if self._record != rewrite.Record():
+        except ProgramError as error:
+            if error.kind != "missing" or self._record != rewrite.Record():
                 raise
 
     def _why_not(self) -> tuple[str, ...]:
@@ -382,7 +382,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     ) -> tuple[Operation, ...]:
         plan = self._plan(nft, snapshot, up=up)
         if plan.conflict:
-            raise TableOwned(plan.conflict)
+            raise ProgramError(plan.conflict, program="nft", kind="owned")
         plan.routes.require_possible()
         if not plan.is_empty:
             self._carry(ctx, nft, backend, snapshot, plan)

@@ -268,7 +268,7 @@ class MemoryBackend:
 
     def _usable(self) -> None:
         if self._closed:
-            raise BackendError("the backend was closed", can_retry=False)
+            raise BackendError("the backend was closed", kind="unusable")
 
     def _meet(self, moment: Moment) -> None:
         self._usable()
@@ -577,7 +577,7 @@ class MemoryWatch:
         Without planned changes, it waits on the clock for a change by another thread.
         """
         if self._closed:
-            raise BackendError("the watch was closed", can_retry=False)
+            raise BackendError("the watch was closed", kind="unusable")
         before = tuple(self._troubles)
         self._try("routes")
         if "nftables" in before:

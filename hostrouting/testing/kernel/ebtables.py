@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hostrouting.errors import BadRule, EbtablesError
+from hostrouting.errors import ProgramError
 from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.ebtables import BACKENDS, missing_from, require_distinct, require_lines
 from hostrouting.testing.kernel.faults import Faulty
@@ -22,7 +22,7 @@ __all__ = ["MemoryEbtables"]
 _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
 
 
-class MemoryEbtables(Faulty[EbtablesError]):
+class MemoryEbtables(Faulty[ProgramError]):
     """ebtables in a list, compared with Linux; `str()` is what ebtables-save would print."""
 
     def __init__(
@@ -68,7 +68,9 @@ class MemoryEbtables(Faulty[EbtablesError]):
         """See Ebtables."""
         try:
             self.delete([line])
-        except BadRule:
+        except ProgramError as error:
+            if not error.lines:
+                raise
             return False
         return True
 
@@ -87,7 +89,7 @@ class MemoryEbtables(Faulty[EbtablesError]):
         else:
             require_distinct(str(self), lines)
             if gone := missing_from(str(self), lines):
-                raise BadRule(gone)
+                raise refusal.no_such_rule(gone)
             for line in lines:
                 self.rules.remove(line)
         self.writes += [f"{verb} {line}" for line in lines]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 
-from hostrouting.errors import BackendError, BackendTimeout
+from hostrouting.errors import BackendError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,8 +112,8 @@ class Faults:
         self._set(moment, Due(nth, error=error))
 
     def hang(self, moment: Moment, *, nth: int = 1, done: bool = False) -> None:
-        """Raise BackendTimeout at once, without waiting; `done` is whether the operation was still carried out."""
-        timeout = BackendTimeout(f"the kernel did not answer a {moment} in time")
+        """Raise a timeout at once, without waiting; `done` is whether the operation was still carried out."""
+        timeout = BackendError(f"the kernel did not answer a {moment} in time", kind="timeout")
         self._set(moment, Due(nth, error=timeout, done=done))
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:

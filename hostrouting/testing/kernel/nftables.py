@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hostrouting.errors import NftablesError
+from hostrouting.errors import ProgramError
 from hostrouting.kernel.nftables import program as refusal
 from hostrouting.kernel.nftables.table import Table, listing, removing, replacing
 from hostrouting.testing.kernel.faults import Faulty
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["MemoryNftables"]
 
 
-class MemoryNftables(Faulty[NftablesError]):
+class MemoryNftables(Faulty[ProgramError]):
     """nftables in a dictionary, compared with Linux; `str()` is what `nft -n -s list ruleset` would print.
 
     A table with a flag is unreadable, as for nft 1.0.6: `Table("slb", flags=["dormant"])` is not active, and one with

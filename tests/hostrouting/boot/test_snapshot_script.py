@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.boot import render_snapshot_script
-from hostrouting.errors import SnapshotError
+from hostrouting.errors import InputError
 from hostrouting.host.saved import read_ip_document
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import NextHop, Rule, Snapshot, as_ip
@@ -310,5 +310,5 @@ def test_cut_short(namespace: Namespace) -> None:
     assert done.stdout == ""
     document = taken(namespace, ["sh"])
     for end in (0, len(document) // 2, len(document) - 3):
-        with pytest.raises(SnapshotError, match="this is not JSON"):
+        with pytest.raises(InputError, match="this is not JSON"):
             read_ip_document(document[:end])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.check.examine import await_plan, examine, is_any_route_ours, read
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import NotReady, Unsettled
+from hostrouting.errors import BackendError, NotReady
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.host.saved import SavedBackend
 from hostrouting.kernel.base import Answer, Change, Watch
@@ -21,6 +21,7 @@ from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import MemoryBackend, h200, plain_vm
 from hostrouting.testing.strategies import blocks, snapshots
 from phases.testing import FakeClock
+from tests.support.kinds import raises
 from tests.support.tasks import CIDR, config
 
 if TYPE_CHECKING:
@@ -119,10 +120,10 @@ def test_read_of_a_host_that_never_rests() -> None:
     kernel = plain_vm()
     snapshot = kernel.snapshot()
     assert read(kernel) == (snapshot, True)
-    kernel.faults.fail("snapshot", Unsettled("busy", last=snapshot))
+    kernel.faults.fail("snapshot", BackendError("busy", last=snapshot, kind="unsettled"))
     assert read(kernel) == (snapshot, False)
-    kernel.faults.fail("snapshot", Unsettled("busy"))
-    with pytest.raises(Unsettled):
+    kernel.faults.fail("snapshot", BackendError("busy", kind="unsettled"))
+    with raises(BackendError, "unsettled"):
         read(kernel)
 
 

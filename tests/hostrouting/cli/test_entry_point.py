@@ -12,18 +12,13 @@ import pytest
 from hostrouting.cli.failure import code_of
 from hostrouting.errors import (
     ApplyError,
-    BackendTimeout,
+    BackendError,
     FileError,
     HostRoutingError,
-    ManagerError,
-    MetadataError,
-    NetlinkUnavailable,
-    NotPermitted,
     NotReady,
-    RouteConflict,
     RouteOverlapError,
-    SnapshotError,
 )
+from hostrouting.finding import Finding
 from hostrouting.testing import FakeHost, h200
 from phases.errors import ExceptionGroup
 from tests.support.cli import say
@@ -38,21 +33,19 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (RouteOverlapError("x"), 1),
-        (RouteConflict(["x"]), 1),
-        (ApplyError("x", after="y"), 1),
-        (ManagerError("x"), 1),
-        (FileError("x", path="/x", errno=28), 1),
+        (RouteOverlapError("x", findings=[Finding("no-default-route", "error", "x", can_retry=True)]), 3),
         (FileError("x", path="/x", errno=13), 3),
-        (SnapshotError(path="", problem="x"), 2),
-        (NotPermitted("x"), 3),
-        (NetlinkUnavailable("x"), 3),
-        (BackendTimeout("x"), 3),
-        (NotReady("x"), 3),
-        (MetadataError("http://10.0.0.1/", "x"), 3),
         (RuntimeError("a bug"), 3),
-        (ExceptionGroup("all of it", [NotPermitted("x"), ExceptionGroup("more", [NotReady("y")])]), 3),
-        (ExceptionGroup("all of it", [NotPermitted("x"), FileError("x", path="/x", errno=30)]), 1),
+        (
+            ExceptionGroup(
+                "all of it", [BackendError("x", kind="not-permitted"), ExceptionGroup("more", [NotReady("y")])]
+            ),
+            3,
+        ),
+        (
+            ExceptionGroup("all of it", [BackendError("x", kind="not-permitted"), FileError("x", path="/x", errno=30)]),
+            1,
+        ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value,
 )
@@ -64,7 +57,7 @@ def test_codes(error: Exception, code: int) -> None:
 def test_a_failure_for_want_of_privilege() -> None:
     """An error that comes from a lack of privilege is one too."""
     error: HostRoutingError = ApplyError("x", after="y")
-    error.__cause__ = NotPermitted("x")
+    error.__cause__ = BackendError("x", kind="not-permitted")
     assert code_of(error) == 3
 
 
@@ -79,25 +72,28 @@ def failing(error: BaseException) -> Host:
 
 def test_not_permitted() -> None:
     """What is not permitted is said on standard error, with what is; a program gets a document."""
-    said = say("check", "10.0.0.0/8", host=failing(NotPermitted("this requires root")))
+    said = say("check", "10.0.0.0/8", host=failing(BackendError("this requires root", kind="not-permitted")))
     assert said.code == 3
     assert said.out == ""
     assert said.err.splitlines() == [
         "hostrouting: this requires root",
         "check, discover, explain, repair, plan, preflight, status and snapshot work without root",
     ]
-    told = say("check", "--json", "10.0.0.0/8", host=failing(NotPermitted("this requires root")))
+    told = say("check", "--json", "10.0.0.0/8", host=failing(BackendError("this requires root", kind="not-permitted")))
     assert told.json == {
-        "schema": "hostrouting/error/1",
-        "error": "NotPermitted",
+        "schema": "hostrouting/error/2",
+        "error": "BackendError",
+        "kind": "not-permitted",
         "message": "this requires root",
+        "canRetry": False,
+        "findings": [Finding("kernel", "error", "this requires root").to_mapping()],
         "faults": [],
     }
 
 
 def test_no_netlink() -> None:
     """Where there is no netlink, what can be done without is said."""
-    said = say("check", "10.0.0.0/8", host=failing(NetlinkUnavailable("there is none")))
+    said = say("check", "10.0.0.0/8", host=failing(BackendError("there is none", kind="unavailable")))
     assert said.code == 3
     told = "check, explain, repair, plan and snapshot work on a saved snapshot, with --snapshot FILE"
     assert said.err.splitlines()[1] == told
@@ -150,7 +146,7 @@ def test_misuse_is_a_document_too(words: tuple[str, ...]) -> None:
     """A command line that is none is told to a program as well: exit code 2, and the document of an error."""
     said = say(*words)
     assert said.code == 2
-    assert said.json["schema"] == "hostrouting/error/1"
+    assert said.json["schema"] == "hostrouting/error/2"
     assert said.json["error"] == "Misused"
     assert said.json["message"] in said.err
 

@@ -15,7 +15,7 @@ import pytest
 
 from hostrouting.cli.fleet import fleet_lines
 from hostrouting.cli.output import plain
-from hostrouting.errors import FileError, SnapshotError
+from hostrouting.errors import FileError, InputError
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.host import LocalFiles
@@ -103,7 +103,8 @@ def test_the_whole_table(fleet: Path) -> None:
 
 def test_the_table_of_the_page_for_operators() -> None:
     """The table that docs/fleet.md shows is what is printed about such a fleet."""
-    error = SnapshotError(
+    error = InputError(
+        "snapshot",
         path="",
         problem="this is empty: the command that was to write it probably failed; save one with: hostrouting snapshot > FILE",
     )
@@ -317,7 +318,7 @@ def test_each_line_is_the_document_of_the_node(fleet: Path) -> None:
             routes = {"add": repair, "delete": []} if repair else None
             assert document.pop("correction") == routes
         assert document == alone.json
-        assert document["schema"] == ("hostrouting/error/1" if name == "broken" else "hostrouting/check/3")
+        assert document["schema"] == ("hostrouting/error/2" if name == "broken" else "hostrouting/check/3")
 
 
 @pytest.mark.parametrize(
@@ -405,7 +406,7 @@ def test_bad_usage(fleet: Path, words: list[str], said: str) -> None:
     assert (told.code, told.out) == (2, "")
     assert said.format(fleet=fleet) in told.err
     document = say(*typed, "--json").json
-    assert document["schema"] == "hostrouting/error/1"
+    assert document["schema"] == "hostrouting/error/2"
 
 
 def test_cidrs_before_and_after(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -507,7 +508,7 @@ class TestAsAProgram:
             out, err = program.communicate(timeout=120)
         assert (program.returncode, err) == (130, b"hostrouting: interrupted\n")
         *_, last = map(json.loads, out.splitlines())
-        assert (last["schema"], last["error"]) == ("hostrouting/error/1", "Interrupted")
+        assert (last["schema"], last["error"]) == ("hostrouting/error/2", "Interrupted")
 
     def test_no_process_can_be_started(self, tmp_path: Path) -> None:
         """The error says so, and how many were judged; the exit code is 3."""

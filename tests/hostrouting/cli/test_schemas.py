@@ -12,7 +12,7 @@ import pytest
 
 from hostrouting.cli.commands import every_command
 from hostrouting.cli.schemas import ERROR
-from hostrouting.errors import FileError, NetlinkUnavailable
+from hostrouting.errors import BackendError, FileError
 from hostrouting.finding import Finding
 from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.kernel.base import Change
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CIDR = "172.16.0.0/16"
 # A snapshot has the fields of `hostrouting.Snapshot`.
-SCHEMAS = {it.schema: it.keys for it in every_command() if it.name != "snapshot"} | {"hostrouting/error/1": ERROR}
+SCHEMAS = {it.schema: it.keys for it in every_command() if it.name != "snapshot"} | {"hostrouting/error/2": ERROR}
 
 
 def paths(value: Any, at: str = "") -> Iterator[str]:
@@ -52,7 +52,7 @@ def paths(value: Any, at: str = "") -> Iterator[str]:
 
 def no_netlink() -> RouteBackend:
     """A host without a way to its kernel."""
-    raise NetlinkUnavailable("there is no netlink here")
+    raise BackendError("there is no netlink here", kind="unavailable")
 
 
 def leftover() -> MemoryBackend:
@@ -203,7 +203,10 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("plan", "--config", repaired, kernel=MemoryBackend()),
         told("plan", "--config", half, host=well),
         told("preflight", "--config", repaired, kernel=MemoryBackend()),
-        told("status", host=FakeHost(backend=no_netlink)),
+        *(
+            told(verb, *rest, host=FakeHost(backend=no_netlink))
+            for verb, *rest in (["status"], ["check", "10.0.0.0/8"])
+        ),
         told("apply", "--config", half, host=well),
         told("plan", "--config", repaired, host=well),
         told("apply", "--config", repaired, host=full),

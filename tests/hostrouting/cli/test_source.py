@@ -18,7 +18,7 @@ import pytest
 
 from hostrouting import inputs as reading
 from hostrouting.cli.source import looked_at
-from hostrouting.errors import SnapshotError
+from hostrouting.errors import InputError
 from hostrouting.testing import FakeHost, h200
 from tests.support.cases import for_each
 from tests.support.children import in_child
@@ -53,7 +53,7 @@ def test_bad_files(name: str, kind: str, tmp_path: Path) -> None:
     assert said.code == 2
     assert not said.out
     assert (of_config if kind == "config" else of_snapshot) in said.err
-    assert say(*words, "--json").json["schema"] == "hostrouting/error/1"
+    assert say(*words, "--json").json["schema"] == "hostrouting/error/2"
 
 
 @pytest.mark.parametrize("kind", ["config", "snapshot"])
@@ -317,5 +317,5 @@ def test_names_do_not_steer_the_terminal() -> None:
 def test_standard_input_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed standard input is bad input, and no bug."""
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(SnapshotError, match="standard input: this is closed"):
+    with pytest.raises(InputError, match="standard input: this is closed"):
         looked_at(Namespace(snapshot="-"), FakeHost)

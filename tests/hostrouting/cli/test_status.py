@@ -9,7 +9,7 @@ from unittest import mock
 import attrs
 import pytest
 
-from hostrouting.errors import BackendTimeout, NotPermitted, Unsettled
+from hostrouting.errors import BackendError
 from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import Link, Prefix, Route, Rule
@@ -370,7 +370,7 @@ def test_the_kernel_cannot_be_asked(written: Callable[..., str]) -> None:
     """Where the tables can be read and the kernel does not answer, the routes are told all the same; exit code 3."""
     host = checked(written({"destination": "9.0.0.0/8"}, mode="WARN"), h200())
     backend = host.kernel.reopen()
-    asked = mock.Mock(side_effect=BackendTimeout("the kernel did not answer a lookup in time"))
+    asked = mock.Mock(side_effect=BackendError("the kernel did not answer a lookup in time", kind="timeout"))
     backend.lookup = asked  # type: ignore[method-assign]  # a kernel that does not answer
     said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, backend=lambda: backend))
     assert said.code == 3
@@ -388,7 +388,7 @@ def test_not_permitted(written: Callable[..., str], make: Callable[[], MemoryBac
     """Where nobody may look, neither the good nor the bad verdict of the last check is taken for the one now."""
     host = checked(written(mode="WARN"), make())
     backend = host.kernel.reopen()
-    backend.faults.fail("snapshot", NotPermitted("not permitted to read the tables"))
+    backend.faults.fail("snapshot", BackendError("not permitted to read the tables", kind="not-permitted"))
     said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, backend=lambda: backend))
     assert (said.code, said.lines[0]) == (3, "UNKNOWN: the state of this host is not fully known")
     assert "  the route table: not permitted to read the tables" in said.lines
@@ -399,7 +399,7 @@ def test_tables_that_never_rest(written: Callable[..., str]) -> None:
     host = checked(written(), plain_vm())
     last = host.kernel.snapshot(family=4)
     backend = host.kernel.reopen()
-    restless = mock.Mock(side_effect=Unsettled("busy", last=last))
+    restless = mock.Mock(side_effect=BackendError("busy", last=last, kind="unsettled"))
     backend.snapshot = restless  # type: ignore[method-assign]  # tables that change all the while
     said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, backend=lambda: backend))
     assert said.code == 3

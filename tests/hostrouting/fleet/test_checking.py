@@ -37,7 +37,7 @@ def test_a_directory(tmp_path: Path) -> None:
     assert (document.pop("node"), document.pop("snapshot")) == ("gpu", str(tmp_path / "gpu.json"))
     assert document.pop("correction") == {"add": gpu.repair, "delete": []}
     assert document == json.loads(judge(h200().snapshot().to_json().encode(), ASKED).answer)
-    assert broken.to_mapping()["kind"] == "SnapshotError"
+    assert broken.to_mapping()["error"] == "InputError"
     assert [str(it).partition(":")[0] for it in found.values()] == list(found)
 
 

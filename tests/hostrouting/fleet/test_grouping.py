@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.check.examine import Correction
-from hostrouting.errors import SnapshotError, WorkerLost
+from hostrouting.errors import FleetError, InputError
 from hostrouting.fib import Fib
 from hostrouting.fleet import NodeEscape, NodeResult, common_correction, group_nodes
 from hostrouting.fleet.judge import Question, judge
@@ -93,14 +93,14 @@ def test_different_problems() -> None:
 
 def test_the_worst_comes_first() -> None:
     """First what escapes, then what could not be judged, then what is open; and more nodes before fewer."""
-    file = SnapshotError(path="links", problem="must be a list")
+    file = InputError("snapshot", path="links", problem="must be a list")
     results = [
         NodeResult("ok", verdict="ok"),
         NodeResult("open", verdict="undecided", escapes=(escape("ib0", packets="packets with fwmark 0x1"),)),
         NodeResult("lost", verdict="no-default-route", without_default=(4, 6)),
         NodeResult("file", "/nodes/a.json", failure=file),
         NodeResult("other file", "/nodes/b.json", failure=file),
-        NodeResult("dead", failure=WorkerLost("it ended")),
+        NodeResult("dead", failure=FleetError("it ended", kind="worker-lost")),
         node("one", escape("wg0")),
         node("two", escape("ib0")),
         node("three", escape("ib1")),
@@ -167,7 +167,7 @@ def test_each_node_is_in_one_group(kinds: list[str]) -> None:
         "c": node("", escape("wg0")),
         "odd": node("", escape("ib0"), whole=False),
         "ok": NodeResult(verdict="ok"),
-        "broken": NodeResult(failure=SnapshotError(path="", problem="this is empty")),
+        "broken": NodeResult(failure=InputError("snapshot", path="", problem="this is empty")),
     }
     results = [attrs.evolve(made[kind], name=f"{kind}{number}") for number, kind in enumerate(kinds)]
     groups = group_nodes(results)
@@ -223,5 +223,5 @@ def test_one_file_is_changed_in_one_way(corrections: list[Correction | None], co
         else NodeResult(f"node-{at}", verdict="ok")
         for at, it in enumerate(corrections)
     ]
-    results.append(NodeResult("lost", failure=SnapshotError(path="", problem="this is empty")))
+    results.append(NodeResult("lost", failure=InputError("snapshot", path="", problem="this is empty")))
     assert common_correction(group_nodes(results)) == common

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hostrouting.cli.schemas import OPERATIONS as DESCRIBED
-from hostrouting.errors import NetlinkUnavailable
+from hostrouting.errors import BackendError
 from hostrouting.fleet import Outcome, Ran, outcome_of
 from hostrouting.fleet.outcome import verdict_sentence
 from hostrouting.kernel.base import Change
@@ -338,7 +338,7 @@ def test_every_operation_is_tried() -> None:
 
 def without_netlink() -> RouteBackend:
     """A host without a way to its kernel."""
-    raise NetlinkUnavailable("there is no netlink here")
+    raise BackendError("there is no netlink here", kind="unavailable")
 
 
 FAULTS: dict[str, tuple[Callable[[], Ran], str]] = {

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hostrouting.check.examine import Correction
 from hostrouting.check.segments import Segment, segments_of, told_segments
-from hostrouting.errors import SnapshotError
+from hostrouting.errors import InputError
 from hostrouting.fib import Fib
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.judge import Question, judge
@@ -51,7 +51,10 @@ def results(tmp_path: Path) -> list[NodeResult]:
         attrs.evolve(judge(text.encode(), ASKED), name=name, path=str(tmp_path / f"{name}.json"))
         for name, text in nodes.items()
     ]
-    return [*found, NodeResult("broken", "broken.json", failure=SnapshotError(path="links", problem="must be a list"))]
+    return [
+        *found,
+        NodeResult("broken", "broken.json", failure=InputError("snapshot", path="links", problem="must be a list")),
+    ]
 
 
 def text_of(page: str) -> str:
@@ -146,7 +149,7 @@ def test_no_value_becomes_markup(name: str, dev: str, problem: str) -> None:
         )
         data = host.to_json().encode()
         result = attrs.evolve(judge(data, ASKED), name=name)
-        broken = NodeResult(f"x{name}", failure=SnapshotError(path=problem, problem=f"x{problem}"))
+        broken = NodeResult(f"x{name}", failure=InputError("snapshot", path=problem, problem=f"x{problem}"))
         maps = [tuple(maps_of(data, ASKED)), ()]
         return render_page(group_nodes([result, broken]), maps, ASKED, moment=NOW)
 
@@ -164,7 +167,7 @@ def without_data(page: str) -> list[object]:
 def test_thousands_of_nodes_and_problems() -> None:
     """Every node has its row; only the first hundred problems have a section."""
     results = [
-        NodeResult(f"node-{number}", failure=SnapshotError(path=f"routes[{number % 150}]", problem="no"))
+        NodeResult(f"node-{number}", failure=InputError("snapshot", path=f"routes[{number % 150}]", problem="no"))
         for number in range(3000)
     ]
     groups = group_nodes(results)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from hostrouting.errors import SnapshotError
+from hostrouting.errors import InputError
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.judge import Question, judge
 from hostrouting.fleet.page import maps_of, render_page
@@ -72,7 +72,7 @@ def page_of(path: Path, nodes: dict[str, str], more: tuple[NodeResult, ...] = ()
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page about a few nodes, one of each kind."""
     own = cni_node().snapshot().to_json()
-    broken = NodeResult("broken", failure=SnapshotError(path="links", problem="must be a list"))
+    broken = NodeResult("broken", failure=InputError("snapshot", path="links", problem="must be a list"))
     kinds = {"vm": plain_vm().snapshot().to_json(), "vpn": vpn_node().snapshot().to_json(), "cni": own}
     return page_of(tmp_path_factory.mktemp("few") / "page.html", {**distinct_nodes(3), **kinds}, (broken,))
 
@@ -214,7 +214,7 @@ def test_evil_names(browser: Browser, tmp_path: Path) -> None:
         rules=plain_vm().snapshot().rules,
         routes=(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), Route.to("172.16.0.0/17", dev=EVIL)),
     )
-    broken = NodeResult(f"broken {EVIL}", failure=SnapshotError(path=EVIL, problem=EVIL))
+    broken = NodeResult(f"broken {EVIL}", failure=InputError("snapshot", path=EVIL, problem=EVIL))
     browser.open(page_of(tmp_path / "page.html", {EVIL: host.to_json()}, (broken,)))
     assert browser.ask("typeof pwned") == "undefined"
     assert browser.ask("[document.scripts.length, document.images.length]") == [1, 0]

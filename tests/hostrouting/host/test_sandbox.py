@@ -9,9 +9,10 @@ import pytest
 import hostrouting.host.sandbox
 import phases
 from hostrouting import Configure, Host, HostRoutingConfig, Remove
-from hostrouting.errors import NetlinkUnavailable
+from hostrouting.errors import BackendError
 from hostrouting.model import OURS
 from tests.support.commands import ports
+from tests.support.kinds import raises
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def test_this_machines_own_network_is_refused(node: Namespace, tmp_path: Path, m
         ValueError, match=rf"'{node.path}' is this host's own network; create another one: ip netns add"
     ):
         Host.sandbox(str(tmp_path), netns=node.path)
-    with pytest.raises(NetlinkUnavailable, match=r"network namespace .* does not exist"):
+    with raises(BackendError, "unavailable", match=r"network namespace .* does not exist"):
         Host.sandbox(str(tmp_path), netns="no-such-name")
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.boot import render_snapshot_script
-from hostrouting.errors import BackendError, SnapshotError
+from hostrouting.errors import BackendError, InputError
 from hostrouting.fib import Flow
 from hostrouting.host.saved import SCHEMA, SavedBackend, is_ip_document, read_ip_document
 from hostrouting.kernel.base import Change
@@ -164,7 +164,7 @@ FAULTS: dict[str, tuple[object, str, str]] = {
 def test_faults(name: str) -> None:
     """Whatever is wrong is told with its place."""
     said, path, problem = FAULTS[name]
-    with pytest.raises(SnapshotError) as caught:
+    with pytest.raises(InputError) as caught:
         read(said)
     assert caught.value.path == path
     assert problem in caught.value.problem
@@ -173,7 +173,7 @@ def test_faults(name: str) -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b'{"a": "\xff'])
 def test_not_json(data: bytes) -> None:
     """What is not JSON is told as such."""
-    with pytest.raises(SnapshotError, match=r"not JSON|nested too deep"):
+    with pytest.raises(InputError, match=r"not JSON|nested too deep"):
         read_ip_document(data)
 
 
@@ -187,7 +187,7 @@ def test_any_other_byte(data: st.DataObject) -> None:
         listed[at] = data.draw(st.integers(0, 255))
     try:
         found = read(document(routes4=listed.hex()))
-    except SnapshotError:
+    except InputError:
         return
     assert found.to_json()
 
@@ -197,7 +197,7 @@ def test_one_of_many() -> None:
     many = [encode_change("add", Route.to(f"10.0.{at}.0/24", dev="eth0"), INDEX.__getitem__) for at in range(100)]
     assert len(read(document(routes4=saved(ROUTES, *many))).routes) == 100
     many[70] = many[70][: HEADER.size + 1] + b"\x99" + many[70][HEADER.size + 2 :]
-    with pytest.raises(SnapshotError, match="routes4"):
+    with pytest.raises(InputError, match="routes4"):
         read(document(routes4=saved(ROUTES, *many)))
 
 

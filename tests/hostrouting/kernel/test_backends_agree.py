@@ -150,7 +150,7 @@ def told(outcomes: tuple[Outcome, ...]) -> list[tuple[object, ...]]:
     if len(outcomes) == 1:
         words = [without_seconds(str(it.error).partition(" (kernel:")[0]) for it in outcomes]
     return [
-        () if it.error is None else (type(it.error).__name__, it.error.errno, said)
+        () if it.error is None else (it.error.kind, it.error.errno, said)
         for it, said in zip(outcomes, words, strict=True)
     ]
 
@@ -204,7 +204,7 @@ def test_what_went_is_gone_for_every_protocol(linux: NetlinkBackend) -> None:
     empty(linux, 4)
     for backend in (linux, fake()):
         assert all(outcome.ok for outcome in backend.change(standing))
-        assert told(backend.change(batch)) == [("RouteRefused", errno.ENOTUNIQ, ""), (), ()]
+        assert told(backend.change(batch)) == [("refused", errno.ENOTUNIQ, ""), (), ()]
         assert table(backend, 4) == []
 
 
@@ -214,7 +214,7 @@ def test_a_gateway_that_is_none(linux: NetlinkBackend) -> None:
     batch = [Change(verb, attrs.evolve(ECMP, legs=legs)) for verb in ("delete", "append", "delete")]
     empty(linux, 4)
     for backend in (linux, fake()):
-        assert told(backend.change(batch)) == [("NoSuchRoute", errno.ESRCH, ""), (), ()]
+        assert told(backend.change(batch)) == [("no-such-route", errno.ESRCH, ""), (), ()]
 
 
 @pytest.mark.parametrize(
@@ -322,5 +322,5 @@ def test_more_legs_than_a_message_holds(linux: NetlinkBackend) -> None:
     found = [told(backend.change(batch)) for backend in (linux, fake())]
     assert found[0] == found[1]
     assert [len(it) for it in found[0]] == [3, 0]
-    assert found[0][0][:2] == ("InvalidRoute", errno.ERANGE)
+    assert found[0][0][:2] == ("invalid", errno.ERANGE)
     empty(linux, 4)

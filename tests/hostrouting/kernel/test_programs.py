@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.errors import NotPermitted
+from hostrouting.errors import BackendError
 from hostrouting.host import Rights, own_rights
 from hostrouting.kernel.programs import Ended, find_program, own_program, read_rights, run_program
 from tests.support.children import in_child
+from tests.support.kinds import raises
 from tests.support.waiting import wait_for
 
 # A program with a child that would hold its output open for long after it.
@@ -161,7 +162,7 @@ def test_nothing_to_go_by(status: str) -> None:
 def test_required(rights: Rights, told: str) -> None:
     """Whoever lacks the capability is told what to do: root in a container needs something else than a user."""
     Rights(is_root=False).require_network()
-    with pytest.raises(NotPermitted, match=told):
+    with raises(BackendError, "not-permitted", match=told):
         rights.require_network()
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import assert_type
 
-from hostrouting.errors import HostRoutingError, SnapshotError
+from hostrouting.errors import HostRoutingError, InputError
 from hostrouting.model import (
     IP,
     Address,
@@ -339,7 +339,7 @@ class TestSnapshotIsAValue:
         """JSON that is not a snapshot is refused, with the path and the reason."""
         if text.startswith('{"') and "schema" not in text:
             text = '{"schema": "hostrouting/snapshot/1", ' + text[1:]
-        with pytest.raises(SnapshotError, match=words) as caught:
+        with pytest.raises(InputError, match=words) as caught:
             Snapshot.from_json(text)
         assert isinstance(caught.value, HostRoutingError)
 
@@ -356,12 +356,12 @@ class TestSnapshotIsAValue:
         )
     )
     def test_any_json_at_all(self, value: object) -> None:
-        """Any JSON gives a snapshot or a SnapshotError, never another exception."""
+        """Any JSON gives a snapshot or an InputError, never another exception."""
         document = {"schema": "hostrouting/snapshot/1", **value} if isinstance(value, dict) else value
         problem = "none"
         try:
             assert_type(Snapshot.from_json(json.dumps(document)), Snapshot)
-        except SnapshotError as error:
+        except InputError as error:
             problem = error.problem
         assert problem
 
@@ -407,7 +407,7 @@ class TestSnapshotIsAValue:
 )
 def test_hostile_text(text: str, words: str) -> None:
     """Unknown keys are shown with control characters escaped; a key given twice is refused, and so is a non-text."""
-    with pytest.raises(SnapshotError) as caught:
+    with pytest.raises(InputError) as caught:
         Snapshot.from_json(text)
     assert str(caught.value).startswith(words)
 
@@ -416,7 +416,7 @@ def test_a_key_twice_among_many() -> None:
     """Among 30,000 keys, the one given twice is found fast."""
     keys = ",".join(f'"k{number}":1' for number in [*range(30_000), 29_999])
     began = time.process_time()
-    with pytest.raises(SnapshotError, match="k29999: this key is given more than once"):
+    with pytest.raises(InputError, match="k29999: this key is given more than once"):
         Snapshot.from_json(f"{{{keys}}}")
     assert time.process_time() - began < 1
 

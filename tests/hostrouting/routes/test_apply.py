@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.errors import ApplyError, BackendError, NotPermitted, RouteConflict, Unsettled
+from hostrouting.errors import ApplyError, BackendError, RouteConflict
 from hostrouting.kernel.base import Change
 from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip
 from hostrouting.routes.apply import Applied, apply_plan
@@ -107,7 +107,7 @@ def test_what_is_planned_is_what_there_is(routes: list[Route], wanted: list[Desi
     if plan.conflicts:
         with pytest.raises(RouteConflict) as caught:
             apply_plan(plan, kernel, before=before)
-        assert len(caught.value.conflicts) == len(plan.conflicts)
+        assert len(caught.value.findings) == len(plan.conflicts)
         assert kernel.snapshot() == before
         return
     applied = apply_plan(plan, kernel, before=before)
@@ -122,11 +122,15 @@ def test_what_is_planned_is_what_there_is(routes: list[Route], wanted: list[Desi
 FAULTS: dict[str, Callable[[MemoryBackend, int], None]] = {
     "refused": lambda kernel, nth: kernel.faults.fail("change", errno.EINVAL, nth=nth),
     "gateway gone": lambda kernel, nth: kernel.faults.fail("change", errno.ENETUNREACH, nth=nth),
-    "not permitted": lambda kernel, nth: kernel.faults.fail("change", NotPermitted("no"), nth=nth),
+    "not permitted": lambda kernel, nth: kernel.faults.fail(
+        "change", BackendError("no", kind="not-permitted"), nth=nth
+    ),
     "hangs": lambda kernel, nth: kernel.faults.hang("change", nth=nth),
     "hangs, but does it": lambda kernel, nth: kernel.faults.hang("change", nth=nth, done=True),
     "cannot be read back": lambda kernel, nth: kernel.faults.hang("snapshot", nth=nth),
-    "is never at rest": lambda kernel, nth: kernel.faults.fail("snapshot", Unsettled("busy"), nth=nth),
+    "is never at rest": lambda kernel, nth: kernel.faults.fail(
+        "snapshot", BackendError("busy", kind="unsettled"), nth=nth
+    ),
 }
 AS_BEFORE = "every change was rolled back: the route table is as it was before"
 BETWEEN = [route(DESTINATIONS[0], f"10.0.0.{at}", 0, OURS if at == 2 else FOREIGN) for at in (1, 2, 3)]
@@ -337,9 +341,13 @@ def test_words_of_a_conflict() -> None:
     with pytest.raises(RouteConflict) as caught:
         apply_plan(plan, kernel, before=before)
     assert str(caught.value) == (
-        "172.16.0.0/16: another route has the same destination and metric: [172.16.0.0/16 dev ib0 proto kernel scope "
-        "link src 172.16.1.10], which is not ours; instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
+        "172.16.0.0/16 cannot be installed: another route has the same destination and metric: [172.16.0.0/16 dev ib0 proto "
+        "kernel scope link src 172.16.1.10], which is not ours; instead, configure 172.16.0.0/17 and 172.16.128.0/17, which "
+        "take precedence"
     )
+    assert [(finding.name, finding.target) for finding in caught.value.findings] == [
+        ("route-conflict", "172.16.0.0/16")
+    ]
     assert kernel.snapshot() == before
 
 
@@ -361,7 +369,7 @@ def test_undoing_that_fails_too() -> None:
     kernel = plain_vm()
     plan, before = planned(kernel, [DesiredRoute(destination) for destination in DESTINATIONS])
     kernel.faults.fail("change", errno.EINVAL, nth=4)
-    kernel.faults.fail("change", NotPermitted("the capability is gone"), nth=5)
+    kernel.faults.fail("change", BackendError("the capability is gone", kind="not-permitted"), nth=5)
     with pytest.raises(
         ApplyError,
         match=r"rolling back failed too .the capability is gone.; not every change could be rolled back: there is now",
@@ -425,7 +433,7 @@ def test_the_routes_that_are_the_reason(monkeypatch: pytest.MonkeyPatch) -> None
     for faults, expected in (
         ([partial(kernel.faults.fail, "change", errno.EINVAL, nth=nth) for nth in (1, 3)], {keys[0], keys[2]}),
         ([partial(kernel.faults.meanwhile, "snapshot", undo)], {keys[1]}),
-        ([partial(kernel.faults.fail, "change", NotPermitted("no"))], set()),
+        ([partial(kernel.faults.fail, "change", BackendError("no", kind="not-permitted"))], set()),
     ):
         for fault in faults:
             fault()

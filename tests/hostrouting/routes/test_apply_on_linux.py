@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.errors import ApplyError, Unsettled
+from hostrouting.errors import ApplyError, BackendError
 from hostrouting.kernel.base import Change, RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import read as reading
@@ -21,6 +21,7 @@ from hostrouting.routes.plan import RoutePlan, plan_exactly, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing.kernel import MemoryBackend
 from tests.support.commands import furnish
+from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.notes import notes_of
 from tests.tables.next_hops import NextHopCase, by_wanted, found, put
@@ -191,7 +192,7 @@ def test_on_a_host_that_never_rests(
     apply_plan(plan, backend, before=before)
     assert [str(it.prefix) for it in backend.snapshot(prefixes=KEYS).routes] == ["20.0.0.0/16"]
     assert restless.times == 2
-    with pytest.raises(Unsettled):
+    with raises(BackendError, "unsettled"):
         backend.snapshot(family=4)
 
     looks: list[int] = []

@@ -10,7 +10,7 @@ import pytest
 
 import phases
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import ApplyError, NotPermitted, UnitFailed
+from hostrouting.errors import ApplyError, UnitFailed
 from hostrouting.host import Rights
 from hostrouting.model import Prefix, Route, as_ip
 from hostrouting.tasks import (
@@ -24,6 +24,7 @@ from hostrouting.tasks import (
 )
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from phases.testing import FakeClock, RecordingObserver
+from tests.support.kinds import kind_of
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
 
@@ -79,7 +80,7 @@ class TestReport:
         """What an overlap in STRICT has found is beside its text, as data."""
         report = phases.run(Configure(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
         details = report.to_mapping()["children"][3]["details"]  # type: ignore[index]  # plain values
-        assert (details["kind"], details["canRetry"], details["check"]["verdict"]) == (
+        assert (details["error"], details["canRetry"], details["check"]["verdict"]) == (
             "RouteOverlapError",
             False,
             "overlap",
@@ -246,7 +247,7 @@ def test_rights(make: type[Configure], kernel: Callable[[], MemoryBackend]) -> N
     host = FakeHost(kernel=kernel(), rights=lambda: BARE_ROOT)
     with pytest.raises(phases.TaskFailed) as caught:
         run(make(config(*REPAIR), host=host))
-    assert isinstance(caught.value.error, NotPermitted)
+    assert kind_of(caught.value.error) == "not-permitted"
     assert not [path for path in host.files.writes if path != LAYOUT.lock_path]
 
 
@@ -259,7 +260,7 @@ def test_rights_that_are_not_needed() -> None:
     assert later.files.is_there(LAYOUT.check_script_path)
     with pytest.raises(phases.TaskFailed) as caught:
         run(Configure(config(), host=later))
-    assert isinstance(caught.value.error, NotPermitted)
+    assert kind_of(caught.value.error) == "not-permitted"
     assert later.files.is_there(LAYOUT.routes_script_path), "removing routes needs the right, too"
 
 

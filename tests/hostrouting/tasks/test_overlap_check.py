@@ -12,7 +12,7 @@ import phases
 from hostrouting.check.examine import Examination
 from hostrouting.check.report import repair_document
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import RouteOverlapError, Unsettled
+from hostrouting.errors import BackendError, RouteOverlapError
 from hostrouting.host import UnitState
 from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
@@ -198,7 +198,7 @@ class TestCheckRouteOverlap:
         kernel = h200()
         snapshot = kernel.snapshot(family=4)
         for nth in (1, 2, 3, 4, 5, 6):
-            kernel.faults.fail("snapshot", Unsettled("changing", last=snapshot), nth=nth)
+            kernel.faults.fail("snapshot", BackendError("changing", last=snapshot, kind="unsettled"), nth=nth)
         host = FakeHost(kernel=kernel)
         with pytest.raises(phases.TaskFailed, match="OVERLAP"):
             run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
@@ -211,7 +211,7 @@ class TestCheckRouteOverlap:
         kernel = h200(dual_stack=True)
         snapshot = kernel.snapshot()
         for nth in (1, 2, 3):
-            kernel.faults.fail("snapshot", Unsettled("changing", last=snapshot), nth=nth)
+            kernel.faults.fail("snapshot", BackendError("changing", last=snapshot, kind="unsettled"), nth=nth)
         host = FakeHost(kernel=kernel)
         run(CheckRouteOverlap(config(cidrs=("192.168.0.0/16", "2001:db8:99::/48")), host=host))
         findings = json.loads(host.files.texts[LAYOUT.report_path])["findings"]

@@ -11,13 +11,11 @@ import pytest
 import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import (
-    EbtablesMissing,
-    EbtablesNotPermitted,
+    BackendError,
     FileError,
     ManagerError,
-    NetlinkUnavailable,
-    NotPermitted,
     PreflightFailed,
+    ProgramError,
 )
 from hostrouting.host import Rights
 from hostrouting.host.host import Host
@@ -26,6 +24,7 @@ from hostrouting.model import Route
 from hostrouting.tasks import CleanStaleAzureVnet, Configure, Preflight, PreflightResult
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.azure_leftovers import MANAGED, azure_host
+from tests.support.kinds import kind_of
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 from tests.tables.gate_openings import OPENINGS, Opening
 
@@ -135,14 +134,18 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         config(cidrs=(CIDR,)),
         ("no-default-route", "warning", "IPv4 default route"),
     ),
-    "no netlink": (lambda: FakeHost(backend=raising(NetlinkUnavailable("none"))), WHOLE, ("kernel", "error", "")),
+    "no netlink": (
+        lambda: FakeHost(backend=raising(BackendError("none", kind="unavailable"))),
+        WHOLE,
+        ("kernel", "error", ""),
+    ),
     "not permitted": (
-        lambda: FakeHost(backend=raising(NotPermitted("root")), rights=lambda: ANYONE),
+        lambda: FakeHost(backend=raising(BackendError("root", kind="not-permitted")), rights=lambda: ANYONE),
         WHOLE,
         ("kernel", "warning", ""),
     ),
     "not permitted, as root": (
-        lambda: FakeHost(backend=raising(NotPermitted("root"))),
+        lambda: FakeHost(backend=raising(BackendError("root", kind="not-permitted"))),
         WHOLE,
         ("kernel", "error", ""),
     ),
@@ -468,7 +471,9 @@ class TestCleanup:
                 return self
 
             def save(self) -> str:
-                raise EbtablesMissing("ebtables is not installed; install the package ebtables")
+                raise ProgramError(
+                    "ebtables is not installed; install the package ebtables", program="ebtables", kind="missing"
+                )
 
         assert ("azure-vnet", "error", "") in told(azure_host(ebtables=Missing), self.config())
 
@@ -479,7 +484,7 @@ class TestCleanup:
         assert not told(host, self.config())
         with pytest.raises(phases.TaskFailed) as caught:
             run(CleanStaleAzureVnet(self.config(dryRun=False), host=host))
-        assert isinstance(caught.value.error, NotPermitted)
+        assert kind_of(caught.value.error) == "not-permitted"
         assert not [path for path in host.files.writes if path.endswith(".undo")]
 
     def test_not_permitted(self) -> None:
@@ -490,7 +495,7 @@ class TestCleanup:
                 return self
 
             def save(self) -> str:
-                raise EbtablesNotPermitted("this process may not read the rules")
+                raise ProgramError("this process may not read the rules", program="ebtables", kind="not-permitted")
 
         assert ("azure-vnet", "error", "") in told(azure_host(ebtables=Closed), self.config())
 

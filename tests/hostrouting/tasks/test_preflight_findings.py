@@ -10,7 +10,7 @@ import pytest
 import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.config import GuardConfig, HostRoutingConfig, Upkeep
-from hostrouting.errors import FileError, ManagerError, NotPermitted
+from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host import UnitState
 from hostrouting.tasks import Configure, Preflight
@@ -47,7 +47,10 @@ def test_what_cannot_be_read() -> None:
     """A bootstrap would meet the same error; what only this user may not read is a warning."""
     told = FileError("no", path="/a")
     assert unread("kernel", "", told, is_root=False) == Finding("file", "error", "no", "/a")
-    assert unread("probe-rewrite", "", NotPermitted("root only"), is_root=False).severity == "warning"
+    assert (
+        unread("probe-rewrite", "", BackendError("root only", kind="not-permitted"), is_root=False).severity
+        == "warning"
+    )
     assert unread("unit", "", ManagerError("no"), is_root=True).name == "systemd"
 
 
@@ -55,7 +58,7 @@ def test_root_has_no_benefit() -> None:
     """To root, a denial is an error with its own text: it is not because of the user."""
     told = FileError("cannot read /a: it is immutable", path="/a", errno=errno.EPERM)
     assert unread("file", "/a", told, is_root=True) == Finding("file", "error", str(told), "/a")
-    assert unread("kernel", "", NotPermitted("no"), is_root=True).severity == "error"
+    assert unread("kernel", "", BackendError("no", kind="not-permitted"), is_root=True).severity == "error"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.output import line
-from hostrouting.errors import NotPermitted
+from hostrouting.errors import BackendError
 from hostrouting.testing import h200
 from tests.support.cli import say
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     if arguments.name == "nobody":
-        raise NotPermitted("nobody may be greeted")
+        raise BackendError("nobody may be greeted", kind="not-permitted")
     told = f"{arguments.name} on a host that {'has a' if host().backend else 'has no'} kernel"
     return Reply(FINE, lambda: {"schema": COMMAND.schema, "greeted": told}, lambda _: [line("hello, ", told)])
 

@@ -168,7 +168,7 @@ def test_a_conflict_changes_nothing(written: Callable[..., str]) -> None:
     said = say("apply", "--config", written({"destination": "172.16.0.0/16"}), kernel=kernel)
     assert said.code == 1
     assert said.lines[0].startswith(
-        "FAILED: 172.16.0.0/16: another route has the same destination and metric: [172.16.0.0/16 dev ib0"
+        "FAILED: 172.16.0.0/16 cannot be installed: another route has the same destination and metric: [172.16.0.0/16 dev ib0"
     )
     assert str(kernel) == before
 
@@ -208,7 +208,7 @@ def test_schema(repaired: str, written: Callable[..., str]) -> None:
     assert set(bad) == keys
     assert (bad["ok"], bad["check"]["verdict"]) == (False, "overlap")
     [failure] = bad["failures"]
-    assert set(failure) == {"task", "error", "message"}
+    assert set(failure) == {"task", "error", "kind", "message"}
     assert (failure["task"], failure["error"]) == ("configure/check-route-overlap", "RouteOverlapError")
 
 

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from hostrouting import HostRoutingConfig
-from hostrouting.errors import Unsettled
+from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Change
 from hostrouting.model import Link, Route, Rule
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
@@ -174,7 +174,7 @@ def test_bad_input(words: tuple[str, ...], problem: str) -> None:
     assert problem in said.err
     assert not said.out
     told = say("check", "--json", *words)
-    assert told.json["schema"] == "hostrouting/error/1"
+    assert told.json["schema"] == "hostrouting/error/2"
     assert told.json["error"] == "ConfigError"
     assert set(told.json["faults"][0]) == {"path", "value", "rule", "remedy"}
 
@@ -227,7 +227,7 @@ def test_tables_that_never_rest() -> None:
     """On a host that never rests the last reading has to do, and there is no bare ok; exit code 3."""
     kernel = plain_vm()
     backend, last = kernel.reopen(), kernel.snapshot(family=4)
-    restless = mock.Mock(side_effect=Unsettled("busy", last=last))
+    restless = mock.Mock(side_effect=BackendError("busy", last=last, kind="unsettled"))
     backend.snapshot = restless  # type: ignore[method-assign]  # tables that change all the while
     said = say("check", CIDR, host=FakeHost(kernel=kernel, backend=lambda: backend))
     assert said.code == 3

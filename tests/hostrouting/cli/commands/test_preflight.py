@@ -10,7 +10,7 @@ import pytest
 
 import phases
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import NetlinkUnavailable
+from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
@@ -78,7 +78,7 @@ def test_no_netlink(repaired: str) -> None:
     """Where there is no netlink that is the finding: a bootstrap would fail."""
 
     def backend() -> RouteBackend:
-        raise NetlinkUnavailable("there is no netlink here")
+        raise BackendError("there is no netlink here", kind="unavailable")
 
     said = say("preflight", "--config", repaired, "--json", host=FakeHost(backend=backend))
     assert said.code == 2
@@ -91,7 +91,7 @@ def test_a_configuration_that_cannot_be_used(tmp_path: Path) -> None:
     path = tmp_path / "wrong.json"
     path.write_text(json.dumps({"protocol": 2}))
     said = say("preflight", "--config", str(path), "--json")
-    assert (said.code, said.json["schema"]) == (2, "hostrouting/error/1")
+    assert (said.code, said.json["schema"]) == (2, "hostrouting/error/2")
 
 
 def test_help() -> None:
@@ -126,8 +126,8 @@ def test_the_installed_wait(repaired: str) -> None:
 def test_a_wrong_command() -> None:
     """With --json, the schema tells findings from a wrong command: both have exit code 2."""
     said = say("preflight", "--json")
-    assert (said.code, said.json["schema"]) == (2, "hostrouting/error/1")
-    assert "hostrouting/error/1" in say("preflight", "--help").out
+    assert (said.code, said.json["schema"]) == (2, "hostrouting/error/2")
+    assert "hostrouting/error/2" in say("preflight", "--help").out
 
 
 def test_no_wait() -> None:

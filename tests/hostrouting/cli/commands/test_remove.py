@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.commands.remove import COMMAND
-from hostrouting.errors import FileError, NetlinkUnavailable
+from hostrouting.errors import BackendError, FileError
 from hostrouting.model import OURS
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.cli import say
@@ -104,7 +104,7 @@ def test_remove_without_netlink(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
 
     def nowhere() -> NoReturn:
-        raise NetlinkUnavailable("there is no netlink here: a container")
+        raise BackendError("there is no netlink here: a container", kind="unavailable")
 
     sick = FakeHost(kernel=host.kernel, backend=nowhere, files=host.files)
     said = say("remove", host=sick)

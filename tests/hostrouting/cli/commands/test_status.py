@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.errors import NetlinkUnavailable
+from hostrouting.errors import BackendError
 from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import OURS, Route, Rule
@@ -80,7 +80,7 @@ def test_what_cannot_be_found_out() -> None:
     """Without netlink everything else is told all the same; exit code 3."""
 
     def nowhere() -> RouteBackend:
-        raise NetlinkUnavailable("there is no netlink here: a container")
+        raise BackendError("there is no netlink here: a container", kind="unavailable")
 
     said = say("status", host=FakeHost(backend=nowhere))
     assert said.code == 3

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.errors import CleanupIncomplete
+from hostrouting.errors import CleanupError
 from hostrouting.kernel.ebtables import EbtablesProgram
 from hostrouting.kernel.programs import run_program
 from hostrouting.tasks import CleanupResult
@@ -119,8 +119,9 @@ class TestBridgeMode:
         with pytest.raises(phases.TaskFailed, match="2 of 3 entries were deleted") as caught:
             lab.clean()
         assert gone(before, lab.rules()) == [R1, R3]
-        assert isinstance(caught.value.error, CleanupIncomplete)
-        assert f"rule {R2}: ebtables cannot distinguish the rule" in caught.value.error.left[0]
+        assert isinstance(caught.value.error, CleanupError)
+        assert caught.value.error.kind == "incomplete"
+        assert f"rule {R2}: ebtables cannot distinguish the rule" in caught.value.error.reasons[0]
 
     def test_the_way_back(self, lab: AzureNode) -> None:
         """What was deleted is there again after the undo, and what stayed is untouched."""

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from hostrouting.check.examine import Examination, examine, read
-from hostrouting.errors import BackendError, BackendTimeout, ConfigError, FileError, RouteRefused, Unsettled
+from hostrouting.errors import BackendError, ConfigError, FileError, RouteRefused
 from hostrouting.kernel.base import Change, Outcome
 from hostrouting.model import Route
 from hostrouting.routes.apply import apply_plan
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def test_failures(play: Play) -> None:
     """While looks fail, they come less and less often, at last every minute; the reason is told once."""
     for nth in range(1, 30):
-        play.kernel.faults.fail("snapshot", BackendTimeout("the kernel does not answer"), nth=nth)
+        play.kernel.faults.fail("snapshot", BackendError("the kernel does not answer", kind="timeout"), nth=nth)
     play.perform(until=600)
     state = play.state()
     assert state["failure"] is None
@@ -50,7 +50,7 @@ def test_a_failed_look_changes_no_answer(play: Play) -> None:
 
     def fail() -> None:
         for nth in range(1, 3):
-            play.kernel.faults.fail("snapshot", BackendTimeout("the kernel does not answer"), nth=nth)
+            play.kernel.faults.fail("snapshot", BackendError("the kernel does not answer", kind="timeout"), nth=nth)
         play.orders.reload()
 
     play.perform(
@@ -166,7 +166,7 @@ def test_a_kernel_that_does_not_answer(play: Play) -> None:
 
     def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
         asked.append(len(list(changes)))
-        raise BackendTimeout("the kernel does not answer")
+        raise BackendError("the kernel does not answer", kind="timeout")
 
     play.settings = config(*(f"10.{number}.0.0/16" for number in range(100, 140)))
     play.kernel.change = change  # type: ignore[method-assign]
@@ -207,7 +207,7 @@ def test_tables_that_keep_changing_take_their_share(play: Play, monkeypatch: pyt
 
     def restless(*_given: Any, **_named: Any) -> Examination:
         used[0] += 0.5
-        raise Unsettled("the tables keep changing")
+        raise BackendError("the tables keep changing", kind="unsettled")
 
     monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", restless)
     play.spent = lambda: used[0]
@@ -240,12 +240,12 @@ def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -
 
     def routes(backend: RouteBackend) -> tuple[Snapshot, bool]:
         if "routes" in broken:
-            raise BackendTimeout("no answer for routes")
+            raise BackendError("no answer for routes", kind="timeout")
         return read(backend)
 
     def check(*given: Any, **named: Any) -> Examination:
         if "check" in broken:
-            raise BackendTimeout("no answer for the check")
+            raise BackendError("no answer for the check", kind="timeout")
         return examine(*given, **named)
 
     monkeypatch.setattr("hostrouting.tasks.static_routes.read", routes)
@@ -374,7 +374,7 @@ def test_the_time_of_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(plan, *given, **named)
 
     def fail(_: RouteBackend) -> tuple[Snapshot, bool]:
-        raise BackendTimeout("no answer")
+        raise BackendError("no answer", kind="timeout")
 
     def break_reading() -> None:
         monkeypatch.setattr("hostrouting.tasks.static_routes.read", fail)

@@ -10,7 +10,7 @@ import pytest
 import phases
 from hostrouting import Remove
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import BackendTimeout, ConfigError
+from hostrouting.errors import BackendError, ConfigError
 from hostrouting.kernel.base import Change
 from hostrouting.model import Route
 from hostrouting.tasks.guard.loop import _LOCK_BY, Orders
@@ -31,7 +31,7 @@ def test_a_new_configuration(play: Play, cidrs: tuple[str, ...], held: str | Non
 
     def change() -> None:
         for nth in range(1, 3):
-            play.kernel.faults.fail("snapshot", BackendTimeout("the kernel does not answer"), nth=nth)
+            play.kernel.faults.fail("snapshot", BackendError("the kernel does not answer", kind="timeout"), nth=nth)
         play.orders.reload()
 
     states: list[dict[str, object]] = []

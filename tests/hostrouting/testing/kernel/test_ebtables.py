@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.errors import BadRule, EbtablesError, EbtablesTimeout, EbtablesWrongBackend
+from hostrouting.errors import ProgramError
 from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.ebtables import nat_rules
 from hostrouting.testing.filter_contracts import CONTRACT_RULES, EbtablesContract
 from hostrouting.testing.kernel.ebtables import MemoryEbtables
+from tests.support.kinds import raises
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ def test_a_fault_that_stays() -> None:
     for error in (refusal.missing(), refusal.not_permitted(), refusal.not_loaded(), refusal.refused("do it", "no")):
         ebtables.fault = error
         for verb in every_verb(ebtables):
-            with pytest.raises(type(error)):
+            with raises(ProgramError, error.kind):
                 verb()
     ebtables.fault = None
     assert nat_rules(ebtables.save()) == (ARP,)
@@ -52,7 +53,7 @@ def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both ar
     ebtables = MemoryEbtables([ARP])
     ebtables.fail(refusal.timed_out("delete it", 10), nth=2, done=done)
     ebtables.save()
-    with pytest.raises(EbtablesTimeout):
+    with raises(ProgramError, "timeout"):
         ebtables.delete([ARP])
     assert (nat_rules(ebtables.save()) == ()) is done
 
@@ -61,7 +62,7 @@ def test_what_happens_meanwhile() -> None:
     """Another program may delete a rule just before our deletion."""
     ebtables = MemoryEbtables([ARP, ARP])
     ebtables.meanwhile(lambda: ebtables.rules.remove(ARP))
-    with pytest.raises(BadRule, match="has no rule 'PREROUTING -p ARP"):
+    with raises(ProgramError, "no-such-rule", match="has no rule 'PREROUTING -p ARP"):
         ebtables.delete([ARP, ARP])
     ebtables.delete([ARP])
     assert ebtables.writes == [f"delete {ARP}"]
@@ -72,8 +73,10 @@ def test_the_other_backend() -> None:
     ebtables = MemoryEbtables([ARP], backend="legacy")
     verbs: list[Callable[[], object]] = [ebtables.of("nft").save, lambda: ebtables.of("nft").add([ARP])]
     for verb in verbs:
-        with pytest.raises(
-            EbtablesWrongBackend, match="the nft backend of ebtables has no rules in table nat, but legacy has 1"
+        with raises(
+            ProgramError,
+            "wrong-backend",
+            match="the nft backend of ebtables has no rules in table nat, but legacy has 1",
         ):
             verb()
     ebtables.of("legacy").delete([ARP])
@@ -83,12 +86,12 @@ def test_the_other_backend() -> None:
 def test_both_backends() -> None:
     """If both have rules, the backend must be named; `alone` works even after its last rule is gone."""
     ebtables = MemoryEbtables([ARP], elsewhere=[CONTRACT_RULES[1]])
-    with pytest.raises(EbtablesWrongBackend, match=r"\(1 in nft and 1 in legacy\)"):
+    with raises(ProgramError, "wrong-backend", match=r"\(1 in nft and 1 in legacy\)"):
         ebtables.of("auto").save()
     nft = ebtables.of("nft", alone=True)
     assert nft.program() == "ebtables-nft"
     nft.delete([ARP])
-    with pytest.raises(EbtablesWrongBackend, match="but legacy has 1"):
+    with raises(ProgramError, "wrong-backend", match="but legacy has 1"):
         ebtables.of("nft").save()
     assert ebtables.of("auto").program() == "ebtables-legacy"
     nft.add([ARP])
@@ -104,12 +107,6 @@ def test_text() -> None:
         *("-A PREROUTING", "-A POSTROUTING", "-A mine"),
         "*filter",
     ]
-
-
-def test_errors_are_of_one_kind() -> None:
-    """EbtablesError catches all of them."""
-    assert issubclass(BadRule, EbtablesError)
-    assert issubclass(EbtablesWrongBackend, EbtablesError)
 
 
 # The fake ebtables fulfil the contract of Ebtables

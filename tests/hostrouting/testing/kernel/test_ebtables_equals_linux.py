@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.errors import BadRule
+from hostrouting.errors import ProgramError
 from hostrouting.kernel.ebtables import EbtablesProgram, nat_rules
 from hostrouting.testing.filter_contracts import CONTRACT_RULES
 from hostrouting.testing.kernel.ebtables import MemoryEbtables
@@ -40,8 +40,8 @@ def answer(ebtables: Ebtables, verb: Literal["add", "delete", "delete_one"], lin
     """The result of an operation."""
     try:
         return ebtables.delete_one(lines[0]) if verb == "delete_one" else getattr(ebtables, verb)(lines)
-    except BadRule as error:
-        return type(error), sorted(error.lines)
+    except ProgramError as error:
+        return error.kind, sorted(error.lines)
 
 
 @settings(max_examples=scaled(5))

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.errors import NftablesError, NftTimeout, TableOwned
+from hostrouting.errors import ProgramError
 from hostrouting.kernel.nftables import Table
 from hostrouting.kernel.nftables import program as refusal
 from hostrouting.testing.filter_contracts import NftablesContract, contract_table
 from hostrouting.testing.kernel.nftables import MemoryNftables
+from tests.support.kinds import raises
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,14 +32,14 @@ def every_verb(nft: MemoryNftables) -> list[Callable[[], Any]]:
 @pytest.mark.parametrize(
     "error",
     [refusal.missing(), refusal.too_old(), refusal.not_permitted(), refusal.refused("do it", "no")],
-    ids=lambda error: type(error).__name__,
+    ids=lambda error: error.kind,
 )
-def test_a_fault_that_stays(error: NftablesError) -> None:
+def test_a_fault_that_stays(error: ProgramError) -> None:
     """A fault is raised by every verb until it is cleared, and nothing is done."""
     nft = MemoryNftables(contract_table())
     nft.fault = error
     for verb in every_verb(nft):
-        with pytest.raises(type(error)):
+        with raises(ProgramError, error.kind):
             verb()
     nft.fault = None
     assert nft.table("first") == contract_table()
@@ -51,7 +52,7 @@ def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both ar
     nft = MemoryNftables(contract_table())
     nft.fail(refusal.timed_out("remove it", 10), nth=2, done=done)
     nft.table("first")
-    with pytest.raises(NftTimeout):
+    with raises(ProgramError, "timeout"):
         nft.remove("first")
     assert (nft.table("first") is None) is done
     with pytest.raises(ValueError, match="nth is 0, but the next call is 1"):
@@ -79,7 +80,7 @@ def test_flags() -> None:
         lambda: nft.remove("first", "mine"),
     ]
     for verb in verbs:
-        with pytest.raises(TableOwned, match="the table ip6 mine is owned by another process, and only its owner"):
+        with raises(ProgramError, "owned", match="the table ip6 mine is owned by another process, and only its owner"):
             verb()
     assert nft.tables["first"] is dormant
     nft.replace(contract_table())

@@ -1,0 +1,26 @@
+"""The kind of an error: to expect one, and to ask for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from hostrouting.errors import HostRoutingError
+
+if TYPE_CHECKING:
+    from _pytest.raises import RaisesExc
+
+__all__ = ["kind_of", "raises"]
+
+E = TypeVar("E", bound=HostRoutingError)
+
+
+def raises(error: type[E], kind: str, *, match: str | None = None) -> RaisesExc[E]:
+    """As pytest.raises, for an error of this kind."""
+    return pytest.raises(error, match=match, check=lambda raised: raised.kind == kind)
+
+
+def kind_of(error: object) -> str:
+    """The kind; empty for None, and for an error without one."""
+    return error.kind if isinstance(error, HostRoutingError) else ""
