@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.fib import PLAIN, Flow
-from hostrouting.kernel.base import Answer, Change, Outcome, RouteBackend, Watch
+from hostrouting.kernel.base import Answer, RouteRequest, Outcome, RouteBackend, Watch
 from hostrouting.model import IP, Route, Rule, Snapshot
 from hostrouting.testing import h200
 
@@ -31,7 +31,7 @@ class JournalBackend:
         """The answers of the other backend."""
         return self.inner.lookup(destinations, flow)
 
-    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Let the other backend make the changes, and record the result of each."""
         outcomes = self.inner.change(changes)
         self.journal += [f"{it.change}: {'done' if it.ok else it.error}" for it in outcomes]
@@ -59,5 +59,5 @@ class JournalBackend:
 if __name__ == "__main__":
     with JournalBackend(h200()) as backend:
         for gateway in ("10.0.0.1", "192.0.2.1"):
-            backend.change([Change("add", Route.to("172.16.8.0/24", dev="eth0", gateway=gateway, protocol=213))])
+            backend.change([RouteRequest("add", Route.to("172.16.8.0/24", dev="eth0", gateway=gateway, protocol=213))])
     print("\n".join(backend.journal))

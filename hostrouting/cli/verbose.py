@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Flow
     from hostrouting.host import Files, Manager
     from hostrouting.host.host import Host
-    from hostrouting.kernel.base import Answer, Change, Outcome, RouteBackend
+    from hostrouting.kernel.base import Answer, RouteRequest, Outcome, RouteBackend
     from hostrouting.model import IP, Rule, Snapshot
 
 __all__ = ["tell_sources", "telling"]
@@ -103,7 +103,7 @@ class _Backend(_Telling):
         answers: tuple[Answer, ...] = self._inner.lookup(destinations, *flow)
         return answers
 
-    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         wanted = tuple(changes)
         _LOG.info("making %s in the kernel", counted(len(wanted), "change"))
         outcomes: tuple[Outcome, ...] = self._inner.change(wanted)

@@ -14,7 +14,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hostrouting.kernel.base import Change
+    from hostrouting.kernel.base import RouteRequest
 
 __all__ = ["Effects", "Operation", "effects_of", "having_changed", "tell_effects"]
 
@@ -42,7 +42,7 @@ class Operation:
 class Effects:
     """The route changes that the kernel has made, in order; the paths of the changed files; and other operations."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RouteRequest, ...] = ()
     files: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
     operations: tuple[Operation, ...] = ()
 
@@ -72,7 +72,7 @@ def effects_of(outcome: object) -> Effects:
 
 
 def tell_effects(
-    error: E, changes: Iterable[Change] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
+    error: E, changes: Iterable[RouteRequest] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
 ) -> E:
     """The same error, with these effects put before those that it already has."""
     vars(error)["effects"] = Effects(tuple(changes), files, tuple(operations)) + effects_of(error)
@@ -81,7 +81,7 @@ def tell_effects(
 
 @contextmanager
 def having_changed(
-    changes: Iterable[Change] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
+    changes: Iterable[RouteRequest] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
 ) -> Iterator[None]:
     """Attach these effects to any error that leaves the block, including Cancelled."""
     try:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hostrouting.kernel.base import Change, Outcome
+    from hostrouting.kernel.base import RouteRequest, Outcome
     from hostrouting.model import IP, Address, Prefix, Rule
     from phases import Clock
 
@@ -357,7 +357,7 @@ class SavedBackend:
             for decision in (fib.lookup(address, known) for address in asked_addresses(destinations))
         )
 
-    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Raise BackendError: a saved snapshot cannot be changed."""
         raise BackendError(
             f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)", kind="unusable"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KIND_OF_ERRNO",
     "Answer",
-    "Change",
+    "RouteRequest",
     "Outcome",
     "RouteBackend",
     "Source",
@@ -50,7 +50,7 @@ Source: TypeAlias = Literal["routes", "nftables"]
 
 
 @attrs.frozen
-class Change:
+class RouteRequest:
     """One thing to do with one route; the verbs mean what they mean to the kernel.
 
     A refusal is a RouteRefused; the word in parentheses is its kind.
@@ -89,14 +89,14 @@ class Change:
         return f"{self.verb} {self.route}"
 
     def __repr__(self) -> str:
-        return f"<Change {self}>"
+        return f"<RouteRequest {self}>"
 
 
 @attrs.frozen
 class Outcome:
     """The result of a change: done, or refused with the error."""
 
-    change: Change
+    change: RouteRequest
     error: RouteRefused | None = None
 
     @property
@@ -162,7 +162,7 @@ class RouteBackend(Protocol):
         """
         ...
 
-    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each change, in order, and return the result of each.
 
         This is not a transaction: after a refused change, the next one is still tried. Device names are resolved at the

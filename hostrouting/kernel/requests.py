@@ -39,7 +39,7 @@ from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, PATHLESS, NextHop
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hostrouting.kernel.base import Change
+    from hostrouting.kernel.base import RouteRequest
     from hostrouting.model import IP, Address, Prefix, Route
 
 __all__ = [
@@ -311,7 +311,7 @@ class Facts(Protocol):
         ...
 
 
-def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, problem: str = "") -> RouteRefused:
+def refusal(change: RouteRequest, number: int, kernel: str = "", *, facts: Facts, problem: str = "") -> RouteRefused:
     """The error for a change that was refused with this errno; `kernel` is the kernel's own text, if it gave one.
 
     Without a known `problem`, the cause is looked for in the facts.
@@ -334,7 +334,7 @@ def refusal(change: Change, number: int, kernel: str = "", *, facts: Facts, prob
     )
 
 
-def _problem(change: Change, number: int, kind: RouteKind, facts: Facts) -> str:
+def _problem(change: RouteRequest, number: int, kind: RouteKind, facts: Facts) -> str:
     route = change.route
     devs = " and ".join(route.devs)
     if number == errno.EPERM:
@@ -354,7 +354,7 @@ def _problem(change: Change, number: int, kind: RouteKind, facts: Facts) -> str:
     return _invalid(route, facts) if kind == "invalid" else ""
 
 
-def _in_its_place(change: Change, facts: Facts) -> str:
+def _in_its_place(change: RouteRequest, facts: Facts) -> str:
     route = change.route
     place = (route.tos, metric_of(route), sources_of(route))
     standing = facts.routes_of_prefix(route)

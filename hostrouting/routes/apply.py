@@ -25,7 +25,7 @@ import attrs
 
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import tell_effects
-from hostrouting.kernel.base import Change, Outcome, RouteBackend
+from hostrouting.kernel.base import RouteRequest, Outcome, RouteBackend
 from hostrouting.model import IPV4, IPV6, OURS, Route, RouteKey, Snapshot
 from hostrouting.routes.plan import beside_finding, can_join, hop_of, is_shared, next_hop_stays
 from hostrouting.routes.uplink import bare_leg
@@ -51,7 +51,7 @@ class Applied:
     """What was done: the plan, and the changes that carried it out; empty if there was nothing to do."""
 
     plan: RoutePlan
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RouteRequest, ...] = ()
     beside: tuple[Finding, ...] = ()
     """For each IPv6 route that has next hops of another program beside the wanted ones, a finding."""
 
@@ -119,7 +119,7 @@ class _Refused(Exception):  # noqa: N818  it starts the rollback and never leave
         super().__init__(*self.reasons)
 
 
-def _changes(plan: RoutePlan, ours: Collection[int]) -> tuple[list[Change], list[Change]]:
+def _changes(plan: RoutePlan, ours: Collection[int]) -> tuple[list[RouteRequest], list[RouteRequest]]:
     """The additions and the deletions of the plan, as changes in the order of the plan.
 
     When one of our routes replaces another, the new one is added behind the old one, which is then deleted. So one of
@@ -127,11 +127,11 @@ def _changes(plan: RoutePlan, ours: Collection[int]) -> tuple[list[Change], list
     that is not ours is behind the old one, the new one is added before the old one; if the kernel could then confuse
     the two, the old one is deleted first.
     """
-    made: list[Change] = []
-    broken: list[Change] = []
+    made: list[RouteRequest] = []
+    broken: list[RouteRequest] = []
     # The kernel has no identical routes with one key: an identical route behind is deleted before, or added after.
-    before: list[Change] = []
-    after: list[Change] = []
+    before: list[RouteRequest] = []
+    after: list[RouteRequest] = []
     replaced = [step for step in plan.changes if step.action == "replace"]
     coming = {_bare(step.route) for step in replaced}
     going = {_bare(step.held) for step in replaced if step.held is not None}
@@ -146,21 +146,21 @@ def _changes(plan: RoutePlan, ours: Collection[int]) -> tuple[list[Change], list
             made += new
             broken += [] if step.asked is None else _deletions(step.asked, ours)
         elif step.action == "add":
-            (after if _bare(step.route) in going else made).append(Change(_VERBS[step.place], step.route))
+            (after if _bare(step.route) in going else made).append(RouteRequest(_VERBS[step.place], step.route))
         elif step.held is None:
-            made.append(Change("replace", step.route))
+            made.append(RouteRequest("replace", step.route))
         elif step.route.prefix.family == IPV6:
             new, old = _replacement(step.held, step.route, ours)
             made += new
             broken += old
         else:
-            made.append(Change("append" if step.place == "only" else "prepend", step.route))
+            made.append(RouteRequest("append" if step.place == "only" else "prepend", step.route))
             first = step.place != "only" and _could_be(step.held, step.route)
-            (before if first else broken).append(Change("delete", step.held))
+            (before if first else broken).append(RouteRequest("delete", step.held))
     return [*before, *made], [*broken, *after]
 
 
-def _replacement(held: Route, wanted: Route, ours: Collection[int]) -> tuple[list[Change], list[Change]]:
+def _replacement(held: Route, wanted: Route, ours: Collection[int]) -> tuple[list[RouteRequest], list[RouteRequest]]:
     """The additions and the deletions that turn an IPv6 route of ours into the wanted one, next hop by next hop."""
     there, coming = ({_hop(entry): entry for entry in _entries(_bare(route))} for route in (held, wanted))
     gone = [entry for hop, entry in there.items() if hop not in coming]
@@ -169,13 +169,12 @@ def _replacement(held: Route, wanted: Route, ours: Collection[int]) -> tuple[lis
     expected = {hop: attrs.evolve(_as_listed(entry, len(there)), protocol=protocol) for hop, entry in coming.items()}
     other = [hop for hop in coming if hop in there and there[hop] != expected[hop]]
     if other and is_alone:
-        return [Change("replace", wanted)], []
+        return [RouteRequest("replace", wanted)], []
     # There are others beside such a next hop while it is missing.
-    changed = [change for hop in other for change in (*_removal(there[hop], ours), Change("append", coming[hop]))]
-    new = [Change("append", entry) for hop, entry in coming.items() if hop not in there]
-    old = (
-        [Change("delete", entry) for entry in gone] if is_alone else [one for it in gone for one in _removal(it, ours)]
-    )
+    changed = [change for hop in other for change in (*_removal(there[hop], ours), RouteRequest("append", coming[hop]))]
+    new = [RouteRequest("append", entry) for hop, entry in coming.items() if hop not in there]
+    deleted = (RouteRequest("delete", entry) for entry in gone)
+    old = [*deleted] if is_alone else [one for entry in gone for one in _removal(entry, ours)]
     return [*new, *changed], old
 
 
@@ -184,16 +183,16 @@ def _as_listed(entry: Route, count: int) -> Route:
     return entry if count > 1 else attrs.evolve(entry, legs=tuple(attrs.evolve(leg, weight=1) for leg in entry.legs))
 
 
-def _deletions(route: Route, ours: Collection[int]) -> list[Change]:
+def _deletions(route: Route, ours: Collection[int]) -> list[RouteRequest]:
     entries = _entries(route)
     if len(entries) == 1 and route.protocol in ours:
-        return [Change("delete", route)]
+        return [RouteRequest("delete", route)]
     return [change for entry in entries for change in _removal(entry, ours)]
 
 
-def _removal(entry: Route, ours: Collection[int]) -> list[Change]:
+def _removal(entry: Route, ours: Collection[int]) -> list[RouteRequest]:
     """The deletion of one of several next hops, with each protocol that can be ours; Linux finds it if it is."""
-    return [Change("delete", attrs.evolve(entry, protocol=protocol)) for protocol in sorted(ours)]
+    return [RouteRequest("delete", attrs.evolve(entry, protocol=protocol)) for protocol in sorted(ours)]
 
 
 def _entries(route: Route) -> tuple[Route, ...]:
@@ -214,7 +213,7 @@ def _could_be(route: Route, other: Route) -> bool:
     return [(leg.dev, leg.gateway) for leg in one] == [(leg.dev, leg.gateway) for leg in two]
 
 
-def _batches(changes: list[Change]) -> Iterator[list[Change]]:
+def _batches(changes: list[RouteRequest]) -> Iterator[list[RouteRequest]]:
     for begin in range(0, len(changes), _AT_ONCE):
         yield changes[begin : begin + _AT_ONCE]
 
@@ -223,7 +222,7 @@ class _Transaction:
     """One plan that is being carried out."""
 
     def __init__(
-        self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, ours: set[int], changes: Iterable[Change]
+        self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, ours: set[int], changes: Iterable[RouteRequest]
     ) -> None:
         self._plan, self._backend, self._ours = plan, backend, ours
         self._keys = {step.route.key for step in plan.steps}
@@ -231,10 +230,10 @@ class _Transaction:
         self._wanted = _Table(plan.apply_to(before), self._keys, min(ours))
         self._asked = _asked(plan)
         self._deleted = {(change.route.key, _hop(change.route)) for change in changes if change.verb == "delete"}
-        self.done: list[Change] = []
+        self.done: list[RouteRequest] = []
         """What the kernel has changed, in order, including the changes of a rollback."""
 
-    def carry_out(self, changes: list[Change], check: Callable[[], object]) -> None:
+    def carry_out(self, changes: list[RouteRequest], check: Callable[[], object]) -> None:
         """Make the changes; a change that another program has already made counts as done.
 
         All of them are tried, so that the failure names every route that the kernel refuses.
@@ -251,7 +250,7 @@ class _Transaction:
         if failed:
             raise _Refused((outcome.change.route.key, str(outcome.error)) for outcome in failed) from failed[0].error
 
-    def verify_made(self, made: Iterable[Change]) -> None:
+    def verify_made(self, made: Iterable[RouteRequest]) -> None:
         """Read back the additions: nothing is deleted before all of them exist."""
         now = self._read()
         asked = [change.route for change in made if change.verb != "delete"]
@@ -315,7 +314,7 @@ class _Transaction:
             return f"rolling back failed too ({error}); the present state of the route table is not known"
         return problem + self._truth(now)
 
-    def _change(self, changes: list[Change]) -> tuple[Outcome, ...]:
+    def _change(self, changes: list[RouteRequest]) -> tuple[Outcome, ...]:
         outcomes = self._backend.change(changes)
         self.done += [outcome.change for outcome in outcomes if outcome.ok]
         return outcomes
@@ -335,7 +334,7 @@ class _Transaction:
             said += f", but where there are several routes to {places}, those after the first may be in another order"
         return said
 
-    def _way_back(self, now: _Table) -> Iterator[Change]:
+    def _way_back(self, now: _Table) -> Iterator[RouteRequest]:
         """The changes that restore: first add our routes that are missing, then delete those that are too many."""
         pairs = [(now.at(key), self._former(key, now.at(key))) for key in sorted(self._keys)]
         for there, then in pairs:
@@ -407,24 +406,24 @@ class _Table:
 # From the present routes of a key and the former ones: the changes that restore ours in their order.
 
 
-def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
+def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[RouteRequest]:
     """Add our missing routes of one key where they were: before the present routes, or after them."""
     while (wrong := _misplaced(there, then, ours)) is not None:
-        yield Change("delete", wrong)
+        yield RouteRequest("delete", wrong)
         there = tuple(route for route in there if route != wrong)
     missing = [place for place, route in enumerate(then) if route not in there and route.protocol in ours]
     ahead = _ahead(there, then, ours)
     for place in reversed([place for place in missing if place < ahead]):
-        yield Change("prepend", then[place])
+        yield RouteRequest("prepend", then[place])
     for number, place in enumerate(place for place in missing if place >= ahead):
-        yield Change("append" if there or number else "add", then[place])
+        yield RouteRequest("append" if there or number else "add", then[place])
 
 
-def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
+def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[RouteRequest]:
     """Delete our routes that were not there before."""
     for route in there:
         if _is_new(route, then, ours):
-            yield Change("delete", route)
+            yield RouteRequest("delete", route)
 
 
 # The same for IPv6 next hops, whose order does not matter, and of which Linux deletes only ours.
@@ -434,17 +433,17 @@ def _are_hops(*tables: tuple[Route, ...]) -> bool:
     return all(can_join(entry) for entries in tables for entry in entries)
 
 
-def put_back_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
+def put_back_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[RouteRequest]:
     """Add our missing next hops of one key, and those that have changed."""
     now = {_hop(entry): attrs.evolve(entry, protocol=min(ours)) for entry in there}
     former = [entry for entry in then if entry.protocol in ours]
-    yield from (Change("append", entry) for entry in former if _hop(entry) not in now)
+    yield from (RouteRequest("append", entry) for entry in former if _hop(entry) not in now)
     for entry in former:
         if _hop(entry) in now and now[_hop(entry)] != attrs.evolve(_as_listed(entry, len(there)), protocol=min(ours)):
-            yield from (*_removal(entry, ours), Change("append", entry))
+            yield from (*_removal(entry, ours), RouteRequest("append", entry))
 
 
-def take_away_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[Change]:
+def take_away_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[RouteRequest]:
     """Delete our next hops that were not there before."""
     for entry in there:
         if _hop(entry) not in map(_hop, then):

@@ -32,7 +32,7 @@ from hostrouting.errors import (
     RouteKind,
 )
 from hostrouting.fib import ANY, Flow
-from hostrouting.kernel.base import Answer, Change, Outcome
+from hostrouting.kernel.base import Answer, RouteRequest, Outcome
 from hostrouting.model import (
     OURS,
     PROTOCOL_KERNEL,
@@ -82,8 +82,8 @@ def _six(*, source: str | None = None, gateway: str | None = None, dev: str = "e
 
 def _do(backend: RouteBackend, verb: Verb, route: Route) -> RouteKind | None:
     """The kind of the refusal; None if the change was made."""
-    (outcome,) = backend.change([Change(verb, route)])
-    assert outcome.change == Change(verb, route)
+    (outcome,) = backend.change([RouteRequest(verb, route)])
+    assert outcome.change == RouteRequest(verb, route)
     return None if outcome.error is None else outcome.error.kind
 
 
@@ -289,7 +289,7 @@ class BackendContract:
                 (attrs.evolve(_ours("192.0.2.0/24"), prefsrc=as_ip("203.0.113.9")), "invalid"),
             ]
             for route, kind in cases:
-                (outcome,) = backend.change([Change("add", route)])
+                (outcome,) = backend.change([RouteRequest("add", route)])
                 error = outcome.error
                 assert error is not None, route
                 assert error.kind == kind
@@ -304,7 +304,7 @@ class BackendContract:
             closed = Route(Prefix.parse("172.16.9.9/32"), type="prohibit", scope=SCOPE_LINK, protocol=OURS)
             behind = _ours("198.51.100.0/24", gateway="172.16.9.9", dev="ib0")
             fine = [_ours("192.0.2.0/24"), _ours("203.0.113.0/24")]
-            outcomes = backend.change([Change("add", route) for route in (closed, fine[0], behind, fine[1])])
+            outcomes = backend.change([RouteRequest("add", route) for route in (closed, fine[0], behind, fine[1])])
             assert [outcome.ok for outcome in outcomes] == [True, True, False, True]
             error = outcomes[2].error
             assert error is not None
@@ -324,7 +324,7 @@ class BackendContract:
                 attrs.evolve(fine, table=large),
                 attrs.evolve(fine, mtu=large),
             ]
-            outcomes = backend.change([*(Change("add", route) for route in wrong), Change("add", fine)])
+            outcomes = backend.change([*(RouteRequest("add", route) for route in wrong), RouteRequest("add", fine)])
             assert [getattr(outcome.error, "kind", None) for outcome in outcomes] == ["invalid"] * len(wrong) + [None]
             assert all(f"{large} is not in 0.." in str(outcome.error) for outcome in outcomes[:-1])
             assert _mine(backend) == [fine]
@@ -414,7 +414,7 @@ class BackendContract:
                 _six(source="10.9.0.0/16"),
                 _six(expires=1 << 40),
             ]
-            outcomes = backend.change([*(Change("add", route) for route in wrong), Change("add", fine)])
+            outcomes = backend.change([*(RouteRequest("add", route) for route in wrong), RouteRequest("add", fine)])
             assert [getattr(outcome.error, "kind", None) for outcome in outcomes] == ["invalid"] * len(wrong) + [None]
             assert _mine(backend) == [fine]
 
@@ -422,10 +422,10 @@ class BackendContract:
         """Every change is tried, in order, and each has an outcome."""
         with self.make() as backend:
             wanted = [_ours("192.0.2.0/24"), _ours("198.51.100.0/24", gateway="203.0.113.1"), _ours("203.0.113.0/24")]
-            outcomes = backend.change(iter([Change("add", route) for route in wanted]))
+            outcomes = backend.change(iter([RouteRequest("add", route) for route in wanted]))
             assert [outcome.ok for outcome in outcomes] == [True, False, True]
             assert [outcome.change.route for outcome in outcomes] == wanted
-            assert outcomes[0] == Outcome(Change("add", wanted[0]))
+            assert outcomes[0] == Outcome(RouteRequest("add", wanted[0]))
             assert _mine(backend) == [wanted[0], wanted[2]]
 
     def test_no_changes_have_no_outcomes(self) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, Unpack
 
-    from hostrouting.kernel.base import Answer, Change, Outcome, RouteBackend, Watch
+    from hostrouting.kernel.base import Answer, RouteRequest, Outcome, RouteBackend, Watch
     from hostrouting.kernel.ebtables import Ebtables
     from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables import Nftables
@@ -299,7 +299,7 @@ class _Visit:
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = PLAIN) -> tuple[Answer, ...]:
         return self._open.lookup(destinations, flow)
 
-    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         return self._open.change(changes)
 
     def restore_rule(self, rule: Rule) -> None:

@@ -3,7 +3,7 @@
 Here: the network of each kind of host. Not here: tests.
 """
 
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import ARPHRD_INFINIBAND, Link, NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing.kernel import MemoryBackend
 
@@ -82,6 +82,6 @@ def cni_node() -> MemoryBackend:
 
 
 def _install(kernel: MemoryBackend, *routes: Route) -> None:
-    for outcome in kernel.change(Change("add", route) for route in routes):
+    for outcome in kernel.change(RouteRequest("add", route) for route in routes):
         if outcome.error is not None:
             raise outcome.error

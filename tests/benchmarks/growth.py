@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.check.overlap import check_overlap
 from hostrouting.fib import Fib
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import IPV4, IPV6
 from tests.benchmarks.contest import Contest, Goal, Unit
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
@@ -91,7 +91,7 @@ def _install(bench: Bench, begin: int, end: int, *, family: int = IPV4) -> None:
     """The routes that are yet missing."""
     for at in range(begin, end, 50_000):
         routes = equal_routes(min(50_000, end - at), begin=at, family=family)
-        if not all(outcome.ok for outcome in bench.backend.change(Change("add", route) for route in routes)):
+        if not all(outcome.ok for outcome in bench.backend.change(RouteRequest("add", route) for route in routes)):
             raise RuntimeError("a route was refused")
 
 

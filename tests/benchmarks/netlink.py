@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from hostrouting.fib import ANY
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink.channel import Channel
 from hostrouting.kernel.netlink.lookup import lookup_template
 from hostrouting.kernel.netlink.route_message import ChangeEncoder
@@ -76,7 +76,7 @@ class Bench:
         path = self.folder / f"add-{len(routes)}-{routes[0].prefix.family}"
         with path.open("wb") as file:
             for at, route in enumerate(routes, start=1):
-                file.write(encoder.message(Change("add", route), at))
+                file.write(encoder.message(RouteRequest("add", route), at))
         return path
 
 
@@ -98,7 +98,7 @@ def sent_by(work: Callable[[], object]) -> list[bytes]:
 def installed(bench: Bench, routes: list[Route]) -> Iterator[None]:
     """The routes are there, and no other ones, and then gone."""
     empty()
-    if not all(outcome.ok for outcome in bench.backend.change(Change("add", route) for route in routes)):
+    if not all(outcome.ok for outcome in bench.backend.change(RouteRequest("add", route) for route in routes)):
         raise RuntimeError("a route was refused")
     yield
     empty()
@@ -123,7 +123,7 @@ def _install(bench: Bench, count: int) -> Iterator[Contest]:
 
         def methods(family: int) -> dict[str, Method]:
             routes = equal_routes(count, family=family)
-            changes = [Change("add", route) for route in routes]
+            changes = [RouteRequest("add", route) for route in routes]
 
             def install() -> None:
                 if not all(outcome.ok for outcome in bench.backend.change(changes)):

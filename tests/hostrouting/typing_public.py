@@ -17,7 +17,7 @@ from hostrouting.kernel import Answer, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hostrouting.kernel import Change
+    from hostrouting.kernel import RouteRequest
 
 # The configuration.
 config = hr.HostRoutingConfig.from_json("{}")
@@ -65,7 +65,7 @@ assert_type(hr.resolve_route(repair.routes[0], fib), hr.Route | hr.Pending)
 
 
 # A kernel.
-def use(backend: hr.RouteBackend, change: Change) -> Iterator[object]:
+def use(backend: hr.RouteBackend, change: RouteRequest) -> Iterator[object]:
     """What each verb takes and returns."""
     yield assert_type(backend.snapshot(), hr.Snapshot)
     yield assert_type(backend.lookup(["172.16.0.1"]), tuple[Answer, ...])

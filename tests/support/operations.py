@@ -10,7 +10,7 @@ import attrs
 from hypothesis import strategies as st
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Change, Verb
+from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.model import (
     IP,
     IPV4,
@@ -103,7 +103,7 @@ def resolve(operation: Operation, routes: Sequence[Route]) -> Operation:
     route = routes[number % len(routes)]
     # Known limit: such IPv6 routes are added only for addresses and devices.
     made = route.prefix.family == IPV6 and route.type in {"local", "multicast"}
-    return Operation("change", (Change("delete" if made else verb, route),))
+    return Operation("change", (RouteRequest("delete" if made else verb, route),))
 
 
 def furnish(family: int) -> Iterator[Operation]:
@@ -162,9 +162,9 @@ def addresses(family: int) -> st.SearchStrategy[Address]:
     )
 
 
-def changes(family: int) -> st.SearchStrategy[Change]:
+def changes(family: int) -> st.SearchStrategy[RouteRequest]:
     """A change of a route, valid or not."""
-    return st.builds(Change, st.sampled_from(_VERBS), routes(family))
+    return st.builds(RouteRequest, st.sampled_from(_VERBS), routes(family))
 
 
 # Few, so that they nest and repeat; one of them contains every address.

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import (
     IP,
     ROUTE_TYPES,
@@ -212,7 +212,7 @@ class RawKernel:
         """Delete a rule."""
         return self._ask(_DELRULE, 0, pack_rule(rule))
 
-    def change(self, change: Change) -> Said:
+    def change(self, change: RouteRequest) -> Said:
         """Change a route; ENODEV if the device does not exist."""
         if any(leg.dev is not None and leg.dev not in self._indexes for leg in change.route.legs):
             return Said(19)

@@ -9,7 +9,7 @@ from itertools import groupby, product
 
 import attrs
 
-from hostrouting.kernel.base import Change, RouteBackend
+from hostrouting.kernel.base import RouteRequest, RouteBackend
 from hostrouting.model import OURS, NextHop, Prefix, Route, as_ip
 
 __all__ = ["BIRD", "NextHopCase", "by_wanted", "found", "put"]
@@ -100,7 +100,7 @@ def _entry(prefix: Prefix, gateway: str, protocol: int, weight: int = 1) -> Rout
 def put(backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
     """Add the next hops that are there before, one after the other."""
     hops = ((prefix, *hop) for prefix, case in cases.items() for hop in case.held)
-    outcomes = backend.change([Change("append", _entry(*hop)) for hop in hops])
+    outcomes = backend.change([RouteRequest("append", _entry(*hop)) for hop in hops])
     assert all(outcome.ok for outcome in outcomes)
 
 
@@ -114,7 +114,7 @@ def found(
         gateways = [str(leg.gateway) for leg in route.legs]
         answer[route.prefix][1].update((str(leg.gateway), leg.weight) for leg in route.legs if len(gateways) > 1)
         asked += product([route.prefix], gateways, (OURS, BIRD))
-    outcomes = backend.change([Change("delete", _entry(*hop)) for hop in asked])
+    outcomes = backend.change([RouteRequest("delete", _entry(*hop)) for hop in asked])
     for (prefix, gateway, owner), outcome in zip(asked, outcomes, strict=True):
         if outcome.ok:
             answer[prefix][0].add((gateway, owner))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.fib import Flow
-    from hostrouting.kernel.base import Answer, Change, Outcome, Source
+    from hostrouting.kernel.base import Answer, RouteRequest, Outcome, Source
     from hostrouting.model import IP, Prefix, Rule, Snapshot
 
 __all__ = ["NetlinkBackend"]
@@ -77,7 +77,7 @@ class NetlinkBackend:
 
         return look_up(self._begin(), asked_addresses(destinations), flow)
 
-    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each change, in order, and return the result of each."""
         from hostrouting.kernel.netlink.change import carry_out  # noqa: PLC0415  loaded when it is used
 

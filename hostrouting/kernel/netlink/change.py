@@ -33,7 +33,7 @@ from hostrouting.model import IPV4, IPV6
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hostrouting.kernel.base import Change
+    from hostrouting.kernel.base import RouteRequest
     from hostrouting.kernel.netlink.channel import Channel, KernelError
     from hostrouting.model import Address, Prefix, Route, RouteTable, Rule
 
@@ -47,7 +47,7 @@ _TO_TABLE, _PRIORITY, _PROTOCOL = 1, 6, 21  # FR_ACT_TO_TBL, FRA_PRIORITY, FRA_P
 _Which = tuple[int, int, int | None]
 
 
-def carry_out(channel: Channel, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+def carry_out(channel: Channel, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
     """Carry out each change, in order, and return the result of each."""
     wanted = list(changes)
     errors = _Work(channel, wanted).do()
@@ -74,7 +74,7 @@ def restore(channel: Channel, rule: Rule) -> None:
 class _Work:
     """One batch while it is being carried out. Places are indexes in the list of changes."""
 
-    def __init__(self, channel: Channel, changes: list[Change]) -> None:
+    def __init__(self, channel: Channel, changes: list[RouteRequest]) -> None:
         self._channel = channel
         self._changes = changes
         self._tables = _Tables(channel, before_reading=self._flush)
@@ -96,7 +96,7 @@ class _Work:
         messages, places, most, deleting = self._messages, self._places, self._most, False
         number = self._first
         for place, change in enumerate(self._changes):
-            asked: Change | None = change
+            asked: RouteRequest | None = change
             if change.verb == "delete":
                 deleting = True
                 asked = self._as_it_stands(place)
@@ -123,7 +123,7 @@ class _Work:
         self._settle()
         return self._errors
 
-    def _as_it_stands(self, place: int) -> Change | None:
+    def _as_it_stands(self, place: int) -> RouteRequest | None:
         """The delete at this place, for the route as it is after all changes before it; None if it is impossible."""
         change = self._changes[place]
         if touched := self._tables.touched(change.route):
@@ -196,7 +196,7 @@ class _Tables:
         """The places of changes to this prefix since it was read. Clears the record."""
         return self._touched.pop((route.table, route.prefix), [])
 
-    def catch_up(self, done: Iterable[Change]) -> None:
+    def catch_up(self, done: Iterable[RouteRequest]) -> None:
         """Apply finished changes to the lists, or read everything again if their effect is not known."""
         for change in done:
             if not _is_plain(change):
@@ -265,7 +265,7 @@ class _Shelf:
         return made
 
 
-def _is_plain(change: Change) -> bool:
+def _is_plain(change: RouteRequest) -> bool:
     """Whether the effect of the change on the lists is known.
 
     IPv6 merges routes into next hops, `replace` may replace a different route, packet sizes are capped, or dropped when
@@ -277,7 +277,7 @@ def _is_plain(change: Change) -> bool:
     return route.prefix.family == IPV4 and change.verb != "replace" and said
 
 
-def _insert(routes: list[Route], change: Change) -> None:
+def _insert(routes: list[Route], change: RouteRequest) -> None:
     """Insert a new route among those of its prefix: by tos, highest first, then by metric, lowest first."""
     rank = (-change.route.tos, change.route.metric)
     ranks = [(-route.tos, route.metric) for route in routes]
@@ -310,22 +310,22 @@ class _Refusals:
         self._tables = _Tables(channel)
         self._addresses: dict[int, tuple[Address, ...]] = {}
 
-    def of(self, change: Change, error: KernelError) -> RouteRefused:
+    def of(self, change: RouteRequest, error: KernelError) -> RouteRefused:
         """The error of a change that the kernel refused."""
         return refusal(change, error.number, error.words, facts=self)
 
-    def not_said(self, change: Change, problem: NoDevice | struct.error) -> RouteRefused:
+    def not_said(self, change: RouteRequest, problem: NoDevice | struct.error) -> RouteRefused:
         """The error of a change that does not fit into a kernel message."""
         unfit = misfit(change.route)
         if isinstance(problem, NoDevice) and not unfit:
             return refusal(change, errno.ENODEV, problem.words, facts=self, problem=problem.problem)
         return refusal(change, errno.ERANGE, facts=self, problem=unfit or str(problem))
 
-    def obstructed(self, change: Change, obstacle: Obstacle) -> RouteRefused:
+    def obstructed(self, change: RouteRequest, obstacle: Obstacle) -> RouteRefused:
         """The error of a delete for which no request was sent."""
         return refusal(change, obstacle.number, facts=self, problem=obstacle.words)
 
-    def unanswered(self, change: Change) -> RouteRefused:
+    def unanswered(self, change: RouteRequest) -> RouteRefused:
         """The error of a change whose answer was lost and that was not made."""
         problem = "the kernel's answer was lost, and the change was not made"
         return refusal(change, errno.ENOBUFS, facts=self, problem=problem)

@@ -49,7 +49,7 @@ from hostrouting.model import IPV4, PATHLESS, ROUTE_TYPES, NextHop, Prefix, Rout
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hostrouting.kernel.base import Change, Verb
+    from hostrouting.kernel.base import RouteRequest, Verb
     from hostrouting.model import IP
 
 __all__ = [
@@ -505,7 +505,7 @@ class ChangeEncoder:
         self._shape: tuple[object, ...] = ()  # the last shape, and its template
         self._filling: _Filling
 
-    def message(self, change: Change, sequence: int) -> bytes:
+    def message(self, change: RouteRequest, sequence: int) -> bytes:
         """The message that makes this change."""
         route = change.route
         prefix, legs = route.prefix, route.legs
@@ -526,7 +526,7 @@ class ChangeEncoder:
         network = prefix.network.to_bytes(width, "big")
         return fill(head, sequence, port, prefix.length, fixed, network, between, gateway, rest)
 
-    def _learn(self, shape: tuple[object, ...], change: Change, gateway: bytes) -> _Filling:
+    def _learn(self, shape: tuple[object, ...], change: RouteRequest, gateway: bytes) -> _Filling:
         """The template for messages of this shape."""
         prefix = change.route.prefix
         encoded = encode_change(change.verb, change.route, self._index_of)

@@ -24,7 +24,7 @@ from hostrouting.errors import (
 )
 from hostrouting.host.effects import Operation, tell_effects
 from hostrouting.host.host import Host, needs_host
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.ebtables import PROGRAMS
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model import Route
@@ -335,7 +335,7 @@ class _Deleting:
         if not routes:
             return
         with self._edges.open_backend() as backend:
-            outcomes = backend.change(Change("delete", route) for route in routes)
+            outcomes = backend.change(RouteRequest("delete", route) for route in routes)
         for outcome in outcomes:
             deletion = routes[outcome.change.route]
             if outcome.error is None:
@@ -453,7 +453,7 @@ class _Restoring:
         with self._edges.open_backend() as backend:
             found = backend.snapshot(prefixes={route.prefix for route in routes}).routes
             there = {attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))) for route in found}
-            outcomes = backend.change(Change("add", route) for route in routes if route not in there)
+            outcomes = backend.change(RouteRequest("add", route) for route in routes if route not in there)
         for outcome in outcomes:
             if outcome.ok:
                 self._note("route", outcome.change.route)

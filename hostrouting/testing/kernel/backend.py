@@ -18,7 +18,7 @@ import attrs
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import ANY, Fib, Flow
 from hostrouting.fib.arrival import find_drop
-from hostrouting.kernel.base import Answer, Change, Outcome, asked_addresses, cannot_listen, part_of, require_own
+from hostrouting.kernel.base import Answer, RouteRequest, Outcome, asked_addresses, cannot_listen, part_of, require_own
 from hostrouting.kernel.requests import Obstacle, find_exactly, has_weight, misfit, refusal
 from hostrouting.model import (
     IPV4,
@@ -106,7 +106,7 @@ class MemoryBackend:
         flow = flow.assumed()
         return tuple(self._answer(destination, flow, self._fib) for destination in addresses)
 
-    def change(self, changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each change, and return the result of each."""
         self._usable()
         return tuple(self._change_one(change) for change in changes)
@@ -207,7 +207,7 @@ class MemoryBackend:
             # Linux ignores these, and changes the route without them.
             route = attrs.evolve(route, source=None, preference="medium", expires=None)
         with self._arranging(f"{verb} {route}"):
-            self._namespace.change(Change(verb, route))
+            self._namespace.change(RouteRequest(verb, route))
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass for the routes that expire. It also passes as on the clock of a wait for a change."""
@@ -278,7 +278,7 @@ class MemoryBackend:
         if struck.error is not None:
             raise struck.error
 
-    def _change_one(self, change: Change) -> Outcome:
+    def _change_one(self, change: RouteRequest) -> Outcome:
         struck = self.faults.strike("change")
         error = struck.error
         if error is None or struck.done:
@@ -291,7 +291,7 @@ class MemoryBackend:
             return Outcome(change, error)
         raise error
 
-    def _carry_out(self, change: Change) -> Outcome:
+    def _carry_out(self, change: RouteRequest) -> Outcome:
         self._elapse()
         try:
             if change.verb == "delete":
@@ -359,7 +359,7 @@ class Namespace:
             IPV6: Addresses6(routes6),
         }
 
-    def change(self, change: Change) -> None:
+    def change(self, change: RouteRequest) -> None:
         """Carry out one change of a route, as Linux does."""
         route = change.route
         if problem := misfit(route):
@@ -377,7 +377,7 @@ class Namespace:
         found = find_exactly(route, self.at(route))
         if isinstance(found, Obstacle):
             raise Refused(found.number, problem=found.words)
-        self.change(Change("delete", found))
+        self.change(RouteRequest("delete", found))
 
     def at(self, route: Route) -> list[Route]:
         """The routes of the same table and prefix."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Route
 from tests.benchmarks.guard.keepers import HALVES, MANY, OTHERS, install
 from tests.benchmarks.guard.kinds import KINDS, LOG, Node, ip
@@ -117,7 +117,7 @@ def strain(keeper: str, events: int, seconds: float) -> dict[str, float]:
     while (passed := time.monotonic() - begun) < seconds:
         if events:
             if sent < events * passed:
-                node.kernel.change([*(Change("add", it) for it in batch), *(Change("delete", it) for it in batch)])
+                node.kernel.change([*(RouteRequest("add", it) for it in batch), *(RouteRequest("delete", it) for it in batch)])
                 sent += 2 * len(batch)
             at = time.monotonic()
             ip("route add 198.19.0.0/16 dev ib3", "route del 198.19.0.0/16 dev ib3")

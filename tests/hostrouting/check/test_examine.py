@@ -15,7 +15,7 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.host.saved import SavedBackend
-from hostrouting.kernel.base import Answer, Change, Watch
+from hostrouting.kernel.base import Answer, RouteRequest, Watch
 from hostrouting.model import OURS, Link, Prefix, Route, as_ip, ip_at
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import MemoryBackend, h200, plain_vm
@@ -155,7 +155,7 @@ def test_default_routes_in_turn(answering: int, monkeypatch: pytest.MonkeyPatch)
         kernel.add_link(f"eth{number}")
         kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
         kernel.change(
-            [Change("append", Route.to("0.0.0.0/0", dev=f"eth{number}", gateway=f"10.{number}.0.1", metric=1024))]
+            [RouteRequest("append", Route.to("0.0.0.0/0", dev=f"eth{number}", gateway=f"10.{number}.0.1", metric=1024))]
         )
     answer = [route for route in kernel.snapshot().routes if route.prefix.length == 0][answering]
     monkeypatch.setattr(kernel, "lookup", lambda asked, _: tuple(Answer("unicast", answer) for _ in asked))
@@ -179,7 +179,7 @@ def test_the_kernel_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the kernel answers with an escape in one cell, only that cell is a finding; the others follow the tables."""
     kernel, steady, sick = plain_vm(), plain_vm(), h200()
-    hole = Change("add", Route.to("172.16.64.0/18", dev="eth0", gateway="10.0.0.1"))
+    hole = RouteRequest("add", Route.to("172.16.64.0/18", dev="eth0", gateway="10.0.0.1"))
     for it in (kernel, steady):
         it.change([hole])
     first = as_ip("172.16.64.0")

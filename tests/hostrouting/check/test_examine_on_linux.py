@@ -8,7 +8,7 @@ import phases
 from hostrouting.check.examine import Examination, examine
 from hostrouting.check.report import check_document, remarks
 from hostrouting.fib import Fib
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import OURS, Route
 from hostrouting.routes.uplink import resolve_route
@@ -101,8 +101,8 @@ def test_each_host(name: str) -> None:
 
             found, before = again(), backend.snapshot(family=4)
             wanted = [resolve_route(route, Fib(before)) for route in found.routes]
-            changes = [Change("delete", it) for it in before.routes if it.protocol == OURS and found.routes]
-            changes += [Change("add", it) for it in wanted if isinstance(it, Route)]
+            changes = [RouteRequest("delete", it) for it in before.routes if it.protocol == OURS and found.routes]
+            changes += [RouteRequest("add", it) for it in wanted if isinstance(it, Route)]
             assert all(outcome.ok for outcome in backend.change(changes))
             repaired = again() if found.routes else found
     document = check_document(found, mode="STRICT")

@@ -16,7 +16,7 @@ from hostrouting.config import HostRoutingConfig, IntendedRule
 from hostrouting.errors import ConfigError
 from hostrouting.fib import Fib
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import ARPHRD_INFINIBAND, TABLE_MAIN, Link, Prefix, Route, Rule
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
@@ -101,7 +101,7 @@ def over_ib() -> MemoryBackend:
     """A host whose default route leaves by InfiniBand."""
     kernel = MemoryBackend()
     kernel.add_link(Link(name="ib0", index=0, type=ARPHRD_INFINIBAND))
-    assert all(done.ok for done in kernel.change([Change("add", Route.to("0.0.0.0/0", dev="ib0"))]))
+    assert all(done.ok for done in kernel.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="ib0"))]))
     return kernel
 
 

@@ -16,7 +16,7 @@ from hostrouting.check.report import check_findings, senders_phrase
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, RouteOverlapError
 from hostrouting.fib import Fib
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
 from hostrouting.tasks import CheckRouteOverlap
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
@@ -42,7 +42,7 @@ def node(*links: Link, rules: tuple[Rule, ...] = (), routes: tuple[Route, ...] =
     for rule in rules:
         kernel.add_rule(rule)
     for route in routes:
-        [outcome] = kernel.change([Change("add", route)])
+        [outcome] = kernel.change([RouteRequest("add", route)])
         assert outcome.error is None
     return kernel
 

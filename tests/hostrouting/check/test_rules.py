@@ -11,7 +11,7 @@ import phases
 from hostrouting.check.examine import Examination, examine
 from hostrouting.check.report import check_findings
 from hostrouting.finding import ESCAPES, Finding
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Prefix, Route
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -209,7 +209,7 @@ def competing() -> MemoryBackend:
     kernel.add_link("eth1")
     kernel.add_address("eth1", "10.9.0.4/24")
     [added] = kernel.change(
-        [Change("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", metric=100, protocol=16))]
+        [RouteRequest("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", metric=100, protocol=16))]
     )
     assert added.ok
     return kernel

@@ -19,7 +19,7 @@ from hostrouting.errors import FileError, InputError
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.host import LocalFiles
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Link, Route
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm
 from tests.support.cli import Said, say
@@ -207,7 +207,7 @@ def tunnelled() -> MemoryBackend:
     kernel = plain_vm()
     kernel.add_link(Link(name="wg0", index=0))
     routes = [Route.to(it, dev="wg0", protocol=4) for it in ("0.0.0.0/1", "128.0.0.0/1")]
-    assert all(it.ok for it in kernel.change([Change("add", it) for it in routes]))
+    assert all(it.ok for it in kernel.change([RouteRequest("add", it) for it in routes]))
     return kernel
 
 

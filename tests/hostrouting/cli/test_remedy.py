@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200
 from tests.support.cli import say
@@ -141,7 +141,7 @@ def test_a_route_of_ours_that_holds_the_key_is_replaced() -> None:
     commands = say("repair", CIDR, "--json", kernel=kernel).json["commands"]
     assert [text.split()[2] for text in commands] == ["replace", "add"]
     changes = [
-        Change("replace" if verb == "replace" else "add", Route.to(prefix, dev=dev, gateway=gateway, protocol=213))
+        RouteRequest("replace" if verb == "replace" else "add", Route.to(prefix, dev=dev, gateway=gateway, protocol=213))
         for verb, prefix, gateway, dev in found
     ]
     with kernel.reopen() as backend:
@@ -173,7 +173,7 @@ def test_several_ways_cannot_be_configured() -> None:
     with same.reopen() as backend:
         legs = next(it.legs for it in backend.snapshot(family=4).routes if not it.prefix.length)
         changes = [Route(lost.prefix, legs, protocol=213), Route.to(CIDR, type="blackhole")]
-        assert all(it.ok for it in backend.change(Change("add", it) for it in changes))
+        assert all(it.ok for it in backend.change(RouteRequest("add", it) for it in changes))
     said = say("repair", CIDR, kernel=same)
     assert items(said)[0]["destination"] == "9.0.0.0/8"
     assert "several ways" not in said.out
@@ -232,7 +232,7 @@ def test_a_repair_for_other_nodes_too() -> None:
     with kernel.reopen() as backend:
         mine = Route.to("9.0.0.0/8", dev="eth0", gateway=GATEWAY, protocol=213)
         away = Route.to("11.0.0.0/8", dev="eth0", gateway=as_ip("10.0.0.9"), protocol=213)
-        assert all(it.ok for it in backend.change([Change("add", mine), Change("add", away)]))
+        assert all(it.ok for it in backend.change([RouteRequest("add", mine), RouteRequest("add", away)]))
 
     def ways(*words: str) -> dict[str, tuple[str, str]]:
         routes = say("repair", CIDR, "--as-config", *words, kernel=kernel).json["staticRoutes"]["routes"]

@@ -15,7 +15,7 @@ from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import BackendError, FileError
 from hostrouting.finding import Finding
 from hostrouting.fleet.dispatch import GivenExecutor
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.tasks.azure_vnet import CleanupPlan
@@ -151,10 +151,10 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     vm.add_link(Link(name="veth1", index=0, rp_filter=1))
     vm.add_address("ib0", "192.168.7.1/24")
     vm.add_address("eth0", "2001:db8::4/64")
-    vm.change([Change("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024))])
+    vm.change([RouteRequest("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024))])
     vm.add_rule(Rule(family=4, priority=100, iif="cni0", table=100, protocol=3))
     astray = FakeHost(kernel=vm)
-    vm.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
+    vm.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
 
     # What a rule by mark matches, and who sets the mark.
     setter = MarkSetter(
@@ -164,7 +164,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     by_mark = plain_vm()
     by_mark.add_link("eth1")
     by_mark.add_rule(Rule(family=4, priority=100, fwmark=0x10, fwmask=0x10, table=100))
-    by_mark.change([Change("add", Route.to("0.0.0.0/0", dev="eth1", table=100))])
+    by_mark.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="eth1", table=100))])
     by_mark.add_link("veth1")
     marked = FakeHost(
         kernel=by_mark,

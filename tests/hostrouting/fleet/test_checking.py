@@ -14,7 +14,7 @@ import pytest
 
 from hostrouting import ConfigError, HostRoutingConfig, Route, fleet
 from hostrouting.fleet.judge import judge
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Prefix
 from hostrouting.testing import h200, plain_vm
 from tests.support.cli import say
@@ -46,7 +46,7 @@ def test_the_configuration_is_the_whole_one(tmp_path: Path) -> None:
     node = h200()
     first, second = (Prefix.parse(it) for it in ("172.16.0.0/17", "172.16.128.0/17"))
     assert all(
-        it.ok for it in node.change([Change("add", Route.to(first, dev="eth0", gateway="10.0.0.1", protocol=213))])
+        it.ok for it in node.change([RouteRequest("add", Route.to(first, dev="eth0", gateway="10.0.0.1", protocol=213))])
     )
     save(tmp_path / "nodes", {"gpu": node.snapshot()})
     [found] = fleet.check_snapshots([tmp_path / "nodes"], config_of(), executor=Inline())

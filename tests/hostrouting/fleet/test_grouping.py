@@ -14,7 +14,7 @@ from hostrouting.errors import FleetError, InputError
 from hostrouting.fib import Fib
 from hostrouting.fleet import NodeEscape, NodeResult, common_correction, group_nodes
 from hostrouting.fleet.judge import Question, judge
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Prefix, Route, Snapshot
 from hostrouting.routes.uplink import default_route
 from hostrouting.testing import MemoryBackend, h200, plain_vm
@@ -190,7 +190,7 @@ def test_a_repaired_fleet() -> None:
     kernel = h200()
     [group] = group_nodes([judge(kernel.snapshot().to_json().encode(), ASKED)])
     routes = [Route.to(it.destination, dev="eth0", gateway="10.0.0.1", protocol=213) for it in group.repair]
-    kernel.change([Change("add", it) for it in routes])
+    kernel.change([RouteRequest("add", it) for it in routes])
     assert judge(kernel.snapshot().to_json().encode(), ASKED).verdict == "ok"
 
 

@@ -11,7 +11,7 @@ from hostrouting.cli.schemas import OPERATIONS as DESCRIBED
 from hostrouting.errors import BackendError
 from hostrouting.fleet import Outcome, Ran, outcome_of
 from hostrouting.fleet.outcome import verdict_sentence
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
@@ -413,7 +413,7 @@ def test_verdicts() -> None:
     marked = plain_vm()
     marked.add_link("eth1")
     marked.add_rule(Rule(family=4, priority=100, fwmark=0x10, fwmask=0x10, table=100))
-    marked.change([Change("add", Route.to("0.0.0.0/0", dev="eth1", table=100))])
+    marked.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="eth1", table=100))])
     assert checked(marked, CIDR).startswith("UNDECIDED: ")
     assert "0x10" in checked(marked, CIDR)
 
@@ -444,7 +444,7 @@ def test_a_long_repair() -> None:
     """If the repair has many routes, the message has their number, and the outcome the routes."""
     kernel = plain_vm()
     kernel.add_link("eth1")
-    kernel.change(Change("add", Route.to(f"10.{n}.0.0/24", dev="eth1")) for n in range(30, 60))
+    kernel.change(RouteRequest("add", Route.to(f"10.{n}.0.0/24", dev="eth1")) for n in range(30, 60))
     cidrs = [f"10.{n}.0.0/16" for n in range(30, 60)]
     told = checked(kernel, *cidrs)
     routes = say("check", *cidrs, "--json", kernel=kernel).json["repair"]
@@ -460,7 +460,7 @@ def test_what_pods_send() -> None:
     vm.add_link("veth1")
     vm.add_address("ib0", "192.168.7.1/24")
     vm.add_rule(Rule(family=4, priority=100, iif="cni0", table=100, protocol=3))
-    vm.change([Change("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
+    vm.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
     config = {"routeOverlap": {"expectedCidrs": [CIDR], "podCidrs": ["10.244.0.0/24"]}}
     it = dry_run(FakeHost(kernel=vm), config)
     assert it.verdict == "overlap"

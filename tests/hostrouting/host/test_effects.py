@@ -11,7 +11,7 @@ from hostrouting.check.examine import Examination
 from hostrouting.errors import ApplyError, FileError, RouteOverlapError, UnitFailed
 from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import File, FileSet
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Prefix, Route
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
@@ -37,9 +37,9 @@ def test_what_says_nothing() -> None:
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, phases.Cancelled])
 def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
     """Every error can have effects, including Cancelled; earlier changes come first."""
-    with pytest.raises(kind) as caught, having_changed([Change("add", ROUTE)], ["/a"]):
+    with pytest.raises(kind) as caught, having_changed([RouteRequest("add", ROUTE)], ["/a"]):
         raise tell_effects(kind("x"), files=["/b", "/a"])
-    assert effects_of(caught.value) == Effects((Change("add", ROUTE),), ("/a", "/b"))
+    assert effects_of(caught.value) == Effects((RouteRequest("add", ROUTE),), ("/a", "/b"))
 
 
 def test_files_that_were_written_before_one_that_cannot() -> None:

@@ -17,7 +17,7 @@ from hostrouting.boot import render_snapshot_script
 from hostrouting.errors import BackendError, InputError
 from hostrouting.fib import Flow
 from hostrouting.host.saved import SCHEMA, SavedBackend, is_ip_document, read_ip_document
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink.channel import HEADER
 from hostrouting.kernel.netlink.route_message import encode_change
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, as_ip
@@ -227,7 +227,7 @@ def test_nothing_can_be_changed_and_nothing_changes() -> None:
     """A change is refused, and a wait ends at once."""
     with h200() as kernel, SavedBackend(kernel.snapshot()) as saved:
         with pytest.raises(BackendError, match="a saved snapshot cannot be changed"):
-            saved.change([Change("add", Route.to("9.0.0.0/8", dev="eth0"))])
+            saved.change([RouteRequest("add", Route.to("9.0.0.0/8", dev="eth0"))])
         with saved.watch() as watch:
             watch.wake()
             assert not watch.wait(60)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.kernel.base import Change, Outcome, RouteBackend, Verb
+from hostrouting.kernel.base import RouteRequest, Outcome, RouteBackend, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IPV4, IPV6, PREFERENCES, NextHop, Prefix, Route, RouteType, as_ip
 from hostrouting.testing.kernel import MemoryBackend
@@ -83,13 +83,13 @@ def routes(draw: st.DrawFn, family: int) -> Route:
 
 
 @st.composite
-def batches(draw: st.DrawFn, family: int) -> list[list[Change]]:
+def batches(draw: st.DrawFn, family: int) -> list[list[RouteRequest]]:
     """Changes of a few routes, in a few batches, so that a deleted route sometimes exists."""
     pool = draw(st.lists(routes(family), min_size=2, max_size=5))
     # Some differ in one field only.
     pool += [attrs.evolve(it, **{name: value}) for it in pool[:2] for name, value in [draw(st.sampled_from(TWISTS))]]
     verbs: list[Verb] = ["add", "append", "prepend", "replace", "delete", "delete"]
-    changes = st.builds(Change, st.sampled_from(verbs), st.sampled_from(pool))
+    changes = st.builds(RouteRequest, st.sampled_from(verbs), st.sampled_from(pool))
     batch = st.lists(changes, min_size=2, max_size=10) | st.lists(changes, min_size=1, max_size=1)
     return draw(st.lists(batch, min_size=1, max_size=6))
 
@@ -136,7 +136,7 @@ def table(backend: RouteBackend, family: int) -> list[Route]:
 def empty(backend: RouteBackend, family: int) -> None:
     """Delete all of them, one after the other: indistinguishable routes are deleted when they are first."""
     while standing := table(backend, family):
-        backend.change(Change("delete", route) for route in standing)
+        backend.change(RouteRequest("delete", route) for route in standing)
         # Of several next hops with different owners, those of the first owner went.
         assert table(backend, family) != standing
 
@@ -199,8 +199,8 @@ def test_what_went_is_gone_for_every_protocol(linux: NetlinkBackend) -> None:
     """A route deleted with its protocol does not affect the deletion of one with any protocol."""
     ours = Route.to("192.0.2.0/24", type="throw", protocol=213, metric=5)
     anyones = attrs.evolve(ours, protocol=0)
-    standing = [Change("append", ours), Change("append", anyones)]
-    batch = [Change("delete", anyones), Change("delete", ours), Change("delete", anyones)]
+    standing = [RouteRequest("append", ours), RouteRequest("append", anyones)]
+    batch = [RouteRequest("delete", anyones), RouteRequest("delete", ours), RouteRequest("delete", anyones)]
     empty(linux, 4)
     for backend in (linux, fake()):
         assert all(outcome.ok for outcome in backend.change(standing))
@@ -211,7 +211,7 @@ def test_what_went_is_gone_for_every_protocol(linux: NetlinkBackend) -> None:
 def test_a_gateway_that_is_none(linux: NetlinkBackend) -> None:
     """A batch deletes what it has just added, even if the kernel dropped a gateway of 0.0.0.0 from it."""
     legs = (NextHop("ib0", gateway=as_ip("0.0.0.0")), *ECMP.legs[1:])  # noqa: S104  a gateway that is none
-    batch = [Change(verb, attrs.evolve(ECMP, legs=legs)) for verb in ("delete", "append", "delete")]
+    batch = [RouteRequest(verb, attrs.evolve(ECMP, legs=legs)) for verb in ("delete", "append", "delete")]
     empty(linux, 4)
     for backend in (linux, fake()):
         assert told(backend.change(batch)) == [("no-such-route", errno.ESRCH, ""), (), ()]
@@ -275,9 +275,9 @@ def test_the_very_route_or_none(linux: NetlinkBackend, standing: list[Route], as
     empty(linux, family)
     kernel = fake()
     for backend in (linux, kernel):
-        assert told(backend.change([Change("append", route) for route in standing])) == [()] * len(standing)
+        assert told(backend.change([RouteRequest("append", route) for route in standing])) == [()] * len(standing)
     before = table(linux, family)
-    found = [told(backend.change([Change("delete", asked)])) for backend in (linux, kernel)]
+    found = [told(backend.change([RouteRequest("delete", asked)])) for backend in (linux, kernel)]
     assert found[0] == found[1]
     assert table(linux, family) == table(kernel, family)
     gone = [route for route in before if route not in table(linux, family)]
@@ -307,7 +307,7 @@ def test_a_delete_knows_what_was_done_before_it(
 ) -> None:
     """In a batch whose first delete caused the table to be read, each later one finds it in its present state."""
     empty(linux, 4)
-    changes = [Change("delete", MISSING), *(Change(verb, route) for verb, route in batch)]
+    changes = [RouteRequest("delete", MISSING), *(RouteRequest(verb, route) for verb, route in batch)]
     found = [told(backend.change(changes)) for backend in (linux, fake())]
     assert found[0] == found[1]
     assert [said == () for said in found[0]] == [False, *done]
@@ -317,7 +317,7 @@ def test_a_delete_knows_what_was_done_before_it(
 def test_more_legs_than_a_message_holds(linux: NetlinkBackend) -> None:
     """A route with thousands of next hops is refused with a message; its neighbours in the batch are done."""
     legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{at % 200 + 6}")) for at in range(5000))
-    batch = [Change("add", attrs.evolve(GATED, legs=legs)), Change("add", GATED)]
+    batch = [RouteRequest("add", attrs.evolve(GATED, legs=legs)), RouteRequest("add", GATED)]
     empty(linux, 4)
     found = [told(backend.change(batch)) for backend in (linux, fake())]
     assert found[0] == found[1]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import phases
 from hostrouting.errors import ApplyError, BackendError, RouteConflict
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
@@ -63,7 +63,7 @@ present = st.lists(
 def host(routes: list[Route]) -> MemoryBackend:
     """A plain VM with these routes, as far as the kernel takes them."""
     kernel = plain_vm()
-    kernel.change([Change("append", it) for it in routes])
+    kernel.change([RouteRequest("append", it) for it in routes])
     return kernel
 
 
@@ -216,7 +216,7 @@ def test_how_often_it_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 somebodys = st.builds(
-    Change,
+    RouteRequest,
     st.sampled_from(["add", "append", "prepend", "replace", "delete"]),
     st.builds(
         route,
@@ -232,12 +232,12 @@ somebodys = st.builds(
 @example(
     [BETWEEN[1], BETWEEN[2]],
     [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.1"))],
-    Change("prepend", route(DESTINATIONS[0], "10.0.0.9", 0, FOREIGN)),
+    RouteRequest("prepend", route(DESTINATIONS[0], "10.0.0.9", 0, FOREIGN)),
     "change",
     1,
 )
 def test_somebody_else_at_the_same_time(
-    routes: list[Route], wanted: list[DesiredRoute], theirs: Change, moment: Moment, nth: int
+    routes: list[Route], wanted: list[DesiredRoute], theirs: RouteRequest, moment: Moment, nth: int
 ) -> None:
     """Whatever somebody else does in between: others' routes are as they left them, and ours are all or nothing."""
     kernel = host(routes)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.errors import ApplyError, BackendError
-from hostrouting.kernel.base import Change, RouteBackend
+from hostrouting.kernel.base import RouteRequest, RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import read as reading
 from hostrouting.kernel.netlink.channel import Channel
@@ -44,7 +44,7 @@ def namespace() -> Iterator[Namespace]:
     with private_namespace() as made:
         furnish(made, (Link(name="eth0", index=0),), set())
         with NetlinkBackend(netns=made.path) as backend:
-            backend.change(Change("add", route) for route in ELSEWHERE)
+            backend.change(RouteRequest("add", route) for route in ELSEWHERE)
         yield made
 
 
@@ -69,7 +69,7 @@ def six() -> Iterator[NetlinkBackend]:
 def empty(backend: NetlinkBackend) -> None:
     """Delete all routes to the prefixes that the tests are about."""
     standing = backend.snapshot(prefixes=KEYS).routes
-    assert all(outcome.ok for outcome in backend.change(Change("delete", route) for route in standing))
+    assert all(outcome.ok for outcome in backend.change(RouteRequest("delete", route) for route in standing))
 
 
 def table(snapshot: Snapshot) -> dict[object, list[Route]]:
@@ -114,7 +114,7 @@ wishes = st.lists(
 def test_broken_off_anywhere(backend: NetlinkBackend, data: st.DataObject) -> None:
     """Ctrl-C at any answer of the kernel's: the table is the one before, and the note says so; else the one planned."""
     empty(backend)
-    backend.change(Change("append", it) for it in data.draw(present))
+    backend.change(RouteRequest("append", it) for it in data.draw(present))
     before = backend.snapshot(family=4)
     plan = plan_routes(data.draw(wishes), before)
     if plan.conflicts or not plan.changes:
@@ -150,7 +150,7 @@ class Restless:
     """A host on which somebody else changes something each time that routes are listed."""
 
     def __init__(
-        self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, happening: Callable[[int], Change]
+        self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, happening: Callable[[int], RouteRequest]
     ) -> None:
         """From now on; `happening` says what, the how-manieth time it is."""
         listing, self.times = reading.list_routes, 0
@@ -164,9 +164,9 @@ class Restless:
         monkeypatch.setattr(reading, "list_routes", disturbed)
 
 
-def back_and_forth(prefix: str, **options: Any) -> Callable[[int], Change]:
+def back_and_forth(prefix: str, **options: Any) -> Callable[[int], RouteRequest]:
     """Somebody's route, which changes its gateway each time."""
-    return lambda time: Change(
+    return lambda time: RouteRequest(
         "replace", Route.to(prefix, dev="eth0", gateway=str(GATEWAYS[time % 2]), protocol=FOREIGN, **options)
     )
 
@@ -183,7 +183,7 @@ def test_on_a_host_that_never_rests(
     namespace: Namespace,
     backend: NetlinkBackend,
     monkeypatch: pytest.MonkeyPatch,
-    happening: Callable[[int], Change],
+    happening: Callable[[int], RouteRequest],
 ) -> None:
     """What others do at other prefixes all the time keeps no plan from being carried out, nor from being undone."""
     before = backend.snapshot(family=4)
@@ -249,10 +249,10 @@ def test_one_leg_becomes_two(backend: NetlinkBackend, theirs: bool) -> None:  # 
     foreign = [route(KEYS[0], GATEWAYS[2], 0, FOREIGN)] if theirs else []
     verbs = ("add", "append")
     for verb, it in zip(verbs, [old, *foreign], strict=False):
-        (outcome,) = backend.change([Change(verb, it)])  # type: ignore[arg-type]  # one of the two
+        (outcome,) = backend.change([RouteRequest(verb, it)])  # type: ignore[arg-type]  # one of the two
         assert outcome.ok
     default = Route(Prefix.parse("0.0.0.0/0"), tuple(NextHop("eth0", gateway=it) for it in GATEWAYS[:2]))
-    assert all(outcome.ok for outcome in backend.change([Change("add", default)]))
+    assert all(outcome.ok for outcome in backend.change([RouteRequest("add", default)]))
     try:
         before = backend.snapshot(family=4)
         plan = plan_routes([DesiredRoute(KEYS[0])], before)
@@ -264,7 +264,7 @@ def test_one_leg_becomes_two(backend: NetlinkBackend, theirs: bool) -> None:  # 
         ]
         assert not plan_routes([DesiredRoute(KEYS[0])], backend.snapshot(family=4)).changes
     finally:
-        backend.change([Change("delete", default)])
+        backend.change([RouteRequest("delete", default)])
 
 
 SIX = Prefix.parse("fd20::/32")
@@ -282,7 +282,7 @@ def owners(backend: NetlinkBackend) -> set[tuple[object, int]]:
     for route in backend.snapshot(prefixes=[SIX]).routes:
         for leg in route.legs:
             asked = [Route(SIX, (leg,), metric=1024, protocol=protocol) for protocol in (OURS, FOREIGN)]
-            done = [outcome.ok for outcome in backend.change(Change("delete", one) for one in asked)]
+            done = [outcome.ok for outcome in backend.change(RouteRequest("delete", one) for one in asked)]
             assert sum(done) == 1
             found.add((leg.gateway, (OURS, FOREIGN)[done.index(True)]))
     return found
@@ -307,7 +307,7 @@ def test_each_next_hop_has_an_owner(
 
     def furnish() -> Snapshot:
         owners(six)
-        six.change(Change("append", Route(SIX, legs, metric=1024, protocol=protocol)) for legs, protocol in standing)
+        six.change(RouteRequest("append", Route(SIX, legs, metric=1024, protocol=protocol)) for legs, protocol in standing)
         return six.snapshot(family=6)
 
     def stop() -> None:

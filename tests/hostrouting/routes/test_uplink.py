@@ -7,7 +7,7 @@ import pytest
 
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import Fib
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import (
     ARPHRD_INFINIBAND,
     IPV6,
@@ -221,7 +221,7 @@ class TestWhatIsMeant:
         wish = DesiredRoute(Prefix.parse("fd00::/16"), gateway=gateway, dev="eth0")
         found = resolve_route(wish, Fib(kernel.snapshot()))
         route = Route.to("fd00::/16", dev="eth0", gateway="fe80::1", metric=1024, protocol=OURS)
-        [outcome] = kernel.change([Change("add", route)])
+        [outcome] = kernel.change([RouteRequest("add", route)])
         if dev == "eth0":
             assert "fe80::1 to be a router next to this host (it is this host's own address)" in str(found)
             assert "Gateway can not be a local address" in str(outcome.error)
@@ -237,7 +237,7 @@ class TestWhatIsMeant:
         route = Route.to("2001:db8::/48", dev="eth1", gateway=gateway, metric=1024, protocol=OURS)
         wish = DesiredRoute(route.prefix, gateway="fe80::1", dev="eth1")
         assert meant(wish, kernel.snapshot()) == f"{wish}: waiting for IPv6 to be enabled on eth1"
-        [outcome] = kernel.change([Change("add", route)])
+        [outcome] = kernel.change([RouteRequest("add", route)])
         assert isinstance(outcome.error, RouteRefused)
         assert outcome.error.kernel == "IPv6 is disabled on nexthop device"
         with pytest.raises(BackendError, match="IPv6 is disabled on this device"):
@@ -263,7 +263,7 @@ class TestWhatIsMeant:
         wish = DesiredRoute(Prefix.parse("fd00::/16"), gateway="2001:db8:9::1", dev="ib0")
         found = resolve_route(wish, Fib(kernel.snapshot()))
         route = Route.to("fd00::/16", dev="ib0", gateway="2001:db8:9::1", metric=1024, protocol=OURS)
-        [outcome] = kernel.change([Change("add", route)])
+        [outcome] = kernel.change([RouteRequest("add", route)])
         assert (outcome.error is None) is reaches
         assert found == route if reaches else "that reaches the gateway 2001:db8:9::1 directly" in str(found)
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.fib import Fib
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import OURS, Prefix, Route, ip_at
 from hostrouting.routes.uplink import hides, is_held, way_round
@@ -54,13 +54,13 @@ def test_law_the_kernel_uses_them(namespace: Namespace, data: st.DataObject, fam
     others = data.draw(standing(family))
     prefix = data.draw(st.sampled_from(PREFIXES[family]))
     with NetlinkBackend(netns=namespace.path) as backend:
-        made = backend.change(Change("add", route) for route in others)
+        made = backend.change(RouteRequest("add", route) for route in others)
         fib = Fib(backend.snapshot(family=family))
         found = way_round(prefix, lambda it, metric: is_held(it, metric, fib, {OURS}))
         ours = [Route.to(it, dev="eth0", metric=metric, protocol=OURS) for it, metric in found]
-        added = backend.change(Change("add", route) for route in ours)
+        added = backend.change(RouteRequest("add", route) for route in ours)
         answers = [backend.lookup([ip_at(family, at)])[0] for at in (prefix.first, prefix.last)]
-        backend.change(Change("delete", route) for route in (*others, *ours))
+        backend.change(RouteRequest("delete", route) for route in (*others, *ours))
     assert [it.error for it in (*made, *added)] == [None] * len([*others, *ours])
     shortest = min((it.length for it, _ in found), default=129)
     for address, answer in zip((prefix.first, prefix.last), answers, strict=True):

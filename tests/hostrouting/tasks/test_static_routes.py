@@ -10,7 +10,7 @@ from hostrouting.boot.gate import Gate
 from hostrouting.errors import FileError, NotReady, RouteConflict
 from hostrouting.host.fileset import Changes
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import OURS, Route
 from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
@@ -124,7 +124,7 @@ class TestConfigureStaticRoutes:
         host = FakeHost(kernel=kernel)
         kernel.later(lambda: kernel.add_address("eth0", "10.0.0.4/24"))
         kernel.later(
-            lambda: kernel.change([Change("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16))])
+            lambda: kernel.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16))])
         )
         run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         assert ours(host) == ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
@@ -287,7 +287,7 @@ class TestAnotherProtocolNumber:
         host = FakeHost(kernel=h200())
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         foreign = Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=number)
-        host.kernel.reopen().change([Change("add", foreign)])
+        host.kernel.reopen().change([RouteRequest("add", foreign)])
         for path in (LAYOUT.routes_script_path, LAYOUT.protocol_name_path):
             host.files.texts[path] = host.files.texts[path].replace("213", str(number))
         run(Remove(config(), host=host))

@@ -11,7 +11,7 @@ import pytest
 
 from hostrouting import HostRoutingConfig
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Link, Route, Rule
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cases import for_each
@@ -76,7 +76,7 @@ def test_the_repair_can_be_pasted() -> None:
     assert len(commands) == 2
     routes = [Route.to(it, dev=dev, gateway=gateway, protocol=int(number)) for it, gateway, dev, number in commands]
     with kernel.reopen() as backend:
-        assert all(outcome.ok for outcome in backend.change(Change("add", route) for route in routes))
+        assert all(outcome.ok for outcome in backend.change(RouteRequest("add", route) for route in routes))
     assert say("check", CIDR, kernel=kernel).code == 0
 
 
@@ -184,7 +184,7 @@ def many(count: int) -> MemoryBackend:
     kernel = plain_vm()
     kernel.add_link(Link(name="fifteen_letters", index=0))
     routes = [Route.to(f"172.16.{at // 64}.{at % 64 * 4}/31", dev="fifteen_letters") for at in range(count)]
-    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
+    assert all(outcome.ok for outcome in kernel.change(RouteRequest("add", route) for route in routes))
     return kernel
 
 
@@ -251,7 +251,7 @@ def test_addresses_that_go_nowhere() -> None:
     """Escapes that have no device are said in words: no route, or what refuses them."""
     kernel = plain_vm()
     routes = [Route.to("172.16.0.0/17", type="blackhole"), Route.to("172.16.128.0/17", type="unreachable")]
-    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
+    assert all(outcome.ok for outcome in kernel.change(RouteRequest("add", route) for route in routes))
     said = say("check", CIDR, kernel=kernel)
     assert said.lines[0] == (
         "OVERLAP: 2 ranges of 172.16.0.0/16 leave by no device (blackhole and unreachable), not by eth0"
@@ -344,7 +344,7 @@ def test_named_devices_stay_in_what_is_typed_next() -> None:
     """The command that prints a long repair has the devices too, and so has the configuration to paste."""
     kernel = h200()
     routes = [Route.to(f"10.{at}.0.0/16", dev="ib3") for at in range(100, 130)]
-    assert all(it.ok for it in kernel.change(Change("add", route) for route in routes))
+    assert all(it.ok for it in kernel.change(RouteRequest("add", route) for route in routes))
     again = "hostrouting repair 10.0.0.0/8 --dev eth0"
     assert again in say("check", "10.0.0.0/8", "--dev", "eth0", kernel=kernel).out
     assert '"expectedDevs": ["eth0"]' in say(*again.split()[1:], kernel=kernel).out
@@ -441,7 +441,7 @@ def test_the_gateway_stays_in_what_is_typed_next() -> None:
     """The command that prints a long repair has the gateway, too."""
     kernel = h200()
     routes = [Route.to(f"10.{at}.0.0/16", dev="ib3") for at in range(100, 130)]
-    assert all(it.ok for it in kernel.change(Change("add", route) for route in routes))
+    assert all(it.ok for it in kernel.change(RouteRequest("add", route) for route in routes))
     again = "hostrouting repair 10.0.0.0/8 --dev eth0 --gateway 10.0.0.7"
     assert again in say("check", "10.0.0.0/8", "--dev", "eth0", "--gateway", "10.0.0.7", kernel=kernel).out
     assert "via 10.0.0.7 dev eth0" in say(*again.split()[1:], kernel=kernel).out
@@ -474,6 +474,6 @@ def test_devices_without_a_column_are_named() -> None:
     for dev in ("ib0", "ib1"):
         kernel.add_link(Link(name=dev, index=0))
     routes = [Route.to(f"172.16.{at}.0/24", dev=f"ib{at % 2}") for at in range(256)]
-    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
+    assert all(outcome.ok for outcome in kernel.change(RouteRequest("add", route) for route in routes))
     [legend] = [text for text in say("check", CIDR, kernel=kernel).lines if text.endswith(")") and "escapes" in text]
     assert "ib1" in legend

@@ -9,7 +9,7 @@ import pytest
 
 from hostrouting.cli.commands.explain import explain
 from hostrouting.fib import ANY, Flow
-from hostrouting.kernel.base import Answer, Change
+from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.model import Link, NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
@@ -204,7 +204,7 @@ def test_a_next_hop_in_a_group_that_a_rule_suppresses() -> None:
         Route(Prefix.parse("fd00:16::/64"), legs, table=100),
         Route.to("fd00:16::/64", dev="ib0"),
     ]
-    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in wanted))
+    assert all(outcome.ok for outcome in kernel.change(RouteRequest("add", route) for route in wanted))
     kernel.add_rule(Rule(family=6, priority=100, table=100, suppress_ifgroup=7))
     said = say("explain", "fd00:16::1", kernel=kernel)
     assert said.lines[0] == "fd00:16::1 leaves by eth0 via fe80::1"
@@ -219,7 +219,7 @@ def test_many_other_routes_are_capped() -> None:
     """Of very many routes that cover an address twenty are shown, and the rest is counted."""
     kernel = plain_vm()
     routes = [Route.to("8.0.0.0/8", dev="eth0", gateway="10.0.0.1", metric=number) for number in range(1, 100)]
-    assert all(outcome.ok for outcome in kernel.change(Change("add", route) for route in routes))
+    assert all(outcome.ok for outcome in kernel.change(RouteRequest("add", route) for route in routes))
     assert "  … and 79 more; --json shows all" in say("explain", "8.8.8.8", kernel=kernel).lines
 
 
@@ -252,9 +252,9 @@ def test_the_map_shows_the_packet_that_was_asked_for(words: tuple[str, ...]) -> 
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=100, fwmark=7, fwmask=0xFFFFFFFF, table=100))
     with kernel.reopen() as backend:
-        backend.change([Change("add", Route.to("172.16.0.0/16", dev="eth1", table=100))])
-        backend.change([Change("add", Route.to("172.16.0.0/16", dev="eth1", metric=900))])
-        backend.change([Change("add", Route.to("172.16.0.0/16", dev="eth0", metric=100))])
+        backend.change([RouteRequest("add", Route.to("172.16.0.0/16", dev="eth1", table=100))])
+        backend.change([RouteRequest("add", Route.to("172.16.0.0/16", dev="eth1", metric=900))])
+        backend.change([RouteRequest("add", Route.to("172.16.0.0/16", dev="eth0", metric=100))])
     said = say("explain", "172.16.3.3", *words, kernel=kernel)
     assert said.lines[0].startswith("172.16.3.3 leaves by eth1")
     [drawn] = [text for text in said.lines if text.startswith("  now")]

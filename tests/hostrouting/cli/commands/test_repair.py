@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from hostrouting import HostRoutingConfig
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Prefix, Route, Rule
 from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200, plain_vm
 from tests.support.cli import say
@@ -144,7 +144,7 @@ def test_what_no_route_can_close_is_told_by_cause() -> None:
     ):
         kernel = h200()
         kernel.add_rule(Rule(family=4, priority=100, table=100))
-        assert all(it.ok for it in kernel.change(Change("add", route) for route in routes))
+        assert all(it.ok for it in kernel.change(RouteRequest("add", route) for route in routes))
         said = say("repair", CIDR, kernel=kernel)
         at = said.lines.index("What no static route can repair:")
         assert said.lines[at + 1 : at + 3] in ([f"  {line}", ""], [f"  {line}"])
@@ -177,7 +177,7 @@ def test_a_price_of_many_lines() -> None:
     """What is lost to one device is told in one line, however many networks it is of."""
     kernel = h200()
     routes = [Route.to(f"10.{100 + at}.0.0/16", dev="ib3") for at in range(6)]
-    assert all(it.ok for it in kernel.change(Change("add", route) for route in routes))
+    assert all(it.ok for it in kernel.change(RouteRequest("add", route) for route in routes))
     said = say("repair", "10.0.0.0/8", kernel=kernel)
     [told] = [text for text in said.lines if "diverts" in text]
     networks = "10.100.0.0/16, 10.101.0.0/16, 10.102.0.0/16, 10.103.0.0/16 and 2 more"

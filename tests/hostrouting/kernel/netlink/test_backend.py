@@ -18,7 +18,7 @@ from hostrouting.errors import (
     RouteRefused,
 )
 from hostrouting.fib import PLAIN, Flow
-from hostrouting.kernel.base import KIND_OF_ERRNO, Change, Outcome, Verb
+from hostrouting.kernel.base import KIND_OF_ERRNO, RouteRequest, Outcome, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, ip_at
 from hostrouting.testing.contract import BackendContract
@@ -67,14 +67,14 @@ def to(
 
 def change(backend: NetlinkBackend, *wanted: tuple[Verb, Route]) -> list[RouteKind | None]:
     """Carry out the changes, and return the error of each."""
-    outcomes = backend.change([Change(verb, route) for verb, route in wanted])
+    outcomes = backend.change([RouteRequest(verb, route) for verb, route in wanted])
     assert [(outcome.change.verb, outcome.change.route) for outcome in outcomes] == list(wanted)
     return [None if outcome.error is None else outcome.error.kind for outcome in outcomes]
 
 
 def refusal(backend: NetlinkBackend, verb: Verb, route: Route) -> RouteRefused:
     """The error with which one change is refused."""
-    (outcome,) = backend.change([Change(verb, route)])
+    (outcome,) = backend.change([RouteRequest(verb, route)])
     assert outcome.error is not None
     return outcome.error
 
@@ -428,12 +428,12 @@ class TestChange:
     def test_nothing_to_do_is_nothing_done(self, backend: NetlinkBackend) -> None:
         """No changes, no outcomes."""
         assert backend.change([]) == ()
-        assert Outcome(Change("add", to("1.0.0.0/8"))).ok
+        assert Outcome(RouteRequest("add", to("1.0.0.0/8"))).ok
 
     def test_a_device_without_ipv6(self, namespace: Namespace, backend: NetlinkBackend) -> None:
         """If IPv6 is disabled on a device, the route is refused, and the message does not mention privilege."""
         namespace.sysctl("ipv6/conf/eth0/disable_ipv6", 1)
-        [outcome] = backend.change([Change("add", to("fd00:9::/64", None, metric=1024))])
+        [outcome] = backend.change([RouteRequest("add", to("fd00:9::/64", None, metric=1024))])
         assert isinstance(outcome.error, RouteRefused)
         assert outcome.error.kernel == "IPv6 is disabled on nexthop device"
         assert "IPv6 is disabled on eth0" in str(outcome.error)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, Listing, open_socket
@@ -75,7 +75,7 @@ class TestReading:
             for number in range(3000)
         ]
         with NetlinkBackend(netns=namespace.path) as backend:
-            assert all(outcome.ok for outcome in backend.change(Change("add", route) for route in routes))
+            assert all(outcome.ok for outcome in backend.change(RouteRequest("add", route) for route in routes))
             ours = backend.snapshot(family=4, protocol=213).routes
             assert ours == tuple(routes)
             assert sorted(Counter(ours.shape_numbers).values()) == [5, 2995]
@@ -158,10 +158,10 @@ class TestBatches:
     def test_a_batch_is_what_its_changes_are_one_by_one(self, family: int, data: st.DataObject) -> None:
         """Together or one by one, the changes give the same outcomes and tables."""
         block = data.draw(blocks(family, bits=2))
-        asked = st.builds(Change, st.sampled_from(VERBS), wanted(block, other=False))
+        asked = st.builds(RouteRequest, st.sampled_from(VERBS), wanted(block, other=False))
         changes = data.draw(st.lists(asked, min_size=1, max_size=10))
         # A deleted route should sometimes exist.
-        changes += [Change("delete", change.route) for change in changes if data.draw(st.booleans())]
+        changes += [RouteRequest("delete", change.route) for change in changes if data.draw(st.booleans())]
         found = []
         for size in (len(changes), 1):
             with private_namespace() as namespace:
@@ -185,7 +185,7 @@ class TestBatches:
         """Routes with many next hops are sent in calls that the kernel accepts, each with its outcome."""
         namespace.batch(["route add 20.0.0.7/32 via 10.0.0.1"])
         legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{low}")) for low in range(5, 205))
-        asked = [Change("add", Route(Prefix(4, (20 << 24) + low, 32), legs, protocol=213)) for low in range(200)]
+        asked = [RouteRequest("add", Route(Prefix(4, (20 << 24) + low, 32), legs, protocol=213)) for low in range(200)]
         with NetlinkBackend(netns=namespace.path) as backend:
             outcomes = backend.change(asked)
             assert [place for place, outcome in enumerate(outcomes) if not outcome.ok] == [7]
@@ -195,7 +195,7 @@ class TestBatches:
         """In a large batch every refusal is at its own place, and everything else is done."""
         namespace.batch([f"route add 20.0.{high}.7/32 via 10.0.0.1" for high in range(20)])
         asked = [
-            Change("add", Route.to(f"20.0.{high}.{low}/32", dev="eth0", gateway="10.0.0.1", protocol=213))
+            RouteRequest("add", Route.to(f"20.0.{high}.{low}/32", dev="eth0", gateway="10.0.0.1", protocol=213))
             for high in range(20)
             for low in range(200)
         ]
@@ -203,7 +203,7 @@ class TestBatches:
             outcomes = backend.change(asked)
             assert [place for place, outcome in enumerate(outcomes) if not outcome.ok] == [*range(7, 4000, 200)]
             assert len(backend.snapshot(protocol=213).routes) == 4000 - 20
-            deleted = backend.change([Change("delete", change.route) for change in asked])
+            deleted = backend.change([RouteRequest("delete", change.route) for change in asked])
             assert [outcome.ok for outcome in deleted] == [outcome.ok for outcome in outcomes]
             assert len(backend.snapshot(protocol=213).routes) == 0
 

@@ -8,7 +8,7 @@ import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.fib import Flow
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, KernelError, Lost, open_socket
@@ -26,9 +26,9 @@ def test_sequence_numbers_begin_anew(backend: NetlinkBackend) -> None:
     routes = [Route.to(Prefix(4, 20 << 24 | low, 32), dev="eth0", protocol=213) for low in range(300)]
     for first in range(0x7FFFFFFF - 400, 0x7FFFFFFF, 57):
         backend._channel._sequence = first  # noqa: SLF001 RUF100
-        assert all(outcome.ok for outcome in backend.change(Change("add", route) for route in routes))
+        assert all(outcome.ok for outcome in backend.change(RouteRequest("add", route) for route in routes))
         assert len(backend.lookup([route.prefix.ip for route in routes])) == len(routes)
-        assert all(outcome.ok for outcome in backend.change(Change("delete", route) for route in routes))
+        assert all(outcome.ok for outcome in backend.change(RouteRequest("delete", route) for route in routes))
         assert 0 < backend._channel._sequence < 0x7FFFFFFF  # noqa: SLF001 RUF100
 
 
@@ -57,10 +57,10 @@ def test_a_next_hop_object_is_no_legs_of_its_own(namespace: Namespace, backend: 
     plain = attrs.evolve(ROUTE, legs=(NextHop("eth0", gateway=as_ip("10.0.0.9")),))
     five, six = (attrs.evolve(ROUTE, legs=(), nexthop_id=number) for number in (5, 6))
     for standing, others in ((five, (plain, six)), (plain, (five, six))):
-        assert backend.change([Change("add", standing)])[0].ok
+        assert backend.change([RouteRequest("add", standing)])[0].ok
         for other in others:
-            assert kind_of(backend.change([Change("delete", other)])[0].error) == "no-such-route"
-        assert backend.change([Change("delete", standing)])[0].ok
+            assert kind_of(backend.change([RouteRequest("delete", other)])[0].error) == "no-such-route"
+        assert backend.change([RouteRequest("delete", standing)])[0].ok
 
 
 def test_what_is_wrong_with_the_question_is_no_answer(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_not_permitted_is_for_a_batch_of_which_nothing_is_done(
 
     monkeypatch.setattr(Channel, "submit", submit)
     with raises(BackendError, "not-permitted", match="CAP_NET_ADMIN"):
-        backend.change([Change("add", ROUTE), Change("append", ROUTE)])
+        backend.change([RouteRequest("add", ROUTE), RouteRequest("append", ROUTE)])
 
 
 def test_a_permission_that_is_lost_in_the_middle_of_a_batch(
@@ -100,7 +100,7 @@ def test_a_permission_that_is_lost_in_the_middle_of_a_batch(
         return False
 
     monkeypatch.setattr(Channel, "submit", submit)
-    done, refused = backend.change([Change("add", ROUTE), Change("append", ROUTE)])
+    done, refused = backend.change([RouteRequest("add", ROUTE), RouteRequest("append", ROUTE)])
     assert done.ok
     assert kind_of(refused.error) == "refused"
     assert "this process may no longer change routing" in str(refused.error)
@@ -152,5 +152,5 @@ def test_a_name_that_is_no_text(namespace: Namespace, backend: NetlinkBackend) -
     assert "n\\xffx" in {link.name for link in snapshot.links}
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
     for name in ("n\\xffx", "n\udcffx"):
-        (outcome,) = backend.change([Change("add", Route.to("1.0.0.0/8", dev=name))])
+        (outcome,) = backend.change([RouteRequest("add", Route.to("1.0.0.0/8", dev=name))])
         assert kind_of(outcome.error) == "no-such-device"

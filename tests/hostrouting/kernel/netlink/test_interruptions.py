@@ -17,7 +17,7 @@ import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.fib import Flow
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import channel as sockets_module
 from hostrouting.kernel.netlink.channel import Channel, KernelError
@@ -36,7 +36,7 @@ MANY = [Route.to(Prefix(4, (20 << 24) + low, 32), dev="eth0", gateway="10.0.0.1"
 def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
     """A backend in that namespace, with 4,000 routes."""
     with NetlinkBackend(netns=namespace.path) as made:
-        assert all(outcome.ok for outcome in made.change(Change("add", route) for route in MANY))
+        assert all(outcome.ok for outcome in made.change(RouteRequest("add", route) for route in MANY))
         yield made
 
 
@@ -88,9 +88,9 @@ class TestInterruptions:
         with monkeypatch.context() as patch:
             patch.setattr(Channel, "submit", broken)
             with pytest.raises(KeyboardInterrupt):
-                backend.change([Change("add", MANY[0]), Change("add", ROUTE)])
+                backend.change([RouteRequest("add", MANY[0]), RouteRequest("add", ROUTE)])
         monkeypatch.undo()
-        assert [outcome.ok for outcome in backend.change([Change("delete", ROUTE), Change("add", ROUTE)])] == [True] * 2
+        assert [outcome.ok for outcome in backend.change([RouteRequest("delete", ROUTE), RouteRequest("add", ROUTE)])] == [True] * 2
 
 
 class TestTimeOuts:
@@ -101,8 +101,8 @@ class TestTimeOuts:
         """A call with a lot to do and very little time ends with a timeout, and leaves no trace."""
         uses: dict[str, Callable[[NetlinkBackend], object]] = {
             "snapshot": lambda it: it.snapshot(),
-            "change": lambda it: it.change(Change("replace", route) for route in MANY),
-            "delete": lambda it: it.change(Change("delete", route) for route in MANY),
+            "change": lambda it: it.change(RouteRequest("replace", route) for route in MANY),
+            "delete": lambda it: it.change(RouteRequest("delete", route) for route in MANY),
             "lookup": lambda it: it.lookup([route.prefix.ip for route in MANY]),
         }
         with NetlinkBackend(netns=namespace.path, timeout=0.0005) as hasty:
@@ -123,7 +123,7 @@ class TestMeans:
         refuse(monkeypatch, "setsockopt", number, when=lambda arguments: arguments[0] == socket.SOL_SOCKET)
         with NetlinkBackend(netns=namespace.path) as backend:
             assert backend.snapshot().links == namespace.links()
-            assert all(outcome.ok for outcome in backend.change([Change("add", route) for route in MANY]))
+            assert all(outcome.ok for outcome in backend.change([RouteRequest("add", route) for route in MANY]))
             assert len(backend.lookup([route.prefix.ip for route in MANY])) == len(MANY)
 
     @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ class TestForks:
         with backend.watch() as watch:
             watch.wake()
             assert not watch.wait(float("inf"))
-            backend.change([Change("add", ROUTE)])
+            backend.change([RouteRequest("add", ROUTE)])
             assert watch.wait(1e300)
 
     def test_wake_and_close_at_the_same_time(self, backend: NetlinkBackend) -> None:
@@ -300,7 +300,7 @@ class TestMoves:
                 enter_namespace(other.path)
                 uses: list[Callable[[], object]] = [backend.snapshot, backend.watch]
                 backend._channel.close()  # noqa: SLF001 RUF100  as after a time-out: the next use opens another
-                uses.append(lambda: backend.change([Change("add", ROUTE)]))
+                uses.append(lambda: backend.change([RouteRequest("add", ROUTE)]))
                 for use in uses:
                     try:
                         use()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import read as nexthops
 from hostrouting.kernel.netlink.read import read_nexthops
@@ -104,10 +104,10 @@ class TestWithoutPyroute2:
             legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0", gateway=as_ip("10.0.0.2"), weight=3))
             route = Route(Prefix.parse("1.0.0.0/8"), legs, protocol=213, mtu=1400)
             with NetlinkBackend(netns=namespace.path) as backend:
-                assert backend.change([Change("add", route)])[0].ok
+                assert backend.change([RouteRequest("add", route)])[0].ok
                 assert list(backend.snapshot(protocol=213).routes) == [route]
                 assert backend.lookup([as_ip("1.2.3.4")])[0].route == route
-                assert backend.change([Change("delete", route)])[0].ok
+                assert backend.change([RouteRequest("delete", route)])[0].ok
                 namespace.batch(["nexthop add id 5 via 10.0.0.9 dev eth0", "route add 9.0.0.0/8 nhid 5"])
                 # By default the kernel includes the next hops; the object is only needed if that was turned off.
                 assert [it.devs for it in backend.snapshot().routes if it.nexthop_id == 5] == [("eth0",)]

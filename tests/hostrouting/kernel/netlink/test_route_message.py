@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.fib import Flow
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink import route_message
 from hostrouting.kernel.netlink.lookup import encode_lookup, lookup_template
@@ -78,7 +78,7 @@ class TestFields:
         encoder, other = ChangeEncoder(number_of), attrs.evolve(first, **{field: OTHERS[field]})
         assert there_and_back(first) == first
         assert there_and_back(other) == other != first
-        messages = [encoder.message(Change("add", route), 0) for route in (first, other)]
+        messages = [encoder.message(RouteRequest("add", route), 0) for route in (first, other)]
         assert messages == [encode_change("add", route, number_of) for route in (first, other)]
         assert messages[0] != messages[1]
 
@@ -96,7 +96,7 @@ class TestFields:
         first, other = (attrs.evolve(PLAIN, legs=(it, *legs[1:])) for it in (LEG_OF_PLAIN, leg))
         asked = field not in REMARKS and (field != "weight" or len(legs) > 1)
         assert there_and_back(other) == (other if asked else first)
-        messages = [encoder.message(Change("add", route), 0) for route in (first, other)]
+        messages = [encoder.message(RouteRequest("add", route), 0) for route in (first, other)]
         assert messages == [encode_change("add", route, number_of) for route in (first, other)]
         assert (messages[0] != messages[1]) is asked
 
@@ -251,7 +251,7 @@ class TestFillingIn:
             for verb in VERBS:
                 sequence = data.draw(st.integers(1, 0x7FFFFFFF))
                 plain = encode_change(verb, route, number_of, sequence=sequence)
-                assert encoder.message(Change(verb, route), sequence) == plain
+                assert encoder.message(RouteRequest(verb, route), sequence) == plain
                 assert len(plain) == struct.unpack_from("=I", plain)[0]
 
     @given(data=st.data())
@@ -277,7 +277,7 @@ class TestFillingIn:
 
         encoder = ChangeEncoder(index_of)
         for metric in range(3):
-            encoder.message(Change("add", attrs.evolve(PLAIN, metric=metric, legs=TWO)), 0)
+            encoder.message(RouteRequest("add", attrs.evolve(PLAIN, metric=metric, legs=TWO)), 0)
         assert asked == ["eth0", "wg0"]
 
     def test_shapes_without_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,11 +286,11 @@ class TestFillingIn:
         encoder = ChangeEncoder(number_of)
         for metric in (*range(9), *range(9)):
             route = attrs.evolve(PLAIN, metric=metric)
-            assert encoder.message(Change("add", route), 0) == encode_change("add", route, number_of)
+            assert encoder.message(RouteRequest("add", route), 0) == encode_change("add", route, number_of)
             assert len(encoder._shapes) <= 3  # noqa: SLF001 RUF100
 
     def test_another_order_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """If attributes were written in a different order, an error would be raised."""
         monkeypatch.setattr(route_message, "ROUTE", ROUTE[::-1])
         with pytest.raises(AssertionError, match="not at its expected offset"):
-            ChangeEncoder(number_of).message(Change("add", PLAIN), 0)
+            ChangeEncoder(number_of).message(RouteRequest("add", PLAIN), 0)

@@ -21,7 +21,7 @@ from hostrouting.errors import (
     BackendError,
 )
 from hostrouting.fib import Kind
-from hostrouting.kernel.base import Change, RouteBackend
+from hostrouting.kernel.base import RouteRequest, RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import backend as backend_module
 from hostrouting.kernel.netlink import numbers as n
@@ -63,7 +63,7 @@ def in_thread(work: Callable[[], T]) -> T:
 def everything(backend: RouteBackend) -> tuple[Snapshot, tuple[bool, ...], list[Kind]]:
     """Use every verb once, and leave everything unchanged."""
     with backend.watch() as watch:
-        done = backend.change([Change("add", ROUTE), Change("delete", ROUTE)])
+        done = backend.change([RouteRequest("add", ROUTE), RouteRequest("delete", ROUTE)])
         assert watch.wait(5)
     kinds = [answer.kind for answer in backend.lookup([as_ip("10.0.0.9"), as_ip("9.9.9.9")])]
     return backend.snapshot(), tuple(outcome.ok for outcome in done), kinds
@@ -182,7 +182,7 @@ class TestPrivileges:
             nobody, refused = NetlinkBackend(), []
             # The second does not exist, and the third names a missing device: permission is checked first.
             missing = Route.to("2.0.0.0/8", dev="nope")
-            for wanted in (Change("add", ROUTE), Change("delete", ROUTE), Change("replace", missing)):
+            for wanted in (RouteRequest("add", ROUTE), RouteRequest("delete", ROUTE), RouteRequest("replace", missing)):
                 try:
                     nobody.change([wanted])
                 except BackendError as error:
@@ -279,7 +279,7 @@ class TestPrivileges:
             refuse_strict_checking()
             with NetlinkBackend(timeout=2.0) as old:
                 snapshots = [old.snapshot(**question) for question in questions]
-                deleted = all(it.ok for it in old.change([Change("add", DOOMED), Change("delete", DOOMED)]))
+                deleted = all(it.ok for it in old.change([RouteRequest("add", DOOMED), RouteRequest("delete", DOOMED)]))
             return Channel(open_socket, 1.0).strict, snapshots, deleted
 
         strict, snapshots, deleted = in_child(child)
@@ -314,8 +314,8 @@ class TestTime:
             for use in (
                 patient.snapshot,
                 lambda: patient.lookup([as_ip("1.2.3.4")]),
-                lambda: patient.change([Change("add", ROUTE)]),
-                lambda: patient.change([Change("delete", ROUTE)]),
+                lambda: patient.change([RouteRequest("add", ROUTE)]),
+                lambda: patient.change([RouteRequest("delete", ROUTE)]),
             ):
                 begun = time.monotonic()
                 with raises(BackendError, "timeout", match=r"within 0\.05 s") as caught:
@@ -487,13 +487,13 @@ class TestPeace:
             wanted = [Route.to(f"20.0.0.{low}/32", dev="eth0", gateway="10.0.0.1", protocol=213) for low in range(256)]
             with monkeypatch.context() as patch:
                 patch.setattr(Channel, "capacity", 128)
-                outcomes = cramped.change([Change("add", route) for route in wanted])
+                outcomes = cramped.change([RouteRequest("add", route) for route in wanted])
                 # Fewer are requested at a time until the answers fit.
                 assert len(cramped.lookup([route.prefix.ip for route in wanted])) == len(wanted)
             assert [outcome.ok for outcome in outcomes] == [False, True] * 128
             assert any("answer was lost" in str(outcome.error) for outcome in outcomes)
             # By default it requests only as many answers at a time as fit.
-            again = cramped.change([Change("add", route) for route in wanted])
+            again = cramped.change([RouteRequest("add", route) for route in wanted])
             assert {outcome.error.errno for outcome in again if outcome.error} == {errno.EEXIST}
             assert not any(outcome.ok for outcome in again)
             answers = cramped.lookup([route.prefix.ip for route in wanted])
@@ -515,7 +515,7 @@ class TestPeace:
             return data
 
         monkeypatch.setattr(Channel, "receive", lossy)
-        (outcome,) = backend.change([Change("add", ROUTE)])
+        (outcome,) = backend.change([RouteRequest("add", ROUTE)])
         assert outcome.ok
         assert not lost
 
@@ -528,13 +528,13 @@ class TestPeace:
         with NetlinkBackend(netns=namespace.path, timeout=0.05) as patient:
             monkeypatch.setattr(Channel, "receive", lossy)
             with raises(BackendError, "timeout"):
-                patient.change([Change("add", ROUTE)])
+                patient.change([RouteRequest("add", ROUTE)])
 
     def test_a_route_that_went_before_it_was_deleted(
         self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """If another program is faster, the kernel's own answer is the outcome."""
-        backend.change([Change("add", ROUTE)])
+        backend.change([RouteRequest("add", ROUTE)])
         send = Channel.send
 
         def snatch(channel: Channel, data: bytes) -> None:
@@ -543,7 +543,7 @@ class TestPeace:
             send(channel, data)
 
         monkeypatch.setattr(Channel, "send", snatch)
-        (outcome,) = backend.change([Change("delete", ROUTE)])
+        (outcome,) = backend.change([RouteRequest("delete", ROUTE)])
         assert outcome.error is not None
         assert outcome.error.kind == "no-such-route"
         assert outcome.error.kernel == "No such process"

@@ -11,7 +11,7 @@ import pytest
 
 from hostrouting.check.examine import Examination, examine, read
 from hostrouting.errors import BackendError, ConfigError, FileError, RouteRefused
-from hostrouting.kernel.base import Change, Outcome
+from hostrouting.kernel.base import RouteRequest, Outcome
 from hostrouting.model import Route
 from hostrouting.routes.apply import apply_plan
 from hostrouting.testing import h200
@@ -54,7 +54,7 @@ def test_a_failed_look_changes_no_answer(play: Play) -> None:
         play.orders.reload()
 
     play.perform(
-        (10.0, lambda: play.kernel.change([Change("add", appears)])),
+        (10.0, lambda: play.kernel.change([RouteRequest("add", appears)])),
         (100.03, fail),
         (100.04, lambda: states.append(play.state())),
         (110.0, lambda: states.append(play.state())),
@@ -73,7 +73,7 @@ def test_what_is_refused_does_not_starve_the_rest(play: Play) -> None:
     """However many routes the kernel refuses, the others are repaired in the same look, in a second transaction."""
     real, batches = play.kernel.change, list[int]()
 
-    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         asked = list(changes)
         batches.append(len(asked))
         refused = RouteRefused("the kernel refuses it", route="x", errno=errno.EINVAL)
@@ -99,7 +99,7 @@ def test_each_step_finds_other_routes(play: Play) -> None:
     """Refused when it is added, when it is deleted, or undone by another program: each is named, and the rest is repaired."""
     real = play.kernel.change
 
-    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         outcomes = []
         for it in changes:
             key = f"{it.verb} {it.route.prefix}"
@@ -108,7 +108,7 @@ def test_each_step_finds_other_routes(play: Play) -> None:
                 continue
             outcomes += real([it])
             if key == "add 10.3.0.0/16":
-                real([Change("delete", it.route)])
+                real([RouteRequest("delete", it.route)])
         return tuple(outcomes)
 
     wrong = Route.to("10.2.0.0/16", gateway="10.0.0.9", dev="eth0", protocol=213)
@@ -126,7 +126,7 @@ def test_a_kernel_that_refuses_another_route_each_time(play: Play) -> None:
     """After five attempts the rest is left to the next look, and their number is told."""
     real = play.kernel.change
 
-    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         asked = list(changes)
         refused = RouteRefused(f"not {asked[0].route.prefix}", route="x", errno=errno.EINVAL)
         first = [Outcome(asked.pop(0), refused)] if asked[0].verb == "add" else []
@@ -164,7 +164,7 @@ def test_a_kernel_that_does_not_answer(play: Play) -> None:
     """A change that times out is tried once in a look, not for each half of the changes."""
     asked: list[int] = []
 
-    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         asked.append(len(list(changes)))
         raise BackendError("the kernel does not answer", kind="timeout")
 
@@ -228,7 +228,7 @@ def test_markers_that_cannot_be_written(play: Play) -> None:
     play.kernel.add_link("ib9")
     play.host.files.broken[LAYOUT.report_path] = "No space left on device"
     appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
-    play.perform((10.0, lambda: play.kernel.change([Change("add", appears)])), until=20)
+    play.perform((10.0, lambda: play.kernel.change([RouteRequest("add", appears)])), until=20)
     assert play.state()["verdict"] == "overlap"
     assert [it for it in play.service.texts if it.startswith("OVERLAP: expected CIDR 172.16.0.0/16")]
     assert [it for it in play.service.texts if f"cannot write {LAYOUT.report_path}" in it]
@@ -395,7 +395,7 @@ def test_thousands_of_problems(play: Play) -> None:
 def test_many_findings(play: Play) -> None:
     """If another program takes many destinations, the first have a line each, and one line counts the others."""
     destinations = [f"10.{number}.0.0/16" for number in range(1, 41)]
-    play.kernel.change([Change("add", Route.to(destination, dev="ib0", protocol=4)) for destination in destinations])
+    play.kernel.change([RouteRequest("add", Route.to(destination, dev="ib0", protocol=4)) for destination in destinations])
     play.settings = config(*destinations)
     play.perform(until=30)
     assert sum(text.startswith("ROUTE-CONFLICT") for text in play.service.texts) == 20

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteRefused
-from hostrouting.kernel.base import Change, Outcome
+from hostrouting.kernel.base import RouteRequest, Outcome
 from hostrouting.model import Route
 from hostrouting.testing import h200
 from tests.support.guard_play import Play
@@ -47,7 +47,7 @@ def test_many_routes_that_do_not_stay() -> None:
 
     def undo(prefixes: str) -> None:
         routes = [it for it in play.kernel.snapshot().routes if str(it.prefix).startswith(prefixes)]
-        assert all(it.ok for it in play.kernel.change([Change("delete", it) for it in routes]))
+        assert all(it.ok for it in play.kernel.change([RouteRequest("delete", it) for it in routes]))
 
     scenes = [(10.0 + 5 * nth, lambda: undo("10.100.")) for nth in range(4)]
     scenes += [(100.0 + 5 * nth, lambda: undo("10.101.")) for nth in range(4)]
@@ -72,7 +72,7 @@ def test_a_default_gateway_that_keeps_changing(play: Play) -> None:
     def change() -> None:
         [old] = [it for it in play.kernel.snapshot().routes if str(it.prefix) == "0.0.0.0/0"]
         new = Route.to("0.0.0.0/0", gateway=next(gateways), dev="eth0", protocol=old.protocol, metric=old.metric)
-        assert all(it.ok for it in play.kernel.change([Change("delete", old), Change("add", new)]))
+        assert all(it.ok for it in play.kernel.change([RouteRequest("delete", old), RouteRequest("add", new)]))
 
     def see() -> None:
         [default] = play.route("0.0.0.0/0")
@@ -119,13 +119,13 @@ def test_an_opponent_that_is_faster(play: Play) -> None:
     """If a route is gone again before it can be read back, that is a fight as well, and it is slowed down."""
     real, adds = play.kernel.change, list[float]()
 
-    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         asked = list(changes)
         outcomes = real(asked)
         mine = [it for it in asked if it.verb == "add" and str(it.route.prefix) == "172.16.0.0/17"]
         if mine and play.clock.now() < 300:
             adds.append(play.clock.now())
-            real([Change("delete", it.route) for it in mine])
+            real([RouteRequest("delete", it.route) for it in mine])
         return outcomes
 
     play.kernel.change = change  # type: ignore[method-assign]
@@ -140,7 +140,7 @@ def test_what_the_kernel_refuses_is_no_fight(play: Play) -> None:
     refused = RouteRefused("the kernel refuses it", route="10.9.0.0/16", errno=errno.EINVAL)
     real = play.kernel.change
 
-    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         return tuple(Outcome(it, refused) if str(it.route.prefix) == "10.9.0.0/16" else real([it])[0] for it in changes)
 
     play.settings = config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,))

@@ -16,7 +16,7 @@ import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteRefused
 from hostrouting.host.host import Host
-from hostrouting.kernel.base import Change, Outcome
+from hostrouting.kernel.base import RouteRequest, Outcome
 from hostrouting.model import Route
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.testing import h200
@@ -64,7 +64,7 @@ def test_another_programs_route_is_never_touched(play: Play) -> None:
     play.perform(
         (10.0, take),
         (300.0, lambda: seen.append(play.route("172.16.0.0/17"))),
-        (310.0, lambda: play.kernel.change([Change("delete", theirs)])),
+        (310.0, lambda: play.kernel.change([RouteRequest("delete", theirs)])),
         (311.0, lambda: seen.append(play.route("172.16.0.0/17"))),
         until=400,
     )
@@ -156,7 +156,7 @@ def test_the_table_and_the_route_of_the_rewrite(play: Play) -> None:
     play = Play(h200(dual_stack=True), HostRoutingConfig(probe_rewrite=rewrite))
     real = play.kernel.change
 
-    def change(changes: Iterable[Change]) -> tuple[Outcome, ...]:
+    def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         asked = list(changes)
         if play.clock.now() >= 10 and any(it.verb == "add" for it in asked):
             refused = RouteRefused("the kernel refuses it", route="x", errno=errno.EINVAL)
@@ -165,7 +165,7 @@ def test_the_table_and_the_route_of_the_rewrite(play: Play) -> None:
 
     def undo() -> None:
         [route] = [it for it in play.kernel.snapshot().routes if str(it.prefix).startswith("2603:")]
-        real([Change("delete", route)])
+        real([RouteRequest("delete", route)])
         play.host.tables.flush()
 
     play.kernel.change = change  # type: ignore[method-assign]
@@ -198,10 +198,10 @@ def test_markers_follow_the_answer(play: Play) -> None:
 
     appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
     play.perform(
-        (10.0, lambda: play.kernel.change([Change("add", appears)])),
+        (10.0, lambda: play.kernel.change([RouteRequest("add", appears)])),
         (11.0, see),
         (500.0, see),
-        (510.0, lambda: play.kernel.change([Change("delete", appears)])),
+        (510.0, lambda: play.kernel.change([RouteRequest("delete", appears)])),
         (511.0, see),
         until=520,
     )
@@ -218,7 +218,7 @@ def test_a_storm(play: Play) -> None:
     dummy = Route.to("10.99.0.0/16", dev="eth0", protocol=4)
 
     def churn() -> None:
-        play.kernel.change([Change("add", dummy), Change("delete", dummy)])
+        play.kernel.change([RouteRequest("add", dummy), RouteRequest("delete", dummy)])
 
     seen: list[int] = []
     # No scene is at a moment at which the guard looks: a backend is for one thread at a time.

@@ -11,7 +11,7 @@ import phases
 from hostrouting import Remove
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError
-from hostrouting.kernel.base import Change
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Route
 from hostrouting.tasks.guard.loop import _LOCK_BY, Orders
 from hostrouting.tasks.guard.pace import EVERY, SPREAD
@@ -68,7 +68,7 @@ def test_an_order_while_another_run_holds_the_host(play: Play) -> None:
     play.again, play.follows = again, True
     states: list[dict[str, object]] = []
     appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
-    scenes = [(10.0, lambda: play.kernel.change([Change("add", appears)])), (20.0, hold)]
+    scenes = [(10.0, lambda: play.kernel.change([RouteRequest("add", appears)])), (20.0, hold)]
     scenes += [(200.0, lambda: states.append(play.state())), (200.1, let_go)]
     report = play.perform(*scenes, until=300)
     assert not [it for it in report.failures if it.path[-1:] == ("guard",)]

@@ -10,7 +10,7 @@ import pytest
 
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import PLAIN
-from hostrouting.kernel.base import Change, Verb
+from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing import h200, plain_vm
 from hostrouting.testing.contract import BackendContract, contract_host
@@ -28,7 +28,7 @@ def ours(prefix: str, gateway: str | None = "10.0.0.1", dev: str = "eth0", metri
 
 def do(kernel: MemoryBackend, verb: Verb, route: Route) -> RouteRefused | None:
     """The result of one change."""
-    (outcome,) = kernel.change([Change(verb, route)])
+    (outcome,) = kernel.change([RouteRequest(verb, route)])
     return outcome.error
 
 

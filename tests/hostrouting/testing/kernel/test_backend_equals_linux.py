@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, currently_in_test_context, given, not
 from hypothesis import strategies as st
 
 from hostrouting.fib import Flow
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Change, Verb
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb
 from hostrouting.model import IP, IPV4, IPV6, SCOPE_HOST, Address, NextHop, Prefix, Route, Rule, as_ip, ip_at
 from hostrouting.testing.kernel import MemoryBackend
 from hostrouting.testing.kernel.text import print_routes, print_rules
@@ -136,7 +136,7 @@ def known_again(before: Sequence[Route], after: Sequence[Route], refused: Operat
         hit = change is not None and (change.route.table, change.route.prefix) == (table, prefix)
         if prefix.length and inside and all(it.source for it in there) and (hit or set(was) - set(there)):
             plain = Route(prefix, table=table, type="throw", metric=4294967294)
-            yield Operation("change", (Change("append", plain),))
+            yield Operation("change", (RouteRequest("append", plain),))
 
 
 def run(family: int, happening: list[Operation], sysctls: dict[str, bool], finish: Finish) -> None:
@@ -189,7 +189,7 @@ def rule(family: int, priority: int, table: int, **selectors: Any) -> Operation:
 
 def changed(verb: Verb, prefix: str, dev: str, **options: Any) -> Operation:
     """Change a route."""
-    return Operation("change", (Change(verb, Route.to(prefix, dev=dev, **options)),))
+    return Operation("change", (RouteRequest(verb, Route.to(prefix, dev=dev, **options)),))
 
 
 def holds(verb: str, dev: str, interface: str, *, peer: str | None = None) -> Operation:
@@ -207,19 +207,19 @@ def link(verb: str, dev: str) -> Operation:
 def through(prefix: str, dev: str | None, gateway: str, *, onlink: bool = False) -> Operation:
     """Add a route by a gateway that may be an own address."""
     leg = NextHop(dev, gateway=as_ip(gateway), onlink=onlink)
-    return Operation("change", (Change("add", Route(Prefix.parse(prefix), (leg,))),))
+    return Operation("change", (RouteRequest("add", Route(Prefix.parse(prefix), (leg,))),))
 
 
 def preferring(prefix: str, dev: str, source: str) -> Operation:
     """Add a route with a preferred source."""
-    return Operation("change", (Change("add", Route(Prefix.parse(prefix), (NextHop(dev),), prefsrc=as_ip(source))),))
+    return Operation("change", (RouteRequest("add", Route(Prefix.parse(prefix), (NextHop(dev),), prefsrc=as_ip(source))),))
 
 
 def refusing(verb: Verb, *legs: NextHop, source: str | None = None) -> Operation:
     """Add a blackhole, with next hops or a source that it cannot use."""
     prefsrc = None if source is None else as_ip(source)
     route = Route(Prefix.parse("198.51.100.0/24"), legs, type="blackhole", prefsrc=prefsrc)
-    return Operation("change", (Change(verb, route),))
+    return Operation("change", (RouteRequest(verb, route),))
 
 
 def asked(verb: Verb, prefix: str, dev: str | None, **fields: Any) -> Operation:
@@ -227,7 +227,7 @@ def asked(verb: Verb, prefix: str, dev: str | None, **fields: Any) -> Operation:
     source, gateway = (fields.pop(name, None) for name in ("source", "gateway"))
     legs = () if dev is None else (NextHop(dev, gateway=None if gateway is None else as_ip(gateway)),)
     some = None if source is None else Prefix.parse(source)
-    return Operation("change", (Change(verb, Route(Prefix.parse(prefix), legs, source=some, **fields)),))
+    return Operation("change", (RouteRequest(verb, Route(Prefix.parse(prefix), legs, source=some, **fields)),))
 
 
 # The address that is on two devices, and one that is on none.
@@ -343,10 +343,10 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             preferring("2001:db8:1::/64", "ib0", "fd00:16::1"),
             preferring("2001:db8:2::/64", "ib0", "::1"),
             Operation(
-                "change", (Change("add", Route(Prefix.parse("2001:db8:3::/64"), (), type="throw", prefsrc=ABSENT)),)
+                "change", (RouteRequest("add", Route(Prefix.parse("2001:db8:3::/64"), (), type="throw", prefsrc=ABSENT)),)
             ),
             Operation(
-                "change", (Change("add", Route(Prefix.parse("2001:db8:3::/64"), (), type="throw", prefsrc=TWICE)),)
+                "change", (RouteRequest("add", Route(Prefix.parse("2001:db8:3::/64"), (), type="throw", prefsrc=TWICE)),)
             ),
             holds("delete", "eth0", "fd00:16::1/124"),
             holds("delete", "ib0", "fd00:16::1/124"),
@@ -366,7 +366,7 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
         IPV6,
         [
             asked("delete", "::/0", None),
-            Operation("change", (Change("delete", through("::/0", None, "::").arguments[0].route),)),
+            Operation("change", (RouteRequest("delete", through("::/0", None, "::").arguments[0].route),)),
         ],
     ),
     "the second next hop is refused before the third is looked at": (
@@ -376,7 +376,7 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             Operation(
                 "change",
                 (
-                    Change(
+                    RouteRequest(
                         "add",
                         Route(
                             Prefix.parse("2001:db8::/64"),
