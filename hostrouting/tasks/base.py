@@ -21,7 +21,7 @@ from hostrouting.host.effects import effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.guard import Look
-from hostrouting.tasks.results import Preview, removal
+from hostrouting.tasks.results import Change, removal
 from phases.errors import add_note
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class HostTask(Generic[ResultT]):
     def despite_failure(self, ctx: phases.Context, changed: tuple[str, ...]) -> None:
         """Do what must be done even though an earlier task has failed; `changed` as in `install`. For most, nothing."""
 
-    def look(self, *, up: bool) -> Preview:
+    def look(self, *, up: bool) -> Change:
         """What `install` (if `up`) or `remove` would do; changes nothing."""
         raise NotImplementedError
 
@@ -212,10 +212,10 @@ class HostTask(Generic[ResultT]):
         with self.host.locked(ctx) as host:
             return attrs.evolve(self, host=host)._behind_its_gate(ctx, up=False)
 
-    def plan(self, ctx: phases.Context) -> Preview:
+    def plan(self, ctx: phases.Context) -> Change:
         """What do() would do on this host now; changes nothing. FileError if do() could not write a file."""
         if not (self.is_wanted or self.is_here()):
-            return Preview()
+            return Change()
         found = preview(self.host, (self.settled(ctx),))
         above = ctx.path[:-1]
         if any(task.is_wanted and task.part.step and not ctx.run.leaves_out(task, above) for task in self._before):
@@ -259,7 +259,7 @@ def install(ctx: phases.Context, task: HostTask[ResultT], changed: Changed, fall
         raise
 
 
-def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Preview:
+def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Change:
     """What these tasks would do together, or, if `up` is false, what undoing them would do.
 
     FileError if a file cannot be written.
@@ -273,13 +273,13 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> P
     rising, falling = (tuple(part for part in parts if part not in weakened) for parts in (rising, falling))
     if rising:
         gate.require_installable(rising)
-    found = Preview(None, gate.changes(rising, falling) if rising or falling else Changes())
+    found = Change(None, gate.changes(rising, falling) if rising or falling else Changes())
     for _, look in looks:
         found += look
     if up:
-        found += Preview(removals=removals_of(host, tasks))
+        found += Change(removals=removals_of(host, tasks))
     if not found.files and (rising or gate.present()):
-        found += Preview(unread=gate.is_unread((*rising, *falling)))
+        found += Change(unread=gate.is_unread((*rising, *falling)))
     return found
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hostrouting.boot.gate import Changed
     from hostrouting.config import HostRoutingConfig
     from hostrouting.tasks.base import Fallback
-    from hostrouting.tasks.results import Preview
+    from hostrouting.tasks.results import Change
 
 __all__ = ["TASKS", "Configure", "Remove"]
 
@@ -132,7 +132,7 @@ class Configure:
         if not self.allow_removal and (refused := refusals(removals_of(host, tasks))):
             raise ConfigError(refused)
 
-    def preview(self, ctx: phases.Context | None = None) -> Preview:
+    def preview(self, ctx: phases.Context | None = None) -> Change:
         """What all tasks would do together; changes nothing. FileError if a file cannot be written."""
         ctx = ctx or phases.Context(observers=[])
         return preview(self.host, [task.settled(ctx) for task in self.subtasks])
@@ -208,7 +208,7 @@ class Remove:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)
         return tuple(gone)
 
-    def plan(self, _ctx: phases.Context) -> Preview:
+    def plan(self, _ctx: phases.Context) -> Change:
         """The routes and files that would be deleted; changes nothing."""
         return preview(self.host, Configure(self.config, host=self.host).subtasks[::-1], up=False)
 

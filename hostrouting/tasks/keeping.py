@@ -20,7 +20,7 @@ from hostrouting.host.fileset import OURS, File, FileSet, unit_file
 from hostrouting.model import IPV4, IPV6
 from hostrouting.tasks.base import HostTask, run_once
 from hostrouting.tasks.guard import Look, Repair
-from hostrouting.tasks.results import Preview, removal
+from hostrouting.tasks.results import Change, removal
 
 if TYPE_CHECKING:
     import phases
@@ -69,12 +69,12 @@ class KeepKernelRules(HostTask[Effects]):
             return ()
         return (removal("kernelRules", "not in this configuration, but installed: what adds Linux's own rules again"),)
 
-    def look(self, *, up: bool) -> Preview:
+    def look(self, *, up: bool) -> Change:
         """The rules that would be added; a removal leaves them, because they are Linux's own."""
         if not up or self.host.backend is None:
-            return Preview()
+            return Change()
         with self.host.backend() as backend:
-            return Preview(operations=tuple(map(_operation, _missing(backend))))
+            return Change(operations=tuple(map(_operation, _missing(backend))))
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> Effects:
         """Add the rules that are missing, and run the boot script once if it is new."""
@@ -134,9 +134,9 @@ class KeepForeign(HostTask[Effects]):
         told = "not in this configuration, but installed: what tells systemd-networkd to keep our routes"
         return (removal("manageForeign", told),)
 
-    def look(self, *, up: bool) -> Preview:  # noqa: ARG002  both are the same
+    def look(self, *, up: bool) -> Change:  # noqa: ARG002  both are the same
         """Nothing but the file, which is part of the gate's preview."""
-        return Preview()
+        return Change()
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> Effects:
         """The gate has written the file. Say when it takes effect."""

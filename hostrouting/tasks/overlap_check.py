@@ -19,7 +19,7 @@ from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severit
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.guard import Look
-from hostrouting.tasks.results import CheckResult, Preview, removal
+from hostrouting.tasks.results import CheckResult, Change, removal
 from hostrouting.text import spoken
 from phases.text import moment_as_text
 
@@ -86,9 +86,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         """Whether any CIDRs are expected."""
         return bool(self.config.route_overlap.expected_cidrs)
 
-    def look(self, *, up: bool) -> Preview:
+    def look(self, *, up: bool) -> Change:
         """What a new mode means. The task itself changes only the files of the gate."""
-        return Preview(others=(_TO_STRICT,) if up and self._gets_strict else ())
+        return Change(others=(_TO_STRICT,) if up and self._gets_strict else ())
 
     def removals(self) -> tuple[Finding, ...]:
         """The installed check, its mode STRICT, or those of its addresses that are not in the configuration."""

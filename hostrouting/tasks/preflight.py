@@ -50,7 +50,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.keeping import NETWORKD
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
-from hostrouting.tasks.results import PreflightResult, Preview, refusals
+from hostrouting.tasks.results import PreflightResult, Change, refusals
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
@@ -405,9 +405,9 @@ class Preflight:
             yield from unknown
         up = [task.part for task in tasks if task.is_wanted]
         down = [task.part for task in tasks if not task.is_wanted]
-        look = Preview()
+        look = Change()
         for task in tasks:
-            seen, unknown = self._answer(_subject(task), "", partial(task.look, up=task.is_wanted), Preview())
+            seen, unknown = self._answer(_subject(task), "", partial(task.look, up=task.is_wanted), Change())
             look += seen
             yield from unknown or self._asked(_subject(task), "", partial(_of_standing, task))
         if not self.allow_removal:
@@ -443,7 +443,7 @@ class Preflight:
         found, unknown = self._answer(name, target, lambda: tuple(question()), nothing)
         return found + unknown
 
-    def _of_routes(self, look: Preview) -> Iterator[Finding]:
+    def _of_routes(self, look: Change) -> Iterator[Finding]:
         plan = look.routes or RoutePlan()
         yield from plan.findings(wait=self.wait)
         if look.before is not None and self.config.route_overlap.expected_cidrs:

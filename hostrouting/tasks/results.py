@@ -27,7 +27,7 @@ __all__ = [
     "CleanupResult",
     "GuardResult",
     "PreflightResult",
-    "Preview",
+    "Change",
     "ProbeResult",
     "RoutesResult",
     "Standing",
@@ -38,7 +38,7 @@ __all__ = [
 
 
 @attrs.frozen
-class Preview:
+class Change:
     """What a task would do: the steps of its route plan, and the files that would change."""
 
     routes: RoutePlan | None = None
@@ -84,9 +84,9 @@ class Preview:
         of_routes = () if self.routes is None else self.routes.findings()
         return (*of_routes, *self.others, *self.removals)
 
-    def __add__(self, other: Preview) -> Preview:
+    def __add__(self, other: Change) -> Change:
         """Both previews in one; at most one of them may have a route plan."""
-        return Preview(
+        return Change(
             self.routes or other.routes,
             self.files + other.files,
             self.unread or other.unread,

@@ -39,7 +39,7 @@ from hostrouting.routes.plan import (
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks.base import Fallback, HostTask, run_once
 from hostrouting.tasks.guard import Look, Repair
-from hostrouting.tasks.results import Preview, RoutesResult, removal
+from hostrouting.tasks.results import Change, RoutesResult, removal
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
@@ -126,18 +126,18 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         with self.host.backend() as backend:
             return is_any_route_ours(backend, self.config.protocol, spared=self._spared)
 
-    def look(self, *, up: bool) -> Preview:
+    def look(self, *, up: bool) -> Change:
         """The steps of the route plan, and the files that are changed after them."""
         before, part, files = self._read(), self.part, self.host.files
         routes = None if before is None else self._plan_routes(self._wanted if up else (), before)
         if up:
             is_stuck = routes is not None and (routes.conflicts or routes.pending)
             names = Changes() if is_stuck else self._name.differences(files)
-            return Preview(routes, names, before=before, has_fallback=self._fallback is not None)
+            return Change(routes, names, before=before, has_fallback=self._fallback is not None)
         removes = (*part.program.present(files), *self._name.present(files))
         asked = () if routes is None else [step.route for step in routes.asking]
         staying = () if before is None else [route for route in self._stays(before) if route not in asked]
-        return Preview(routes, Changes(removes=removes), before=before, others=tuple(map(stays, staying)))
+        return Change(routes, Changes(removes=removes), before=before, others=tuple(map(stays, staying)))
 
     def prepare(self, ctx: phases.Context) -> Fallback | None:
         """Plan the routes if the last good script would be replaced. Raises what `install` would raise for the plan."""

@@ -19,7 +19,7 @@ from hostrouting.testing import FakeFiles, FakeManager
 if TYPE_CHECKING:
     from typing import Any
 
-    from hostrouting.tasks import Preview, ProbeResult, Standing
+    from hostrouting.tasks import Change, ProbeResult, Standing
     from tests.support.namespace import Namespace
 
 __all__ = ["Rewriting", "rules", "settings"]
@@ -77,7 +77,7 @@ class Rewriting:
         with self._node.inside():
             self._task.undo(phases.Context())
 
-    def plan(self) -> Preview:
+    def plan(self) -> Change:
         """The plan of the task."""
         with self._node.inside():
             return self._task.plan(phases.Context())

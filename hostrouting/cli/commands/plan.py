@@ -29,7 +29,7 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.finding import Finding, of_severity
 from hostrouting.routes.plan import RoutePlan, Step, plan_static_routes
 from hostrouting.tasks import Configure
-from hostrouting.tasks.results import Preview, refusals
+from hostrouting.tasks.results import Change, refusals
 
 if TYPE_CHECKING:
     import argparse
@@ -116,7 +116,7 @@ class Prospect:
         return {"not-ready": UNDECIDED, "nothing-to-do": FINE}.get(self.answer, FAILED)
 
 
-def while_stuck(host: Host, config: HostRoutingConfig, look: Preview) -> str:
+def while_stuck(host: Host, config: HostRoutingConfig, look: Change) -> str:
     """What stays installed if `apply` cannot change any route, and what follows for machines; may be empty.
 
     The routes stay, and the check is the new one.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
     from hostrouting.routes.plan import Step
-    from hostrouting.tasks import Preview
+    from hostrouting.tasks import Change
 
 __all__ = ["COMMAND"]
 
@@ -49,7 +49,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     return Reply(run.code, lambda: _document(before, run), lambda _style: _page(before, run, left), failed=run.failed)
 
 
-def _prospect(before: Preview, again: str) -> Iterator[Line]:
+def _prospect(before: Change, again: str) -> Iterator[Line]:
     """What would be removed."""
     if before.is_empty:
         yield line(Painted("NOTHING TO DO:", "good"), " hostrouting has nothing installed on this host")
@@ -62,7 +62,7 @@ def _prospect(before: Preview, again: str) -> Iterator[Line]:
     yield line(f"To remove it, as root: {again}")
 
 
-def _page(before: Preview, run: Run, left: tuple[str, ...]) -> Iterator[Line]:
+def _page(before: Change, run: Run, left: tuple[str, ...]) -> Iterator[Line]:
     if not run.ok:
         yield line("To see what is left: hostrouting status")
         return
@@ -72,7 +72,7 @@ def _page(before: Preview, run: Run, left: tuple[str, ...]) -> Iterator[Line]:
     yield from _stays(before)
 
 
-def _all_of(before: Preview) -> str:
+def _all_of(before: Change) -> str:
     """What is removed, as numbers."""
     steps = _steps(before)
     parts = [counted(len(steps), "route")] if steps else []
@@ -81,7 +81,7 @@ def _all_of(before: Preview) -> str:
     return " and ".join(parts) or "the loaded units of hostrouting"
 
 
-def _list(before: Preview, verb: str) -> Iterator[Line]:
+def _list(before: Change, verb: str) -> Iterator[Line]:
     """What is removed, one by one."""
     yield line()
     yield from step_lines(_steps(before))
@@ -89,11 +89,11 @@ def _list(before: Preview, verb: str) -> Iterator[Line]:
     yield from file_lines(verb, before.files.removes)
 
 
-def _steps(before: Preview) -> Sequence[Step]:
+def _steps(before: Change) -> Sequence[Step]:
     return () if before.routes is None else before.routes.changes
 
 
-def _stays(before: Preview) -> Iterator[Line]:
+def _stays(before: Change) -> Iterator[Line]:
     """The wanted routes that are not ours, and the commands that delete them."""
     if stays := [finding.facts for finding in before.others if finding.name == "route-stays"]:
         yield line()
@@ -103,7 +103,7 @@ def _stays(before: Preview) -> Iterator[Line]:
         yield from capped((line("  ", facts["command"]) for facts in stays[:SHOWN]), len(stays))
 
 
-def _document(before: Preview, run: Run | None) -> dict[str, Any]:
+def _document(before: Change, run: Run | None) -> dict[str, Any]:
 
     ok = run is None or run.ok
     return {

@@ -18,7 +18,7 @@ from hostrouting.finding import Finding
 from hostrouting.host.effects import Operation
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask, start_unit
-from hostrouting.tasks.results import GuardResult, Preview, Standing, removal
+from hostrouting.tasks.results import GuardResult, Change, Standing, removal
 from hostrouting.text import show
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ class InstallGuard(HostTask[GuardResult]):
             raise ConfigError([Fault("guard.program", show(given) if given else "", rule, remedy)])
         return self
 
-    def look(self, *, up: bool) -> Preview:
+    def look(self, *, up: bool) -> Change:
         """That the service would be started; its files are part of the gate's preview."""
         manager, unit = self._manager, self.host.layout.guard_unit
         if not up or manager is None or self._is_running(manager):
-            return Preview()
-        return Preview(operations=(Operation("start", unit, "it is not running"),))
+            return Change()
+        return Change(operations=(Operation("start", unit, "it is not running"),))
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> GuardResult:
         """Start the service if its unit is new or it does not run."""

@@ -42,7 +42,7 @@ from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.uplink import missing_device
 from hostrouting.tasks.base import HostTask, run_once
 from hostrouting.tasks.guard import Look, Repair
-from hostrouting.tasks.results import Preview, ProbeResult, Standing, removal
+from hostrouting.tasks.results import Change, ProbeResult, Standing, removal
 from hostrouting.tasks.static_routes import repair_of
 
 if TYPE_CHECKING:
@@ -135,13 +135,13 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
         return attrs.evolve(self, answer=ask_for_ipv6(ctx, self.host.fetch, self._settings.imds))
 
-    def look(self, *, up: bool) -> Preview:
+    def look(self, *, up: bool) -> Change:
         """What would be done to the table and the route; for a removal also the files that are removed after them."""
         if not up:
-            return Preview(files=Changes(removes=self._program_paths), operations=self._removals())
+            return Change(files=Changes(removes=self._program_paths), operations=self._removals())
         open_nft, open_backend = self.host.nftables, self.host.backend
         if open_nft is None or open_backend is None:
-            return Preview()
+            return Change()
         with open_backend() as backend:
             snapshot = self._read(backend)
         is_met = self._is_met(snapshot)
@@ -151,7 +151,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         conflicts = (*([str(conflict) for conflict in (unanswered, taken) if conflict is not None]), *plan.conflicts)
         told = [Finding("probe-rewrite", "error", conflict) for conflict in conflicts]
         told += [] if is_met else [Finding("probe-rewrite", "note", note) for note in self._why_not()]
-        return Preview(operations=() if conflicts else plan.operations, others=tuple(told))
+        return Change(operations=() if conflicts else plan.operations, others=tuple(told))
 
     def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
         """Load the rules and add the route now, and run the boot script once."""

@@ -18,7 +18,7 @@ from hostrouting.tasks import (
     CheckRouteOverlap,
     Configure,
     ConfigureStaticRoutes,
-    Preview,
+    Change,
     Remove,
     RoutesResult,
 )
@@ -179,7 +179,7 @@ class TestConfigure:
 
         def planned(**selected: str) -> list[str]:
             nodes = phases.plan(task, **selected).walk()  # type: ignore[arg-type]  # names by option
-            return [path for it in nodes if isinstance(it.plan, Preview) for path in it.plan.files.writes]
+            return [path for it in nodes if isinstance(it.plan, Change) for path in it.plan.files.writes]
 
         whole = planned()
         assert len(whole) == len(set(whole)) == len(task.preview().files.writes)

@@ -14,7 +14,7 @@ from hostrouting.boot.gate import Gate, Part
 from hostrouting.host.fileset import File, FileSet
 from hostrouting.tasks import Configure, Remove, configure
 from hostrouting.tasks.base import HostTask
-from hostrouting.tasks.results import Preview
+from hostrouting.tasks.results import Change
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
@@ -51,9 +51,9 @@ class Greet(HostTask[Greeted]):
         """With static routes."""
         return self.config.static_routes.enabled
 
-    def look(self, *, up: bool) -> Preview:  # noqa: ARG002  its files are all there is to it
+    def look(self, *, up: bool) -> Change:  # noqa: ARG002  its files are all there is to it
         """Nothing but files."""
-        return Preview()
+        return Change()
 
     def install(self, _ctx: phases.Context, changed: tuple[str, ...]) -> Greeted:
         """Greet."""
