@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.fib import PLAIN, Flow
-from hostrouting.kernel.base import Answer, RouteRequest, Outcome, RouteBackend, Watch
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.model import IP, Route, Rule, Snapshot
 from hostrouting.testing import h200
 

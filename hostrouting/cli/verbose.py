@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.fib import Flow
     from hostrouting.host import Files, Manager
     from hostrouting.host.host import Host
-    from hostrouting.kernel.base import Answer, RouteRequest, Outcome, RouteBackend
+    from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
     from hostrouting.model import IP, Rule, Snapshot
 
 __all__ = ["tell_sources", "telling"]

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hostrouting.kernel.base import RouteRequest, Outcome
+    from hostrouting.kernel.base import Outcome, RouteRequest
     from hostrouting.model import IP, Address, Prefix, Rule
     from phases import Clock
 

@@ -13,6 +13,6 @@ marking     what sets the marks of packets
 programs    running a program of the host, and the rights of this process
 """
 
-from hostrouting.kernel.base import Answer, RouteRequest, Outcome, RouteBackend, Verb, Watch
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, Watch
 
 __all__ = ["Answer", "RouteRequest", "Outcome", "RouteBackend", "Verb", "Watch"]

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 __all__ = [
     "KIND_OF_ERRNO",
     "Answer",
-    "RouteRequest",
     "Outcome",
     "RouteBackend",
+    "RouteRequest",
     "Source",
     "Verb",
     "Watch",

@@ -25,7 +25,7 @@ import attrs
 
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import tell_effects
-from hostrouting.kernel.base import RouteRequest, Outcome, RouteBackend
+from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
 from hostrouting.model import IPV4, IPV6, OURS, Route, RouteKey, Snapshot
 from hostrouting.routes.plan import beside_finding, can_join, hop_of, is_shared, next_hop_stays
 from hostrouting.routes.uplink import bare_leg

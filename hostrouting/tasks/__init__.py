@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from hostrouting.tasks.preflight import Preflight
     from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
     from hostrouting.tasks.results import (
+        Change,
         CheckResult,
         CleanupResult,
         GuardResult,
         PreflightResult,
-        Change,
         ProbeResult,
         RoutesResult,
         Standing,

@@ -19,7 +19,7 @@ from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severit
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.guard import Look
-from hostrouting.tasks.results import CheckResult, Change, removal
+from hostrouting.tasks.results import Change, CheckResult, removal
 from hostrouting.text import spoken
 from phases.text import moment_as_text
 

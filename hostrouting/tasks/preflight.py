@@ -50,7 +50,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.keeping import NETWORKD
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
-from hostrouting.tasks.results import PreflightResult, Change, refusals
+from hostrouting.tasks.results import Change, PreflightResult, refusals
 from hostrouting.text import counted
 
 if TYPE_CHECKING:

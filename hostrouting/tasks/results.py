@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from hostrouting.tasks.azure_vnet import CleanupPlan, Deletion
 
 __all__ = [
+    "Change",
     "CheckResult",
     "CleanupResult",
     "GuardResult",
     "PreflightResult",
-    "Change",
     "ProbeResult",
     "RoutesResult",
     "Standing",

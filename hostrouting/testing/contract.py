@@ -32,7 +32,7 @@ from hostrouting.errors import (
     RouteKind,
 )
 from hostrouting.fib import ANY, Flow
-from hostrouting.kernel.base import Answer, RouteRequest, Outcome
+from hostrouting.kernel.base import Answer, Outcome, RouteRequest
 from hostrouting.model import (
     OURS,
     PROTOCOL_KERNEL,

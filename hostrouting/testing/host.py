@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, Unpack
 
-    from hostrouting.kernel.base import Answer, RouteRequest, Outcome, RouteBackend, Watch
+    from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
     from hostrouting.kernel.ebtables import Ebtables
     from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables import Nftables

@@ -9,7 +9,7 @@ from itertools import groupby, product
 
 import attrs
 
-from hostrouting.kernel.base import RouteRequest, RouteBackend
+from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model import OURS, NextHop, Prefix, Route, as_ip
 
 __all__ = ["BIRD", "NextHopCase", "by_wanted", "found", "put"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.fib import Flow
-    from hostrouting.kernel.base import Answer, RouteRequest, Outcome, Source
+    from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Source
     from hostrouting.model import IP, Prefix, Rule, Snapshot
 
 __all__ = ["NetlinkBackend"]

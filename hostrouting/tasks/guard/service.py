@@ -18,7 +18,7 @@ from hostrouting.finding import Finding
 from hostrouting.host.effects import Operation
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask, start_unit
-from hostrouting.tasks.results import GuardResult, Change, Standing, removal
+from hostrouting.tasks.results import Change, GuardResult, Standing, removal
 from hostrouting.text import show
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import attrs
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import ANY, Fib, Flow
 from hostrouting.fib.arrival import find_drop
-from hostrouting.kernel.base import Answer, RouteRequest, Outcome, asked_addresses, cannot_listen, part_of, require_own
+from hostrouting.kernel.base import Answer, Outcome, RouteRequest, asked_addresses, cannot_listen, part_of, require_own
 from hostrouting.kernel.requests import Obstacle, find_exactly, has_weight, misfit, refusal
 from hostrouting.model import (
     IPV4,

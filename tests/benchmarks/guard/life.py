@@ -117,7 +117,9 @@ def strain(keeper: str, events: int, seconds: float) -> dict[str, float]:
     while (passed := time.monotonic() - begun) < seconds:
         if events:
             if sent < events * passed:
-                node.kernel.change([*(RouteRequest("add", it) for it in batch), *(RouteRequest("delete", it) for it in batch)])
+                node.kernel.change(
+                    [*(RouteRequest("add", it) for it in batch), *(RouteRequest("delete", it) for it in batch)]
+                )
                 sent += 2 * len(batch)
             at = time.monotonic()
             ip("route add 198.19.0.0/16 dev ib3", "route del 198.19.0.0/16 dev ib3")

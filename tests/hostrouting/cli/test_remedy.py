@@ -141,7 +141,9 @@ def test_a_route_of_ours_that_holds_the_key_is_replaced() -> None:
     commands = say("repair", CIDR, "--json", kernel=kernel).json["commands"]
     assert [text.split()[2] for text in commands] == ["replace", "add"]
     changes = [
-        RouteRequest("replace" if verb == "replace" else "add", Route.to(prefix, dev=dev, gateway=gateway, protocol=213))
+        RouteRequest(
+            "replace" if verb == "replace" else "add", Route.to(prefix, dev=dev, gateway=gateway, protocol=213)
+        )
         for verb, prefix, gateway, dev in found
     ]
     with kernel.reopen() as backend:

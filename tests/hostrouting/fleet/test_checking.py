@@ -46,7 +46,8 @@ def test_the_configuration_is_the_whole_one(tmp_path: Path) -> None:
     node = h200()
     first, second = (Prefix.parse(it) for it in ("172.16.0.0/17", "172.16.128.0/17"))
     assert all(
-        it.ok for it in node.change([RouteRequest("add", Route.to(first, dev="eth0", gateway="10.0.0.1", protocol=213))])
+        it.ok
+        for it in node.change([RouteRequest("add", Route.to(first, dev="eth0", gateway="10.0.0.1", protocol=213))])
     )
     save(tmp_path / "nodes", {"gpu": node.snapshot()})
     [found] = fleet.check_snapshots([tmp_path / "nodes"], config_of(), executor=Inline())

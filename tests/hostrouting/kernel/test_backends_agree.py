@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.kernel.base import RouteRequest, Outcome, RouteBackend, Verb
+from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IPV4, IPV6, PREFERENCES, NextHop, Prefix, Route, RouteType, as_ip
 from hostrouting.testing.kernel import MemoryBackend

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.errors import ApplyError, BackendError
-from hostrouting.kernel.base import RouteRequest, RouteBackend
+from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import read as reading
 from hostrouting.kernel.netlink.channel import Channel
@@ -307,7 +307,9 @@ def test_each_next_hop_has_an_owner(
 
     def furnish() -> Snapshot:
         owners(six)
-        six.change(RouteRequest("append", Route(SIX, legs, metric=1024, protocol=protocol)) for legs, protocol in standing)
+        six.change(
+            RouteRequest("append", Route(SIX, legs, metric=1024, protocol=protocol)) for legs, protocol in standing
+        )
         return six.snapshot(family=6)
 
     def stop() -> None:

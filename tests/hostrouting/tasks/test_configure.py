@@ -14,11 +14,11 @@ from hostrouting.errors import ApplyError, UnitFailed
 from hostrouting.host import Rights
 from hostrouting.model import Prefix, Route, as_ip
 from hostrouting.tasks import (
+    Change,
     CheckResult,
     CheckRouteOverlap,
     Configure,
     ConfigureStaticRoutes,
-    Change,
     Remove,
     RoutesResult,
 )

@@ -124,7 +124,9 @@ class TestConfigureStaticRoutes:
         host = FakeHost(kernel=kernel)
         kernel.later(lambda: kernel.add_address("eth0", "10.0.0.4/24"))
         kernel.later(
-            lambda: kernel.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16))])
+            lambda: kernel.change(
+                [RouteRequest("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16))]
+            )
         )
         run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         assert ours(host) == ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]

@@ -18,7 +18,7 @@ from hostrouting.errors import (
     RouteRefused,
 )
 from hostrouting.fib import PLAIN, Flow
-from hostrouting.kernel.base import KIND_OF_ERRNO, RouteRequest, Outcome, Verb
+from hostrouting.kernel.base import KIND_OF_ERRNO, Outcome, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, ip_at
 from hostrouting.testing.contract import BackendContract

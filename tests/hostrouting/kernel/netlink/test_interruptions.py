@@ -90,7 +90,9 @@ class TestInterruptions:
             with pytest.raises(KeyboardInterrupt):
                 backend.change([RouteRequest("add", MANY[0]), RouteRequest("add", ROUTE)])
         monkeypatch.undo()
-        assert [outcome.ok for outcome in backend.change([RouteRequest("delete", ROUTE), RouteRequest("add", ROUTE)])] == [True] * 2
+        assert [
+            outcome.ok for outcome in backend.change([RouteRequest("delete", ROUTE), RouteRequest("add", ROUTE)])
+        ] == [True] * 2
 
 
 class TestTimeOuts:

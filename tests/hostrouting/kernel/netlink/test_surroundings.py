@@ -21,7 +21,7 @@ from hostrouting.errors import (
     BackendError,
 )
 from hostrouting.fib import Kind
-from hostrouting.kernel.base import RouteRequest, RouteBackend
+from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import backend as backend_module
 from hostrouting.kernel.netlink import numbers as n

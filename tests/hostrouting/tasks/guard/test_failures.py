@@ -11,7 +11,7 @@ import pytest
 
 from hostrouting.check.examine import Examination, examine, read
 from hostrouting.errors import BackendError, ConfigError, FileError, RouteRefused
-from hostrouting.kernel.base import RouteRequest, Outcome
+from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model import Route
 from hostrouting.routes.apply import apply_plan
 from hostrouting.testing import h200
@@ -395,7 +395,9 @@ def test_thousands_of_problems(play: Play) -> None:
 def test_many_findings(play: Play) -> None:
     """If another program takes many destinations, the first have a line each, and one line counts the others."""
     destinations = [f"10.{number}.0.0/16" for number in range(1, 41)]
-    play.kernel.change([RouteRequest("add", Route.to(destination, dev="ib0", protocol=4)) for destination in destinations])
+    play.kernel.change(
+        [RouteRequest("add", Route.to(destination, dev="ib0", protocol=4)) for destination in destinations]
+    )
     play.settings = config(*destinations)
     play.perform(until=30)
     assert sum(text.startswith("ROUTE-CONFLICT") for text in play.service.texts) == 20

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteRefused
-from hostrouting.kernel.base import RouteRequest, Outcome
+from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model import Route
 from hostrouting.testing import h200
 from tests.support.guard_play import Play

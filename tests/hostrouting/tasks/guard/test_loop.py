@@ -16,7 +16,7 @@ import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteRefused
 from hostrouting.host.host import Host
-from hostrouting.kernel.base import RouteRequest, Outcome
+from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model import Route
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.testing import h200

@@ -212,7 +212,9 @@ def through(prefix: str, dev: str | None, gateway: str, *, onlink: bool = False)
 
 def preferring(prefix: str, dev: str, source: str) -> Operation:
     """Add a route with a preferred source."""
-    return Operation("change", (RouteRequest("add", Route(Prefix.parse(prefix), (NextHop(dev),), prefsrc=as_ip(source))),))
+    return Operation(
+        "change", (RouteRequest("add", Route(Prefix.parse(prefix), (NextHop(dev),), prefsrc=as_ip(source))),)
+    )
 
 
 def refusing(verb: Verb, *legs: NextHop, source: str | None = None) -> Operation:
@@ -343,10 +345,12 @@ STORIES: dict[str, tuple[int, list[Operation]]] = {
             preferring("2001:db8:1::/64", "ib0", "fd00:16::1"),
             preferring("2001:db8:2::/64", "ib0", "::1"),
             Operation(
-                "change", (RouteRequest("add", Route(Prefix.parse("2001:db8:3::/64"), (), type="throw", prefsrc=ABSENT)),)
+                "change",
+                (RouteRequest("add", Route(Prefix.parse("2001:db8:3::/64"), (), type="throw", prefsrc=ABSENT)),),
             ),
             Operation(
-                "change", (RouteRequest("add", Route(Prefix.parse("2001:db8:3::/64"), (), type="throw", prefsrc=TWICE)),)
+                "change",
+                (RouteRequest("add", Route(Prefix.parse("2001:db8:3::/64"), (), type="throw", prefsrc=TWICE)),),
             ),
             holds("delete", "eth0", "fd00:16::1/124"),
             holds("delete", "ib0", "fd00:16::1/124"),

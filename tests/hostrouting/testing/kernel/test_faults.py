@@ -11,7 +11,8 @@ from hostrouting.testing import plain_vm
 from tests.support.kinds import kind_of, raises
 
 CHANGES = [
-    RouteRequest("add", Route.to(f"192.0.2.{16 * n}/28", dev="eth0", gateway="10.0.0.1", protocol=OURS)) for n in (0, 1, 2)
+    RouteRequest("add", Route.to(f"192.0.2.{16 * n}/28", dev="eth0", gateway="10.0.0.1", protocol=OURS))
+    for n in (0, 1, 2)
 ]
 
 
