@@ -6,7 +6,6 @@ thing is found, or in `check.report`. docs/findings.md explains each name.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
@@ -68,6 +67,8 @@ NAMES = (
 )
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
 
+_INFO, _WARNING = 20, 30  # as in logging, which takes long to load
+
 SHOWN = 20
 """The number of findings of one kind in a log or an error."""
 
@@ -93,7 +94,7 @@ class Finding:
     @property
     def level(self) -> int:
         """The level at which it is logged; an error is usually raised, and logged by whoever catches it."""
-        return logging.INFO if self.severity == "note" else logging.WARNING
+        return _INFO if self.severity == "note" else _WARNING
 
     @property
     def line(self) -> str:
