@@ -15,7 +15,6 @@ configuration=(
 set -uo pipefail
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-
 families=()
 for line in "${configuration[@]}"; do
   case $line in
@@ -32,13 +31,10 @@ start='' && [[ ! ${1-} && -e ${BASH_SOURCE[0]%/*}/static-routes.sh ]] && start='
 directory=${RUNTIME_DIRECTORY:-$directory}
 awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
 level=3 && [[ $mode == WARN ]] && level=4 # of syslog: an error, or a warning
-
 #include nap.sh
-
 say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
 complain() { level=4 say "$1"; }
 finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
-
 # shellcheck disable=SC2016 # the text of a program
 program='
 # An address is text: the digit of its family, then all of its hexadecimal digits. So comparing text compares
@@ -58,7 +54,7 @@ function groups(text,   part, i, n, all) {
 }
 function digit(text, i) { return index(DIGITS, substr(text, i, 1)) - 1 }
 function spelled(text,   i, group, address) {
-  if (text ~ /^4/) for (i = 2; i < 10; i += 2) address = address "." digit(text, i) * 16 + digit(text, i + 1)
+  if (text ~ /^4/) for (i = 2; i < 10; i += 2) address = address "." number[substr(text, i, 2)]
   else {
     for (i = 2; i < 34; i += 4) {
       group = substr(text, i, 4); sub(/^0+/, "", group); address = address ":" (group == "" ? 0 : group)
@@ -88,7 +84,7 @@ function read_prefix(text,   part, whole, size, value) {
 
 BEGIN {
   DIGITS = "0123456789abcdef"; ZEROS = "00000000000000000000000000000000"; ONES = ZEROS; gsub(0, "f", ONES)
-  for (i = 0; i < 256; i++) byte[i] = sprintf("%02x", i)
+  for (i = 0; i < 256; i++) { byte[i] = sprintf("%02x", i); number[byte[i]] = i }
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) is_spare[hex(spare[n])] = 1 # what is asked about elsewhere
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
@@ -102,7 +98,7 @@ function joined(list, separator, item) { return list (list == "" ? "" : separato
 # --- Input: the settings, then rules, routes and devices as `ip` lists them.
 $1 == "setting" { read_setting(); next }
 $1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
-section == "places" { place[++places] = $1; at[$1] = places; next }
+section == "places" { if (sub(/^.+#/, "")) { place[++places] = $0; at[$0] = places }; next }
 # Answers come in the order of the questions. A failure has two lines: the reason, and the number of the question.
 section == "answers" && /^[0-9]/ { given[++givens] = $0; next }
 section == "answers" && sub(/^Command failed .*:/, "") { failure[$0 + 0] = reason; next }
@@ -146,8 +142,8 @@ function is_judged(begin, end,   c) {
 }
 # The answer can change at the first address of a prefix, and at the one behind it.
 function cut(   behind) {
-  if (is_judged(first, first)) wanted[first] = 1
-  if ((behind = beside(last, 1)) && is_judged(behind, behind)) wanted[behind] = 1
+  if (is_judged(first, first)) wanted[first]
+  if ((behind = beside(last, 1)) && is_judged(behind, behind)) wanted[behind]
 }
 # Linux applies the rules. Here a rule is a prefix, a table, and perhaps packets that are not judged.
 function read_rule(   n, i, word, selected) {
@@ -181,7 +177,7 @@ function refuse(type, table) {
 # Only default routes and those in the expected CIDRs matter.
 function read_route() {
   read_prefix($2); if (bits && !is_judged(first, last)) return
-  if (part == "places") { if (bits) cut(); return }
+  if (part == "places") { if (bits) { cut(); if (first in wanted) wanted[first] = $2 }; return }
   if ($3 == "from") leave_out("packets from " $4)
   if ($3 ~ /^(from|tos)$/) return
   read_words($0)
@@ -209,9 +205,10 @@ function read_words(line,   word, n, i) {
 function is_by_fabric(   i) { for (i = 1; is_fabric[leg_dev[i]] && i <= legs; i++) ; return i > legs && legs }
 function rank() { return family " " has["table"] " " has["metric"] " " has["pref"] }
 
-# --- The expected devices, if none are configured: those of the default route that Linux uses for an address that no
-# rule names. If longer prefixes hide it everywhere, as those of a VPN do, or it leaves by InfiniBand, it is the first
-# other one in the same table. The expected CIDRs themselves are asked about only if rules name all other addresses.
+# --- The expected devices, if none are configured
+# Those of the default route that Linux uses for an address that no rule names. If longer prefixes hide it everywhere,
+# as those of a VPN do, or it leaves by InfiniBand, it is the first other one in the same table. The expected CIDRs
+# themselves are asked about only if rules name all other addresses.
 function learn(   n, i, own, line, hidden, used, usable) {
   for (n = 1; n <= places; n++) {
     if (substr(place[n], 1, 1) != family || place[n] in is_home || is_aside(place[n])) continue
@@ -254,15 +251,18 @@ function read_turns(line,   n, i, same, all) {
   read_words(all ? "1 default" all : line)
 }
 
-# --- What Linux does with the packets to one place. Sets `what`: what is wrong, the words of it, and the prefix of the
-# deciding route of table main. It is empty where the packets leave as they should.
-function decide(n,   i, type, devs, by, used, met, lost) {
+# --- What Linux does with the packets to one place
+# Sets `what`: what is wrong, the words of it, and the prefix of the deciding route of table main. It is empty where
+# the packets leave as they should.
+function decide(n,   i, type, devs, by, used, met, lost, words) {
   what = is_own = ""; if (place[n] ~ /^(4e|6ff)/) return # multicast
   if (n in failure) {
     $0 = ""; type = kind[failure[n]]; if (type != "no-route" && is_for_pods(place[n], type)) return
     by = type == "no-route" ? "has no IPv" family " route" : said[type] " [" named() "]"
     what = type SUBSEP by "; expected via " expected[family] SUBSEP halved(); return
   }
+  # Of a hundred thousand answers, most are alike but for the prefix: those which are right are looked at once.
+  words = family answer[n]; sub(/^.1 [^d][^ ]*/, "", words); if (words in is_right && place[n] != "4ffffffff") return
   $0 = answer[n]; read_prefix($2)
   is_own = $1 == 2 || ($1 ~ /^[345]$/ && first == last) || place[n] == "4ffffffff"; if (is_own) return
   by = named()
@@ -271,14 +271,13 @@ function decide(n,   i, type, devs, by, used, met, lost) {
   # For such a rule, IPv6 chooses a next hop for each address, and the others may be suppressed or not.
   if (family == 6 && legs > 1 && 6 in suppresses)
     give_up("rule " suppresses[6] " of IPv6 (suppress_ifgroup) can treat each address differently: " $0)
-  for (lost = i = 1; i <= legs; i++) {
-    # In IPv4 a next hop without a carrier may still get packets, even if Linux lists it as dead.
+  for (lost = i = 1; i <= legs; i++) { # an IPv4 next hop without a carrier may get packets, even if listed as dead
     if (leg_dead[i] && (family == 6 || !is_up[leg_dev[i]])) continue
     used = 1; if (!leg_lost[i]) lost = 0
     if ((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || met[leg_dev[i]]++) continue
     devs = joined(devs, ", ", leg_dev[i])
   }
-  if (used && !devs) return
+  if (used && !devs) { if (bits) is_right[words] = 1; return }
   by = "routes via " (used ? devs : "an unknown device") " [" by (lost ? " linkdown" : "") "]"
   what = "overlap" SUBSEP by ", expected " expected[family] SUBSEP halved()
 }
@@ -325,11 +324,12 @@ function is_pod_block(   c, i, n, dev, table) {
 }
 function give_up(text) { print "failed " text; exit }
 
-# --- Findings: ranges of one expected CIDR with one `what`. A single address of this host may be part of a range.
-function judge(c,   n, end, was, begin) {
+# --- Findings: ranges of one expected CIDR with one `what`
+# A single address of this host may be part of a range.
+function judge(c,   n, was, begin) {
   for (n = at[from[c]]; n <= places && place[n] <= to[c]; n++) {
-    end = n < places && place[n + 1] <= to[c] ? beside(place[n + 1], -1) : to[c]
-    decide(n); if (what == was || is_own && end == place[n]) continue
+    decide(n); if (what == was) continue
+    if (is_own && place[n] == (n < places && place[n + 1] <= to[c] ? beside(place[n + 1], -1) : to[c])) continue
     if (was) report(c, begin, beside(place[n], -1), was)
     begin = place[n]; was = what
   }
@@ -363,13 +363,16 @@ function examine(   c, i, n, dev, had, ready) {
 END {
   if (section != "end") exit
   if (part == "places") {
-    for (c = 1; c <= cidrs; c++) wanted[from[c]] = 1
+    for (c = 1; c <= cidrs; c++) wanted[from[c]]
     n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " ") # multicast and broadcast
     for (; n; n--) { read_prefix(special[n]); cut() }
-    for (address in is_spare) if (substr(address, 1, 1) in asked) wanted[address] = 1
-    for (address in is_home) wanted[address] = 1
-    for (address in wanted) print address, spelled(address), "ipproto 17" # UDP, which only IPv4 assumes
-    print "z"; exit # sorted behind all addresses: the list is complete
+    for (address in is_spare) if (substr(address, 1, 1) in asked) wanted[address]
+    for (address in is_home) wanted[address]
+    for (address in wanted) { # UDP, which only IPv4 assumes; `ip` skips what is behind #
+      text = wanted[address] ? wanted[address] : spelled(address); sub("/.*", "", text)
+      print "route get fibmatch " text " ipproto 17 #" address
+    }
+    print "#z"; exit # sorted behind all addresses: the list is complete
   }
   for (n = 1; n <= places; n++) {
     if (!(n in failure) && used == givens) failure[n] = "no answer"
@@ -418,12 +421,11 @@ check() {
   told='failed the routes kept changing while they were read'
   if [[ $seen == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   tables=${seen//$'\n\tnh_info'/ nh_info} # the next hops of a nexthop object, on a line of their own
-  mapfile -t places < <(judge places "$tables" | sort -u)
+  places=$(judge places "$tables" | sort -u -t '#' -k 2)
   told='failed the list of addresses to look up is incomplete: awk or sort failed'
-  [[ ${places[*]: -1} == z ]] || return 0
-  unset 'places[-1]'
-  answers=$(printf 'route get fibmatch %s\n' "${places[@]#* }" | ip -N -d -o -force -batch - 2>&1)
-  told=$(judge answers "$tables" places "${places[@]}" answers "${answers//$'\n\tnh_info'/ nh_info}")
+  [[ $places == *'#z' ]] || return 0
+  answers=$(printf '%s\n' "$places" | ip -N -d -o -force -batch - 2>&1)
+  told=$(judge answers "$tables" places "$places" answers "${answers//$'\n\tnh_info'/ nh_info}")
   [[ $told == 'not yet' ]] && return 1
   [[ $last || $(look) == "$seen" ]]
 }

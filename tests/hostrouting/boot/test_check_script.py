@@ -574,7 +574,7 @@ class TestBothFamilies:
               *-6*) {refused} >&2; exit 2 ;;
               *-force*) at=0; while read -r question; do
                 ((++at))
-                case $question in *:*) {refused}; echo "Command failed -:$at" ;; *) ip -N -d -o $question ;; esac
+                case $question in *:*) {refused}; echo "Command failed -:$at" ;; *) ip -N -d -o ${{question%#*}} ;; esac
               done ;;
               *) exec ip "$@" ;;
             esac"""
