@@ -4,8 +4,9 @@ Here: the texts of the scripts, and the settings parsed from them. Two scripts t
 too: the plugin for node-problem-detector, whose container has no Python, and the script that takes a snapshot on a node
 without this library. Not here: the script for probes (`probe`), and running any of them.
 
-The body of a script is an asset, and every asset is read here. The operator's settings are put into its data block. A
-setting is one line: a key and its words. It is in single quotes, and may contain only characters that are safe in them.
+The body of a script is an asset, and every asset is read here. What is installed has no comments except its head and its
+headings. The operator's settings are put into its data block. A setting is one line: a key and its words. It is in single
+quotes, and may contain only characters that are safe in them.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ __all__ = [
 
 _OPENING, _CLOSING = "configuration=(", ")"
 _INCLUDE = "#include "
+_HEADING = "# ---"
 _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@: ")
 
 DEFAULT_WAIT = 30
@@ -78,7 +80,7 @@ def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAUL
     settings += map(_route_setting, config.static_routes.routes)
     if config.probe_rewrite.enabled:
         settings.append(f"spare {_as_listed(config.probe_rewrite.global_address)}/128")
-    settings += _metrics() + _names()
+    settings += [*_metrics(), _names()]
     return filled("static-routes.sh", settings)
 
 
@@ -111,7 +113,7 @@ def render_check_script(
     settings += [f"pod-device {pattern}" for pattern in check.pod_devs]
     settings += [f"intended-rule {_as_word(it.reason)} {it.rule}" for it in check.intended_rules]
     settings += _pod_blocks()
-    settings.append("protocols " + " ".join(f"{number}={name}" for number, name in _protocols()))
+    settings.append(_names())
     return filled("check-route-overlap.sh", settings)
 
 
@@ -153,15 +155,11 @@ def _metrics() -> list[str]:
     return [f"metric {family} {metric}" for family, metric in DEFAULT_METRIC.items()]
 
 
-def _names() -> list[str]:
-    return [f"name {number} {name}" for number, name in _protocols()]
-
-
 @cache
-def _protocols() -> tuple[tuple[int, str], ...]:
+def _names() -> str:
     """The numbers and names of route protocols: the scripts print the same names as the library."""
     names = ((number, protocol_name(number)) for number in range(256))
-    return tuple((number, name) for number, name in names if name != str(number))
+    return "protocols " + " ".join(f"{number}={name}" for number, name in names if name != str(number))
 
 
 def _pod_blocks() -> list[str]:
@@ -213,10 +211,26 @@ def _plain(line: str) -> str:
 def _body(asset: str) -> tuple[str, str]:
     """An asset, with the files that it includes, as two parts: before the content of its data block, and after it."""
     lines = list(asset_lines(asset))
-    opening = lines.index(_OPENING) + 1
+    opening = lines.index(_OPENING)
     closing = lines.index(_CLOSING, opening)
-    head, tail = lines[:opening], lines[closing:]
-    return "\n".join(head) + "\n", "\n".join(tail) + "\n"
+    told = f"# Why it does what it does is said in hostrouting/boot/assets/{asset}, in the source of hostrouting."
+    head = [line for line in lines[:opening] if line]
+    head[-1:-1] = [told]
+    return "\n".join([*head, _OPENING]) + "\n", "\n".join(_without_comments(lines[closing:])) + "\n"
+
+
+def _without_comments(lines: Iterable[str]) -> Iterator[str]:
+    """The lines that a program reads, and the headings: comments are for those who change it.
+
+    In all that our scripts contain (bash, awk, nft), a line that begins with # is a comment. The line after a backslash
+    is a part of the one before it.
+    """
+    before = ""
+    for line in lines:
+        words = line.lstrip()
+        if before.endswith("\\") or words.startswith(_HEADING) or (words and not words.startswith("#")):
+            yield line
+        before = line
 
 
 def asset_lines(asset: str) -> Iterator[str]:

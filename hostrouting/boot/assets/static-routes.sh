@@ -138,7 +138,7 @@ BEGIN {
 }
 $1 == "setting" {
   if ($2 == "protocol") ours = $3
-  if ($2 == "name") name[$3] = $4
+  if ($2 == "protocols") for (i = 3; i <= NF; i++) { split($i, word, "="); name[word[1]] = word[2] }
   if ($2 == "metric") usual[$3] = $4 # of a route that is added without one
   if ($2 == "spare") spare[$3] = 1
   if ($2 == "theirs") { sub(/^setting theirs route /, ""); theirs[$0] = 1 }
