@@ -37,8 +37,12 @@ HEADER = "# Written by hostrouting; changes are overwritten.\n"
 # that ends without an exit, such as an empty one, fails. -p: ignore BASH_ENV and SHELLOPTS. For systemd, $$ is a $.
 SHELL = """/bin/bash -pc '. "$$0"; exit 1'"""
 
-# In seconds; a script's work apart from waiting takes less, including the checks between the naps.
+# In seconds; a script's work after its wait takes less.
 GRACE = 20
+
+# For the check, whose work grows with the route tables: no start of a machine waits for its unit, so it need not be
+# refused on a busy host. The command that starts the unit allows 90 s.
+_LONGEST_CHECK = 80
 
 # Units that may delete every nftables table, and start with a machine or at boot. The first is the node agent's.
 FLUSHERS = "nftables-flush.service nftables.service"
@@ -161,7 +165,7 @@ def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_W
         "Check that expected networks leave by the expected device",
         after=where.routes_unit,
         command=where.check_script,
-        timeout=wait + GRACE,
+        timeout=wait + _LONGEST_CHECK,
         state_directory=where.state_directory,
     )
 

@@ -318,7 +318,7 @@ class TestTexts:
     def test_units_wait_longer_than_their_scripts(self) -> None:
         """A script is given the time for which it waits, and some more."""
         assert "TimeoutStartSec=50\n" in render_routes_unit()
-        assert "TimeoutStartSec=120\n" in render_check_unit(wait=100)
+        assert "TimeoutStartSec=180\n" in render_check_unit(wait=100)
 
     def test_the_gate_ends_within_the_start_of_a_machine(self) -> None:
         """The gate is given less than the 90 s that systemd gives the start of a machine by default."""

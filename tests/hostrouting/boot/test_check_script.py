@@ -506,6 +506,15 @@ class TestOneHost:
         assert Checked(namespace, check(), tmp_path, wait=1, SECONDS=step).status == 1
         assert 1 <= time.monotonic() - begin < 60
 
+    def test_work_is_part_of_the_wait(self, namespace: Namespace, tmp_path: Path) -> None:
+        """On a busy host most of the wait is work, so there are few looks; the last one takes as long as it takes."""
+        namespace.batch(["route del default"])
+        looks = tmp_path / "looks"
+        slow = f'[[ $* != *link* ]] || {{ echo look >>{looks}; sleep 1; }}; exec ip "$@"'
+        checked = Checked(namespace, check(), tmp_path, wait=2, tools={"ip": slow})
+        assert checked.answer.verdict == "no-default-route"
+        assert 2 <= len(looks.read_text().splitlines()) <= 5  # a look that is the last one reads no tables again
+
     def test_many(self, namespace: Namespace, tmp_path: Path) -> None:
         """Hundreds of CIDRs among thousands of routes: the same as the engine, and one question a place."""
         namespace.batch(
