@@ -190,7 +190,7 @@ function read_route() {
 }
 # Sets `has` and the next hops of a route. A device name can be any of these words, so words are read in pairs.
 function read_words(line,   word, n, i) {
-  split("", has); legs = 0; n = split(line, word, " ")
+  gsub(/\\\t/, " ", line); split("", has); legs = 0; n = split(line, word, " ") # -o joins lines by \ and a tab
   for (i = 3; i <= n; i++) {
     if (word[i] == "nexthop" || (!legs && word[i] ~ /^(via|dev)$/)) {
       legs++; leg_dev[legs] = leg_via[legs] = leg_dead[legs] = leg_lost[legs] = ""

@@ -572,6 +572,13 @@ def test_each_host(tmp_path: Path, name: str) -> None:
 SEVERAL = "nexthop via fe80::1 dev ib0 nexthop via fe80::2 dev wg0 nexthop via fe80::3 dev eth1"
 # The same in IPv6: commands, and the verdict on fd20::/16.
 STORIES_IPV6: dict[str, tuple[list[str], str]] = {
+    "several next hops, and a device": (
+        [
+            "route replace default nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1",
+            "route append default dev eth0",
+        ],
+        "undecided",
+    ),
     "escapes": (
         [
             "address add fd20:1::5/64 dev ib0 nodad",
