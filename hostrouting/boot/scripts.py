@@ -4,9 +4,9 @@ Here: the texts of the scripts, and the settings parsed from them. Two scripts t
 too: the plugin for node-problem-detector, whose container has no Python, and the script that takes a snapshot on a node
 without this library. Not here: the script for probes (`probe`), and running any of them.
 
-The body of a script is an asset, and every asset is read here. What is installed has no comments except its head and its
-headings. The operator's settings are put into its data block. A setting is one line: a key and its words. It is in single
-quotes, and may contain only characters that are safe in them.
+The body of a script is an asset, and every asset is read here. What is installed has no comments except its head and
+its headings. The operator's settings are put into its data block. A setting is one line: a key and its words. It is in
+single quotes, and may contain only characters that are safe in them.
 """
 
 from __future__ import annotations
