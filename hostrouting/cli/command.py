@@ -48,7 +48,7 @@ VERDICT_CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-defa
 class Command:
     """One command: its name, its help and the function that carries it out."""
 
-    name: str = attrs.field(kw_only=False)
+    name: str
     answer: Answer
     """Gets the arguments and a function that makes the host."""
     options: Callable[[argparse.ArgumentParser], object] = lambda _: None

@@ -218,7 +218,7 @@ def _document(done: Done) -> dict[str, Any]:
 
 
 COMMAND = Command(
-    "apply",
+    name="apply",
     answer=_answer,
     version=2,
     options=_options,

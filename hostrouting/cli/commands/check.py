@@ -170,7 +170,7 @@ def _again(arguments: argparse.Namespace) -> str:
 
 
 COMMAND = Command(
-    "check",
+    name="check",
     answer=_answer,
     version=3,
     options=_options,

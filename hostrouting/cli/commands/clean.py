@@ -233,7 +233,7 @@ def _thing(name: str, what: str) -> dict[str, str]:
 
 
 COMMAND = Command(
-    "clean",
+    name="clean",
     answer=_answer,
     options=_options,
     more="""\

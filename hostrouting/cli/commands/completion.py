@@ -144,7 +144,7 @@ def _answer(arguments: argparse.Namespace, _: Callable[[], Host]) -> Reply:
 
 
 COMMAND = Command(
-    "completion",
+    name="completion",
     answer=_answer,
     options=_options,
     more="""\

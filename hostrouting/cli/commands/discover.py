@@ -94,7 +94,7 @@ def _page(found: Discovery, lost: list[dict[str, str]]) -> Iterator[Line]:
 
 
 COMMAND = Command(
-    "discover",
+    name="discover",
     answer=_answer,
     more="""\
 The agent's configuration, the CNI configurations of the host and its machines, and Flannel's subnet file are read. Each

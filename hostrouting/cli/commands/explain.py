@@ -559,7 +559,7 @@ def _variant(variant: Variant) -> Painted:
 
 
 COMMAND = Command(
-    "explain",
+    name="explain",
     answer=_answer,
     options=_options,
     more="""\

@@ -50,7 +50,7 @@ def _document(host: Host) -> dict[str, Any]:
 
 
 COMMAND = Command(
-    "guard",
+    name="guard",
     answer=_answer,
     version=2,
     options=config_option,

@@ -210,7 +210,7 @@ def _answer(_arguments: argparse.Namespace, _host: Callable[[], Host]) -> Reply:
 
 
 COMMAND = Command(
-    "manual",
+    name="manual",
     answer=_answer,
     examples="""\
 # where `man hostrouting` does not find it

@@ -283,7 +283,7 @@ def _files(prospect: Prospect) -> dict[str, list[str]]:
 
 
 COMMAND = Command(
-    "plan",
+    name="plan",
     answer=_answer,
     version=2,
     options=_options,

@@ -76,7 +76,7 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
 
 
 COMMAND = Command(
-    "preflight",
+    name="preflight",
     answer=_answer,
     version=2,
     options=_options,

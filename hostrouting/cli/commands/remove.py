@@ -119,7 +119,7 @@ def _document(before: Change, run: Run | None) -> dict[str, Any]:
 
 
 COMMAND = Command(
-    "remove",
+    name="remove",
     answer=_answer,
     version=2,
     options=_options,

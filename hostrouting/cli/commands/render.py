@@ -73,7 +73,7 @@ def _document(run: Run, root: str) -> dict[str, Any]:
 
 
 COMMAND = Command(
-    "render",
+    name="render",
     answer=_answer,
     options=_options,
     more="Writes the files that apply would write on the host below DIR, where the host's image is mounted.\n",

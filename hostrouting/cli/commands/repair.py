@@ -110,7 +110,7 @@ def _page(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
 
 
 COMMAND = Command(
-    "repair",
+    name="repair",
     answer=_answer,
     version=2,
     options=_options,

@@ -55,7 +55,7 @@ def _redacted(taken: Snapshot, given: list[str]) -> Snapshot:
 
 
 COMMAND = Command(
-    "snapshot",
+    name="snapshot",
     answer=_answer,
     options=_options,
     more="""\

@@ -665,7 +665,7 @@ def _now_document(now: Now) -> dict[str, Any]:
 
 
 COMMAND = Command(
-    "status",
+    name="status",
     answer=_answer,
     version=2,
     options=config_option,

@@ -29,7 +29,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 COMMAND = Command(
-    "greet",
+    name="greet",
     answer=_answer,
     options=lambda parser: parser.add_argument("name", metavar="NAME"),
     more="Nobody is ever greeted by exit code 1.\n",
