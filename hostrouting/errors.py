@@ -22,7 +22,7 @@
 
 There is one root, which catches all of them. The word before the colon says where the fault is. Every error has three
 attributes: `kind` says more than the class, if there is more to say; `can_retry` says whether the same call may succeed
-later although nobody does anything about the error; `findings` are what there is to tell an operator.
+later without any action; `findings` are what there is to tell an operator.
 
 A kind means the same in every class. The place that meets a failure writes the sentence.
 """
@@ -85,7 +85,7 @@ RouteKind: TypeAlias = Literal[
 
 _RETRIED = {"failed", "incomplete", "timeout", "unsettled", "worker-lost", "not-in-force", "no-such-rule"}
 _RETRIED |= {"device-down", "gateway-not-on-link", "no-such-device"}
-"""The kinds that may be gone at the next attempt, although nobody does anything about them."""
+"""The kinds that may go away by themselves, so that the next attempt succeeds."""
 
 _SHOWN = 10  # reasons in one message
 
@@ -96,7 +96,7 @@ class HostRoutingError(Exception):
     kind: str = ""
     """What was refused, or why; empty if the class says all."""
     can_retry: bool = False
-    """Whether the same call may succeed later although nobody does anything about the error."""
+    """Whether the same call may succeed later without any action."""
     _findings: tuple[Finding, ...] = ()
     _name: ClassVar[str] = ""  # of the finding that the error is by itself
     _target = ""  # of that finding
@@ -240,7 +240,7 @@ class ApplyError(HostRoutingError):
     """Routes could not be applied. `reasons` says why, `after` what is true now.
 
     `refused` has the keys (as in `Route.key`) of the routes that are the reason; without them, the plan may succeed. It
-    is empty if the reason is none of the routes, such as a kernel that does not answer.
+    is empty if the reason is not a route, such as a kernel that does not answer.
     """
 
     can_retry = True

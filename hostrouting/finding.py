@@ -89,7 +89,7 @@ class Finding:
     facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
     """The same for programs, as JSON values; docs/findings.md lists them by name."""
     can_retry: bool = attrs.field(default=False, kw_only=True)
-    """Whether it may be gone later although nobody does anything about it."""
+    """Whether the finding may go away by itself."""
 
     @property
     def level(self) -> int:

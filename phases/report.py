@@ -36,9 +36,9 @@ KEYS = {
     "details": "the error as data, from its method to_mapping(); null if it has no such method",
     "traceback": "the traceback of a failure, as text",
     "fields": "what its result adds to the log line, from its method log_fields()",
-    "result": "what it returned, as data: from to_mapping(), else log_fields(), else as it is; null if it was skipped, "
-    "or if it has children, which have their own results",
-    "children": "the tasks inside it, each with these keys, in the order in which they are listed",
+    "result": "what it returned, as data: from to_mapping(), else log_fields(), else as it is; null for a skipped "
+    "task, and for one with children, which have their own results",
+    "children": "the tasks inside it, each with these keys, in the order of the list",
 }
 SHOWN_AT_MOST = 30  # children of one group in the text; the JSON lists all of them
 

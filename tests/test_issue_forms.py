@@ -15,7 +15,7 @@ EVERY = sorted(path for path in FORMS.glob("*.yml") if path.name != "config.yml"
 
 @pytest.mark.parametrize("path", EVERY, ids=lambda path: path.stem)
 def test_a_form(path: Path) -> None:
-    """It has a name, a description and a body; each field has a label and an id of its own."""
+    """A form has a name, a description and a body; each field has a label and an id of its own."""
     [form] = manifests_in(path)
     assert (
         {"name", "description", "body"}

@@ -34,7 +34,7 @@ def user(monkeypatch: pytest.MonkeyPatch, number: int, *, may: bool = True) -> N
 
 
 def test_the_table() -> None:
-    """Its rows are sorted, and each file belongs to a row; kills: a row added anywhere, a file without a package."""
+    """The rows are sorted, and each file belongs to a row; kills: a row added anywhere, a file without a package."""
     assert list(PACKAGES) == sorted(PACKAGES)
     assert FILES.keys() <= PACKAGES.keys()
 
@@ -72,7 +72,7 @@ def test_absent_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_name_that_is_not_in_the_table() -> None:
-    """It is a mistake in the test, and not a reason to skip it; kills: looking for any name in PATH."""
+    """Such a name is a mistake in the test, and not a reason to skip the test; kills: looking for any name in PATH."""
     with pytest.raises(AssertionError, match=r"does not know sh$"):
         absent(["sh"])
 

@@ -30,7 +30,7 @@ from hostrouting.model.constants import LOOPBACK
 __all__ = ["Exceptions", "Known"]
 
 Known: TypeAlias = Literal["", "own-address", "bound", "forwarded", "tunnel", "intended"]
-"""What packets are known to be; empty if nobody can know that."""
+"""The known kinds of packets; empty if it is not known what the packets are."""
 
 _LOOPBACKS = (Prefix.of(LOOPBACK), Prefix.parse("::1/128"))
 

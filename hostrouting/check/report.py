@@ -218,7 +218,7 @@ def owner_name(escape: Escape) -> str:
 
 def unexplained_owner(name: str, devs: Iterable[str]) -> str:
     """A route protocol that says that the kernel added a route, which it would not have done."""
-    return f"{name} (there is no address on {', '.join(devs)} for which the kernel would add this route)"
+    return f"{name} (but no address on {', '.join(devs)} makes the kernel add this route)"
 
 
 def senders_phrase(packets: Collection[PodPackets]) -> str:
@@ -333,7 +333,7 @@ def _condition(condition: Condition) -> str:
     if condition.holds:
         words = ", ".join(phrase for phrase, _ in told)
     elif len(told) > 1:
-        words = f"unless {' and '.join(phrase for phrase, _ in told)}"
+        words = f"except those {' and '.join(phrase for phrase, _ in told)}"
     else:
         [(_, words)] = told
     return f"{words} (rule {condition.rule.priority})"
@@ -650,7 +650,7 @@ def cost_findings(found: Examination) -> Iterator[Finding]:
     for filtered in found.filtered:
         sources = _some(map(str, filtered.sources), "range")
         told = f"after the repair, packets from {sources} that arrive on {filtered.dev} are dropped"
-        why = "rp_filter 1: the way back leaves by another device then"
+        why = "rp_filter 1: the route back then leaves by another device"
         yield Finding("repair-cost", "warning", f"{told} ({why})", filtered.dev)
 
 

@@ -27,7 +27,7 @@ FINDINGS = {
     "findings[].sentence": "what is so, and why",
     "findings[].remedy": "what to do about it; may be empty",
     "findings[].facts": "the same for programs, with keys by name as the page Findings lists them",
-    "findings[].canRetry": "whether it may be gone later although nobody does anything about it",
+    "findings[].canRetry": "whether the finding may go away by itself",
 }
 """The schema hostrouting/findings/1, in every document that has findings."""
 ROUTE = {
@@ -71,7 +71,7 @@ ERROR = {
     "error": "the class of the error; the page Findings explains each",
     "kind": "what was refused, or why, where the class does not say it; else empty",
     "message": "what is wrong and what to do about it",
-    "canRetry": "whether the same command may succeed later although nobody does anything about the error",
+    "canRetry": "whether the same command may succeed later without any action",
     **FINDINGS,
     "faults[].path": "where in the configuration",
     "faults[].value": "what was found there",
@@ -88,7 +88,7 @@ FAILURES = {
 GATE = {
     "gate.up": "whether the drop-in exists that makes machines wait for the check before they start",
     "gate.openings[]": "what lets a machine start without a check; each a sentence",
-    "gate.bars[]": "what keeps every machine from starting, whatever the routing; each a sentence",
+    "gate.bars[]": "the reasons, other than the routing, why no machine starts; each a sentence",
     "gate.edited[]": "installed files that were edited and that no start of a machine reads; each a sentence",
 }
 MARKS = {

@@ -376,7 +376,7 @@ def _selection(raw: object, at: Spot) -> str:
     words = words[2:] if words[:2] == ["from", "all"] else words
     names = words[::2]
     if unknown := next((name for name in names if name not in _SELECTORS), None):
-        raise at.faulty(raw, f"has {unknown!a}, which is none of the selectors {', '.join(_SELECTORS)}", remedy)
+        raise at.faulty(raw, f"has {unknown!a}, which is not one of the selectors {', '.join(_SELECTORS)}", remedy)
     if not words or len(words) % 2 or len(set(names)) < len(names):
         raise at.faulty(raw, "is not a list of selectors, each once and with its value", remedy)
     if not set("".join(words)) <= _RULE_LETTERS:

@@ -259,7 +259,7 @@ def _settings(document: Mapping[str, Any], family: int) -> dict[str, Settings]:
             for path in document["on"]:
                 dev, _, name = path.rpartition("/")
                 if name not in _ON:
-                    raise ValueError(f"{name} is none of {', '.join(_ON)}")
+                    raise ValueError(f"{name} is not one of {', '.join(_ON)}")
                 found[dev] = found.get(dev, Settings())._replace(**{name: True})
     return found
 

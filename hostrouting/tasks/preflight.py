@@ -167,7 +167,7 @@ def overlap_findings(
     for_pods = "apply fails, but machines start, because the boot script does not check pods"
     then_for_pods = for_pods if mode == "STRICT" else then
     late = {escape_target(escape) for escape in found.escapes if _is_covered(escape, awaited)}
-    where = f"they are printed by: hostrouting repair --config {file}"
+    where = f"print them with: hostrouting repair --config {file}"
     in_time: Severity = _if_awaited(wait) if mode == "STRICT" else "warning"
     for finding in check_findings(found, mode=mode, correction=correction, where=where):
         told, severity, remedy = finding.sentence, finding.severity, finding.remedy
@@ -438,7 +438,7 @@ class Preflight:
             return otherwise, (unread(name, target, error, is_root=self._rights.is_root),)
 
     def _asked(self, name: str, target: str, question: Callable[[], Iterable[Finding]]) -> tuple[Finding, ...]:
-        """The findings that the question has for an answer."""
+        """The findings that the question returns; one finding that says why, if it cannot be answered."""
         nothing: tuple[Finding, ...] = ()
         found, unknown = self._answer(name, target, lambda: tuple(question()), nothing)
         return found + unknown

@@ -95,7 +95,7 @@ def modules(report: str) -> list[str]:
 
 
 def others(report: str) -> list[str]:
-    """Those that are not ours, in the same order: the modules of Python and of attrs."""
+    """The modules of Python and of attrs, in the same order."""
     return [module for module in modules(report) if _OWNERS.get(module.split(".")[0]) != "hostrouting"]
 
 

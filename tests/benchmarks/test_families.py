@@ -44,7 +44,7 @@ def test_each_family_is_a_contest_and_their_ratio_is_another() -> None:
 
 
 def test_without_times_of_ipv6_there_is_one_contest() -> None:
-    """It is the contest itself, with its times."""
+    """The only contest is the contest itself, with its times."""
     [only] = by_family(WORK, {IPV4: TIMES[IPV4]})
     assert (only.work, only.values, only.panel) == ("read", TIMES[IPV4], "read")
 

@@ -40,7 +40,7 @@ def test_every_point_is_drawn_inside_the_picture(panels: dict[str, dict[str, lis
 
 @given(st.lists(POSITIVE, min_size=1))
 def test_the_axes_hold_all_values(values: list[float]) -> None:
-    """They go from one power of ten to another one above it, with all values between."""
+    """The axes go from one power of ten to another one above it, with all values between."""
     low, high = spread(values)
     assert low < high
     assert all(10.0**low <= value * (1 + 1e-9) and value <= 10.0**high * (1 + 1e-9) for value in values)
@@ -76,7 +76,7 @@ def test_no_two_methods_look_the_same() -> None:
 
 
 def test_it_is_readable_in_light_and_dark() -> None:
-    """It brings its own paper, and each colour has another value where the reader's system is dark."""
+    """The plot has its own background, and each colour has another value where the reader's system is dark."""
     light, dark = render_plot({"read": {"ours": [(1, 1)]}}, title="").split("prefers-color-scheme: dark")
     colours = [
         dict(re.findall(r"(\.paper|text|\.grid|\.c\d) \{ (?:fill|stroke): (#\w+)", part)) for part in (light, dark)

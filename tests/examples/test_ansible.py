@@ -70,7 +70,7 @@ class TestTheCollection:
     """What can be said about it without a node."""
 
     def test_version(self) -> None:
-        """Its version is ours, as a semantic version."""
+        """The version of the collection is ours, as a semantic version."""
         galaxy = yaml.safe_load((COLLECTION / "galaxy.yml").read_text(encoding="utf-8"))
         assert galaxy["version"] == re.sub(r"(a|b|rc)(\d+)$", r"-\1\2", hostrouting.__version__)
         assert (galaxy["namespace"], galaxy["name"]) == COLLECTION.parts[-2:]

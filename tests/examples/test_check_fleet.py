@@ -16,7 +16,7 @@ pytestmark = pytest.mark.linux
 
 
 def test_by_itself(tmp_path: Path) -> None:
-    """It makes up a fleet, and tells its problems with the repair; what is no snapshot is one of them."""
+    """The example makes up a fleet, and tells its problems with the repair; what is no snapshot is one of them."""
     done = example("check_fleet.py", "--html", str(tmp_path / "page.html"))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -30,7 +30,7 @@ def test_by_itself(tmp_path: Path) -> None:
 
 
 def test_given_snapshots(tmp_path: Path) -> None:
-    """It checks the snapshots that it is given."""
+    """The example checks the snapshots that it is given."""
     (tmp_path / "node.json").write_text(cni_node().snapshot().to_json())
     done = example("check_fleet.py", str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "1 ok: nothing is wrong\n")

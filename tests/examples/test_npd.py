@@ -234,7 +234,7 @@ class TestTheManifests:
         assert f"directory=${{1:-{STATE}}}\n" in PLUGIN
 
     def test_the_rule_for_the_taint(self) -> None:
-        """It requires the condition that the plugin sets, on the nodes where the plugin runs, within the CRD's limits."""
+        """The rule requires the plugin's condition, on the nodes where the plugin runs, within the CRD's limits."""
         spec = manifest("taint.yaml", "NodeReadinessRule")["spec"]
         [condition] = json.loads(CONDITION)["conditions"]
         assert spec["conditions"] == [{"type": condition["type"], "requiredStatus": "False"}]
@@ -373,7 +373,7 @@ def valid_for(machine: Machine) -> int:
 
 
 class TestThePlugin:
-    """It prints a line while that is valid; otherwise it says why the answer is unknown."""
+    """The plugin prints a line while that line is valid; otherwise it says why the answer is unknown."""
 
     @pytest.mark.linux
     @each_shell

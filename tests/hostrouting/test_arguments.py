@@ -95,7 +95,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 @pytest.mark.parametrize(("call", "words"), REFUSED, ids=map(str, range(len(REFUSED))))
 def test_refused(call: Callable[[], object], words: str) -> None:
-    """It is a TypeError that names the argument, what was given, and what to write."""
+    """The error is a TypeError that names the argument, what was given, and what to write."""
     with pytest.raises(TypeError, match=words):
         call()
 

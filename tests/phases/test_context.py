@@ -56,7 +56,7 @@ class TestWithinAndTheOuterContext:
     """While a within() block is open, the outer context has the limit of the block for code inside the block."""
 
     def test_it_has_the_limit(self) -> None:
-        """Its sleep ends at the limit, and a sleep after the block has its full length."""
+        """The sleep of the context ends at the limit, and a sleep after the block has its full length."""
         clock = FakeClock()
         ctx = Context(clock=clock)
         with pytest.raises(phases.DeadlineExceeded, match="not finished within 5 s"), ctx.within(5):  # noqa: PT012  the block is what is tried

@@ -71,7 +71,7 @@ class Program:
             before.append(line)
 
     def end(self) -> tuple[int, str, str]:
-        """Its exit code, output and error output."""
+        """The program's exit code, output and error output."""
         try:
             out, err = self.process.communicate(timeout=100)
         except subprocess.TimeoutExpired:

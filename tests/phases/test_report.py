@@ -36,7 +36,7 @@ def bootstrap() -> phases.Task[object]:
 
 
 def report() -> phases.Report:
-    """Its report."""
+    """The report of the run."""
     return phases.run(bootstrap(), clock=FakeClock(), observers=[], run_id="r1")
 
 

@@ -28,7 +28,7 @@ class PlainTask:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name."""
         return "plain"
 
     def do(self, context: Context, /) -> str:
@@ -70,7 +70,7 @@ class NoName:
 
 
 class WrongDo:
-    """Its do takes no context."""
+    """A class whose do takes no context."""
 
     name = "wrong"
 
@@ -79,7 +79,7 @@ class WrongDo:
 
 
 class WrongName:
-    """Its name is a number."""
+    """A class whose name is a number."""
 
     name = 3
 
@@ -88,7 +88,7 @@ class WrongName:
 
 
 class WrongParameter:
-    """Its do wants something else."""
+    """A class whose do wants something else."""
 
     name = "wrong"
 

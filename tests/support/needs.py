@@ -74,7 +74,7 @@ PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
 def absent(names: Iterable[str]) -> list[str]:
-    """Those of these needs that this machine, or this process, does not meet; a name that is not in the table is a mistake."""
+    """The needs that this machine, or this process, does not meet. Names that are not in the table are mistakes."""
     return [name for name in names if not _is_met(name)]
 
 

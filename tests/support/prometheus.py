@@ -31,7 +31,7 @@ class Exporter:
     """A node_exporter that has only the collectors textfile and time."""
 
     def __init__(self, namespace: Namespace, port: int) -> None:
-        """It listens on this port."""
+        """The server listens on this port."""
         self._namespace, self.port = namespace, port
 
     def lines(self) -> list[str]:
@@ -43,7 +43,7 @@ class Prometheus:
     """A Prometheus that scrapes and evaluates once a second."""
 
     def __init__(self, namespace: Namespace) -> None:
-        """It listens on its usual port."""
+        """The server listens on its usual port."""
         self._namespace = namespace
 
     def ask(self, query: str) -> list[dict[str, Any]]:

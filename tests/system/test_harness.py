@@ -42,7 +42,7 @@ def remains(pid: int) -> list[str]:
 
 
 def test_it_is_alone() -> None:
-    """It sees no device and no process but its own, and files that are written in it stay in it."""
+    """A booted tree sees only its own devices and processes, and files that are written in it stay in it."""
     with booted({"/etc/hello": "world\n"}) as system:
         assert system.read("/etc/hello") == "world\n"
         assert system.must("ip", "-brief", "link").split()[0] == "lo"
@@ -73,7 +73,7 @@ def test_every_tree() -> None:
 
 @pytest.mark.releases
 def test_its_tree() -> None:
-    """It is the systemd of the tree that is booted, and of no other."""
+    """The systemd that runs is the one in the booted tree."""
     asked = ["chroot", str(this_tree()), "systemctl", "--version"]
     theirs = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[1]
     with booted({}) as system:
@@ -82,7 +82,7 @@ def test_its_tree() -> None:
 
 
 def test_which_trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are named, wherever a test's working directory is; none if none is."""
+    """Exactly the named trees are booted, and the working directory of the test does not matter."""
     monkeypatch.delenv("HOSTROUTING_TREES", raising=False)
     assert trees() == []
     monkeypatch.chdir(tmp_path)

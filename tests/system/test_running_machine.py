@@ -34,7 +34,7 @@ class Running:
         assert self._pid
 
     def untouched(self, after: str) -> None:
-        """It has the process that it was started with."""
+        """The machine has the process that it was started with."""
         shown = self._system.must("systemctl", "show", "-p", "MainPID,ActiveState,NRestarts", KUBE1).split()
         assert sorted(shown) == ["ActiveState=active", f"MainPID={self._pid}", "NRestarts=0"], after
 

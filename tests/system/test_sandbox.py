@@ -53,7 +53,7 @@ def probed(system: System, unit: str, other: str) -> dict[str, str]:
 
 
 def test_what_a_script_can_do() -> None:
-    """It reads the routing, writes where its markers are, and changes routes where that is its work; nothing else."""
+    """A script can read the routing, write its markers and, if that is its work, change routes; nothing else."""
     probe = Path(__file__).resolve().parents[1] / "support" / "probe.py"
     with host(config(*HALVES, mode=Mode.STRICT), machines=()) as system:
         system.lay(_PROBE, probe.read_text())

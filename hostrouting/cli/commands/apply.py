@@ -223,7 +223,7 @@ COMMAND = Command(
     version=2,
     options=_options,
     more="""\
-Requires root. The file is complete: whatever is installed but not in it is removed. If the gate, the mode STRICT, an
+Requires root. The file is complete: installed parts that it does not name are removed. If the gate, the mode STRICT, an
 address that STRICT protects or the guard would go, apply changes nothing and exits with 2, unless --allow-removal is
 given. Either all routes are applied or none; a running machine is not touched. If an overlap is left afterwards, the
 exit code is 1 in mode STRICT; in mode WARN the overlap is only reported.

@@ -182,8 +182,8 @@ Nothing is written, and root is not required.
 Unless CIDRs are given, the other configured or installed tasks (the probe rewrite) are checked too: if one is not in
 force or cannot work, the exit code is 1.
 
-Verdicts: ok (exit code 0), overlap (1), undecided (3: no overlap for plain packets, which are from root and without
-a mark, but a rule by source, mark, user or port sends others elsewhere), no-default-route (3).
+Verdicts: ok (exit code 0), overlap (1), undecided (3), no-default-route (3). Undecided: plain packets (from root,
+without a mark) do not escape, but a rule by source, mark, user or port sends other packets elsewhere.
 
 IPv4 and IPv6 have a default route, expected devices, a verdict and a repair each; the exit code is that of the worse
 verdict.
@@ -192,8 +192,8 @@ With --snapshots, a table shows the nodes with the same problem together, and wh
 them. The name of a node is that of its file, without .json; files with one name are told apart by their directories.
 With --json, each node has one line, printed as soon as it is judged: the document of --snapshot, and in it the change
 that the configuration needs for this node (correction). If the snapshot cannot be judged, the line has the error. The
-exit code is that of the worst node: 1 if an address escapes on one of them; else 2 if a file is not a snapshot; else 3
-if a node has no answer. As many processes judge as there are processors.
+exit code is that of the worst node. From the worst on: 1 (an address escapes), 2 (the file is not a snapshot), 3 (there
+is no answer), 0. As many processes judge as there are processors.
 """,
     examples="""\
 # is this network captured by another device?

@@ -263,7 +263,7 @@ hostrouting clean azure-vnet --config agent.json --apply --approved plan.json
         **_thing("kept", "what looks similar, and is kept"),
         **_thing("conflicts", "what belongs to a running pod whose address another CNI manages, and is kept"),
         **_thing("inert", "a rule that matches no frame, and is kept"),
-        **_thing("unapproved", "with --apply: what is also stale, but not in the plan, and is kept"),
+        **_thing("unapproved", "with --apply: stale entries that are not in the plan, and so are kept"),
         "unreadable": "the number of lines of ebtables-save that were not understood, and are kept",
         "unreadableLines[]": "these lines",
         "hindrances[]": "why --apply would delete nothing; each a sentence",

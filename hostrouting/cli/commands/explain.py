@@ -463,7 +463,7 @@ def _came_to(tried: Tried) -> Painted:
             return Painted("does nothing", "soft")
         case "not-selected":
             asked = "" if tried.selector is None else f": only {' '.join(tried.selector)}"
-            return Painted(f"does not match this packet{asked or ': only all others'}", "soft")
+            return Painted(f"does not match this packet{asked or ': only all other packets'}", "soft")
 
 
 def _named(route: Route | None) -> str:
@@ -563,8 +563,8 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-Only the destination of the packet is required. Whatever else is known about it (a mark, a user, the device that it
-arrives on) can be given; in all other respects it is a packet that the host itself sends. If that matters, the answer
+Only the destination of the packet is required. Options give what else is known about it (a mark, a user, the device
+that it arrives on). In all other respects it is a packet that the host itself sends. If that matters, the answer
 says so.
 """,
     examples="""\

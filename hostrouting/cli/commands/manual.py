@@ -38,8 +38,8 @@ Results go to standard output, logs to standard error. A command is about this h
 about a saved snapshot of another one.
 """
 _ENVIRONMENT = {
-    "NO_COLOR": "if it is set and not empty, the output has no colour; it has none either if it does not go to a "
-    "terminal, or if TERM is dumb",
+    "NO_COLOR": "if it is set and not empty, the output has no colour. Output that does not go to a terminal never has "
+    "colour, and TERM=dumb turns it off, too",
     "TERM": "the type of the terminal",
     "COLUMNS": "the width of the drawings, if the output goes to a terminal; otherwise they are 80 columns wide",
     "LC_ALL, LC_CTYPE, LANG": "the locale: in C and POSIX, the output is ASCII",
@@ -48,8 +48,8 @@ _ENVIRONMENT = {
 }
 _FILES = {
     "/etc/aks-flex-node": "the scripts that run at boot, and the list of those that the gate runs",
-    "/etc/systemd/system": "the units of these scripts, of the gate and of the guard, and the drop-in by which every "
-    "machine waits for the gate",
+    "/etc/systemd/system": "the units of these scripts, of the gate and of the guard, and the drop-in that makes every "
+    "machine wait for the gate",
     "/etc/systemd/system-preset": "presets, which keep these units enabled",
     "/etc/iproute2/rt_protos.d/hostrouting.conf": "lets ip route print proto hostrouting",
     "/etc/systemd/networkd.conf.d": "tells systemd-networkd to keep routes and rules that it does not know",

@@ -83,7 +83,7 @@ COMMAND = Command(
     more="""\
 Error: on this host as it is now, apply would fail, or machines would not start, now or after a reboot. Warning: either
 might happen, apply would wait for something (such as a default route), a machine might start unchecked, or something
-could not be read. The exit code is 2 if there is an error, else 1 if there is a warning, else 0. A wrong command or an
+could not be read. The exit code is 2 with an error, 1 with a warning only, and 0 otherwise. A wrong command or an
 invalid configuration also gives exit code 2. With --json the schema distinguishes these cases: hostrouting/preflight/2
 has findings, and hostrouting/error/2 means that preflight itself could not run. Any user can run it, but only root can
 read everything.

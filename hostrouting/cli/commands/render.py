@@ -37,7 +37,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     if not os.path.isdir(root):
         raise ConfigError([Fault("--root", repr(arguments.root), "is not a directory", "mount the image there first")])
     if os.path.samefile(root, "/") and (manager := host().manager) is not None and manager.is_running():
-        rule = "is this host, on which systemd is running"
+        rule = "is this host, and systemd is running on it"
         remedy = (
             f"name the directory of a mounted image; on this host run: hostrouting apply --config {arguments.config}"
         )

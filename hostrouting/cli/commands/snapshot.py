@@ -61,7 +61,7 @@ COMMAND = Command(
     more="""\
 With --redact, addresses with a common prefix have one of the same length afterwards, so check of the redacted snapshot
 has the same verdict. Private networks stay private networks, and 127.0.0.0/8, 169.254.0.0/16 and multicast addresses
-stay what they are. The devices of CNIs keep the part of their names by which they are recognised; others become dev1,
+stay what they are. The devices of CNIs keep the part of their names that shows their CNI; others become dev1,
 dev2 and so on. The random key is not kept. Lengths of prefixes, metrics, tables, marks, users and ports stay visible.
 With --snapshot, a saved snapshot is redacted, such as that of the script.
 """,

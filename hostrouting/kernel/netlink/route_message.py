@@ -211,7 +211,7 @@ class _Metric(_Row):
 
 
 class _Unread(_Row):
-    """What there is no other row for, each by its name; nobody asks for it, so none of it is written."""
+    """Attributes that have no other row, each by its name. They are read only, and never written."""
 
     def write(self, said: Any, parts: _Parts) -> None:
         pass

@@ -60,7 +60,7 @@ __all__ = ["Addresses", "Checks", "KernelClock", "Routes"]
 
 
 class KernelClock:
-    """Seconds since the fake kernel started, for routes that expire. They stand still until it is told otherwise."""
+    """Seconds since the fake kernel started, for routes that expire. The clock stands still until a test moves it."""
 
     def __init__(self) -> None:
         """Start at 0."""

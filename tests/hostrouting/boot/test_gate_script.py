@@ -139,7 +139,7 @@ class TestSteps:
         outcomes=st.dictionaries(NAMES, st.sampled_from([OK, BAD, "exit 77", "kill -9 $$"])),
     )
     def test_every_required_one(self, place: Place, steps: list[GateStep], outcomes: dict[str, str]) -> None:
-        """It passes exactly when every required script succeeds and none is changing, and runs them in order till then."""
+        """The gate runs the scripts in order, and passes when every required one succeeds and none is changing."""
         place.put(steps, outcomes)
         expected, ran = True, []
         for it in steps:
@@ -228,7 +228,7 @@ class TestList:
     )
     @example(lines=["end", "50 requires a"], last="end\n")
     def test_the_same_as_is_parsed(self, place: Place, lines: list[str], last: str) -> None:
-        """It takes exactly the lists that parse_gate_steps takes: any other line, and a list cut short, is refused."""
+        """The script takes the same lists as parse_gate_steps: any other line, and a list cut short, is refused."""
         text = "".join(f"{line}\n" for line in lines) + last
         place.put([], dict.fromkeys(["a", "b-1", "static-routes", "2"], OK))
         place.steps.write_text(text, newline="")
@@ -533,7 +533,7 @@ class TestAsk:
         assert (done.returncode, calls.count(START), naps) == (0, 1, [])
 
     def test_not_forever(self, place: Place) -> None:
-        """It is asked again for about 20 s at most."""
+        """Systemd is asked again for about 20 s at most."""
         done, calls, naps = ask(place, Answers((1,), failed("signal")))
         assert (done.returncode, calls.count(START)) == (1, 60)
         assert 15 < sum(map(float, naps)) < 20

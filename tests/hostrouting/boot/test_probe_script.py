@@ -382,7 +382,7 @@ class TestRoute:
         ],
     )
     def test_replaced(self, node: Node, other: str) -> None:
-        """One of ours that is not as wanted gives way; where none is wanted it goes."""
+        """A table of ours that differs is replaced; if no table is wanted, it is deleted."""
         for told, expected in ((TOLD, [ROUTE]), (attrs.evolve(TOLD, ensure_route=False), [])):
             node.must("ip", "-6", "route", "flush", f"{GLOBAL}/128")
             node.must("ip", "-6", "route", "add", *other.replace("GLOBAL", GLOBAL).split())

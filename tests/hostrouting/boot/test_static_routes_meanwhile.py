@@ -137,7 +137,7 @@ class TestMeanwhile:
     def test_told_to_stop_at_another_attempt(
         self, namespace: Namespace, tmp_path: Path, wanted: StaticRoute, program: str, reason: str
     ) -> None:
-        """It says why the attempt before failed."""
+        """The script says why the attempt before failed."""
         namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main", "route del default"])
         words = "*" if program == "awk" else "-batch*"
         tools = {program: stop_at(2, tmp_path, with_words=words)}
@@ -156,7 +156,7 @@ class TestMeanwhile:
         assert ours(namespace) == ["10.1.0.0/16"]
 
     def test_told_to_stop_after_it_gave_up(self, namespace: Namespace, tmp_path: Path) -> None:
-        """It says nothing twice."""
+        """The script says each thing once."""
         undone = '[[ "$*" != "-batch"* ]] || ip route del 172.16.0.0/17'
         stop = '[[ "$*" != "-force"* ]] || kill -TERM "$(cut -d" " -f4 /proc/$PPID/stat)"'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'ip "$@"; status=$?; {undone}; {stop}; exit $status'})

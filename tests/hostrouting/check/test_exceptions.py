@@ -247,7 +247,7 @@ def test_what_to_declare() -> None:
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        ({"rule": "mark 1", "reason": "x"}, "has 'mark', which is none of the selectors"),
+        ({"rule": "mark 1", "reason": "x"}, "has 'mark', which is not one of the selectors"),
         ({"rule": "from all", "reason": "x"}, "is not a list of selectors"),
         ({"rule": "fwmark", "reason": "x"}, "is not a list of selectors"),
         ({"rule": "iif 'x'", "reason": "x"}, "has characters that no selector has"),

@@ -196,7 +196,7 @@ def test_reprs() -> None:
     ],
 )
 def test_text_of_a_decision(legs: str, in_use: str, kind: RouteType, text: str) -> None:
-    """It names the route, the next hops in use if not all are, and the kind if the route does not give it."""
+    """The text names the route, the next hops in use if not all are, and the kind if the route does not give it."""
     route = Route(CIDR, tuple(map(NextHop, legs)))
     decision = Decision(kind, Rule(family=4, priority=5), route, tuple(map(NextHop, in_use)))
     assert str(decision).endswith(text)

@@ -301,7 +301,7 @@ def test_a_route_that_only_says_it_is_the_kernels() -> None:
     hidden = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
     (line,) = lines(host([("eth0", "10.0.0.4/24"), ("ib0", "10.2.0.4/24")], [DEFAULT, hidden]))
     assert line.endswith(
-        "routes via ib0 [172.16.0.0/16 proto kernel], expected eth0; owner: kernel (there is no address on ib0 for which the kernel would add this route)"
+        "routes via ib0 [172.16.0.0/16 proto kernel], expected eth0; owner: kernel (but no address on ib0 makes the kernel add this route)"
     )
     (known,) = lines(host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT]))
     assert known.endswith("[172.16.0.0/16 proto kernel], expected eth0")
@@ -400,7 +400,7 @@ def test_several_selectors_of_one_rule() -> None:
     both = (("fwmark", "0x1/0xff"), ("uidrange", "0-0"))
     assert packets_line(((about(*both),),)) == "packets with fwmark 0x1/0xff, of user 0 (rule 100)"
     assert packets_line(((about(*both, holds=False),),)) == (
-        "packets unless with fwmark 0x1/0xff and of user 0 (rule 100)"
+        "packets except those with fwmark 0x1/0xff and of user 0 (rule 100)"
     )
 
 

@@ -245,7 +245,7 @@ def led(dev: str) -> MemoryBackend:
 
 
 def test_an_entry_that_is_wrong_on_some_nodes_only(tmp_path: Path) -> None:
-    """It stays in the shared file, because the other nodes send packets by it; those nodes get a file without it."""
+    """The entry stays in the shared file for the other nodes. The nodes where it is wrong get a file without it."""
     nodes = {f"gpu-{it}": led("eth0").snapshot() for it in range(8)}
     others = {f"gpu-{it}": led("eth1").snapshot() for it in (8, 9)}
     fleet = save(tmp_path / "nodes", {**nodes, **others})
@@ -266,7 +266,7 @@ def test_an_entry_that_is_wrong_on_some_nodes_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_an_entry_that_one_node_cannot_have(tmp_path: Path, *, alone: bool) -> None:
-    """It stays in the file for the other nodes; if there are none, it is deleted. No route of the node is."""
+    """The entry stays in the file for the other nodes; without any, it is deleted. The node keeps its routes."""
     nodes = {"gpu-2": held().snapshot()} | ({} if alone else {"vm": plain_vm().snapshot()})
     fleet = save(tmp_path / "nodes", nodes)
     config = configured(tmp_path, {"destination": HALF}, {"destination": OTHER})

@@ -201,7 +201,7 @@ def test_status_leads_to_it(written: Callable[..., str]) -> None:
 
 
 def test_what_a_guard_keeps() -> None:
-    """It is what is installed, with the guard itself; without anything installed it is empty."""
+    """The guard keeps what is installed, itself included; on a host with nothing installed, that is empty."""
     host = FakeHost(kernel=h200())
     assert kept_config(host) == HostRoutingConfig()
     wanted = attrs.evolve(config(*REPAIR, cidrs=(CIDR,)), guard=GuardConfig(enabled=True))

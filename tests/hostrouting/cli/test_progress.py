@@ -22,7 +22,7 @@ class Screen(io.TextIOWrapper):
         super().__init__(self.sent, encoding="utf-8")
 
     def isatty(self) -> bool:
-        """It is one."""
+        """True: the stream is a terminal."""
         return True
 
 
@@ -50,7 +50,7 @@ def run(terminal: Terminal, *, seconds: float, total: int = 1000, until: int | N
 
 
 def test_the_line(screen: Screen) -> None:
-    """It is written again and again, says how many there are, how many are done and how long the rest takes; then it is gone."""
+    """The line is rewritten with the total, what is done and how long the rest takes; at the end it is removed."""
     assert run(Terminal(screen, XTERM), seconds=0.01) == list(range(1000))
     lines = sent(screen).split("\r")
     assert lines[0] == ""
@@ -63,13 +63,13 @@ def test_the_line(screen: Screen) -> None:
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TERM": ""}, {}])
 def test_a_terminal_that_cannot_write_a_line_again(screen: Screen, environment: dict[str, str]) -> None:
-    """It gets nothing."""
+    """Such a terminal gets nothing."""
     run(Terminal(screen, environment), seconds=1)
     assert sent(screen) == ""
 
 
 def test_a_pipe() -> None:
-    """It gets nothing, whatever TERM says."""
+    """A pipe gets nothing, whatever TERM says."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     run(Terminal(stream, XTERM), seconds=1)
     assert isinstance(stream.buffer, io.BytesIO)

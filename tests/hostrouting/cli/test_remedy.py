@@ -271,7 +271,7 @@ def test_the_mode_of_a_repair(words: tuple[str, ...], mode: str) -> None:
 
 
 def test_another_mode_than_that_of_a_configuration(written: Callable[..., str]) -> None:
-    """It takes the place of the mode of the named configuration; if that is only to be changed, this is said."""
+    """The given mode replaces the mode of the named configuration; if nothing else changes, the answer says so."""
     config = written(HALF, mode="WARN")
     words = ("repair", "--config", config, "--mode", "STRICT")
     assert say(*words, "--as-config", kernel=h200()).json["routeOverlap"]["mode"] == "STRICT"

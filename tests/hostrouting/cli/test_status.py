@@ -115,7 +115,7 @@ def test_a_route_that_expires(written: Callable[..., str]) -> None:
 
 
 def test_the_check_at_boot_was_the_last(written: Callable[..., str]) -> None:
-    """Its marker has the verdict, the number of findings and the time; an older report is gone."""
+    """The marker of the check at boot has the verdict, the number of findings and the time; an older report is gone."""
     host = checked(written(mode="WARN"), h200())
     at_boot(host)
     assert rows(say("status", host=host).lines)["last check"] == "overlap (1 finding), 2026-01-01T00:00:00Z"

@@ -36,7 +36,7 @@ def dev(fib: Fib, source: str = "::", *, oif: str = "", iif: str = "lo") -> str:
 
 
 def test_a_route_for_some_sources() -> None:
-    """It counts for these only; for all others its whole prefix is skipped, but not if that is the default route."""
+    """The route counts for these sources only; for all others its whole prefix is skipped, except a default route."""
     fib = node(by("ib0", source="fd00:a::/32", metric=1), by("eth1", metric=1))
     assert (dev(fib, "fd00:a::1"), dev(fib, "fd00:b::1"), dev(fib)) == ("ib0", "eth0", "eth0")
     fib = node(by("ib0", "::/0", source="fd00:a::/32", metric=1))
@@ -106,7 +106,7 @@ def test_a_route_that_refuses_is_ranked_like_others() -> None:
 
 
 def test_a_bound_socket() -> None:
-    """It uses no route by another device, and none that refuses packets."""
+    """A bound socket uses no route by another device, and none that refuses packets."""
     fib = node(by("ib0", "2001:db8::/48", metric=1), by("", "2001:db8::/64", kind="blackhole", metric=1))
     assert (dev(fib), dev(fib, oif="ib0"), dev(fib, oif="eth0")) == ("blackhole", "ib0", "eth0")
 

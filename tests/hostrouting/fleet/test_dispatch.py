@@ -139,7 +139,7 @@ def test_what_a_worker_loses_is_judged_again(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_is_lost_twice(tmp_path: Path) -> None:
-    """It has a result of its own, which says so; the others of its batch have theirs."""
+    """The lost snapshot has a result of its own, which says so; the others of its batch have theirs."""
     executor = Inline(Losing({b"20": 2, b"40": 2}))
     nodes = {f"{number:02}": str(number) for number in range(64)}
     results = list(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=executor, judge=echo))
@@ -249,7 +249,7 @@ class TestOwnProcesses:
     """Real processes, which are really killed."""
 
     def test_they_judge(self, tmp_path: Path) -> None:
-        """Their results are those of this process, and none of them is left at the end."""
+        """The processes give the same results as this process, and all of them end."""
         nodes = {**distinct_nodes(40), "broken": "{", "vm": plain_vm().snapshot().to_json()}
         sources = find_snapshots([save(tmp_path, nodes)])
         found = {it.name: it for it in judge_snapshots(sources, ASKED)}
@@ -269,7 +269,7 @@ class TestOwnProcesses:
         assert not children()
 
     def test_a_snapshot_that_kills_every_process(self, tmp_path: Path) -> None:
-        """It is the only one without a verdict."""
+        """Only this snapshot has no verdict."""
         nodes: dict[str, Any] = {f"{number:02}": str(number) for number in range(60)}
         nodes["33"] = DEADLY
         results = list(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, judge=deadly_judge))

@@ -135,7 +135,7 @@ def test_one_repair_for_all(
 
 
 def test_a_node_that_no_route_can_repair() -> None:
-    """It does not hide the repair of the others where the same escapes: they are another group, which comes first."""
+    """Such a node does not hide the repair of the others with the same escape: they are another group, listed first."""
     results = [
         node("odd", escape("ib1"), whole=False),
         node("a", escape("ib0")),
@@ -215,7 +215,7 @@ HALF_LOST = Correction(HALVES[:1], contested=HALVES[1:])
     ],
 )
 def test_one_file_is_changed_in_one_way(corrections: list[Correction | None], common: Correction | None) -> None:
-    """It is the change for most nodes; an entry is deleted only if every node needs that."""
+    """The file gets the change for most nodes; an entry is deleted only if every node needs that."""
     # Each node has a problem of its own, and no node without a verdict counts.
     results = [
         attrs.evolve(node(f"node-{at}", escape(f"ib{'x' * at}")), correction=it)

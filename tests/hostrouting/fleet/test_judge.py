@@ -69,7 +69,7 @@ NODES: dict[str, tuple[Callable[[], MemoryBackend], HostRoutingConfig]] = {
 
 @pytest.mark.parametrize("name", NODES)
 def test_the_same_judgement(name: str, tmp_path: Path) -> None:
-    """Its document is what the check of this snapshot alone prints, whatever the host."""
+    """The document of a node is what the check of this snapshot alone prints, whatever the host."""
     make, config = NODES[name]
     data = make().snapshot().to_json().encode()
     result = judge(data, Question(config))

@@ -110,7 +110,7 @@ def test_what_to_change() -> None:
 
 
 def test_it_needs_nothing_else(results: list[NodeResult]) -> None:
-    """It loads nothing, links to nothing outside, and allows only the script that it has."""
+    """The page loads nothing, links to nothing outside, and allows only the script that it has."""
     page = read_page(group_nodes(results), ASKED, moment=NOW)
     tags = [it for it in Reader(page).found if isinstance(it, tuple)]
     assert not {tag for tag, _ in tags} & {"link", "img", "iframe", "object", "base"}
@@ -225,7 +225,7 @@ class TestMaps:
             assert around.look == it.look or (it.judgement == "own" and it.first == it.last)
 
     def test_an_own_address_among_others(self) -> None:
-        """It does not divide the range around it."""
+        """An own address does not divide the range around it."""
         rows = [Segment(0, 4, "ib0", "escape"), Segment(5, 5, "own", "own"), Segment(6, 9, "ib0", "escape")]
         assert told_segments(rows) == (Segment(0, 9, "ib0", "escape"),)
         assert told_segments(rows[1:]) == (Segment(5, 9, "ib0", "escape"),)

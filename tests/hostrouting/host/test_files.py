@@ -400,7 +400,7 @@ class TestLocalFiles:
 
     @pytest.mark.parametrize("there", [False, True])
     def test_a_lock_is_for_its_owner(self, tmp_path: Path, *, there: bool) -> None:
-        """Nobody else can open the file of the lock, for whoever can open it can hold it."""
+        """Only the owner can open the file of the lock, because a process that can open it can hold it."""
         path = tmp_path / "lock"
         if there:
             path.touch(0o666)

@@ -103,7 +103,7 @@ class TestImage:
     """What a link of the image does to what is written there."""
 
     def test_an_absolute_link(self, tmp_path: Path) -> None:
-        """It leads where it will when the image has booted: nothing of the machine that builds it is touched."""
+        """The link is followed as in the booted image, so the machine that builds the image is not touched."""
         image, here = tmp_path / "image", tmp_path / "here"
         (image / "etc").mkdir(parents=True)
         here.mkdir()
@@ -137,13 +137,13 @@ class TestImage:
 
     @pytest.mark.needs("root")
     def test_the_lock_of_the_root_itself(self) -> None:
-        """It is a file in the root folder, where only root may create one."""
+        """The lock is a file in the root folder, where only root may create one."""
         lock = ImageFiles("/").try_lock("/run/host-routing.lock")
         assert lock
         lock.release()
 
     def test_its_lock(self, tmp_path: Path) -> None:
-        """One at a time works on an image, and no file for that is left in it."""
+        """One process at a time works on an image, and its lock leaves no file there."""
         (tmp_path / "image").mkdir()
         root = str(tmp_path / "image")
         lock = ImageFiles(root).try_lock(f"{root}/run/lock")

@@ -76,7 +76,7 @@ class TestWhatADocumentSays:
         assert asked(Reply(200, body=body(interface))) == (IS_NO, [0.0])
 
     def test_yes(self) -> None:
-        """One interface with an IPv6 address is enough, whatever the others have."""
+        """One interface with an IPv6 address is enough."""
         assert asked(YES) == (IS_YES, [0.0])
         assert asked(Reply(200, body=body({"ipv6": "?"}, V6)))[0].has_ipv6
 

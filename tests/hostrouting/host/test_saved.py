@@ -105,7 +105,7 @@ def test_settings_of_all_devices() -> None:
 
 
 def test_settings_that_ip_does_not_show() -> None:
-    """They are listed if they are not 0; one of "all" holds for every device, and for one that is created later."""
+    """Settings are listed if they are not 0; one of "all" holds for every device, and for one that is created later."""
     said = [{"interface": "default", "rp_filter": "loose", "forwarding": True}]
     found = read(document(settings4=said, on=["eth0/accept_local", "all/src_valid_mark"]))
     links = {link.name: link for link in found.links}
@@ -139,7 +139,7 @@ FAULTS: dict[str, tuple[object, str, str]] = {
     "a setting of another kind": (
         document(on=["eth0/arp_notify"]),
         "on",
-        "arp_notify is none of accept_local, route_lo",
+        "arp_notify is not one of accept_local, route_lo",
     ),
     "settings in another form": (document(on=[7]), "on", "(AttributeError"),
     "weight": (
@@ -209,7 +209,7 @@ ADDRESSES = [as_ip(text) for text in ("172.16.5.9", "8.8.8.8", "10.0.0.4", "10.2
 
 @pytest.mark.parametrize("make", [h200, vpn_node, ecmp_node, cni_node])
 def test_it_answers_as_the_host(make: type[MemoryBackend]) -> None:
-    """Its lookups and snapshots are those of the kernel that it was taken from, with any filter."""
+    """A saved kernel gives the same lookups and snapshots as the kernel it was taken from, with any filter."""
     with make() as kernel:
         saved = SavedBackend(kernel.snapshot())
         for address, here, there in zip(ADDRESSES, saved.lookup(ADDRESSES), kernel.lookup(ADDRESSES), strict=True):

@@ -233,12 +233,12 @@ def test_a_backend_alone() -> None:
     ],
 )
 def test_the_program_of_the_backend(answers: dict[str, Ended], program: str) -> None:
-    """It has the name of its backend if the host has such a program."""
+    """The program has the name of its backend if the host has such a program."""
     assert EbtablesProgram(run=Said(**answers)).program() == program
 
 
 def test_legacy_rules_are_listed_by_its_own_program() -> None:
-    """Its ebtables-save only shows whether the module is loaded, because it may list the other backend's rules."""
+    """ebtables-legacy-save only shows whether the module is loaded, because it may list the other backend's rules."""
     said = Said(legacy_save=Ended(0, f"{MODULE.out}-A {IPV4}\n"), legacy_list=listed(ARP), legacy_restore=Ended(0))
     ebtables = EbtablesProgram("legacy", run=said)
     assert ebtables.save() == f"{HEADER}*nat\n:PREROUTING ACCEPT\n-A {ARP}\n"

@@ -116,7 +116,7 @@ def test_without_nft() -> None:
 
 
 def test_ebtables() -> None:
-    """Its rules are not read, and that is said."""
+    """The rules of ebtables are not read, and the answer says so."""
     listed = FOREIGN.replace('"ip"', '"bridge"').replace('"MARK"', '"mark"')
     found = marking_of(4, run=Programs(**{**NOTHING, "nft": RULES % listed}, iptables_nft_save=""))
     assert found.unseen == ("rules of ebtables that mark packets (hostrouting does not read them)",)
@@ -154,7 +154,7 @@ FAILURES: dict[str, tuple[dict[str, Ended | str | OSError], str]] = {
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_what_could_not_be_looked_at(name: str) -> None:
-    """It is named, with the reason; the rest is looked at all the same."""
+    """A source that cannot be read is named, with the reason; the others are still read."""
     printed, words = FAILURES[name]
     found = marking_of(4, run=Programs(**{**NOTHING, **printed}, iptables_nft_save=""))
     [unseen] = found.unseen

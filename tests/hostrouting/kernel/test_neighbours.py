@@ -102,7 +102,7 @@ class TestOnLinux:
         }
 
     def test_within_a_running_loop(self, node: Namespace) -> None:
-        """It works in a program with a running event loop."""
+        """The reading works in a program with a running event loop."""
 
         async def look() -> LinkLayerView:
             return KernelLinkLayer().look()

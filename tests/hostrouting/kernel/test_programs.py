@@ -51,13 +51,13 @@ class TestRunProgram:
         assert run_program("cat", timeout=30) == Ended(0)
 
     def test_its_environment(self) -> None:
-        """It has exactly the environment that it is given, or else ours; its own PATH says where it is found."""
+        """A program has exactly the environment that it is given, or else ours; its own PATH says where it is found."""
         assert run_program("env", timeout=30, environment={"A": "1", "PATH": os.environ["PATH"]}).out.count("\n") == 2
         with pytest.raises(FileNotFoundError):
             run_program("env", timeout=30, environment={"PATH": "/nowhere"})
 
     def test_its_words(self) -> None:
-        """Its words reach it as they are."""
+        """The arguments reach the program unchanged."""
         assert run_program("printf", "%s|", "a b", "$(c)", "*", timeout=30).out == "a b|$(c)|*|"
 
     def test_no_such_program(self) -> None:
@@ -115,7 +115,7 @@ class TestRunProgram:
 
 
 def test_the_program_of_this_installation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It is beside the Python that runs; without one, and without one of Debian's pip, there is none."""
+    """The program is beside the Python that runs; without one, and without one of Debian's pip, there is none."""
     assert own_program() == str(Path(sys.executable).parent / "hostrouting")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert own_program() in {None, "/usr/local/bin/hostrouting"}

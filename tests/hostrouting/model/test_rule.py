@@ -197,7 +197,7 @@ class TestEachSelector:
         assert packets_line(((Condition(rule, said, False),),)) == f"packets {row.others} (rule 7)"
 
     def test_is_decoded(self, selector: Selector) -> None:
-        """Its attributes set its fields and no others; without them its fields are unset."""
+        """The attributes of a rule message set its fields and no others; without them its fields are unset."""
         row = ROWS[selector.word]
         rule = Rule(family=4, priority=7, **decode_selectors(row.raw, HEADER | row.header))
         assert rule == Rule(family=4, priority=7, **row.fields)
@@ -217,7 +217,7 @@ class TestEachSelector:
                 assert (fib.lookup("172.16.5.9", flow).rule == rule) is invert
 
     def test_is_generated(self, selector: Selector) -> None:
-        """Its examples are valid values of a rule."""
+        """The examples of the strategy are valid values of a rule."""
         for example in selector.examples:
             rule = Rule(family=4, priority=7, **dict(zip(selector.fields, example, strict=True)))
             assert selector.says(rule)

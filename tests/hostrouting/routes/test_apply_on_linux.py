@@ -165,7 +165,7 @@ class Restless:
 
 
 def back_and_forth(prefix: str, **options: Any) -> Callable[[int], RouteRequest]:
-    """Somebody's route, which changes its gateway each time."""
+    """Another program's route, which changes its gateway each time."""
     return lambda time: RouteRequest(
         "replace", Route.to(prefix, dev="eth0", gateway=str(GATEWAYS[time % 2]), protocol=FOREIGN, **options)
     )
@@ -364,7 +364,7 @@ class TestNextHopsOfTwoPrograms:
         return fake() if is_fake else six
 
     def test_ours_are_the_wanted_ones(self, backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
-        """Those of another program stay, and are told; the others become the wanted ones, with their weights."""
+        """Another program's next hops stay and are reported; the others become the wanted ones, with their weights."""
         put(backend, cases)
         try:
             before = backend.snapshot(family=6)

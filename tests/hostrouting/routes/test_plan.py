@@ -456,7 +456,7 @@ class TestIPv6:
         assert step.reason.endswith(f"which is not ours; {remedy}")
 
     def test_a_route_for_some_sources(self) -> None:
-        """It does not hold the key; but it hides the route for any source, and longer prefixes are needed."""
+        """Such a route does not hold the key; but it hides the route for any source, and longer prefixes are needed."""
         theirs = Route.to("2001:db8:77::/48", dev="ib0", protocol=4, metric=1024)
         theirs = attrs.evolve(theirs, source=Prefix.parse("2001:db8:2::/64"))
         host = ipv6_host(theirs)

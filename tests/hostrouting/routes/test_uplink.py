@@ -45,7 +45,7 @@ class TestDefaultRoute:
     """The default route is the one for the host's own packets."""
 
     def test_policy_routing(self) -> None:
-        """It is in the first table that a rule looks up and that has one."""
+        """The uplink is in the first table that a rule looks up and that has a default route."""
         rule = Rule(family=4, priority=32768, table=100)
         assert by(away(100), rules=(LOCAL, MAIN, LAST, rule)) == "eth1"
         assert by(away(253)) == "eth1"

@@ -58,7 +58,7 @@ class TestReport:
     """The report of a bootstrap, as JSON."""
 
     def test_results(self) -> None:
-        """It says as data what was done and found, each once, and no Python repr is in it."""
+        """The result says as data what was done and found, each once, without any Python repr."""
         report = phases.run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
         document = json.loads(report.to_json())
         _, _, routes, check, *_ = document["children"]

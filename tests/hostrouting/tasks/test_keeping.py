@@ -48,7 +48,7 @@ def lose(host: FakeHost, *lost: Rule) -> None:
 
 @pytest.mark.parametrize("lost", OWN, ids=repr)
 def test_a_missing_rule_is_added_again(host: FakeHost, lost: Rule) -> None:
-    """It is planned, added with Linux's own protocol, and then nothing is left to do; the rules of others stay."""
+    """A missing rule is in the plan, and is added with Linux's own protocol. Other programs' rules stay."""
     host.kernel.add_rule(THEIRS)
     before = rules(host)
     lose(host, lost)
@@ -85,7 +85,7 @@ def test_the_guard(host: FakeHost) -> None:
 
 
 def test_remove_leaves_the_rules(host: FakeHost) -> None:
-    """They are Linux's own; every file goes."""
+    """The rules are Linux's own, so they stay; every file is removed."""
     run(Configure(KEEPING, host=host))
     steps = parse_gate_steps(host.files.texts[LAYOUT.gate_steps_path])
     assert [str(step) for step in steps] == ["40 wants kernel-rules"]
@@ -95,7 +95,7 @@ def test_remove_leaves_the_rules(host: FakeHost) -> None:
 
 
 def test_the_drop_in(host: FakeHost) -> None:
-    """It is written without a gate, is planned, goes with a configuration that does not ask for it, and with Remove."""
+    """The drop-in needs no gate, and is in the plan. A configuration without it removes it, and so does Remove."""
     run(Configure(TOLD, host=host))
     text = host.files.texts[LAYOUT.networkd_path]
     assert text.endswith("[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n")

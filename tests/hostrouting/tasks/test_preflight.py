@@ -312,7 +312,7 @@ def test_an_overlap_that_a_route_may_close_later() -> None:
 
 
 def test_words_of_no_default_route() -> None:
-    """Nobody has waited for it yet, so the finding says what apply would do, and then which device may be meant."""
+    """Preflight does not wait for the route: the finding says what apply would do, and which device may be meant."""
     [found] = look(FakeHost(kernel=MemoryBackend()), config(cidrs=(CIDR,))).findings
     assert str(found) == (
         "there is no IPv4 default route that is in use, so no device is expected; apply would wait up to 30 s for one;"

@@ -150,7 +150,7 @@ def test_no_plan_at_all(config: str, tmp_path: Path, host: FakeHost, text: bytes
 
 
 def test_the_plan_of_another_host(config: str, tmp_path: Path) -> None:
-    """It is bad input, and nothing is changed."""
+    """The plan of another host is bad input, and nothing is changed."""
     path = approved(config, azure_host(files=named("node-7")), tmp_path / "plan.json")
     host = azure_host(files=named("node-8", "0f5b-2"))
     said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)

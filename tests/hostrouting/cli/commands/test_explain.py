@@ -90,9 +90,9 @@ def test_a_route_that_only_says_it_is_the_kernels() -> None:
     kernel = h200()
     kernel.ip_route("add", Route.to("172.20.0.0/16", dev="ib3", protocol=2))
     said = say("explain", "172.20.5.9", kernel=kernel)
-    assert "  owner   kernel (there is no address on ib3 for which the kernel would add this route)" in said.lines
+    assert "  owner   kernel (but no address on ib3 makes the kernel add this route)" in said.lines
     row = next(text for text in say("check", "172.20.0.0/16", kernel=kernel).lines if "172.20.0.0/16  ib3" in text)
-    assert "kernel (there is no address on ib3 for which the kernel would add this route)" in row
+    assert "kernel (but no address on ib3 makes the kernel add this route)" in row
 
 
 def test_default_routes_in_turn() -> None:
@@ -311,7 +311,7 @@ def test_every_way_in_which_a_rule_does_not_decide() -> None:
     shown = say("explain", "8.8.8.8", kernel=kernel).lines[3:10]
     assert [text.split("  ")[-1].strip() for text in shown] == [
         "no match in table local",
-        "does not match this packet: only all others",
+        "does not match this packet: only all other packets",
         "does not match this packet: only to 10.0.0.0/8",
         "does nothing",
         "continues with rule 6",

@@ -113,7 +113,7 @@ def test_its_figures_are_well_formed(machine: Machine) -> None:
 
 
 def test_without_root() -> None:
-    """It requires root, and says so."""
+    """The guard requires root, and says so."""
     done = subprocess.run(
         ["unshare", "--user", "--net", sys.executable, "-m", "hostrouting", "guard"],
         capture_output=True,

@@ -87,7 +87,7 @@ def test_no_netlink(repaired: str) -> None:
 
 
 def test_a_configuration_that_cannot_be_used(tmp_path: Path) -> None:
-    """It is exit code 2 as well, with the faults in another document: a bootstrap with it would fail, too."""
+    """Such a configuration gives exit code 2, with the faults in another document: a bootstrap with it would fail."""
     path = tmp_path / "wrong.json"
     path.write_text(json.dumps({"protocol": 2}))
     said = say("preflight", "--config", str(path), "--json")
@@ -109,7 +109,7 @@ def test_a_folder_in_the_place_of_a_script(repaired: str) -> None:
 
 
 def test_the_installed_wait(repaired: str) -> None:
-    """It assumes the waiting time of the installed scripts, as apply does."""
+    """Preflight assumes the waiting time of the installed scripts, as apply does."""
     host = FakeHost(kernel=h200())
     phases.execute(Configure(HostRoutingConfig.load(repaired), host=host, wait=50), phases.Context(observers=[]))
     assert (
@@ -131,5 +131,5 @@ def test_a_wrong_command() -> None:
 
 
 def test_no_wait() -> None:
-    """It waits for nothing, so there is no option for it."""
+    """Preflight waits for nothing, so there is no option for it."""
     assert "--wait" not in say("preflight", "--help").out

@@ -65,7 +65,7 @@ def test_the_script() -> None:
     ],
 )
 def test_a_document_of_the_script_with_a_fault(document: dict[str, str], told: str, tmp_path: Path) -> None:
-    """Its fault is told with the file and the place."""
+    """The error names the fault, the file and the place."""
     path = tmp_path / "node.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     said = say("check", "--snapshot", str(path), "172.16.0.0/16")

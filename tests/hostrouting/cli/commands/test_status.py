@@ -156,7 +156,7 @@ def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> 
 
 
 def take(host: FakeHost) -> None:
-    """Somebody else has a route now where one of ours was."""
+    """Another program's route now has the place of one of ours."""
     one = host.kernel.snapshot(protocol=OURS).routes[0]
     host.kernel.ip_route("delete", one)
     host.kernel.ip_route("add", Route.to(one.prefix, dev="ib0", protocol=4))

@@ -130,7 +130,7 @@ def test_lost_carriers_count_by_device_in_ipv6(namespace: Namespace, backend: Ne
 
 
 def test_devices_without_ipv6(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """It is known on which devices IPv6 is disabled, and the listener hears when it is enabled."""
+    """The backend knows the devices where IPv6 is disabled, and its listener hears when IPv6 is enabled."""
 
     def disabled() -> set[str]:
         return {link.name for link in backend.snapshot().links if link.ipv6_disabled}

@@ -84,7 +84,7 @@ class TestReading:
         assert [_read_device(data) for data in messages] == [(3, "master"), (2, name)]
 
     def test_of_a_device_whose_name_is_no_text(self) -> None:
-        """Its name can be read, and matches no device."""
+        """The name can be read, and matches no device."""
         known = encode("link", RTM_NEWLINK, fields={"index": 2})
         name = struct.pack("=HH4s", 8, 3, b"\xff0\0\0")
         (link,) = read_links([struct.pack("=I", len(known) + len(name)) + known[4:] + name], {}, {})
@@ -152,7 +152,7 @@ class TestReading:
         said=attributes(NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN=st.integers(0, 1), NETCONFA_RP_FILTER=st.integers(0, 2))
     )
     def test_of_settings(self, said: list[tuple[str, object]]) -> None:
-        """Those of a device, and those of "all"."""
+        """The settings of a device, and those of "all"."""
         messages = [
             encode("netconf", RTM_NEWNETCONF, fields={"family": 2}, attributes=[("NETCONFA_IFINDEX", index), *said])
             for index in (-1, 2)
@@ -225,7 +225,7 @@ class TestAsking:
 
     @given(table=st.integers(1, 2**32 - 1), protocol=st.integers(0, 255))
     def test_for_some_routes(self, table: int, protocol: int) -> None:
-        """Those of a table and a protocol."""
+        """The routes of a table and a protocol."""
         fields, said = {"family": 2, "proto": protocol}, [("RTA_TABLE", table)]
         flags = n.NLM_F_REQUEST | n.NLM_F_DUMP
         assert _ask_list(n.RTM_GETROUTE, 2, table, protocol) == encode(

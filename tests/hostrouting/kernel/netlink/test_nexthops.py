@@ -48,7 +48,7 @@ def test_heavy_members_of_a_group() -> None:
 
 @pytest.mark.parametrize("gateway", [None, "10.0.0.9", "fe80::9"])
 def test_all_that_is_said_of_a_leg(gateway: str | None) -> None:
-    """Its device, its gateway of either family, and its state; unknown attributes are skipped."""
+    """The device of a leg, its gateway of either family, and its state; unknown attributes are skipped."""
     hop = None if gateway is None else as_ip(gateway)
     said = [] if hop is None else [(6, hop.packed)]
     message = nexthop((1, number(5)), (4711, number(1)), (5, number(3)), *said, flags=0x14)

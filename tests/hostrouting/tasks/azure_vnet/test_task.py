@@ -118,7 +118,7 @@ class TestApply:
         assert calls == [9]
 
     def test_a_second_run(self) -> None:
-        """It finds nothing, and writes nothing."""
+        """A second run finds nothing, and writes nothing."""
         host = azure_host()
         clean(host)
         before, writes = state_of(host), len(host.files.writes)
@@ -150,7 +150,7 @@ class TestApply:
         assert clean(host).undo_file == UNDO.replace("-1.", "-2.")
 
     def test_the_lock(self) -> None:
-        """It works with the host locked, and lets it go."""
+        """The task locks the host while it works, and releases it."""
         host = azure_host()
         locked: list[bool] = []
         ebtables_of(host).meanwhile(lambda: locked.append(LAYOUT.lock_path in host.files.locked), nth=3)
@@ -268,7 +268,7 @@ class TestRefused:
         "error", [refusal.missing(), refusal.not_loaded(), refusal.not_permitted()], ids=lambda it: it.kind
     )
     def test_ebtables_cannot_be_had(self, error: ProgramError) -> None:
-        """It is an error where there is a bridge of azure-vnet; without one, rules that cannot exist could do nothing."""
+        """On a host with a bridge of azure-vnet, a missing ebtables is an error; without a bridge, no rule can have an effect."""
         host = azure_host()
         ebtables_of(host).fault = error
         assert failure(host) is error
@@ -284,7 +284,7 @@ class TestRefused:
         assert kind_of(error) == "wrong-backend"
 
     def test_a_line_that_is_not_understood(self) -> None:
-        """It stays and is counted, and the rest goes."""
+        """Such a line stays and is counted, and the rest goes."""
         odd = f'-A {STALE} "'
         host = azure_host(bridge_rules=MemoryEbtables([STALE], others=odd))
         result = clean(host, what={"neigh": False, "routes": False})
@@ -314,7 +314,7 @@ class TestMeanwhile:
         assert len(result.after.deletions) == 2
 
     def test_what_was_not_shown_is_told(self) -> None:
-        """It is in the result, and also where nothing of what was shown is stale any more."""
+        """Entries that were not shown are in the result, even when no shown entry is stale any more."""
         host = azure_host(files=named("node-7"))
         shown = look(host)
         ebtables_of(host).rules += [STALE, R1.format("10.240.0.77", DEAD)]
@@ -327,7 +327,7 @@ class TestMeanwhile:
         assert len(clean(host, CleanupPlan(), dry_run=True).unapproved) == 1
 
     def test_a_dry_run_of_what_was_approved(self) -> None:
-        """It tells what would be deleted: what was approved and is stale still."""
+        """The dry run tells what would be deleted: the approved entries that are still stale."""
         host = azure_host(files=named("node-7"))
         shown = look(host)
         ebtables_of(host).rules.remove(STALE)
@@ -546,7 +546,7 @@ class TestUndo:
         assert len(effects_of(error).operations) == 10
 
     def test_a_neighbour_whose_device_is_gone(self) -> None:
-        """It is named with the kernel's reason."""
+        """The neighbour is named with the kernel's reason."""
         host = azure_host()
         clean(host)
         host.neighbours.fail(BackendError("no such device"), nth=2)
@@ -561,7 +561,7 @@ class TestUndo:
         [(None, "there is no such file"), ("reboot", "line 1: it is not a command of an undo file: 'reboot'")],
     )
     def test_a_file_that_is_not_one(self, text: str | None, why: str) -> None:
-        """It is refused before anything is changed."""
+        """Such a file is refused before anything is changed."""
         host = azure_host(files=FakeFiles({} if text is None else {UNDO: text}))
         before = state_of(host)
         with pytest.raises(phases.TaskFailed) as caught:
@@ -576,7 +576,7 @@ class TestUndo:
         assert phases.run(task, observers=[]).status is phases.Status.SKIPPED
 
     def test_its_plan(self) -> None:
-        """Its plan is what the file says."""
+        """The plan is the same as the file."""
         host = azure_host()
         clean(host)
         plan = UndoAzureVnetCleanup(UNDO, host=host).plan(phases.Context(observers=[]))

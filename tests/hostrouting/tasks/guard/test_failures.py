@@ -142,7 +142,7 @@ def test_a_kernel_that_refuses_another_route_each_time(play: Play) -> None:
 
 
 def test_a_lock_that_cannot_be_taken(play: Play) -> None:
-    """It is a failure like another: what was known holds, and the guard goes on."""
+    """Such a lock is a failure like any other: what was known still holds, and the guard goes on."""
     files, seen = play.host.files, list[dict[str, object]]()
 
     def mend() -> None:

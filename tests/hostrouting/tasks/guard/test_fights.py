@@ -41,7 +41,7 @@ def test_a_fight(play: Play) -> None:
 
 
 def test_many_routes_that_do_not_stay() -> None:
-    """They are told in one line with their number, and listed in guard.json; with a few, each has a line."""
+    """One line says how many routes these are, and guard.json lists them. A few routes have a line each."""
     few = [f"10.100.{number}.0/24" for number in range(3)]
     play = Play(h200(), config(*few, *(f"10.101.{number}.0/24" for number in range(200))))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def test_a_deleted_route(play: Play) -> None:
-    """It is back 150 ms after it was deleted, and one line says so."""
+    """The route is back 150 ms after it was deleted, and one line says so."""
     seen: list[list[str]] = []
     scenes = [(10.0, play.delete), (10.1, lambda: seen.append(play.route("172.16.0.0/17")))]
     scenes += [(10.2, lambda: seen.append(play.route("172.16.0.0/17")))]
@@ -177,7 +177,7 @@ def test_the_table_and_the_route_of_the_rewrite(play: Play) -> None:
 
 
 def test_the_watchdog(play: Play) -> None:
-    """It is fed between looks at least three times within its time, and before each task of a look."""
+    """The watchdog hears from the guard at least three times in its period, and before each task of a look."""
     play.service.watchdog = 9.0
     play.perform(until=0.5)
     first = play.service.notified.count("WATCHDOG=1")

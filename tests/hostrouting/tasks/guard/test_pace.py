@@ -128,7 +128,7 @@ def test_after_the_wait_it_is_there(rate: float, amount: float) -> None:
 
 
 def test_full() -> None:
-    """It is full at first, not after a withdrawal, and full again when that has come back."""
+    """The bucket is full at first, not after a withdrawal, and full again when that amount has come back."""
     bucket = Bucket(3, 0.5)
     assert bucket.is_full(0)
     assert not bucket.take(1, 0).is_full(1.9)

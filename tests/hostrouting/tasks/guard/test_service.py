@@ -55,7 +55,7 @@ def test_it_is_installed_and_started(host: FakeHost) -> None:
 
 
 def test_no_machine_waits_for_it(host: FakeHost) -> None:
-    """It has no step in the gate."""
+    """The guard has no step in the gate."""
     run(Configure(GUARDED, host=host))
     steps = parse_gate_steps(host.files.texts[LAYOUT.gate_steps_path])
     assert [step.name for step in steps] == ["static-routes", "check-route-overlap"]
@@ -90,7 +90,7 @@ def test_another_configuration_does_not_restart_it(host: FakeHost) -> None:
 
 
 def test_it_goes_with_the_configuration(host: FakeHost) -> None:
-    """It is stopped, and its files go, with those that it has written."""
+    """The guard is stopped. Its files are removed, and those that it wrote."""
     run(Configure(GUARDED, host=host))
     host.files.texts |= dict.fromkeys((LAYOUT.guard_path, LAYOUT.figures_path), "written")
     run(Configure(attrs.evolve(GUARDED, guard=GuardConfig()), host=host))
@@ -100,7 +100,7 @@ def test_it_goes_with_the_configuration(host: FakeHost) -> None:
 
 
 def test_remove(host: FakeHost) -> None:
-    """It goes with everything else, and the plan of the removal lists it."""
+    """Remove removes the guard with everything else, and its plan lists the guard."""
     run(Configure(GUARDED, host=host))
     assert LAYOUT.guard_unit_path in str(phases.plan(Remove(HostRoutingConfig(), host=host)))
     run(Remove(HostRoutingConfig(), host=host))

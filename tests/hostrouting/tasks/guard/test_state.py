@@ -33,7 +33,7 @@ def test_counts() -> None:
 
 
 def test_an_attempt_that_could_not_look() -> None:
-    """It is a failure and not a look: the time of the last look, and how long that took, stay."""
+    """Such an attempt is a failure and not a look: the time of the last look, and how long that took, stay."""
     looked = after(Look(verdict="ok", seconds=0.5, repairs=(REPAIR,), repair_seconds=0.2))
     state = looked.after_attempt(Look(verdict="ok", failures={"guard": "busy"}), ())
     assert (state.looks, state.looked, state.look.seconds) == (1, looked.looked, 0.5)
@@ -42,7 +42,7 @@ def test_an_attempt_that_could_not_look() -> None:
 
 
 def test_what_hinders_the_guard() -> None:
-    """It is part of the failure and counts as a problem, but is not a look that failed; it holds until it is noted anew."""
+    """A hindrance counts as a problem and is part of the failure, but not as a failed look, until the next note."""
     state = after(Look(failures={"check": "x"}, findings=(found("a"),))).noted("reading", "b").noted("listening", "c")
     assert state.to_mapping()["failure"] == "check: x; b; c"
     assert "hostrouting_guard_problems 3" in figures(state, version="1").splitlines()

@@ -253,7 +253,7 @@ class TestConditions:
         assert table_of(host) is not None
 
     def test_an_address_that_stays_tentative(self, caplog: pytest.LogCaptureFixture) -> None:
-        """It is waited for; then the rules are loaded all the same, with a warning, and are as they should be."""
+        """The task waits for the address; then it loads the rules anyway, with a warning."""
         host = a_host()
         host.kernel.add_address("eth0", "2001:db8::5/64")
         host.files.texts["/proc/self/net/if_inet6"] = "20010db8000000000000000000000005 02 40 00 40 eth0\n"

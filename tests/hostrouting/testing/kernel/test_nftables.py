@@ -112,7 +112,7 @@ def test_what_was_written() -> None:
 
 
 def test_text() -> None:
-    """It prints as nft lists a ruleset."""
+    """The text is what nft prints for a ruleset."""
     nft = MemoryNftables(contract_table(), others=[("inet", "filter")])
     assert str(nft) == f"table inet filter {{\n}}\n{contract_table()}"
 
