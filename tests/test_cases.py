@@ -23,5 +23,5 @@ def test_every_failure_is_told() -> None:
 
 @for_each("case", ["a", "b"])
 def test_fixtures_are_given(tmp_path_factory: pytest.TempPathFactory, case: str) -> None:
-    """What is no case is a fixture, as in any test."""
+    """An argument that is not a case is a fixture, as in any test."""
     assert (tmp_path_factory.mktemp(case)).name.startswith(case)

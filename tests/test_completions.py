@@ -117,14 +117,14 @@ def test_devices(offers: Offers) -> None:
 
 
 def test_choices(offers: Offers) -> None:
-    """Where only some words are possible, they are offered, once."""
+    """If only some words are possible, they are offered, once."""
     assert offers("hostrouting completion ") == set(SHELLS)
     assert offers("hostrouting clean ") == {"azure-vnet"}
     assert not {"azure-vnet"} & offers("hostrouting clean azure-vnet ")
 
 
 def test_nothing_is_made_up(offers: Offers) -> None:
-    """Where nothing is known, nothing is offered: for an address, a CIDR, a number, and after an unknown command."""
+    """If nothing is known, nothing is offered: for an address, a CIDR, a number, and after an unknown command."""
     for typed in ("check 1", "explain a", "explain 10.0.0.1 --mark a", "apply --wait a", "nonsense a"):
         assert offers(f"hostrouting {typed}") == set()
 

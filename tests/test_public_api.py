@@ -15,7 +15,7 @@ def test_nothing_that_was_public_is_gone() -> None:
 
 
 def test_everything_public_is_listed() -> None:
-    """What is new is in the list as well."""
+    """New names are in the list as well."""
     before = LISTED.read_text(encoding="utf-8").splitlines()[1:]
     assert public_lines() == before, "run: make public"
 

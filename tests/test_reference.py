@@ -18,7 +18,7 @@ CONFIGURATION = [[cell.strip("`") for cell in row] for row in tables(page("confi
 
 
 def test_every_key_of_the_configuration() -> None:
-    """Each key has a row, with the default that it has; nothing else has one."""
+    """Exactly the keys have rows, each with its default."""
     known = keys_of(HostRoutingConfig.from_mapping(COMPLETE).to_mapping())
     assert {row[0] for row in CONFIGURATION} == set(known)
     defaults = keys_of(HostRoutingConfig().to_mapping()) | {

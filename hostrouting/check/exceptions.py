@@ -53,7 +53,7 @@ class Exceptions:
         return {ip: devs for ip, devs in found.items() if not all(is_like(dev, self._allowed) for dev in devs)}
 
     def known(self, case: Case, decision: Decision) -> Known:
-        """What the packets are to which all conditions of the case apply, if this decides about them."""
+        """The kind of the packets that fulfil all conditions of the case, and that this decision is for."""
         if self._reasons and case and all(condition.rule.selection in self._reasons for condition in case):
             return "intended"
         sources = [

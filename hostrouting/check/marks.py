@@ -55,7 +55,7 @@ class Marks:
 
     @classmethod
     def together(cls, many: Iterable[Marks]) -> Marks:
-        """Those of several families."""
+        """The marks of several families together."""
         every = list(many)
         return cls(
             tuple(sought for marks in every for sought in marks.sought),

@@ -85,7 +85,7 @@ class Escape:
 
 @attrs.frozen
 class Note:
-    """An exception to the verdict: packets for which one of the `cases` applies in full are decided by `decision`.
+    """An exception to the verdict: `decision` applies to packets that fulfil all conditions of one of the `cases`.
 
     This holds for some addresses between `first` and `last`. `more_routes` is the number of other routes that decide
     such packets in the same way. `escapes`: whether such packets escape.

@@ -145,7 +145,7 @@ def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
 
 
 def _preferred(snapshot: Snapshot, expected: Sequence[Prefix]) -> Iterator[str]:
-    """The devices of IPv6 routes for which the device that a packet arrived on can matter."""
+    """The devices of the IPv6 routes whose choice can depend on the device that a packet arrived on."""
     routes, width = snapshot.routes, width_of(IPV6)
     low, high = min(prefix.first for prefix in expected), max(prefix.last for prefix in expected)
     hosts = [(1 << width - length) - 1 for length in range(width + 1)]

@@ -164,7 +164,7 @@ def _ways(fib: Fib, report: OverlapReport, flow: Flow) -> dict[str, Prefix]:
 
 
 def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dropped]:
-    """The devices on which packets of pods, and replies to them, arrive and are not forwarded."""
+    """The devices that do not forward packets of pods, or the replies to these packets."""
     if not ways:
         return
     family, snapshot = report.family, fib.snapshot
@@ -237,7 +237,7 @@ def _dropped_on_new_devices(
 
 
 def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> Iterator[Dropped]:
-    """The replies from the expected CIDRs that are dropped on the device by which the packets left."""
+    """The replies from the expected CIDRs that are dropped by the device that sent the packets."""
     if report.family != IPV4:
         return
     spans: dict[tuple[str, Flow, DropReason, Decision, bool], list[Prefix]] = {}
@@ -258,7 +258,7 @@ def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPacke
 
 
 def _reply_leaves_by(fib: Fib, link: Link, sent: Flow) -> str:
-    """The device by which a reply to this packet leaves, if it arrives on `link`; lo if it is for this host."""
+    """The device that sends the reply to this packet, which arrives on `link`; lo for a packet to this host."""
     if sent.iif == "lo" or sent.source is None:
         return "lo"
     return next(iter(fib.lookup(sent.source, Flow(iif=link.name)).devs), "lo")

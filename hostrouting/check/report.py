@@ -109,7 +109,7 @@ def _no_default_route(found: FamilyExamination, severity: Severity, *, wait: flo
 
 
 def candidates_clause(found: FamilyExamination) -> str:
-    """A clause: if there is no default route, the devices that are up and have an address; empty if there is one.
+    """A clause for a host without a default route: the devices that are up and have an address. Otherwise empty.
 
     One of them may be the expected device. Devices that carry a part of the CIDRs rarely are, and come last.
     """
@@ -675,7 +675,7 @@ GUARD_SCHEMA = "hostrouting/guard/2"
 
 
 def document_in(text: str | None, *schemas: str) -> dict[str, Any]:
-    """The JSON document in this text; empty if there is none, or if it has none of these schemas."""
+    """The JSON document in this text; empty without a document of one of these schemas."""
     import json  # noqa: PLC0415  most commands read none of them
 
     with suppress(ValueError, RecursionError):

@@ -173,7 +173,7 @@ def _propose(host: Host) -> None:
 
 
 def lasting_line(where: str = "the host") -> Line:
-    """Where to find what no check of the routes can say."""
+    """A pointer to the answers that a check of the routes cannot give."""
     told = f"To see what is installed on {where}, and whether it survives a reboot: hostrouting status"
     return line(Painted(told, "soft"))
 
@@ -277,7 +277,7 @@ class FamilyView:
         yield from (line(Painted(_sentence(str(finding)), "soft")) for finding in self._told("expiry"))
 
     def _exception_lines(self, again: str) -> Iterator[Line]:
-        """The packets for which the verdict does not hold."""
+        """The packets that the verdict is not true for."""
         notes = self._told("other-packets")
         remedy = next((finding.remedy for finding in notes if finding.remedy), "")
         is_known = all(finding.facts["known"] for finding in notes)

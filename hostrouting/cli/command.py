@@ -80,7 +80,7 @@ class Command:
 
     @property
     def summary(self) -> str:
-        """What it does, in a few words."""
+        """What the command does, in a few words."""
         return COMMANDS[self.name]
 
     @property

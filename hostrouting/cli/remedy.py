@@ -220,7 +220,7 @@ def _added_to(remedy: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence
 
 
 def correction_lines(correction: Correction, config: HostRoutingConfig, name: str) -> Iterator[Line]:
-    """What to change in the static routes of a configuration besides adding routes; `name` names it."""
+    """The changes of a configuration's static routes other than additions; `name` is that of the configuration."""
     yield from (line(Painted(text, "warn")) for text in deletion_lines(correction.replaced, correction.contested, name))
     if not config.static_routes.enabled:
         yield line("Also set staticRoutes.enabled to true.")

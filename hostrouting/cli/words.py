@@ -54,7 +54,7 @@ class Word:
 
     @property
     def kind(self) -> str:
-        """What can be offered for what it takes."""
+        """The kind of values that a shell can offer for an argument."""
         return KINDS[self.takes] if self.takes else "nothing"
 
     @property
@@ -90,7 +90,9 @@ def _words(parser: argparse.ArgumentParser) -> Iterator[Word]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             continue
-        others = {name for group in groups if action in group for it in group - {action} for name in it.option_strings}
+        others = {
+            name for group in groups if action in group for one in group - {action} for name in one.option_strings
+        }
         # The main help leaves --json out, because its usage has it.
         told = "print one JSON document" if action.help == argparse.SUPPRESS else action.help
         yield Word(

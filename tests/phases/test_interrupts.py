@@ -90,7 +90,7 @@ def test_at_the_end_of_a_failure(error: BaseException) -> None:
 
 
 def test_in_a_finaliser() -> None:
-    """Where Python swallows exceptions, Ctrl-C is deferred until it can be raised."""
+    """If Python swallows exceptions, Ctrl-C is deferred until it can be raised."""
 
     class Falling:
         def __del__(self) -> None:

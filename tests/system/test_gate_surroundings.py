@@ -76,7 +76,7 @@ def test_no_program_can_be_run_in_etc() -> None:
 
 
 def test_no_room_for_what_was_found() -> None:
-    """Where what was found cannot be written, in STRICT the routes alone open the gate, and shut it."""
+    """If what was found cannot be written, in STRICT the routes alone open the gate, and shut it."""
     settings = config(*HALVES, mode=Mode.STRICT)
     with host(settings) as system:
         state = LAYOUT.state_directory
@@ -130,7 +130,7 @@ def test_the_check_comes_after_the_routes() -> None:
 
 
 def test_a_host_that_was_suspended() -> None:
-    """Where the clocks of the host and of systemd differ, a refusal is still recognised, and a start that is right passes."""
+    """If the clocks of the host and of systemd differ, a refusal is still recognised, and a start that is right passes."""
     with host(config(mode=Mode.STRICT), suspended=100_000) as system:
         assert start(system) == 1
         assert not pid(system)

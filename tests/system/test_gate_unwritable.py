@@ -170,7 +170,7 @@ def _holds(system: System, last: str) -> None:
 
 
 def test_the_way_out_where_a_mask_does_not_hold() -> None:
-    """Where the administrator has a template, the command that is named is another, and holds machines back, too."""
+    """If the administrator has a template, the command that is named is another, and holds machines back, too."""
     template = f"{_UNITS}/{LAYOUT.machine_unit}"
     with host() as system, answering(system, _CLI) as cli:
         system.must("cp", f"/usr/lib/systemd/system/{LAYOUT.machine_unit}", template)

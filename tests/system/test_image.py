@@ -40,7 +40,7 @@ def test_it_boots_with_everything_enabled() -> None:
 
 @pytest.mark.releases
 def test_presets() -> None:
-    """Where the distribution has all units disabled that it does not name, as at an image's first boot, ours is enabled."""
+    """If the distribution has all units disabled that it does not name, as at an image's first boot, ours is enabled."""
     nothing = {"/usr/lib/systemd/system-preset/90-nothing.preset": "disable *\n"}
     with host(config(*HALVES, mode=Mode.STRICT), more=nothing) as system:
         system.must("systemctl", "preset-all", "--preset-mode=full")

@@ -200,7 +200,7 @@ def _part(title: str, things: Sequence[Kept], tone: Tone) -> Iterator[Line]:
 
 
 def _unapproved(run: Run) -> tuple[Deletion, ...]:
-    """What is stale but was not in the approved plan."""
+    """The stale entries that were not in the approved plan."""
     results = (node.result for node in run.report.walk())
     return next((result.unapproved for result in results if isinstance(result, CleanupResult)), ())
 

@@ -1,4 +1,4 @@
-"""`completion`: the script by which a shell completes this command line, written from the records of the commands.
+"""`completion`: the script with which a shell completes this command line, written from the records of the commands.
 
 Here: the tables of each script. What is done with them is the same in every version, and stands in `assets`;
 `@TABLES@` is where the tables go.
@@ -36,7 +36,7 @@ def completion_of(shell: str) -> str:
     text: bytes = loader.get_data(os.path.join(folder, f"completion.{shell}"))
     before, _, after = text.decode().partition("@TABLES@\n")
     tables = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](
-        main_words(), {it: words_of(it) for it in every_command()}
+        main_words(), {command: words_of(command) for command in every_command()}
     )
     return before + "".join(f"{row}\n" for row in tables) + after
 
@@ -44,13 +44,13 @@ def completion_of(shell: str) -> str:
 def _bash(main: Sequence[Word], commands: Commands) -> Iterator[str]:
     yield "    # The words that can follow each command, and its options, each with what it takes."
     yield "    local -A words=("
-    yield f"        [hostrouting]={_quoted(' '.join(it.name for it in commands))}"
+    yield f"        [hostrouting]={_quoted(' '.join(command.name for command in commands))}"
     for command, words in commands.items():
         if choices := [choice for word in words if not word.names for choice in word.choices]:
             yield f"        [{command.name}]={_quoted(' '.join(choices))}"
     yield "    )"
     yield "    local -A options=("
-    for name, words in [("hostrouting", main), *((it.name, words) for it, words in commands.items())]:
+    for name, words in [("hostrouting", main), *((command.name, words) for command, words in commands.items())]:
         yield f"        [{name}]={_quoted(' '.join(_bash_option(word) for word in words if word.names))}"
     yield "    )"
 
@@ -62,7 +62,7 @@ def _bash_option(word: Word) -> str:
 
 def _zsh(main: Sequence[Word], commands: Commands) -> Iterator[str]:
     yield "    local -a subcommands=("
-    yield from (f"        {_quoted(f'{it.name}:{it.summary}')}" for it in commands)
+    yield from (f"        {_quoted(f'{command.name}:{command.summary}')}" for command in commands)
     yield "    )"
     yield "    local -a flags=("
     yield from (f"        {_quoted(spec)}" for word in main for spec in _zsh_specs(word))

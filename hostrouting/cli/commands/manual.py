@@ -70,12 +70,12 @@ _WIDTH = 79
 
 def manual_page(commands: Sequence[Command]) -> str:
     """The text of the page."""
-    return "".join(f"{it}\n" for it in _lines(commands))
+    return "".join(f"{line}\n" for line in _lines(commands))
 
 
 def _lines(commands: Sequence[Command]) -> Iterator[str]:
 
-    words = {it.name: words_of(it) for it in commands}
+    words = {command.name: words_of(command) for command in commands}
     yield f'.TH HOSTROUTING 1 {WRITTEN} "hostrouting {__version__}" "User Commands"'
     yield ".nh"
     yield ".SH NAME"
@@ -113,7 +113,7 @@ def _lines(commands: Sequence[Command]) -> Iterator[str]:
     yield ".EX"
     for number, command in enumerate(commands):
         yield from ["\\&"] if number else []
-        yield from (_line(_roff(it)) for it in command.examples.splitlines())
+        yield from (_line(_roff(line)) for line in command.examples.splitlines())
     yield ".EE"
     yield ".SH SEE ALSO"
     for number, name in enumerate(_ALSO, start=1):
@@ -167,7 +167,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _filled(words: Iterable[str]) -> Iterator[str]:
-    """The words in lines, none of which looks like a macro."""
+    """The words in lines that cannot be mistaken for macros."""
     row = ""
     for word in words:
         if row and len(row) + 1 + len(word) > _WIDTH:

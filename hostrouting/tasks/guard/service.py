@@ -153,7 +153,7 @@ def _facts(written: dict[str, Any]) -> Iterator[str]:
 
 
 def _notes(written: dict[str, Any]) -> Iterator[str]:
-    """What it cannot repair."""
+    """A line for each thing that does not stay as the guard repaired it."""
     listed = written.get("fights")
     fights = [fight for fight in listed if isinstance(fight, dict)] if isinstance(listed, list) else []
     for fight in fights[:_SHOWN]:

@@ -195,7 +195,7 @@ class TestWhatIsRenderedIsReadBack:
 
     @given(st.lists(gate_steps()), st.floats(0, 1, exclude_max=True))
     def test_a_list_that_was_cut_short(self, steps: list[GateStep], place: float) -> None:
-        """Wherever the list is cut, what is left is a ValueError; only its last newline may be missing."""
+        """A list that is cut anywhere is a ValueError; only its last newline may be missing."""
         text = render_gate_steps(steps).removesuffix("\n")
         with pytest.raises(ValueError, match=r"is incomplete|is not a step|is not a name"):
             parse_gate_steps(text[: int(place * len(text))])
@@ -302,7 +302,7 @@ class TestTexts:
             assert "\r" not in text
 
     def test_no_unit_requires_another(self) -> None:
-        """Nothing that could take a running machine down with it stands in any unit or drop-in."""
+        """No unit or drop-in has a setting that could stop a running machine."""
         for text in (*UNITS.values(), render_gate_drop_in()):
             for word in ("Requires", "Requisite", "BindsTo", "PartOf", "RequiredBy", "RemainAfterExit", "Before="):
                 assert word not in text

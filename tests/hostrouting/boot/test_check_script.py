@@ -271,7 +271,7 @@ class TestOneHost:
         assert (checked.status, checked.left) == (mode == "STRICT", {})
 
     def test_the_kernel_has_the_last_word(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Where the kernel answers what its tables do not say, its answer counts."""
+        """If the kernel answers what its tables do not say, its answer counts."""
         # Once there was a rule, Linux looks at the table local first, which nothing that it lists shows.
         namespace.batch(["route add local 20.0.0.0/8 dev lo table local", "route add 20.1.0.0/16 dev ib0"])
         assert Checked(namespace, check("20.0.0.0/8"), tmp_path).answer.verdict == "overlap"
@@ -460,7 +460,7 @@ class TestOneHost:
 
     @pytest.mark.parametrize("kind", ["mkfifo", "mkdir", "ln -s /nowhere/at/all", "touch"])
     def test_what_is_in_the_place_of_what_is_left(self, namespace: Namespace, tmp_path: Path, kind: str) -> None:
-        """Nothing in the place of a file that the script leaves keeps it waiting, or has it refuse."""
+        """The script neither waits nor refuses because something else is in the place of a file that it writes."""
         state = tmp_path / "state"
         paths = [f"{state}/route-overlap.{name}" for name in ("new", "json", "ok")]
         before = f"mkdir {state}; for path in {' '.join(paths)}; do {kind} $path; done"
@@ -474,7 +474,7 @@ class TestOneHost:
 
     @pytest.mark.parametrize("kind", ["mkfifo", "touch"])
     def test_what_is_in_the_place_of_the_directory(self, namespace: Namespace, tmp_path: Path, kind: str) -> None:
-        """Where there is no directory for it, and none can be made, that is said, and the routes decide."""
+        """If there is no directory for it, and none can be made, the output says so, and the routes decide."""
         state = tmp_path / "other" / "state"
         before = f"mkdir -p {tmp_path}/other {tmp_path}/state; {kind} {state}"
         script = tmp_path / "check.sh"
@@ -499,7 +499,7 @@ class TestOneHost:
 
     @pytest.mark.parametrize("step", ["100000", "-100000"])
     def test_a_clock_that_is_set(self, namespace: Namespace, tmp_path: Path, step: str) -> None:
-        """A clock that is set while the script waits makes it wait neither less nor longer."""
+        """The script waits for the same time even if the clock is set meanwhile."""
         namespace.batch(["route del default"])
         begin = time.monotonic()
         # With this, bash begins to count where a clock that jumped would have it.

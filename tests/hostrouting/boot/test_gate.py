@@ -93,7 +93,7 @@ def listed(host: FakeHost) -> tuple[GateStep, ...] | None:
 
 @cache
 def changed(name: str) -> tuple[FakeHost, Mishaps]:
-    """A host whose gate is what this configuration says; to be copied."""
+    """A host with the gate of this configuration; tests copy it."""
     host, mishaps = gate_host()
     change(host, CONFIGS[name])
     return host, mishaps
@@ -215,7 +215,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("name", CONFIGS)
     def test_again(self, name: str) -> None:
-        """Where the gate is what it should be, nothing is changed, and nothing is stopped."""
+        """A gate that is already right stays as it is, and nothing is stopped."""
         host, mishaps = gate_host()
         change(host, CONFIGS[name])
         mishaps.disarm()
@@ -263,7 +263,7 @@ class TestConstant:
             assert not [event for event in mishaps.events if event.partition(" ")[2] in CONSTANT]
 
     def test_no_reload_for_another_list(self) -> None:
-        """Where only the list and scripts change, systemd is not told to read anything."""
+        """If only the list and scripts change, systemd is not told to read anything."""
         host, mishaps = gate_host()
         change(host, CONFIGS["a route, warn"])
         mishaps.disarm()
@@ -271,7 +271,7 @@ class TestConstant:
         assert "reload" not in mishaps.events
 
     def test_no_room_for_a_reload(self) -> None:
-        """Where systemd would not read a new unit, nothing is changed. A change of scripts needs no reload."""
+        """If systemd would not read a new unit, nothing is changed. A change of scripts needs no reload."""
         host, mishaps = gate_host()
         assert host.manager is not None
         host.manager.room = 15 << 20
@@ -387,7 +387,7 @@ class Starting(FakeManager):
 
 
 def left(host: FakeHost) -> set[str]:
-    """What is left, without the script of the routes, which their task takes away itself, after the routes."""
+    """The remaining files, without the script of the routes: their task removes it after the routes."""
     return {*host.files.texts, *host.files.links} - {LAYOUT.routes_script_path}
 
 
@@ -487,7 +487,7 @@ class TestImage:
 
 
 def test_mishaps_count_every_change() -> None:
-    """The double of these tests sees each change once: without that, none of them would see anything."""
+    """The double of these tests sees each change once; the other tests here depend on that."""
     host, mishaps = gate_host()
     assert isinstance(mishaps, Mishaps)
     change(host, CONFIGS["two routes, strict"])

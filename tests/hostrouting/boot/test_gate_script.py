@@ -241,7 +241,7 @@ class TestList:
         assert place.passes() == (expected and not any(it.kind == "changing" for it in steps))
 
     def test_cut_short(self, place: Place) -> None:
-        """Wherever the list ends too early, it is refused, and says what to do."""
+        """A list that is cut anywhere is refused, with a remedy."""
         place.put([step("50 requires a"), step("60 wants a")], {"a": OK})
         whole = place.steps.read_text()
         for length in range(len(whole) - 1):
@@ -262,7 +262,7 @@ class TestList:
         assert place.passes()
 
     def test_a_folder_in_its_place(self, place: Place) -> None:
-        """What is not a file is not a list."""
+        """Something that is not a file is not accepted as a list."""
         place.steps.mkdir()
         assert not place.passes()
 
@@ -284,7 +284,7 @@ class TestList:
     @example(value="`touch marker`")
     @example(value="*")
     def test_a_value_is_never_run(self, place: Place, value: str) -> None:
-        """Nothing that stands in the list means anything to the shell: only scripts of the folder are run, by name."""
+        """The shell does not interpret the list: only scripts of the folder are run, by name."""
         place.put([], {"a": OK, "b": OK, "c": OK})
         before = set(place.folder.iterdir()) | {place.folder / "gate", place.folder / "log"}
         place.steps.write_text(f"50 wants {value}\nend\n")
@@ -336,7 +336,7 @@ class TestLock:
             assert not place.passes(text=quick)
 
     def test_no_flock(self, place: Place) -> None:
-        """Where flock cannot be run, the gate says that, at once."""
+        """If flock cannot be run, the gate says so at once."""
         place.put([step("50 requires a")], {"a": OK})
         done = place.run(text=place.text.replace("flock --shared", "no-flock-here --shared"))
         assert done.returncode == 1
@@ -395,7 +395,7 @@ class TestScript:
 
     @pytest.mark.parametrize("arguments", [(), ("ask",)], ids=["the unit", "ask"])
     def test_cut_short(self, place: Place, arguments: tuple[str, ...]) -> None:
-        """Wherever the script ends too early, it fails: its second line, which says so, is there at once or not at all."""
+        """A script that is cut anywhere fails, because its second line sets a trap for that."""
         place.put([step("50 requires a")], {"a": OK})
         # Of `ask` and `scripts` other programs are the beginning: one writes a file, and one waits.
         text = put_before(place.text, dict.fromkeys(["systemctl", "sleep", "as", "script"], "exit 0"), place.folder)
@@ -406,7 +406,7 @@ class TestScript:
             assert done.returncode != 0, text[:length][-80:]
 
     def test_what_the_manager_has_in_its_environment(self, place: Place) -> None:
-        """What would have systemctl do nothing, or change how bash works, does not reach what it runs."""
+        """Variables that stop systemctl from acting, or change how bash works, do not reach the scripts."""
         place.put([step("50 requires a")], {"a": 'test -z "${SYSTEMD_OFFLINE-}${SYSTEMD_IN_CHROOT-}" -a "$LC_ALL" = C'})
         script = place.folder / "gate"
         script.write_text(place.text)
@@ -480,7 +480,7 @@ class TestAsk:
     """What the start of a machine asks of systemd."""
 
     def test_granted(self, place: Place) -> None:
-        """Where the unit's start succeeds, the machine starts, and systemd is asked nothing else."""
+        """When the unit's start succeeds, the machine starts, and systemd is asked nothing else."""
         done, calls, naps = ask(place, Answers((0,)))
         assert (done.returncode, calls, naps) == (0, [START], [])
 
@@ -492,7 +492,7 @@ class TestAsk:
         assert f"<3>host-routing-gate: no machine starts: see journalctl -u {UNIT}" in done.stderr
 
     def test_refused_on_a_host_that_was_suspended(self, place: Place) -> None:
-        """Where systemd's clock is behind, every end seems to be an old one; the second that is new is a refusal."""
+        """If systemd's clock is behind, every end seems to be an old one; the second that is new is a refusal."""
         done, calls, naps = ask(place, Answers((1,), failed(ended=f"$(grep -c start {place.folder}/calls)")))
         assert (done.returncode, calls.count(START), naps) == (1, 2, ["0.3"])
         assert f"<3>host-routing-gate: no machine starts: see journalctl -u {UNIT}" in done.stderr
@@ -523,12 +523,12 @@ class TestAsk:
         ],
     )
     def test_asked_again(self, place: Place, show: str) -> None:
-        """Where the run was stopped, or its result is not known, it is asked again, and what is said then counts."""
+        """If the run was stopped, or its result is not known, it is asked again, and what is said then counts."""
         done, calls, naps = ask(place, Answers((1, 1, 0), show))
         assert (done.returncode, calls.count(START), naps) == (0, 3, ["0.3", "0.3"])
 
     def test_passed_unheard(self, place: Place) -> None:
-        """Where the run has passed since, but `start` did not hear of it, the machine starts."""
+        """When the run has passed since, but `start` did not hear of it, the machine starts."""
         done, calls, naps = ask(place, Answers((1,), passed()))
         assert (done.returncode, calls.count(START), naps) == (0, 1, [])
 
@@ -545,13 +545,13 @@ class TestAsk:
         assert (done.returncode, calls) == (0, [START])
 
     def test_without_systemctl(self, place: Place) -> None:
-        """Where systemctl cannot be run, no machine starts."""
+        """If systemctl cannot be run, no machine starts."""
         text = re.sub(r"PATH=\S+", f"PATH={place.folder}", place.text)
         (place.folder / "sleep").symlink_to("/bin/true")
         assert place.run("ask", text=text).returncode == 1
 
     def test_the_result_is_that_of_the_unit(self, place: Place) -> None:
-        """What is asked takes no step itself."""
+        """The result is that of the unit: `ask` itself runs no step."""
         place.put([step("50 requires a")], {"a": BAD})
         done, _, _ = ask(place, Answers((0,)))
         assert (done.returncode, place.log) == (0, [])

@@ -66,7 +66,7 @@ def test_folders_of_drop_ins(unit: str) -> None:
 
 
 def test_nothing_is_installed() -> None:
-    """Where nothing of ours is, there is no gate, and nothing is wrong with it; whatever else systemd has."""
+    """Without files of ours, there is no gate and no fault of one. Other units do not matter."""
     host = FakeHost()
     lay(host, MACHINE_DROP_IN, "[Service]\nExecStartPre=\n")
     manager(host).reload()

@@ -208,7 +208,7 @@ class TestFailures:
     """Each failure names the thing and what to do."""
 
     def test_no_nft(self, node: Node) -> None:
-        """Where nft is missing, the package that has it is named."""
+        """If nft is missing, the package that has it is named."""
         place = node.folder / "tools"
         place.mkdir()
         for tool in ("ip", "mkdir", "mv", "rm", "sleep"):
@@ -276,7 +276,7 @@ class TestFailures:
         )
 
     def test_cut_short(self, node: Node) -> None:
-        """Wherever the script ends too early, it fails."""
+        """A script that is cut anywhere fails."""
         text = render_probe_script(TOLD)
         begin, end = text.index(" EXIT ") + len(" EXIT "), text.rindex("finished=1")
         for length in (*range(begin, end, (end - begin) // 15), end):
@@ -359,7 +359,7 @@ class TestRoute:
     LOG = 'echo "$*" >>"${RUNTIME_DIRECTORY%/*}/calls"\nexec /usr/sbin/ip "$@"'
 
     def test_kept(self, node: Node) -> None:
-        """What is there as it is wanted is not written again, whoever it belongs to."""
+        """A route that is already right is not added again, whichever program added it."""
         for proto in ("213", "4"):
             node.must("ip", "-6", "route", "flush", f"{GLOBAL}/128")
             node.must("ip", "-6", "route", "add", GLOBAL, "dev", "eth0", "proto", proto)

@@ -94,7 +94,7 @@ def test_replaced_while_it_runs(which: str, tmp_path: Path) -> None:
 @each_script
 @pytest.mark.needs("mawk")
 def test_the_awk_that_begins_quickest(which: str, host: Namespace, tmp_path: Path) -> None:
-    """Where a host has mawk, that is taken, whatever else is called awk."""
+    """A host that has mawk uses it, even if another program is called awk."""
     script = tmp_path / "script.sh"
     program = put_before(RENDERERS[which](CONFIG, wait=0), {"awk": "exit 9"}, tmp_path)
     (tmp_path / "tools" / "mawk").unlink()
@@ -104,7 +104,7 @@ def test_the_awk_that_begins_quickest(which: str, host: Namespace, tmp_path: Pat
 
 
 def test_no_mawk(host: Namespace, tmp_path: Path) -> None:
-    """Where a host has none, awk is taken."""
+    """Without mawk, the script uses awk."""
     script = tmp_path / "script.sh"
     script.write_text(render_check_script(CONFIG, wait=0).replace("/usr/sbin:/usr/bin:/sbin:/bin", str(tmp_path)))
     for tool in ("awk", "ip", "mkdir", "mv", "rm", "sed", "sh", "sort"):

@@ -34,7 +34,7 @@ class TestMeanwhile:
 
     @pytest.mark.parametrize("ending", ["exit 0", "kill -9 $$"])
     def test_a_plan_that_was_cut_short(self, namespace: Namespace, tmp_path: Path, ending: str) -> None:
-        """Where the end of the plan does not come, nothing of it is done, and the script fails with a word."""
+        """A plan that is cut short is not carried out: the script fails with a message."""
         plan = r"write\nroute add 10.1.0.0/16 dev eth0 proto 213\nroute del 10.1.0.0/16 dev eth0 proto 213\n"
         tools = {"awk": f"cat >/dev/null; printf '{plan}'; {ending}"}
         if ending == "exit 0":
@@ -44,7 +44,7 @@ class TestMeanwhile:
         assert "<3>static-routes: the routes cannot be read" in ran.said
 
     def test_somebody_else_is_faster(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Where somebody makes the wanted route in the meantime, all is well: what is there counts, not who did it."""
+        """If another program adds the wanted route meanwhile, the script succeeds: only the table counts."""
         first = "ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-batch"* ]] && {first} 2>&-\nexec ip "$@"'})
         assert (ran.lines, ran.status) == ([], 0)
@@ -68,7 +68,7 @@ class TestMeanwhile:
         assert line == "<3>static-routes: the routes cannot be read: ip failed: it failed"
 
     def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Where what was made is gone each time, that is said after some attempts."""
+        """If the added route is gone after each attempt, the output says so after some attempts."""
         undone = 'ip "$@"; status=$?; [[ "$*" == "-batch"* ]] && ip route del 172.16.0.0/17; exit $status'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
         assert (ran.status, ours(namespace)) == (1, [])
@@ -165,7 +165,7 @@ class TestMeanwhile:
 
     @pytest.mark.parametrize("wait", [0, 20])
     def test_an_ip_that_hangs(self, namespace: Namespace, tmp_path: Path, wait: int) -> None:
-        """Where `ip` comes to no end, the unit's time-out ends them all, and that is a failure with a word."""
+        """If `ip` hangs, the unit's time-out ends it and the script, and the failure has a message."""
         script = tmp_path / "routes.sh"
         config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=HALVES[:1]))
         asked = tmp_path / "asked"
@@ -189,14 +189,14 @@ class TestMeanwhile:
         assert re.search(r"<3>static-routes: the routes cannot be read: m?awk printed nothing\n", ran.said)
 
     def test_an_ip_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Where `ip` cannot read what is there, it is said in its words, and nothing is written."""
+        """If `ip` cannot read the table, the output has the error of `ip`, and nothing is written."""
         tools = {"ip": '[[ "$*" == "-batch"* ]] && exec ip "$@"\necho "Cannot open netlink socket" >&2; exit 1'}
         ran = Ran(namespace, HALVES, tmp_path, tools=tools)
         assert ran.lines == ["<3>static-routes: the routes cannot be read: ip failed: Cannot open netlink socket"]
         assert (ran.status, ours(namespace)) == (1, [])
 
     def test_order_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
-        """What is no longer wanted is back in its place among those of others when the script is told to stop."""
+        """A script that is told to stop puts unwanted routes back in their places among other programs' routes."""
         others = "172.16.0.0/17 dev ib0 proto static"
         namespace.batch([f"route add {others}", "route append 172.16.0.0/17 via 10.0.0.1 proto 213"])
         namespace.batch(["route add 172.16.128.0/17 via 10.0.0.1 proto 213", "route append 172.16.128.0/17 dev ib0"])
@@ -242,7 +242,7 @@ class TestMeanwhile:
         namespace.batch(hops)
 
     def test_what_gives_way_is_back_while_it_waits(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Where the kernel refuses what is to stand in its place, a route of ours is there again until the next try."""
+        """If the kernel refuses the replacement, the old route of ours is restored until the next try."""
         namespace.batch(
             ["route add broadcast 10.0.0.77 dev eth0 table main", "route add 10.1.0.0/16 dev ib0 proto 213"]
         )

@@ -323,7 +323,7 @@ class TestOneHost:
         assert Fib(namespace.snapshot()).routes(Prefix.parse("9.9.9.10/32"))
 
     def test_awaited(self, namespace: Namespace, tmp_path: Path) -> None:
-        """What is not there yet is awaited, once for all routes, and found when it comes."""
+        """The script waits for missing devices and routes, once for all routes."""
         namespace.batch(["route del default"])
         many = [StaticRoute(f"10.{number}.0.0/16") for number in range(1, 50)]
         later = subprocess.Popen([*namespace.enter, "sh", "-c", "sleep 0.4; ip route add default via 10.0.0.1"])
@@ -457,7 +457,7 @@ class TestOneHost:
 
     @each_awk
     def test_by_a_group(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
-        """Where the default route is by a group of nexthop objects, an automatic route has the legs of the group."""
+        """If the default route is by a group of nexthop objects, an automatic route has the legs of the group."""
         batch = ["nexthop add id 5 via 10.0.0.1 dev eth0", "nexthop add id 6 via 10.0.0.2 dev eth0"]
         batch += [
             "nexthop add id 10 group 5,3/6",
@@ -565,7 +565,7 @@ class TestOneHost:
         assert len(found.legs) == 2
 
     def test_a_refused_route_takes_nothing_away(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Where the kernel refuses what is to stand in the place of a route of ours, that one stays."""
+        """If the kernel refuses the replacement of a route of ours, the old route stays."""
         namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
         namespace.batch(["route add 10.1.0.0/16 via 10.0.0.1 proto 213"])
         ran = Ran(namespace, [StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")], tmp_path)
@@ -574,7 +574,7 @@ class TestOneHost:
 
     @pytest.mark.parametrize("step", ["100000", "-100000"])
     def test_a_clock_that_is_set(self, namespace: Namespace, tmp_path: Path, step: str) -> None:
-        """A clock that is set while the script waits makes it wait neither less nor longer."""
+        """The script waits for the same time even if the clock is set meanwhile."""
         namespace.batch(["route del default"])
         begin = time.monotonic()
         # With this, bash begins to count where a clock that jumped would have it.

@@ -155,7 +155,7 @@ def told(node: Namespace, **check: object) -> tuple[list[str], str]:
 
 @pytest.mark.parametrize("name", WITH_PODS)
 def test_what_pods_send_and_what_comes_back(name: str) -> None:
-    """Where the check says that something is dropped, a pod gets no answer; else it gets one."""
+    """If the check says that something is dropped, a pod gets no answer; else it gets one."""
     settings, lines, answered = WITH_PODS[name]
     with private_namespace() as node, private_namespace() as peer, private_namespace() as pod:
         uplinks(node, peer)

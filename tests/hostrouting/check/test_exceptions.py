@@ -159,7 +159,7 @@ CASES: dict[str, tuple[MemoryBackend, str, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_kind_of_packets(name: str) -> None:
-    """What can be known leaves no doubt; an own address or a mark that leads into the fabric does."""
+    """Known packets leave the verdict certain; an own address or a mark that leads into the fabric does not."""
     kernel, verdict, known = CASES[name]
     report = check_overlap(Fib(kernel.snapshot()), [CIDR])
     assert (report.verdict, sorted(note.known for note in report.notes)) == (verdict, sorted(known))

@@ -248,7 +248,7 @@ class TestRepair:
         assert {it.reason for it in found.repair.unsafe} == {"clash"}
 
     def test_of_several_classes(self) -> None:
-        """What cannot be repaired names all the packets that it is about."""
+        """The line about what cannot be repaired names all packets that it is about."""
         links = tuple(Link(name=f"cali{number}", index=0) for number in (1, 2))
         harmless = rule(90, iif="cali2", dst=Prefix.parse("9.0.0.0/8"))
         found = examined(node(*links, rules=(harmless, rule(src=UPPER)), routes=(ASTRAY,)))

@@ -203,7 +203,7 @@ def test_document() -> None:
 
 
 def test_what_is_unsafe() -> None:
-    """What cannot be repaired has its reason in words, and who holds it."""
+    """A range that cannot be repaired has its reason in words, and the route or rule that decides it."""
     theirs = Route.to("172.16.0.9/32", dev="ib0", gateway="10.0.0.8", protocol=3)
     escape, unsafe = findings(plain().with_routes([theirs]), "overlap", "unsafe", "action", "repair-cost")
     assert escape.facts["via"]["gateway"] == "10.0.0.8"
@@ -272,7 +272,7 @@ def test_note_of_packets_that_do_not_leave(rule: Rule, words: str) -> None:
 
 
 def test_note_of_packets_that_fare_well() -> None:
-    """Where all else escapes, it is told who leaves as expected, and who stays on the host."""
+    """If all other packets escape, the line says which leave as expected, and which stay on the host."""
     captured = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
     well = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=77)
     own = Route(Prefix.parse("0.0.0.0/0"), Route.to("0.0.0.0/0", dev="lo").legs, table=78, type="local")
@@ -316,7 +316,7 @@ def test_a_lost_carrier_is_told() -> None:
 
 
 def test_what_is_taken_from_a_tunnel() -> None:
-    """Where no network is connected no neighbours are lost, but a tunnel no longer carries the range."""
+    """If no network is connected no neighbours are lost, but a tunnel no longer carries the range."""
     halves = [Route.to(text, dev="wg0", protocol=3) for text in ("0.0.0.0/1", "128.0.0.0/1")]
     fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT, *halves], links=[]))
     found = examined(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))

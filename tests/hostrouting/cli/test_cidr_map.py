@@ -43,7 +43,7 @@ def test_ranges_stand_side_by_side_to_scale() -> None:
 
 
 def test_ascii() -> None:
-    """Where there is no UTF-8 the map is drawn in ASCII."""
+    """If there is no UTF-8, the map is drawn in ASCII."""
     assert drawn("172.16.0.0/16", *HALVES, style=ASCII)[2:] == [
         "  now  |############# ib0 ##############------------- eth0 -------------|",
         "        - expected   # escapes",

@@ -71,7 +71,7 @@ def failing(error: BaseException) -> Host:
 
 
 def test_not_permitted() -> None:
-    """What is not permitted is said on standard error, with what is; a program gets a document."""
+    """A command that is not permitted is an error that names what is permitted; with --json it is a document."""
     said = say("check", "10.0.0.0/8", host=failing(BackendError("this requires root", kind="not-permitted")))
     assert said.code == 3
     assert said.out == ""
@@ -92,7 +92,7 @@ def test_not_permitted() -> None:
 
 
 def test_no_netlink() -> None:
-    """Where there is no netlink, what can be done without is said."""
+    """If there is no netlink, what can be done without is said."""
     said = say("check", "10.0.0.0/8", host=failing(BackendError("there is none", kind="unavailable")))
     assert said.code == 3
     told = "check, explain, repair, plan and snapshot work on a saved snapshot, with --snapshot FILE"
@@ -159,7 +159,7 @@ def test_json_before_the_command() -> None:
 
 
 def test_seconds_that_are_none() -> None:
-    """What is no number of seconds is named, with one that is."""
+    """A value that is not a number of seconds is named, with an example."""
     assert "'abc' is not a number of seconds, such as 30" in say("check", "10.0.0.0/8", "--wait", "abc").err
 
 

@@ -167,7 +167,7 @@ def steps(config: str, snapshot: Path) -> list[str]:
 
 
 def test_entries_that_are_wrong_are_deleted(tmp_path: Path) -> None:
-    """Whoever does what is printed has a configuration that is accepted and repairs, although it had these entries."""
+    """The printed change gives a configuration that is accepted and repairs the node, although it had these entries."""
     fleet = save(tmp_path / "nodes", {"gpu-1": h200().snapshot(), "gpu-2": h200().snapshot()})
     config = configured(tmp_path, {"destination": HALF, **PINNED}, {"destination": OTHER, **PINNED})
     said = say("check", "--snapshots", str(fleet), "--config", config)

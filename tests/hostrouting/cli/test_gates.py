@@ -139,7 +139,7 @@ def test_a_snapshot_has_no_gate(config: str, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_found_out(host: FakeHost, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where systemd does not answer, the gate counts as open, and the sentence says why."""
+    """If systemd does not answer, the gate counts as open, and the sentence says why."""
 
     def silent(*_: object) -> tuple[()]:
         raise ManagerError("systemctl show did not answer within 30 s")
@@ -184,7 +184,7 @@ def test_after_a_failure(path: str, state: str, config: str) -> None:
 
 @pytest.mark.parametrize("path", FAILURES, ids=lambda it: it.rpartition("/")[2])
 def test_after_a_failure_with_all_in_place(path: str, host: FakeHost, config: str) -> None:
-    """Where a gate was put up before, none of its files opens it because it cannot be written anew."""
+    """An installed gate stays shut even if one of its files cannot be written again."""
     host.files.broken[path] = ROOM
     said = say(*words("apply", config), "--wait", "7", host=host)
     assert said.code == 1

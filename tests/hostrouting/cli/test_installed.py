@@ -63,7 +63,7 @@ def test_its_devices_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [None, "#!/bin/sh\n", "configuration=(\n  'mode LOUD'\n)\n"])
 def test_nothing_is_installed(text: str | None) -> None:
-    """Where no check of ours is installed, there is nothing to check, as ever."""
+    """Without an installed check of ours, there is nothing to check."""
     host = FakeHost(kernel=h200())
     if text is not None:
         host.files.texts[host.layout.check_script_path] = text
@@ -113,7 +113,7 @@ def test_devices_that_are_named_beside_it(written: Callable[..., str]) -> None:
 
 
 def test_installed_routes_that_are_lost(repaired: str) -> None:
-    """Where the installed routes would close it and are not there, they are to be started; nothing is to be pasted."""
+    """If the installed routes are missing but would repair it, the answer is to start them, not to paste any."""
     host = installed(repaired)
     lose_routes(host)
     for words in ((), (CIDR,)):
@@ -129,7 +129,7 @@ def test_installed_routes_that_are_lost(repaired: str) -> None:
 def test_an_installed_route_is_somebody_elses_now(
     written: Callable[..., str], tmp_path: Path, cidrs: tuple[str, ...], more: tuple[dict[str, object], ...]
 ) -> None:
-    """What is printed is without the route that cannot be had any more, says so, and can be applied as it is."""
+    """The printed configuration omits the route that is no longer possible, says so, and can be applied."""
     host = installed(written(*HALVES, *more))
     lose_routes(host)
     host.kernel.ip_route("add", Route.to("172.16.0.0/17", dev="ib0", protocol=4))
@@ -176,7 +176,7 @@ def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("cidrs", "said"), [((CIDR,), False), ((OTHER, CIDR), False), ((OTHER,), True)])
 def test_all_that_is_installed_was_asked(written: Callable[..., str], cidrs: tuple[str, ...], *, said: bool) -> None:
-    """Where the CIDRs that were named have all that the installed check is for, there is nothing to ask besides."""
+    """If the named CIDRs include all of the installed check, the answer does not ask about more."""
     host = installed(written())
     assert ("This was not the check that is installed on this host" in say("check", *cidrs, host=host).out) is said
 

@@ -187,7 +187,7 @@ def test_not_root(sick: Machine, repaired: str) -> None:
 
 
 def test_not_root_and_all_is_well(machine: Machine, repaired: str) -> None:
-    """Whoever merely looks finds a host that root configured to be as it should."""
+    """A user without root finds that a host that root configured is right."""
     assert machine.hostrouting("apply", "--config", repaired).returncode == 0
     said = machine.hostrouting("plan", "--config", repaired, before=AS_ANYONE)
     assert (said.returncode, said.stdout.splitlines()[0].partition(":")[0]) == (0, "NOTHING TO DO")
@@ -198,7 +198,7 @@ def test_not_root_and_all_is_well(machine: Machine, repaired: str) -> None:
     some_at_night([f"check {CIDR}", "explain 8.8.8.8", f"repair {CIDR}", "plan --config", "snapshot", "status"]),
 )
 def test_no_netlink(sick: Machine, words: str, repaired: str) -> None:
-    """Where there is no netlink nothing is guessed: exit code 3, and the reason."""
+    """If there is no netlink, nothing is guessed: exit code 3, and the reason."""
     given = [*words.split(), repaired] if words.endswith("--config") else words.split()
     said = sick.hostrouting(*given, before=(sys.executable, "-c", WITHOUT_NETLINK))
     text = said.stdout + said.stderr

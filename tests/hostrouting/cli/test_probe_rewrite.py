@@ -107,7 +107,7 @@ def test_status_and_check(probes: str, host: FakeHost) -> None:
 
 
 def test_a_check_of_cidrs_alone(probes: str, host: FakeHost) -> None:
-    """Where CIDRs are named, nothing else is asked about."""
+    """If CIDRs are named, nothing else is asked about."""
     say("apply", "--config", probes, host=host)
     host.tables.flush()
     told = say("check", "10.1.0.0/16", host=host)
@@ -127,7 +127,7 @@ def test_without_expected_cidrs(host: FakeHost, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_found_out(probes: str, host: FakeHost) -> None:
-    """Where nft may not be asked, check is undecided and says why."""
+    """If nft may not be asked, check is undecided and says why."""
     say("apply", "--config", probes, host=host)
     host.tables.fault = refusal.missing()
     told = say("check", host=host)
@@ -152,7 +152,7 @@ def test_explain(probes: str, host: FakeHost) -> None:
 
 
 def test_explain_without_a_device(probes: str, host: FakeHost) -> None:
-    """Where it is not told by which device a probe comes in, the rewrite is named, and what to tell."""
+    """Without the device that a probe arrives on, the answer names the rewrite and asks for the device."""
     say("apply", "--config", probes, host=host)
     told = f"A packet that arrives on eth0 from {PROBE} gets the source {KNOWN} before routing: add --iif eth0 to trace it."
     assert told in say("explain", "2001:db8::9", "--from", PROBE, host=host).lines

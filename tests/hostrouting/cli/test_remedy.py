@@ -52,7 +52,7 @@ def bare(written: Callable[..., str]) -> FakeHost:
 
 @pytest.mark.parametrize("command", ["check", "repair"])
 def test_a_whole_configuration_keeps_the_routes_of_ours(bare: FakeHost, tmp_path: Path, command: str) -> None:
-    """Where no configuration is known a whole one is printed: with the routes of ours that are there, CIDRs and mode."""
+    """If no configuration is known a whole one is printed: with the routes of ours that are there, CIDRs and mode."""
     bare.files.texts.clear()
     said = say(command, CIDR, host=bare)
     document = pasted(said)
@@ -107,7 +107,7 @@ def test_a_configured_route_that_somebody_else_holds(written: Callable[..., str]
 
 
 def test_a_configuration_that_has_the_way_out_already(written: Callable[..., str]) -> None:
-    """Where the rest closes it, all there is to do is to take out what cannot be had, and that is said."""
+    """If the remaining routes repair it, the remedy is only to remove the entries that cannot be installed."""
     host = FakeHost(kernel=held("172.16.0.0/17"))
     quarters = ({"destination": "172.16.0.0/18"}, {"destination": "172.16.64.0/18"})
     config = written(HALF, OTHER, *quarters)
@@ -122,7 +122,7 @@ def test_a_configuration_that_has_the_way_out_already(written: Callable[..., str
 
 
 def test_cidrs_that_were_named_besides(written: Callable[..., str]) -> None:
-    """CIDRs that are named beside a configuration are to be added to it, and its switch is to be set."""
+    """The remedy for CIDRs named beside a configuration: add them to it, and enable its switch."""
     said = say("check", "172.16.0.0/17", "--config", written(), kernel=h200())
     assert "Also add to routeOverlap.expectedCidrs, unless they are there: 172.16.0.0/17" in said.lines
     assert "Also set staticRoutes.enabled to true." in said.lines
@@ -152,7 +152,7 @@ def test_a_route_of_ours_that_holds_the_key_is_replaced() -> None:
 
 
 def test_a_route_of_a_configuration_that_is_wrong(written: Callable[..., str]) -> None:
-    """Where what is to be added has the key of a configured route, it takes that route's place."""
+    """A new route with the key of a configured route replaces it."""
     wrong = written({"destination": "172.16.0.0/17", "dev": "ib0", "gateway": "172.16.1.1"}, mode="WARN")
     host = FakeHost(kernel=h200())
     say("apply", "--config", wrong, host=host)
@@ -209,7 +209,7 @@ def test_a_repair_that_is_piped_into_apply(written: Callable[..., str], *, named
 
 
 def test_no_configuration_that_repairs(written: Callable[..., str]) -> None:
-    """Where no route can close it, or nobody knows what is expected, no configuration is printed: apply gets none."""
+    """If no route can repair it, or the expected devices are unknown, no configuration is printed for apply."""
     refusing = h200()
     refusing.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR)))
     for kernel, code, told in (

@@ -86,7 +86,7 @@ def test_a_snapshot_with_a_fault_is_named(tmp_path: Path) -> None:
 
 
 def test_a_device_is_no_snapshot() -> None:
-    """What has no end is not read."""
+    """A source without an end is not read."""
     said = say("check", "--snapshot", "/dev/zero", "10.0.0.0/8")
     assert said.code == 2
     assert "snapshot: /dev/zero: this is a device, not a regular file; save one with" in said.err
@@ -261,7 +261,7 @@ def test_hundreds_of_faults(tmp_path: Path) -> None:
 
 
 def test_twenty_faults_are_all_said(tmp_path: Path) -> None:
-    """As many as are shown are not counted besides."""
+    """The remark counts only the entries that are not shown."""
     path = tmp_path / "file.json"
     routes = ", ".join('{"destination": "x"}' for _ in range(20))
     path.write_text(f'{{"staticRoutes": {{"enabled": true, "routes": [{routes}]}}}}')

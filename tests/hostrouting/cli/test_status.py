@@ -60,7 +60,7 @@ def rows(lines: list[str]) -> dict[str, str]:
 
 
 def test_an_address_came_after_the_check(written: Callable[..., str]) -> None:
-    """Where the last check passed and something escapes now, that comes first, with what follows; exit code 1."""
+    """If an address escapes now that passed the last check, the answer begins with that; exit code 1."""
     host = checked(written(), plain_vm())
     infiniband(host)
     said = say("status", host=host)
@@ -97,7 +97,7 @@ def test_a_mode_that_lets_machines_in(written: Callable[..., str]) -> None:
 
 
 def test_an_overlap_that_stays(written: Callable[..., str]) -> None:
-    """Where the last check said the same, only its time is told."""
+    """If the last check said the same, only its time is told."""
     host = checked(written(mode="WARN"), h200())
     said = say("status", host=host)
     assert rows(said.lines)["last check"] == "overlap (1 finding), 2026-01-01T00:00:00Z"
@@ -127,7 +127,7 @@ def test_the_check_at_boot_was_the_last(written: Callable[..., str]) -> None:
 
 
 def test_another_overlap_than_before(written: Callable[..., str]) -> None:
-    """Where something else escapes than the last check found, that verdict is out of date although it reads the same."""
+    """If something else escapes than the last check found, that verdict is out of date although it reads the same."""
     host = checked(written(mode="WARN"), h200())
     host.kernel.ip_route("add", Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"))
     said = say("status", host=host)
@@ -175,7 +175,7 @@ def test_the_unit_that_said_so(written: Callable[..., str]) -> None:
 
 
 def test_no_default_route_now(written: Callable[..., str]) -> None:
-    """Where the default route has gone since the check passed nothing can be decided: exit code 3, and what follows."""
+    """If the default route has gone since the check, the answer is undecided: exit code 3, with the consequences."""
     host = checked(written(), plain_vm())
     host.kernel.set_down("eth0")
     said = say("status", host=host)
@@ -308,7 +308,7 @@ def test_its_devices_count(tmp_path: Path) -> None:
 
 
 def test_a_script_that_cannot_be_read(written: Callable[..., str]) -> None:
-    """Where the installed check is no text of ours any more, nothing says that all is well, and machines may start unchecked."""
+    """If the installed check was edited, the answer is not ok, and warns that machines may start unchecked."""
     host = checked(written(), plain_vm())
     host.files.texts[LAYOUT.check_script_path] = "#!/bin/sh\n"
     said = say("status", host=host)
@@ -348,7 +348,7 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
 
 
 def test_a_gate_that_is_missing(written: Callable[..., str]) -> None:
-    """Where the drop-in of the installed check is gone, it is not said that a machine is refused."""
+    """Without the drop-in of the installed check, the answer does not say that machines are refused."""
     host = checked(written(), plain_vm())
     infiniband(host)
     del host.files.texts[LAYOUT.gate_drop_in_path]
@@ -359,7 +359,7 @@ def test_a_gate_that_is_missing(written: Callable[..., str]) -> None:
 
 
 def test_no_route_can_close_it(written: Callable[..., str]) -> None:
-    """Where no route of ours closes it, none is promised."""
+    """If no route of ours repairs it, the answer does not promise one."""
     host = checked(written(), plain_vm())
     host.kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
     said = say("status", host=host)
@@ -367,7 +367,7 @@ def test_no_route_can_close_it(written: Callable[..., str]) -> None:
 
 
 def test_the_kernel_cannot_be_asked(written: Callable[..., str]) -> None:
-    """Where the tables can be read and the kernel does not answer, the routes are told all the same; exit code 3."""
+    """If the tables can be read but the kernel does not answer, the routes are still listed; exit code 3."""
     host = checked(written({"destination": "9.0.0.0/8"}, mode="WARN"), h200())
     backend = host.kernel.reopen()
     asked = mock.Mock(side_effect=BackendError("the kernel did not answer a lookup in time", kind="timeout"))
@@ -385,7 +385,7 @@ def test_the_kernel_cannot_be_asked(written: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("make", [plain_vm, h200])
 def test_not_permitted(written: Callable[..., str], make: Callable[[], MemoryBackend]) -> None:
-    """Where nobody may look, neither the good nor the bad verdict of the last check is taken for the one now."""
+    """Without the right to look, the verdict of the last check, good or bad, does not count for now."""
     host = checked(written(mode="WARN"), make())
     backend = host.kernel.reopen()
     backend.faults.fail("snapshot", BackendError("not permitted to read the tables", kind="not-permitted"))

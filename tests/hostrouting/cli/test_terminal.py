@@ -54,7 +54,7 @@ def test_colour(screen: tuple[io.TextIOWrapper, int], environment: dict[str, str
 
 
 def test_no_colour_into_a_pipe() -> None:
-    """What is no terminal gets plain text, whatever TERM says."""
+    """Output that is not a terminal gets plain text, for every value of TERM."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     terminal = Terminal(stream, {"TERM": "xterm", "COLUMNS": "200"})
     terminal.show(LINES)
@@ -77,7 +77,7 @@ def test_no_colour_into_a_pipe() -> None:
     ],
 )
 def test_locale(encoding: str, environment: dict[str, str], *, ascii_only: bool) -> None:
-    """Where the locale cannot do UTF-8 everything is said in ASCII, and nothing is lost; JSON stays UTF-8."""
+    """If the locale cannot do UTF-8 everything is said in ASCII, and nothing is lost; JSON stays UTF-8."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     terminal = Terminal(stream, environment)
     terminal.show(LINES)

@@ -115,7 +115,7 @@ class TestInBulk:
 
     @given(data=st.data(), family=st.sampled_from([4, 6]))
     def test_what_is_left_out(self, data: st.DataObject, family: int) -> None:
-        """Where no cell is listed, a unicast route by accepted devices decides, for any unknown fields."""
+        """If no cell is listed, a unicast route by accepted devices decides, for any unknown fields."""
         block = data.draw(blocks(family))
         fib, judge = Fib(data.draw(healthy(block))), Judge(DEVS, ())
         flow = data.draw(st.sampled_from([ANY, Flow(mark=0), Flow(oif="eth0"), Flow(tos=0x10)]))

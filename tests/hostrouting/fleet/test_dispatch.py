@@ -98,7 +98,7 @@ def test_equal_snapshots_without_a_verdict(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    """What is no snapshot is the result of one node; the others are judged."""
+    """A file that is not a snapshot is the result of one node; the others are judged."""
     save(tmp_path, {"empty": "", "well": plain_vm().snapshot()})
     gone = Source("gone", str(tmp_path / "gone.json"))
     found = {it.name: it for it in judge_snapshots([gone, *find_snapshots([tmp_path])], ASKED, executor=Inline())}

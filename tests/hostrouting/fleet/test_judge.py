@@ -100,7 +100,7 @@ def test_the_same_judgement_of_any_host(
     ids=["empty", "blank", "cut", "latin", "list", "fault", "deep"],
 )
 def test_the_same_error(data: bytes, tmp_path: Path) -> None:
-    """What is no snapshot is refused with the words of the check of this file alone."""
+    """A file that is not a snapshot is refused with the same words as by the check of this file alone."""
     [result] = judge_each([data], ASKED)
     (tmp_path / "node.json").write_bytes(data)
     said = say("check", "--snapshot", str(tmp_path / "node.json"), CIDR, "--json")

@@ -237,7 +237,7 @@ def test_what_is_missing() -> None:
 
 
 def test_other_operations() -> None:
-    """What is neither a route nor a file is counted, and has its line."""
+    """A change that is neither a route nor a file is counted, and has its line."""
     files = FakeFiles({"/proc/sys/net/ipv6/conf/all/forwarding": "1", "/proc/sys/net/ipv6/conf/eth0/accept_ra": "2"})
     host = FakeHost(kernel=plain_vm(), files=files)
     config = {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False, "condition": "always"}}

@@ -138,7 +138,7 @@ def test_the_search(browser: Browser, many: Path) -> None:
 
 
 def test_without_script(browser: Browser, few: Path) -> None:
-    """Where scripts are off, everything can be read, and there is no search that would not work."""
+    """If scripts are off, everything can be read, and there is no search that would not work."""
     browser.open(few, script=False)
     dom = browser.do("DOM.getDocument", depth=1)["root"]["nodeId"]
 

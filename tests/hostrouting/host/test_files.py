@@ -137,7 +137,7 @@ class TestBoth:
                 act(path)
 
     def test_holders(self, files: Files, tmp_path: Path) -> None:
-        """Whoever holds a lock is told without taking it; where nobody does, or there is no file, nobody is told."""
+        """The holder of a lock can be read without taking the lock; it is empty for a free lock or a missing file."""
         path = str(tmp_path / "lock")
         assert files.holders(path) == ()
         lock = files.try_lock(path)
@@ -205,7 +205,7 @@ class TestWhatIsNotAFile:
         assert files.modified(path) is None
 
     def test_read_through_a_link(self, tmp_path: Path) -> None:
-        """Where a link leads to a fifo it is the same."""
+        """A link to a fifo is treated like the fifo."""
         os.mkfifo(tmp_path / "fifo")
         (tmp_path / "it").symlink_to("fifo")
         with pytest.raises(FileError, match=r"cannot read .*/it: there is a fifo in its place; remove it"):
@@ -309,7 +309,7 @@ class TestLocalFiles:
                 step(str(tmp_path / "file"))
 
     def test_a_fifo_on_the_way(self, tmp_path: Path) -> None:
-        """What is not a folder, where one belongs, is named."""
+        """Something else in the place of a folder is named."""
         os.mkfifo(tmp_path / "folder")
         path = f"{tmp_path}/folder/file"
         assert LocalFiles().read(path) is None
@@ -438,7 +438,7 @@ class TestLocalFiles:
         lock.release()
 
     def test_a_lock_that_was_removed(self, tmp_path: Path) -> None:
-        """Whoever removes the file of a lock does not part those who come after from each other."""
+        """Processes exclude each other even after the file of the lock is removed."""
         path = tmp_path / "lock"
         locks = []
         for _ in range(2):
@@ -469,7 +469,7 @@ class TestLocalFiles:
 
 
 def test_a_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing can be written, the remedy is a command that an operator can type."""
+    """If nothing can be written, the remedy is a command that an operator can type."""
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system")

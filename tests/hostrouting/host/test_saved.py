@@ -172,7 +172,7 @@ def test_faults(name: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b'{"a": "\xff'])
 def test_not_json(data: bytes) -> None:
-    """What is not JSON is told as such."""
+    """The error says that the text is not JSON."""
     with pytest.raises(InputError, match=r"not JSON|nested too deep"):
         read_ip_document(data)
 

@@ -116,7 +116,7 @@ class TestSystemdManager:
         assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
 
     def test_last_words_on_their_way(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """The journal is told to take what is on its way before it is asked, and is asked when it does not."""
+        """The journal is synced before it is read, and is read even if that fails."""
         stub |= {"start x.service": (1, ""), "show": (0, "Result=exit-code\nInvocationID=abc\n"), "--sync": (1, "no")}
         stub |= {"_SYSTEMD_INVOCATION_ID=abc": (0, "the reason\n")}
         log = self.ready(tmp_path, stub)
@@ -183,7 +183,7 @@ class TestSystemdManager:
 
     @pytest.mark.usefixtures("stub")
     def test_its_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What would have systemctl do nothing and say that all is well does not reach it; all else does."""
+        """Variables that make systemctl succeed without acting do not reach it; all others do."""
         for name in ("SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT", "OTHER"):
             monkeypatch.setenv(name, "1")
         program = tmp_path / "systemctl"
@@ -221,7 +221,7 @@ class TestSystemdManager:
 
     @pytest.mark.usefixtures("stub")
     def test_without_systemctl(self) -> None:
-        """Where there is no systemctl the error says what to do."""
+        """If there is no systemctl the error says what to do."""
         with pytest.raises(
             ManagerError, match=r"the program systemctl was not found; install systemd, or write into an image"
         ):

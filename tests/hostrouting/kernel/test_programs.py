@@ -148,7 +148,7 @@ def test_capability(mask: str, *, may: bool) -> None:
 
 @pytest.mark.parametrize("status", ["", "CapEff:\tx\n", "CapEff:\n"])
 def test_nothing_to_go_by(status: str) -> None:
-    """Where the kernel does not say it, the process is assumed to have the capability: the kernel decides later."""
+    """If the kernel does not say it, the process is assumed to have the capability: the kernel decides later."""
     assert read_rights(status, user=1000) == Rights(is_root=False)
 
 

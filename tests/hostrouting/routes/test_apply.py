@@ -275,7 +275,7 @@ def ours_of(kernel: MemoryBackend | Snapshot) -> list[Route]:
 
 
 def test_what_is_wanted_stands_behind_already() -> None:
-    """Where exactly what is wanted stands behind another's, and ours of old before that one, it comes to the front."""
+    """A wanted route behind another program's route, which is behind an old route of ours, moves to the front."""
     standing = [route(DESTINATIONS[0], f"10.0.0.{at}", 0, OURS if at != 3 else FOREIGN) for at in (2, 3, 1)]
     kernel = host(standing)
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.1"))])
@@ -392,7 +392,7 @@ def test_undoing_is_tried_again() -> None:
 
 
 def test_undoing_that_cannot() -> None:
-    """What cannot be brought back is named, route by route."""
+    """Each route that cannot be restored is named."""
     kernel = host([route(DESTINATIONS[0], "10.0.0.2", 0, OURS)])
     plan, before = planned(kernel, [])
     kernel.faults.meanwhile("snapshot", lambda: kernel.set_down("eth0"))

@@ -213,7 +213,7 @@ def test_on_a_host_that_never_rests(
 def test_on_a_host_that_never_rests_at_this_very_place(
     namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where others change the very prefix all the time, ours is taken back all the same, by what was read last."""
+    """If other programs keep changing the same prefix, our route is still rolled back, by the last reading."""
     before = backend.snapshot(family=4)
     plan = plan_routes(WANTED, before)
     Restless(namespace, monkeypatch, back_and_forth("20.0.0.0/16", metric=77))

@@ -203,7 +203,7 @@ class TestWhatAnOperatorReads:
         ] == "10.0.0.1"
 
     def test_an_old_one_behind_the_right_one(self) -> None:
-        """Where the right one stands first, an older one of ours behind it goes."""
+        """If the right route is first, an older route of ours behind it is deleted."""
         right = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS)
         old = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.7", protocol=OURS)
         plan = plan_routes([want("10.1.0.0/16")], plain().with_routes([right, old]))
@@ -321,7 +321,7 @@ class TestWhatAnOperatorReads:
         assert not plan_routes([want("10.1.0.0/16"), want("10.3.0.0/16")], plan.apply_to(snapshot)).changes
 
     def test_a_former_default_route_says_nothing(self) -> None:
-        """What is ours by a former number may go: nothing is concluded from it, no more than from what is ours now."""
+        """A default route with a former protocol number of ours may be deleted, so no gateway is taken from it."""
         ours = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9", protocol=200, metric=0)
         snapshot = attrs.evolve(plain(), routes=(ours, *plain().routes))
         (step,) = plan_routes([want("10.1.0.0/16")], snapshot, former={200}).changes[:1]
@@ -346,7 +346,7 @@ class TestWhatIsLeftOpen:
         assert self.resolved(want("10.1.0.0/16")) == "10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"
 
     def test_explicit(self) -> None:
-        """What is given is taken as it is."""
+        """Given values are used unchanged."""
         wish = want("10.1.0.0/16", gateway="10.0.0.9", dev="eth0", metric=4294967295)
         assert self.resolved(wish) == "10.1.0.0/16 via 10.0.0.9 dev eth0 proto hostrouting metric 4294967295"
 
@@ -393,7 +393,7 @@ class TestWhatIsLeftOpen:
         ],
     )
     def test_what_is_missing(self, wish: DesiredRoute, missing: str) -> None:
-        """What is not there yet is said."""
+        """The plan says what is missing."""
         idle = attrs.evolve(plain(), links=(*plain().links, Link(name="eth1", index=9)))
         pending = resolve_route(wish, Fib(idle))
         assert pending == Pending(wish, missing)
@@ -432,7 +432,7 @@ def ipv6_host(*more: Route) -> Snapshot:
 
 
 class TestIPv6:
-    """Where IPv6 has other rules than IPv4."""
+    """IPv6 has other rules than IPv4."""
 
     @pytest.mark.parametrize(
         ("prefix", "held", "remedy"),

@@ -144,7 +144,7 @@ def test_many_routes_of_one_prefix(part: str) -> None:
 
 
 def test_one_of_many_is_wrong() -> None:
-    """What is not as it is wanted is planned, and all else is kept."""
+    """The plan changes the routes that differ, and keeps all others."""
     host = host_with([routes_on(block, metric=5 * (block == BLOCKS24[7])) for block in BLOCKS24])
     wishes = [DesiredRoute(block) for block in BLOCKS24]
     plan = plan_routes(wishes, host)
@@ -167,7 +167,7 @@ def test_a_former_default_route_says_nothing() -> None:
 
 
 def test_a_former_default_route_that_is_the_only_one() -> None:
-    """Where the only default route may go, nothing that leaves its way open is settled."""
+    """If the only default route may be deleted, no route that takes its gateway from it is settled."""
     former = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=77)
     rest = tuple(route for route in plain().routes if route.prefix.length)
     host = attrs.evolve(plain(), routes=(*rest, former, *map(routes_on, BLOCKS24)))

@@ -252,7 +252,7 @@ def test_rights(make: type[Configure], kernel: Callable[[], MemoryBackend]) -> N
 
 
 def test_rights_that_are_not_needed() -> None:
-    """Where no route has to change, the right to change routes is not needed, for files neither."""
+    """If no route has to change, the right to change routes is not needed, not even to change files."""
     host = FakeHost(kernel=h200())
     run(Configure(config(*REPAIR), host=host))
     later = attrs.evolve(host, rights=lambda: BARE_ROOT)

@@ -65,7 +65,7 @@ class TestShut:
 
     @pytest.mark.parametrize(("mode", "kind"), [("WARN", "wants"), ("STRICT", "requires")])
     def test_what_a_mode_makes_of_the_check(self, mode: str, kind: str) -> None:
-        """Only in STRICT the machine requires the check; the routes it requires in every mode."""
+        """The machine requires the routes in every mode, and the check only in STRICT."""
         host = FakeHost(kernel=h200())
         run(Configure(config(*REPAIR, cidrs=(CIDR,), mode=mode), host=host))
         assert steps(host) == {"static-routes": "requires", "check-route-overlap": kind}
@@ -293,7 +293,7 @@ class TestLastGood:
 
     @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
     def test_ended_anywhere(self, error: Callable[[str], BaseException]) -> None:
-        """Wherever a run that puts the script back ends, its steps are whole or `changing`, and the next run ends with all."""
+        """A run can end at any point: its steps are whole or `changing`, and the next run completes them."""
         good_one, better = config(*REPAIR, cidrs=(CIDR,)), config(REPAIR[0], cidrs=(REPAIR[0],))
         for nth in count(1):
             host, mishaps = mishap_host()
@@ -461,7 +461,7 @@ class TestRuns:
     """A run of what was there before does not outlive it."""
 
     def test_stopped_before_the_routes(self) -> None:
-        """Where anything of the script changes, gate and unit are stopped before the routes, and the unit is run then."""
+        """If the script changes, gate and unit are stopped before the routes change. The unit runs afterwards."""
         manager = FakeManager()
         host = FakeHost(kernel=h200(), manager=manager)
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))
@@ -556,7 +556,7 @@ class TestReadOnly:
 
 
 class TestNothing:
-    """With nothing configured, nobody is asked anything."""
+    """Without a configuration, the kernel and systemd are not asked."""
 
     @pytest.mark.parametrize("make", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
     def test_not_even_systemd(self, make: type[Configure]) -> None:
@@ -611,7 +611,7 @@ class TestOthers:
     @pytest.mark.parametrize("path", MARKED)
     @pytest.mark.parametrize("as_link", [True, False])
     def test_masked(self, path: str, *, as_link: bool) -> None:
-        """What is masked, by a link to /dev/null or with an empty file, stays so, whatever is configured."""
+        """A unit that is masked, by a link to /dev/null or an empty file, stays masked under every configuration."""
         host = FakeHost(kernel=h200())
         host.files.texts[path] = ""
         if as_link:
@@ -673,7 +673,7 @@ class TestManager:
         assert set(steps(host).values()) == {"changing"}
 
     def test_without_systemd(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Where no systemd runs, it is said once what is in force now, and what from the next boot on."""
+        """If systemd does not run, one line says what is in force now, and what from the next boot on."""
         caplog.set_level("INFO")
         host = attrs.evolve(FakeHost(kernel=h200()), manager=FakeManager(running=False))
         run(Configure(WANTED, host=host))

@@ -177,7 +177,7 @@ class TestCheckRouteOverlap:
         assert host.files.texts[LAYOUT.detected_path] == "no-default-route\n"
 
     def test_a_kernel_that_disagrees(self) -> None:
-        """Where the kernel answers otherwise than its tables say, the verdict follows the kernel, and that is said."""
+        """If the kernel answers otherwise than its tables say, the verdict follows the kernel, and that is said."""
         host = FakeHost()
 
         real = host.kernel.lookup
@@ -194,7 +194,7 @@ class TestCheckRouteOverlap:
         assert [it["name"] for it in findings] == ["prohibit", "unsafe", "kernel-differs"]
 
     def test_a_host_that_never_rests(self) -> None:
-        """Where the tables change all the while, the last reading is judged; there is no bare ok, and routes are had."""
+        """If the tables keep changing, the last reading is judged: an escape is reported; otherwise it is undecided."""
         kernel = h200()
         snapshot = kernel.snapshot(family=4)
         for nth in (1, 2, 3, 4, 5, 6):
@@ -276,7 +276,7 @@ class TestCheckRouteOverlap:
     @pytest.mark.parametrize("path", [LAYOUT.report_path, LAYOUT.detected_path])
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_a_marker_that_cannot_be_left(self, mode: str, path: str, caplog: pytest.LogCaptureFixture) -> None:
-        """What was found is told all the same, and decides: in STRICT it is the error, in WARN nothing fails."""
+        """The result is still reported, and decides: in STRICT it is the error, in WARN nothing fails."""
         host = FakeHost(kernel=h200())
         host.files.broken[path] = "No space left on device"
         task = CheckRouteOverlap(config(cidrs=(CIDR,), mode=mode), host=host)
@@ -294,7 +294,7 @@ class TestCheckRouteOverlap:
     def test_a_marker_of_no_overlap_that_cannot_be_left(
         self, mode: str, path: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Where the routes are right nothing fails for a marker: whoever waits for it is told why there is none."""
+        """If the routes are right, a marker that cannot be written is not a failure; the log says why it is missing."""
         host = FakeHost(kernel=h200())
         host.files.broken[path] = "No space left on device"
         result = run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode=mode), host=host))
@@ -304,7 +304,7 @@ class TestCheckRouteOverlap:
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     @pytest.mark.parametrize("cidr", [CIDR, "10.0.0.0/8"])
     def test_a_marker_that_cannot_be_removed(self, mode: str, cidr: str, caplog: pytest.LogCaptureFixture) -> None:
-        """Where what was found earlier cannot be removed, it is said of what it is, once; the routes decide."""
+        """If an old marker cannot be removed, the log says once that it is from an earlier check; the routes decide."""
         host = FakeHost(kernel=h200())
         run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode=mode), host=host))
         for path in (LAYOUT.ok_path, LAYOUT.report_path):
@@ -320,7 +320,7 @@ class TestCheckRouteOverlap:
 
     @pytest.mark.parametrize("kind", ["a fifo", "a socket"])
     def test_what_is_in_the_place_of_a_marker(self, kind: str) -> None:
-        """What is no file goes from the place of a marker, as an old marker does."""
+        """Something that is not a file is removed from the place of a marker, like an old marker."""
         host = FakeHost(kernel=h200())
         host.files.strange |= dict.fromkeys((LAYOUT.ok_path, LAYOUT.detected_path, LAYOUT.report_path), kind)
         run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))

@@ -303,7 +303,7 @@ def test_what_configure_waits_for() -> None:
 
 
 def test_an_overlap_that_a_route_may_close_later() -> None:
-    """Where a configured route cannot be installed yet, an escape is a warning; elsewhere it is an error."""
+    """If a configured route cannot be installed yet, an escape is a warning; elsewhere it is an error."""
     wanted = config(REPAIR[0], dev="eth9", cidrs=(CIDR,))
     both = config(*REPAIR, dev="eth9", cidrs=(CIDR,))
     host = FakeHost(kernel=h200())
@@ -374,7 +374,7 @@ def test_denied() -> None:
 
 @pytest.mark.parametrize("rights", [BARE_ROOT, ANYONE])
 def test_rights_that_are_not_needed(rights: Rights) -> None:
-    """Where nothing in the kernel has to change, nobody needs the right to change it."""
+    """If nothing in the kernel has to change, the right to change it is not needed."""
     host = FakeHost(kernel=h200())
     run(Configure(WHOLE, host=host))
     assert not told(attrs.evolve(host, rights=lambda: rights))
@@ -402,7 +402,7 @@ def test_what_will_open_the_gate(it: Opening) -> None:
 
 @pytest.mark.parametrize("wanted", ["{}", '{"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'])
 def test_no_systemd_where_nothing_is_to_hold(wanted: str) -> None:
-    """Where no gate is to be installed, it does not matter whether systemd runs."""
+    """If no gate is to be installed, it does not matter whether systemd runs."""
     host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
     assert not [name for name, _, _ in told(host, HostRoutingConfig.from_json(wanted)) if name == "systemd"]
 
@@ -436,7 +436,7 @@ def test_a_host_that_forwards_probes() -> None:
 
 
 def test_metadata_that_gives_no_answer() -> None:
-    """Where the configuration says to fail without an answer, that is an error beforehand."""
+    """If the configuration says to fail without an answer, preflight already reports an error."""
     imds = {"condition": "imds", "imds": {"timeout": 1, "onUnknown": "fail"}}
     probes = {"enabled": True, "interfaces": ["eth0"], **imds}
     wanted = HostRoutingConfig.from_mapping({"probeRewrite": probes})
@@ -453,7 +453,7 @@ class TestCleanup:
         return HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": list(MANAGED), **settings}})
 
     def test_nothing_in_the_way(self) -> None:
-        """What is stale is no finding."""
+        """Stale entries are not findings."""
         assert not told(azure_host(), self.config())
 
     @pytest.mark.parametrize(("dry_run", "severity"), [(True, "warning"), (False, "error")])
@@ -536,7 +536,7 @@ class TestTask:
         assert caught.value.error.can_retry is again
 
     def test_a_gate_that_is_installed(self) -> None:
-        """Where machines are checked already, the failure does not say that they start unchecked."""
+        """If machines are checked already, the failure does not say that they start unchecked."""
         host = FakeHost(kernel=h200())
         run(Configure(WHOLE, host=host))
         host.kernel.ip_route("add", Route.to("172.16.0.0/18", dev="ib0", protocol=186))

@@ -174,7 +174,7 @@ def _refused(path: str, number: int, reason: str) -> FileError:
 
 
 def test_lock() -> None:
-    """Whoever holds the lock is named; a lock that nobody holds is not."""
+    """The holder of a lock is named; a free lock is not mentioned."""
     assert not list(lock_findings((), path="/run/lock"))
     [one] = lock_findings(("process 1 (a)",), path="/run/lock")
     [two] = lock_findings(("process 1 (a)", "process 2 (b)"), path="/run/lock")

@@ -118,7 +118,7 @@ class TestConfigureStaticRoutes:
         assert host.files.locked == set()
 
     def test_default_route_that_comes_late(self) -> None:
-        """What is not there yet is awaited by the kernel's events."""
+        """The task waits by kernel events for missing devices and routes."""
         kernel = MemoryBackend()
         kernel.add_link("eth0")
         host = FakeHost(kernel=kernel)
@@ -172,7 +172,7 @@ class TestConfigureStaticRoutes:
         assert ours(host) == []
 
     def test_no_manager(self) -> None:
-        """Where no systemd runs, files are written all the same, and nobody is asked to start anything."""
+        """If systemd does not run, files are still written, and no unit is started."""
         manager = FakeManager(running=False)
         host = FakeHost(kernel=h200(), manager=manager)
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))
@@ -241,7 +241,7 @@ class TestConfigureStaticRoutes:
     @pytest.mark.parametrize("task", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
     @pytest.mark.parametrize("wait", [-40, float("nan"), float("inf"), 86_401])
     def test_no_time_to_wait(self, task: type[Configure], wait: float) -> None:
-        """What is no time that can be waited is refused when the task is made."""
+        """A waiting time that is not valid is refused when the task is made."""
         with pytest.raises(ValueError, match=rf"{task.__name__}: wait={wait} is not between 0 and 86400 seconds"):
             task(config(), host=FakeHost(), wait=wait)
 

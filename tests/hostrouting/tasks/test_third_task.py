@@ -60,7 +60,7 @@ class Greet(HostTask[Greeted]):
         return Greeted(changed)
 
     def remove(self, _ctx: phases.Context, changed: tuple[str, ...]) -> Greeted:
-        """Nothing is to be taken back."""
+        """Nothing has to be undone."""
         return Greeted(changed)
 
 

@@ -57,7 +57,7 @@ def test_a_program_that_the_guard_cannot_run(repaired: str, tmp_path: Path) -> N
 
 
 def test_after_a_failure_without_systemd(repaired: str) -> None:
-    """Where no systemd runs, no machine can start now, and so none is said to be checked now."""
+    """If systemd does not run, no machine can start now, and so none is said to be checked now."""
     kernel = h200()
     host = FakeHost(kernel=kernel, manager=FakeManager(running=False))
     say("apply", "--config", repaired, host=host)
@@ -174,7 +174,7 @@ def test_a_conflict_changes_nothing(written: Callable[..., str]) -> None:
 
 
 def test_not_ready(repaired: str) -> None:
-    """What is still missing when the time is over is named; exit code 3."""
+    """The answer names what is still missing at the end of the time; exit code 3."""
     said = say("apply", "--config", repaired, "--wait", "0", kernel=MemoryBackend())
     assert said.code == 3
     assert said.lines[0].startswith("FAILED: gave up after 0 s: ")

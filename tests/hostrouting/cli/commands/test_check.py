@@ -138,7 +138,7 @@ def test_a_configuration_says_what_is_expected(tmp_path: Path) -> None:
 
 
 def test_a_configuration_that_has_the_repair_already(repaired: str) -> None:
-    """Where the configured routes would close it and are not there, nothing is to be pasted: they are to be installed."""
+    """If the configured routes are missing but would repair it, the answer is to install them, not to paste any."""
     said = say("check", "--config", repaired, kernel=h200())
     assert said.code == 1
     told = (
@@ -149,7 +149,7 @@ def test_a_configuration_that_has_the_repair_already(repaired: str) -> None:
 
 
 def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., str]) -> None:
-    """Where the configured routes would not close all of it, the rest is to be pasted."""
+    """If the configured routes repair only a part, the answer has the routes to paste for the rest."""
     said = say("check", "--config", written({"destination": "172.16.0.0/17"}), kernel=h200())
     assert "has the routes that repair it" not in said.out
     assert "Permanently" in said.out
@@ -168,7 +168,7 @@ def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., st
     ],
 )
 def test_bad_input(words: tuple[str, ...], problem: str) -> None:
-    """What is no CIDR is exit code 2, with the value and the rule; with --json there is a document all the same."""
+    """A value that is not a CIDR gives exit code 2, with the value and the rule; --json prints a document, too."""
     said = say("check", *words)
     assert said.code == 2
     assert problem in said.err
@@ -213,7 +213,7 @@ def test_a_long_repair_is_left_to_the_command_that_prints_it() -> None:
 
 
 def test_the_kernel_is_asked_too() -> None:
-    """Where the kernel does not agree with its tables, the verdict follows the kernel, and says so."""
+    """If the kernel does not agree with its tables, the verdict follows the kernel, and says so."""
     kernel = plain_vm()
     backend, other = kernel.reopen(), h200()
     backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
@@ -294,7 +294,7 @@ def test_a_virtual_device() -> None:
 
 
 def test_why_a_device_is_expected() -> None:
-    """Where nobody has named the devices it is said why these are expected; InfiniBand never is, unless it is named."""
+    """Without named devices, the answer says why these are expected. InfiniBand is expected only by name."""
     kernel = h200()
     told = "is expected because of the IPv4 default route; if that is wrong, name the right one: --dev DEV"
     assert f"eth0 {told}." in say("check", CIDR, kernel=kernel).lines
@@ -381,7 +381,7 @@ def test_no_default_route_yet(tmp_path: Path) -> None:
 
 
 def test_no_device_that_may_be_expected() -> None:
-    """Where no device is up with an address, and of those that only pods have, that is said."""
+    """If no device is up with an address, and of those that only pods have, the output says so."""
     kernel = MemoryBackend()
     kernel.add_link("cali0")
     kernel.add_address("cali0", "10.0.0.4/24")
@@ -461,7 +461,7 @@ def test_undecided_is_an_answer(written: Callable[..., str]) -> None:
 
 
 def test_several_cidrs() -> None:
-    """Where several CIDRs are checked, each row says which one it is about, and those not drawn are counted."""
+    """If several CIDRs are checked, each row says which one it is about, and those not drawn are counted."""
     cidrs = ["172.16.0.0/16", "172.16.0.0/17", "172.16.0.0/18", "172.16.0.0/19"]
     said = say("check", *cidrs, kernel=h200())
     assert "  CIDR           ESCAPES        LEAVES BY  ROUTE          TABLE  OWNER   RULE" in said.lines

@@ -160,7 +160,7 @@ def test_the_plan_of_another_host(config: str, tmp_path: Path) -> None:
 
 
 def test_refused(config: str) -> None:
-    """Where azure-vnet is active, the plan says that --apply would be refused, and it is."""
+    """If azure-vnet is active, the plan says that --apply would be refused, and it is."""
     host = azure_host(files=FakeFiles(dict(ACTIVE)))
     why = "/etc/cni/net.d/10-azure.conflist says that azure-vnet manages this node's pods"
     planned = say("clean", "azure-vnet", "--config", config, host=host)
@@ -231,7 +231,7 @@ def test_lines_and_notes(config: str) -> None:
     ],
 )
 def test_bad_usage(words: tuple[str, ...], code: int, told: str, host: FakeHost) -> None:
-    """What is missing or makes no sense is bad input."""
+    """A missing or malformed file is bad input."""
     said = say(*words, host=host)
     assert said.code == code
     assert told in said.err

@@ -77,7 +77,7 @@ def test_nothing() -> None:
 
 
 def test_check_without_arguments() -> None:
-    """Where nothing is installed, the fault of `check` has the command line with the networks that files name."""
+    """If nothing is installed, the fault of `check` has the command line with the networks that files name."""
     for word in ("check", "repair"):
         said = say(word, host=node())
         assert (said.code, said.out) == (2, "")

@@ -130,7 +130,7 @@ def test_schema() -> None:
 
 
 def test_an_expected_cidr_is_drawn_as_it_would_be_repaired(tmp_path: Path) -> None:
-    """Where the configuration expects the address's CIDR, the map shows that, before and after the repair."""
+    """If the configuration expects the address's CIDR, the map shows that, before and after the repair."""
     path = tmp_path / "config.json"
     path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/12"]}}')
     said = say("explain", "172.16.5.9", "--config", str(path), kernel=h200())
@@ -157,7 +157,7 @@ def test_replies_that_are_dropped() -> None:
 
 
 def test_a_kernel_that_answers_otherwise() -> None:
-    """Where the kernel itself answers something else, that is said next to the answer."""
+    """If the kernel itself answers something else, the output says so next to the answer."""
     backend, other = h200().reopen(), plain_vm()
     backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
     said = say("explain", "172.16.5.9", host=FakeHost(backend=lambda: backend))
@@ -225,7 +225,7 @@ def test_many_other_routes_are_capped() -> None:
 
 @pytest.mark.parametrize("words", [("8.8.8",), ("8.8.8.8/32",), ("8.8.8.8", "--from", "x")])
 def test_bad_addresses(words: tuple[str, ...]) -> None:
-    """What is not an address is exit code 2, with an example of one."""
+    """A value that is not an address gives exit code 2, with an example of one."""
     said = say("explain", *words)
     assert said.code == 2
     assert "is not an address; write one address, such as 172.16.5.9" in said.err
@@ -263,7 +263,7 @@ def test_the_map_shows_the_packet_that_was_asked_for(words: tuple[str, ...]) -> 
 
 
 def test_expected_devices_of_a_configuration(tmp_path: Path) -> None:
-    """Where the configuration names the expected devices, the first line, the map and the JSON go by them."""
+    """If the configuration names the expected devices, the first line, the map and the JSON go by them."""
     path = tmp_path / "config.json"
     path.write_text('{"routeOverlap": {"expectedDevs": ["eth1"]}}')
     said = say("explain", "172.16.3.3", "--config", str(path), kernel=plain_vm())

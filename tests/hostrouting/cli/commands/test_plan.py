@@ -255,7 +255,7 @@ def test_the_answer_in_a_word(
 
 
 def test_the_answer_when_all_is_done(written: Callable[..., str]) -> None:
-    """Where nothing is left to do, whether apply would fail all the same is in the word."""
+    """With nothing left to do, the first word says whether apply would still fail."""
     for mode, answer in (("WARN", "nothing-to-do"), ("STRICT", "overlap")):
         config, host = written(HALF, mode=mode), FakeHost(kernel=h200())
         say("apply", "--config", config, host=host)
@@ -277,7 +277,7 @@ def test_a_conflict_where_the_check_goes(written: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize(("mode", "fails"), [("STRICT", True), ("WARN", False)])
 def test_what_would_not_be_closed(written: Callable[..., str], mode: str, *, fails: bool) -> None:
-    """Where something would escape all the same, it is said what prints the repair; in STRICT, that no machine starts."""
+    """If an address would still escape, the plan names the command for the repair; in STRICT, no machine starts."""
     config = written({"destination": "10.98.0.0/16"}, mode=mode)
     host = FakeHost(kernel=h200())
     said = say("plan", "--config", config, host=host)

@@ -75,7 +75,7 @@ def test_many(written: Callable[..., str]) -> None:
 
 
 def test_no_netlink(repaired: str) -> None:
-    """Where there is no netlink that is the finding: a bootstrap would fail."""
+    """If there is no netlink, that is the finding: a bootstrap would fail."""
 
     def backend() -> RouteBackend:
         raise BackendError("there is no netlink here", kind="unavailable")

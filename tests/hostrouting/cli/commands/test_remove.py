@@ -77,7 +77,7 @@ def test_remove_schema(repaired: str) -> None:
 
 
 def test_remove_that_fails(repaired: str) -> None:
-    """What could not be removed is said, and how to see what is left; exit code 1."""
+    """The answer lists what could not be removed, and how to see what is left; exit code 1."""
 
     class Stuck(FakeFiles):
         """One file that cannot be removed."""
@@ -99,7 +99,7 @@ def test_remove_that_fails(repaired: str) -> None:
 
 
 def test_remove_without_netlink(repaired: str) -> None:
-    """Where no route can be asked for, the gate goes all the same, and what is left is said; exit code 3."""
+    """If routes cannot be read, the gate is still removed, and the answer lists what is left; exit code 3."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
 

@@ -59,7 +59,7 @@ def test_render_on_the_host_itself(root: str, repaired: str, tmp_path: Path, mon
         root = str(tmp_path / "link")
     said = say("render", "--config", repaired, "--root", root)
     assert said.code == 2
-    assert said.err.startswith(f"hostrouting: --root: '{root}' is this host, on which systemd is running; ")
+    assert said.err.startswith(f"hostrouting: --root: '{root}' is this host, and systemd is running on it; ")
     assert said.err.endswith(f"; on this host run: hostrouting apply --config {repaired}\n")
 
 

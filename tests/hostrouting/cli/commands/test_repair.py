@@ -153,7 +153,7 @@ def test_what_no_route_can_close_is_told_by_cause() -> None:
 
 
 def test_a_part_of_it() -> None:
-    """Where some can be closed and some cannot, both are said: exit code 1."""
+    """If routes can repair only a part, the answer lists both parts: exit code 1."""
     kernel = h200()
     kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("10.99.0.0/16")))
     said = say("repair", CIDR, "10.99.0.0/16", kernel=kernel)
@@ -174,7 +174,7 @@ def test_ecmp() -> None:
 
 
 def test_a_price_of_many_lines() -> None:
-    """What is lost to one device is told in one line, however many networks it is of."""
+    """One line per device lists what is lost to it, even for many networks."""
     kernel = h200()
     routes = [Route.to(f"10.{100 + at}.0.0/16", dev="ib3") for at in range(6)]
     assert all(it.ok for it in kernel.change(RouteRequest("add", route) for route in routes))

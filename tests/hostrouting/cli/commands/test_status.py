@@ -28,7 +28,7 @@ ROUTES = ({"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}, 
 
 
 def test_a_host_without_us() -> None:
-    """Nothing of ours is nothing wrong."""
+    """A host without anything of ours has no fault."""
     said = say("status", kernel=h200())
     assert said.code == 0
     assert said.lines == [
@@ -90,7 +90,7 @@ def test_what_cannot_be_found_out() -> None:
 
 
 def test_without_systemd(repaired: str) -> None:
-    """Where no systemd runs, that is said, with what is in force now, and what is from the next boot on."""
+    """If systemd does not run, the output says so, with what is in force now, and what is from the next boot on."""
     host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
     assert say("status", host=host).lines[-1].split() == ["systemd", "not", "running", "here"]
     say("apply", "--config", repaired, host=host)
@@ -183,7 +183,7 @@ def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[.
 
 
 def test_how_to_start_without_systemd(repaired: str) -> None:
-    """Where no systemd runs there is no unit to start: the script is to be run. So says the check."""
+    """Without systemd there is no unit to start, so the answer of check is to run the script."""
     host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
     say("apply", "--config", repaired, host=host)
     lose_routes(host)
@@ -328,7 +328,7 @@ def test_an_undecided_check(written: Callable[..., str]) -> None:
 
 
 def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
-    """Where something could not be found out, the first line does not say that all is installed."""
+    """If something could not be found out, the first line does not say that all is installed."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     host.files.texts[host.layout.report_path] = "{}"
@@ -368,7 +368,7 @@ def test_what_is_no_file(repaired: str, path: str, kind: str) -> None:
 
 @pytest.mark.parametrize("command", ["check", "repair"])
 def test_what_is_no_file_does_not_escape(repaired: str, command: str) -> None:
-    """Where the installed check cannot be read, nothing is said to escape: that it cannot be decided is exit code 3."""
+    """If the installed check cannot be read, no escape is reported: the answer is undecided, with exit code 3."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     del host.files.texts[LAYOUT.check_script_path]

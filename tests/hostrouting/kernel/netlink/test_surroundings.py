@@ -292,7 +292,7 @@ DOOMED = Route.to("3.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
 
 
 class TestTime:
-    """Nothing takes forever."""
+    """Every request ends."""
 
     def test_a_kernel_that_never_answers(
         self, namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch

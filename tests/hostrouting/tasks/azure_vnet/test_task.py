@@ -92,7 +92,7 @@ def restore(host: FakeHost, path: str = UNDO) -> UndoResult:
 
 
 class TestApply:
-    """What is stale goes, and nothing else."""
+    """Exactly the stale entries are deleted."""
 
     def test_all_of_it(self) -> None:
         """Rules with duplicates, the neighbour and both routes go, in that order; a live pod and the node's rules stay."""
@@ -159,7 +159,7 @@ class TestApply:
         assert not host.files.locked
 
     def test_only_a_part(self) -> None:
-        """What is not asked for is not looked at."""
+        """The task looks only at what the configuration asks for."""
         host = azure_host()
         ebtables_of(host).fault = refusal.not_permitted()
         kinds = [it.kind for it in clean(host, what={"ebtables": False, "routes": False}).deleted]
@@ -279,7 +279,7 @@ class TestRefused:
             assert {it.kind for it in clean(host).deleted} == {"route"}
 
     def test_the_wrong_backend(self) -> None:
-        """Where the rules are in the other backend, nothing seems to be there, and it is said."""
+        """If the rules are in the other backend, none are found, and the answer says so."""
         error = failure(azure_host(), ebtables="legacy")
         assert kind_of(error) == "wrong-backend"
 
@@ -304,7 +304,7 @@ class TestMeanwhile:
         assert gone == {*pod_rules(6, "02:00:00:00:00:06"), "10.240.0.7/32 dev azv2 proto boot scope link metric 7"}
 
     def test_what_was_not_shown_stays(self) -> None:
-        """What has become stale since is not deleted: nobody has seen it."""
+        """Entries that became stale later are not deleted, because the approved plan does not have them."""
         host = azure_host()
         shown = look(host)
         ebtables_of(host).rules += [STALE, R1.format("10.240.0.77", DEAD)]
@@ -413,7 +413,7 @@ class TestMeanwhile:
         assert len(UndoLog.parse(host.files.texts[UNDO]).rules) == 2
 
     def test_an_ebtables_that_is_too_old(self) -> None:
-        """Nothing is deleted, one by one neither, and no file says otherwise."""
+        """Nothing is deleted, neither in a batch nor one by one, and no undo file is left."""
         host = azure_host()
         ebtables_of(host).fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
         with pytest.raises(phases.TaskFailed) as caught:
@@ -530,7 +530,7 @@ class TestUndo:
         assert ebtables_of(host).elsewhere == [theirs]
 
     def test_what_has_changed_meanwhile(self) -> None:
-        """What cannot be brought back is named, and all else is."""
+        """Entries that cannot be restored are named, and all others are restored."""
         host = azure_host()
         clean(host)
         host.neighbours.neighbours.append(Neighbour("10.240.0.5", LIVE, "azure0"))

@@ -112,7 +112,7 @@ class TestBridgeMode:
         assert dead in result.plan.deletions[0].reason
 
     def test_a_twin_that_ebtables_does_not_tell_apart(self, lab: AzureNode) -> None:
-        """Where ebtables might delete another rule in place of a stale one, both stay, which is said; the rest goes."""
+        """If ebtables might delete another rule instead of a stale one, both stay, with a message; the rest goes."""
         twin = R2.replace(" -i eth0", " -s Unicast -i eth0")
         lab.append(twin, R1, R2, R3)
         before = lab.rules()
@@ -135,7 +135,7 @@ class TestBridgeMode:
         assert (after.neighbours, after.routes) == (before.neighbours, before.routes)
 
     def test_a_pod_that_comes_between_plan_and_apply(self, lab: AzureNode) -> None:
-        """What was shown is kept all the same when its pod is alive by then, and what was not shown stays."""
+        """An entry of the plan stays if its pod is alive by then. An entry that the plan did not have stays as well."""
         lab.leave(mac_of(7), "10.1.0.7")
         lab.leave(DEAD, "10.1.0.6")
         shown = lab.plan()

@@ -90,7 +90,7 @@ def test_a_default_gateway_that_keeps_changing(play: Play) -> None:
 
 
 def test_a_new_configuration_is_not_a_fight(play: Play) -> None:
-    """What is changed because the configuration has changed is not counted."""
+    """Changes that follow a new configuration are not counted."""
     gateway = {"gateway": "10.0.0.9"}
     other = HostRoutingConfig(static_routes={"enabled": True, "routes": [{"destination": REPAIR[0], **gateway}]})
     answers = itertools.cycle([other, config(REPAIR[0])])

@@ -256,7 +256,7 @@ def test_status_of_many_fights(host: FakeHost) -> None:
     "text", ["", "[]", "{", '{"schema": "other/1"}', '{"schema": "hostrouting/guard/2", "fights": 5}']
 )
 def test_a_damaged_state(host: FakeHost, text: str) -> None:
-    """What cannot be read is left out."""
+    """Unreadable values are left out."""
     run(Configure(GUARDED, host=host))
     host.files.locked.add(LAYOUT.guard_lock_path)
     host.files.texts[LAYOUT.guard_path] = text
@@ -264,7 +264,7 @@ def test_a_damaged_state(host: FakeHost, text: str) -> None:
 
 
 def test_status_without_systemd() -> None:
-    """Where systemd does not run, the guard starts at the next boot: that is not a fault."""
+    """If systemd does not run, the guard starts at the next boot: that is not a fault."""
     host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
     run(Configure(GUARDED, host=host))
     assert InstallGuard(GUARDED, host=host).standing() is None

@@ -107,7 +107,7 @@ class TestApply:
         assert task.plan(phases.Context()).is_empty
 
     def test_not_enabled(self) -> None:
-        """Where it is not enabled and nothing of it is here, neither nft nor the kernel is asked."""
+        """If the rewrite is neither enabled nor installed, nft and the kernel are not asked."""
         host = a_host(
             nftables=lambda: pytest.fail("nft was asked"), backend=lambda: pytest.fail("the kernel was asked")
         )
@@ -140,7 +140,7 @@ class TestApply:
         assert (table_of(host), routes_of(host)) == (None, [])
 
     def test_tampered_with(self) -> None:
-        """What was changed is found and mended, and the reason names it."""
+        """A changed rule is found and restored, and the reason names it."""
         host = a_host()
         apply(host)
         host.tables.flush()
@@ -157,7 +157,7 @@ class TestApply:
 
 
 class TestRefusals:
-    """What cannot be done is said, and nothing is half done."""
+    """The error names what cannot be done, and nothing is left half done."""
 
     def test_an_address_of_the_host(self) -> None:
         """The global address must not be one of the host."""
@@ -199,7 +199,7 @@ class TestRefusals:
         assert [step.name for step in Gate(host).steps] == ["probe-rewrite"]
 
     def test_removed_without_nft(self) -> None:
-        """Where nft never was, what is left of a task that could not end is removed all the same, and the plan says so."""
+        """Without nft, the remains of an interrupted task are still removed, and the plan says so."""
         host = a_host()
         host.tables.fault = refusal.missing()
         failure(host)
@@ -343,7 +343,7 @@ class TestStanding:
         assert standing.facts == ("0 packets rewritten on their way in, 0 on their way out",)
 
     def test_flushed_meanwhile(self) -> None:
-        """Where the table goes while it is looked at, nothing is counted."""
+        """When the table goes while it is looked at, nothing is counted."""
 
         class Flushed(MemoryNftables):
             def counters(self, name: str) -> tuple[int, ...]:
@@ -358,13 +358,13 @@ class TestStanding:
         assert standing.facts == ()
 
     def test_only_a_gate_is_left(self) -> None:
-        """Of a gate that nobody takes a step in, this task has nothing to say, and it asks nobody."""
+        """Without a step in the gate, this task says nothing about it, and asks nothing."""
         host = a_host(nftables=lambda: pytest.fail("nft was asked"))
         host.files.texts[LAYOUT.gate_script_path] = "of a run that did not end"
         assert RewriteProbeSource(HostRoutingConfig(), host=host).standing() is None
 
     def test_faults(self) -> None:
-        """What is not in force is a fault, whether or not the host is right."""
+        """A step that is not in force is a fault, even on a host whose routing is right."""
         host = a_host()
         apply(host)
         host.tables.flush()
