@@ -93,7 +93,7 @@ class Finding:
 
     @property
     def level(self) -> int:
-        """The level at which it is logged; an error is usually raised, and logged by whoever catches it."""
+        """The level at which it is logged; an error is usually raised, and its catcher logs it."""
         return _INFO if self.severity == "note" else _WARNING
 
     @property

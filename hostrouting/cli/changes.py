@@ -157,7 +157,7 @@ class Run:
 
     @property
     def code(self) -> int:
-        """0; or the code of the failures, of which 1 (failed) precedes 3 (undecided); or 128 plus the signal."""
+        """0; or the code of the failures: 1 (failed) takes precedence over 3 (undecided); or 128 plus the signal."""
         if self.ok:
             return FINE
         if not self.report.failures:

@@ -253,7 +253,7 @@ def _named(result: NodeResult, source: Source) -> NodeResult:
 
 
 class Workers(Protocol):
-    """Whoever judges batches of snapshots, several at a time."""
+    """Processes or a cluster that judge batches of snapshots, several at a time."""
 
     at_once: int
     """The number of batches that keep all of them busy."""

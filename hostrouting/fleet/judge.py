@@ -74,7 +74,7 @@ class NodeEscape:
 
 @attrs.frozen
 class NodeResult:
-    """The result for one node: a verdict with its reasons, or the error because of which there is none."""
+    """The result for one node: a verdict with its reasons, or the error that prevented a verdict."""
 
     name: str = ""
     path: str = ""

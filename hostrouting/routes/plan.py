@@ -523,7 +523,7 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
 
 
 def _shadow(wanted: Route, near: Iterable[Route], fib: Fib, ours: Collection[int]) -> str:
-    """The end of a reason: the route to the same destination because of which this one is not used; or nothing."""
+    """The end of a reason: the route to the same destination that is used in place of this one; or nothing."""
     for route in near:
         if hides(route) and route.protocol not in ours and wanted.source is None:
             remedy = _way_round(wanted.prefix, fib, ours)

@@ -284,7 +284,7 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
 
 
 def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
-    """What these tasks, done together, take away although nobody asked to remove it; the gate first."""
+    """The removals that these tasks make together without being asked to remove; the gate first."""
     found = tuple(gone for task in tasks for gone in task.removals())
     gate, falling = Gate(host), {task.part.name for task in tasks if not task.is_wanted}
     rising = any(task.is_wanted and task.part.step for task in tasks)

@@ -125,7 +125,7 @@ class Configure:
                 raise
 
     def undo(self, ctx: phases.Context) -> object:
-        """Remove everything of hostrouting, whatever the configuration says; the same as Remove."""
+        """Remove everything of hostrouting, for any configuration; the same as Remove."""
         return Remove(self.config, host=self.host).do(ctx)
 
     def _require_allowed(self, host: Host, tasks: Sequence[HostTask[Any]]) -> None:

@@ -41,7 +41,7 @@ def test_seconds_are_said_in_the_unit_that_fits(value: float, words: str) -> Non
 
 
 def test_megabytes_are_said_as_they_are_and_less_in_bytes() -> None:
-    """What one route takes is no part of a megabyte that anybody could read."""
+    """The memory of one route is in bytes, because in megabytes it would be too small to read."""
     assert quantity(96.4, "MB") == "96 MB"
     assert quantity(312e-6, "MB") == "312 B"
 
@@ -61,7 +61,7 @@ def test_goals_are_said_as_they_were_set() -> None:
 
 
 def test_the_table_names_goal_and_verdict_of_each_row() -> None:
-    """What is missed stands out; work and method are not said again in the rows under their own."""
+    """Missed goals are highlighted; rows below the first do not repeat the work and the method."""
     lines = markdown(CONTESTS, LEFT_OUT, MACHINE).split("\n")
     assert lines[0] == "Linux 6.1.0 on 2 cores, Python 3.11.7. 2 of 3 goals met."
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
@@ -90,7 +90,7 @@ def test_the_terminal_has_the_same_in_columns() -> None:
 
 
 def test_the_document_keeps_every_round() -> None:
-    """Programs get what people get, and the rounds besides; it is a JSON value."""
+    """Programs get the same figures as people, and each round as well; the document is a JSON value."""
     found = json.loads(json.dumps(document(CONTESTS, LEFT_OUT, MACHINE)))
     assert found["schema"] == "hostrouting/benchmark/1"
     assert found["machine"] == {"cores": 2, "kernel": "6.1.0", "python": "3.11.7"}

@@ -29,7 +29,7 @@ def equal_routes(count: int, *, begin: int = 0, family: int = IPV4) -> list[Rout
 
 
 def cidrs_among(count: int) -> list[Prefix]:
-    """A hundred CIDRs, evenly among so many equal routes, a tenth of which or less is in one of them."""
+    """A hundred CIDRs, spread evenly over equal routes; each CIDR contains at most a tenth of the routes."""
     bits = max(1, count // 1000).bit_length() - 1
     return [Prefix.around(IPV4, _BASE + 16 * (count * place // 100), 28 - bits) for place in range(100)]
 

@@ -419,7 +419,7 @@ class TestThePlugin:
 
     @pytest.mark.linux
     def test_without_date(self, tmp_path: Path) -> None:
-        """Without the time, nobody knows whether the line is valid."""
+        """Without the time, it is not known whether the line is valid."""
         (tmp_path / "route-overlap.npd").write_text("1500000000 0 OK: fine\n")
         text = PLUGIN.replace("$PATH:/usr/bin:/bin", "/nowhere")
         done = subprocess.run(["/bin/sh", "-s", "--", str(tmp_path)], input=text, check=False, **CAPTURED)

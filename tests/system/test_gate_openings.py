@@ -143,7 +143,7 @@ def test_what_systemd_has_not_read() -> None:
 
 
 def test_a_command_before_ours() -> None:
-    """When another's command comes before ours and is taken away while it runs, the gate is left out; status names it."""
+    """If a foreign command before ours is removed while it runs, the gate is skipped; status names that."""
     first = f"/etc/systemd/system/{LAYOUT.machine_unit}.d/00-first.conf"
     waits = "[Service]\nExecStartPre=/bin/sh -c 'while [ -e /run/wait ]; do sleep 0.02; done'\n"
     with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:

@@ -130,7 +130,7 @@ def test_the_check_comes_after_the_routes() -> None:
 
 
 def test_a_host_that_was_suspended() -> None:
-    """If the clocks of the host and of systemd differ, a refusal is still recognised, and a start that is right passes."""
+    """If the clocks of host and systemd differ, a refusal is still recognised, and a right start passes."""
     with host(config(mode=Mode.STRICT), suspended=100_000) as system:
         assert start(system) == 1
         assert not pid(system)

@@ -40,7 +40,7 @@ def test_it_boots_with_everything_enabled() -> None:
 
 @pytest.mark.releases
 def test_presets() -> None:
-    """If the distribution has all units disabled that it does not name, as at an image's first boot, ours is enabled."""
+    """Our unit is enabled even if the distribution disables all units that it does not name, as at a first boot."""
     nothing = {"/usr/lib/systemd/system-preset/90-nothing.preset": "disable *\n"}
     with host(config(*HALVES, mode=Mode.STRICT), more=nothing) as system:
         system.must("systemctl", "preset-all", "--preset-mode=full")

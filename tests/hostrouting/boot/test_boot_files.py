@@ -237,7 +237,7 @@ class TestValuesAreDataOnly:
 
     @given(configs(), configs())
     def test_the_body_is_always_the_same(self, one: HostRoutingConfig, other: HostRoutingConfig) -> None:
-        """Whatever is configured, everything outside the data block is the same."""
+        """Every configuration gives the same text outside the data block."""
         for a, b in zip(scripts(one), scripts(other), strict=True):
             assert block_of(a)[1] == block_of(b)[1]
 

@@ -150,7 +150,7 @@ class TestOneHost:
 
     @pytest.mark.parametrize("devs", [[], ["eth0"], ["late0"]])
     def test_awaited(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
-        """A default route that is not there yet is awaited, and so is a device that was named."""
+        """The script waits for a missing default route, and for a missing device that was named."""
         namespace.batch(["route del default"])
         names = "eth0" if devs != ["late0"] else "late0"
         script = f"sleep 0.6; ip link add late0 type veth; ip link set late0 up; ip route add default dev {names}"
@@ -443,7 +443,7 @@ class TestOneHost:
     def test_what_was_found_cannot_be_changed(
         self, namespace: Namespace, tmp_path: Path, awk: str, mode: str, *, escaping: bool, stale: bool
     ) -> None:
-        """On a read-only file system the routes decide as well; what is left there is said to be of an earlier check."""
+        """On a read-only file system the routes decide as well. Old markers are reported as those of an earlier check."""
         config = check(*["172.16.0.0/16"] * escaping, "10.0.0.0/8", mode=mode)
         state = tmp_path / "state"
         state.mkdir()
@@ -486,7 +486,7 @@ class TestOneHost:
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_what_was_found_may_wait_for_nobody(self, namespace: Namespace, tmp_path: Path, mode: str) -> None:
-        """A fifo that cannot be removed is not written into: whoever would read it may never come."""
+        """The script does not write into a fifo that cannot be removed, because it may never have a reader."""
         state = tmp_path / "state"
         state.mkdir()
         before = f"mount -t tmpfs none {state} && mkfifo {state}/route-overlap.new && mount -o remount,ro {state}"

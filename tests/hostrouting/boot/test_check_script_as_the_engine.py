@@ -728,7 +728,7 @@ def test_any_cidr(namespace: Namespace, tmp_path: Path, cidr: str) -> None:
 
 @pytest.mark.parametrize("cidr", ["0.0.0.0/0", "::/0"])
 def test_multicast_by_another_device(namespace: Namespace, tmp_path: Path, cidr: str) -> None:
-    """If everything leaves by another device, multicast is no escape for all that."""
+    """Multicast is not an escape, even if everything leaves by another device."""
     family = Prefix.parse(cidr).family
     namespace.batch(["route replace default dev ib0"], family=family)
     agree(namespace, tmp_path, "everything by ib0, eth0 expected", cidr, "overlap")

@@ -62,7 +62,7 @@ def gate_host() -> tuple[FakeHost, Mishaps]:
 
 
 def context() -> phases.Context:
-    """A run on a clock on which nobody waits."""
+    """A run on a clock that does not really wait."""
     return phases.Context(clock=FakeClock(), observers=[])
 
 
@@ -296,7 +296,7 @@ class TestOthers:
 
     @pytest.mark.parametrize("kind", ["requires", "wants", "changing"])
     def test_steps_of_others_stay(self, kind: str) -> None:
-        """A step that is neither put up nor taken away stays as it is in the list, whatever its name."""
+        """A step that is neither added nor removed stays unchanged in the list, under any name."""
         host = FakeHost(kernel=h200())
         theirs = GateStep.parse(f"55 {kind} something-else")
         host.files.write(STEPS, render_gate_steps([theirs]))
@@ -324,7 +324,7 @@ class TestOthers:
         assert [step.name for step in gate.steps] == ["c", "a", "b"]
 
     def test_the_last_one_goes(self) -> None:
-        """With the last step everything of the gate goes."""
+        """The gate is removed completely with its last step."""
         host = FakeHost()
         gate = Gate(host)
         gate.change(context(), (another("a"), another("b")))
@@ -415,7 +415,7 @@ class TestTakenAway:
 
     @pytest.mark.parametrize("looks", [0, 5, 10**6])
     def test_starting_machines_are_waited_for(self, looks: int) -> None:
-        """The drop-in stays until machines that are starting have passed, or for 20 s; then it goes all the same."""
+        """The drop-in stays until all starting machines have passed, and at most 20 s. Then it is removed."""
         manager = Starting(looks=looks)
         host = FakeHost(kernel=h200(), manager=manager)
         change(host, CONFIGS["two routes"])
@@ -474,7 +474,7 @@ class TestImage:
 
     @pytest.mark.parametrize("manager", [None, FakeManager(running=False)])
     def test_files_alone(self, manager: FakeManager | None) -> None:
-        """The same files come and go, and nobody is asked."""
+        """The same files are written and removed, and systemd is not asked."""
         host = FakeHost(kernel=h200(), manager=manager)
         change(host, CONFIGS["two routes, strict"])
         with_systemd = FakeHost(kernel=h200())

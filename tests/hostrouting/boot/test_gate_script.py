@@ -367,7 +367,7 @@ class TestLock:
             assert place.passes(text=place.text.replace("patience=60\n", "patience=1\n"))
 
     def test_no_lock(self, place: Place) -> None:
-        """After a boot nobody has made the file of the lock yet: nobody holds it."""
+        """After a boot the file of the lock does not exist yet, so the lock is free."""
         place.lock.unlink()
         place.put([step("50 requires a")], {"a": OK})
         assert place.passes()
@@ -523,7 +523,7 @@ class TestAsk:
         ],
     )
     def test_asked_again(self, place: Place, show: str) -> None:
-        """If the run was stopped, or its result is not known, it is asked again, and what is said then counts."""
+        """If the run was stopped, or its result is not known, systemd is asked again, and the second answer counts."""
         done, calls, naps = ask(place, Answers((1, 1, 0), show))
         assert (done.returncode, calls.count(START), naps) == (0, 3, ["0.3", "0.3"])
 

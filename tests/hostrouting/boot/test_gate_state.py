@@ -75,7 +75,7 @@ def test_nothing_is_installed() -> None:
 
 @pytest.mark.parametrize("running", [True, False], ids=["systemd", "no systemd"])
 def test_all_is_well(running: bool) -> None:  # noqa: FBT001  a parameter of the test
-    """After the tasks the gate is up, open to nobody and barred by nothing; also where no systemd runs."""
+    """After the tasks the gate is installed; nothing opens it, and nothing blocks it for good. Systemd need not run."""
     host = installed()
     manager(host).running = running
     state = find_gate_state(host)
@@ -310,7 +310,7 @@ def test_what_systemd_has_not_read(path: str) -> None:
 
 
 def test_an_older_unit_is_in_force() -> None:
-    """A unit whose new text systemd has not read runs by the older one, and that is said."""
+    """The answer says that a unit runs with its older text if systemd has not read the new one."""
     host = installed()
     lay(host, UNIT_DROP_IN, "[Service]\nTimeoutStartSec=600\n")
     [told] = find_gate_state(host).openings

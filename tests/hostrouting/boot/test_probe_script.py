@@ -261,7 +261,7 @@ class TestFailures:
         assert "Operation not permitted (requires root or CAP_NET_ADMIN)" in done.stderr
 
     def test_a_table_of_another_process(self, node: Node) -> None:
-        """A table that another process owns is left to it, and that is said."""
+        """A table that another process owns is not changed, and the output says so."""
         command = [*node.inside.enter, "nft", "--interactive"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as owner:
             assert owner.stdin is not None
@@ -464,7 +464,7 @@ class TestRoute:
         assert node.routes() == [ROUTE]
 
     def test_no_longer_than_there_is_time(self, node: Node) -> None:
-        """Whoever runs the script may leave it less time than it was told."""
+        """The caller of the script can give it less time than its setting."""
         done = node.run(attrs.evolve(TOLD, interfaces=("eth7",), wait=60), "0")
         assert (done.returncode, "within 0 s" in done.stderr) == (1, True)
 

@@ -45,7 +45,7 @@ def run(host: Namespace, script: Path) -> subprocess.CompletedProcess[str]:
 @given(place=st.floats(0, 1), awk=st.sampled_from(AWKS))
 @example(place=1, awk=AWKS[0])
 def test_cut_short(which: str, host: Namespace, tmp_path: Path, place: float, awk: str) -> None:
-    """A script of which the end is missing fails, wherever it was cut, and whatever it says then is not "ok"."""
+    """A script without its end fails, wherever it was cut, and does not print "ok"."""
     config = HostRoutingConfig(CONFIG.static_routes, RouteOverlapConfig(["192.168.0.0/16"], "STRICT"))
     text = RENDERERS[which](config, wait=0)
     text, _ = only_awk(text, awk, tmp_path).rstrip("\n").rsplit("}\n", 1)

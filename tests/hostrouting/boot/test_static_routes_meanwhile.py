@@ -78,7 +78,7 @@ class TestMeanwhile:
         )
 
     def test_an_ip_that_is_killed(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If something kills `ip` while it writes, that is said."""
+        """If `ip` is killed while it writes, the output says so."""
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": '[[ "$*" == "-batch"* ]] && kill -KILL $$\nexec ip "$@"'})
         assert (ran.status, ours(namespace)) == (1, [])
         (line,) = ran.lines

@@ -532,7 +532,7 @@ class TestOneHost:
         assert (ran.lines, ran.status) == ([], 0)
 
     def test_what_is_not_waited_for(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A conflict ends the script at once, and so does whoever runs it with no time left."""
+        """A conflict ends the script at once, and so does a caller that gives it no time."""
         begin = time.monotonic()
         namespace.batch(["route add 172.16.0.0/17 dev ib0"])
         assert "another route has the same destination and metric" in Ran(namespace, HALVES, tmp_path, wait=40).said
@@ -557,7 +557,7 @@ class TestOneHost:
         assert ours(namespace) == ["172.16.0.0/17"]
 
     def test_one_leg_becomes_two(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A route with one leg gives way to one that has the same leg first and another besides."""
+        """A route with one leg is replaced by one that has the same leg first and a second one."""
         namespace.batch(["route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"])
         namespace.batch(["route replace default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0"])
         assert Ran(namespace, HALVES[:1], tmp_path).status == 0

@@ -106,7 +106,7 @@ def test_own_blocks(row: CniBlock) -> None:
 
 
 def test_a_default_route_that_refuses() -> None:
-    """A refusing default route is not a block of pods, whoever added it."""
+    """A refusing default route is never a block of pods."""
     assert not holds(refuse("0.0.0.0/0", kind="unreachable", protocol=OVN))
 
 

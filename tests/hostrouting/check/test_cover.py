@@ -80,7 +80,7 @@ def test_a_longer_one_for_both() -> None:
 
 
 def test_large_ranges_are_quick() -> None:
-    """A wide range that nobody holds is one prefix; that it could be divided is not tried."""
+    """A wide range without other routes is one prefix; no attempt is made to divide it."""
     block = Prefix.parse("::/0")
     zones = [Zone(block.first, block.last, "open", 1)]
     assert cover(block, zones, usable=lambda prefix: prefix.length > 1) == tuple(

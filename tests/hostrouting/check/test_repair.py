@@ -398,7 +398,7 @@ class TestRepairCanBePasted:
         assert "still-open" not in [it.reason for it in repair.unsafe]
 
     def test_everything_under_a_vpn(self) -> None:
-        """Two halves of everything are beaten by four quarters, none of which covers a reserved range."""
+        """Four quarters of all addresses are better than two halves, because no quarter covers a reserved range."""
         repair = proposed(plain().with_routes(HALVES), "0.0.0.0/0")
         assert [str(route.destination) for route in repair.routes] == [
             "0.0.0.0/2",

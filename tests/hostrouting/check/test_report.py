@@ -48,7 +48,7 @@ def lines(snapshot: Snapshot, *devs: str) -> list[str]:
 
 @pytest.mark.parametrize("count", [20, 21])
 def test_a_long_repair(count: int) -> None:
-    """What nobody can paste out of a log is not in it: of a long repair it is told where it is."""
+    """A log does not contain a repair that is too long to paste: the line says where to find it."""
     routes = [Route.to(f"10.{100 + at}.0.0/16", dev="ib0") for at in range(count)]
     fib = Fib(plain().with_routes(routes))
     report = check_overlap(fib, [route.prefix.halves()[0] for route in routes])
@@ -85,7 +85,7 @@ def test_overlap_line() -> None:
     ],
 )
 def test_what_a_device_is(kinds: tuple[str, ...], told: str) -> None:
-    """A virtual device that nobody named is told with its kind, and how to allow it; network cards are not."""
+    """For a virtual device that was not named, the line has its kind, and how to allow it; not for network cards."""
     devs = [f"wg{at}" for at in range(7, 7 + len(kinds))]
     snapshot = plain().with_routes([Route(Prefix.parse("172.16.3.0/24"), tuple(map(NextHop, devs)), protocol=4)])
     links = [
@@ -284,7 +284,7 @@ def test_note_of_packets_that_fare_well() -> None:
 
 
 def test_a_range_that_the_host_keeps() -> None:
-    """A whole range of type local is no escape, and is told: its packets never leave."""
+    """A whole range of type local is not an escape, and has a line: its packets never leave."""
     legs = Route.to("0.0.0.0/0", dev="lo").legs
     anyip = Route(Prefix.parse("172.16.0.0/17"), legs, table=255, type="local", protocol=3)
     snapshot = host([("eth0", "10.0.0.4/24"), ("eth1", "172.16.200.1/24")], [DEFAULT, anyip])
@@ -346,7 +346,7 @@ def test_what_is_taken_from_a_tunnel() -> None:
     ],
 )
 def test_why_there_is_no_repair(rules: list[Rule], devs: list[str], words: str) -> None:
-    """A range that no route can close says what stands in the way, or what is not there."""
+    """The line about a range that no route can repair names the obstacle, or what is missing."""
     (unsafe,) = findings(host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=rules), "unsafe", devs=devs)
     assert unsafe.sentence == f"172.16.0.0–172.16.255.255 {words}"  # noqa: RUF001  as printed
 

@@ -68,7 +68,7 @@ def repaired_by(host: Namespace, finding: Finding) -> None:
 @pytest.mark.linux
 @pytest.mark.needs("root")
 class TestTheLocalRule:
-    """Without it, a host answers nobody on its own addresses."""
+    """Without the rule for table local, a host does not answer on its own addresses."""
 
     def test_it_is_gone(self, host: Namespace) -> None:
         """The verdict is not OK, and the line repairs it. Kills: the rule for table local is not looked for."""

@@ -92,7 +92,7 @@ def test_not_permitted() -> None:
 
 
 def test_no_netlink() -> None:
-    """If there is no netlink, what can be done without is said."""
+    """Without netlink, the error names the commands that do not need it."""
     said = say("check", "10.0.0.0/8", host=failing(BackendError("there is none", kind="unavailable")))
     assert said.code == 3
     told = "check, explain, repair, plan and snapshot work on a saved snapshot, with --snapshot FILE"
@@ -143,7 +143,7 @@ def test_a_part_of_python() -> None:
 
 @pytest.mark.parametrize("words", [("check", "--json", "--bogus"), ("--json", "check", "10.0.0.0/8", "--wait", "abc")])
 def test_misuse_is_a_document_too(words: tuple[str, ...]) -> None:
-    """A command line that is none is told to a program as well: exit code 2, and the document of an error."""
+    """An invalid command line gives programs exit code 2 and the document of an error."""
     said = say(*words)
     assert said.code == 2
     assert said.json["schema"] == "hostrouting/error/2"

@@ -41,7 +41,7 @@ def installed(config: str) -> FakeHost:
 
 
 def test_what_is_installed_is_checked(written: Callable[..., str]) -> None:
-    """Without CIDRs and a configuration, what is checked is what the installed check says; and that is told."""
+    """Without CIDRs and a configuration, the installed check is made, and the answer says so."""
     config = written()
     host = installed(config)
     said = say("check", host=host)
@@ -104,7 +104,7 @@ def test_nothing_installed_is_lost(
 
 
 def test_devices_that_are_named_beside_it(written: Callable[..., str]) -> None:
-    """Devices that are named take the place of the installed check's, also in what is printed; that is said."""
+    """Named devices replace those of the installed check, also in the printed configuration; the answer says so."""
     host = installed(written(cidrs=(OTHER,)))
     said = say("check", CIDR, "--dev", "eth0", host=host)
     assert pasted(said).route_overlap.expected_devs == ("eth0",)

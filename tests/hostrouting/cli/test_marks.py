@@ -115,7 +115,7 @@ def test_nobody() -> None:
 
 
 def test_the_mark_of_a_packet() -> None:
-    """If the packet's mark is given, it is said who sets it; the mask is left out if it is all bits."""
+    """For a given mark, the answer says who sets it; a mask of all bits is left out."""
     rule = attrs.evolve(by_mark(), fwmask=0xFFFFFFFF)
     said = say("explain", "172.16.5.9", "--mark", "0x10", host=host(rule))
     assert "Mark 0x10 (rule 100) can be set by:" in said.lines

@@ -215,7 +215,7 @@ def test_no_iproute2(machine: Machine, repaired: str, tmp_path: Path) -> None:
 
 
 def test_no_systemd(machine: Machine, repaired: str) -> None:
-    """Without systemd everything is done and written, and it is said from when on it takes effect."""
+    """Without systemd everything is done and written, and the log says when it takes effect."""
     said = machine.hostrouting("apply", "--config", repaired)
     assert said.returncode == 0
     told = [line for line in said.stderr.splitlines() if line.startswith("systemd is not running here: ")]
@@ -310,7 +310,7 @@ def test_two_at_once(machine: Machine, repaired: str) -> None:
 
 
 def test_terminal_closed(machine: Machine, repaired: str) -> None:
-    """A run whose terminal is closed stops with nothing half done, although it has nobody to tell."""
+    """A run whose terminal is closed stops with nothing half done, even without a place for its message."""
     machine.shell("mkdir -p /run/aks-flex-node")
     hold = ["flock", "/run/aks-flex-node/host-routing.lock", "sh", "-c", "echo held; exec sleep 200"]
     ours, theirs = pty.openpty()
@@ -355,7 +355,7 @@ def test_full_disk_under_the_answer(sick: Machine) -> None:
 
 @pytest.mark.parametrize(("words", "code"), [("chek", 2), ("check --dev", 2), ("--help", 1), ("check --help", 1)])
 def test_full_disk_under_usage_and_help(words: str, code: int) -> None:
-    """Help that could not be saved is no success; bad usage keeps its exit code where nobody can be told of it."""
+    """Help that cannot be written is a failure; bad usage keeps its exit code even if no message can be written."""
     command = f'"{sys.executable}" -m hostrouting {words} >/dev/full'
     done = subprocess.run(["bash", "-c", command], check=False, env=BUFFERED, capture_output=True, text=True)
     assert done.returncode == code

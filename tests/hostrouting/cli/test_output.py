@@ -16,7 +16,7 @@ def test_nothing_steers_the_terminal(texts: list[str]) -> None:
 
 @given(st.lists(st.tuples(*[st.text(alphabet="abc \x1b", max_size=6)] * 3), max_size=5))
 def test_columns_align(rows: list[tuple[str, str, str]]) -> None:
-    """Each column of a table begins at one and the same place, and no line ends in blanks that nobody sees."""
+    """Each column of a table begins at the same place, and no line ends with blanks."""
     shown = [plain(it) for it in table(("one", "two", "three"), [(f"<{a}", f"<{b}", f"<{c}") for a, b, c in rows])]
     places = {tuple(at for at, char in enumerate(text) if char == "<") for text in shown[1:]}
     assert len(places) <= 1

@@ -77,7 +77,7 @@ def test_a_pipe() -> None:
 
 
 def test_no_colours(screen: Screen) -> None:
-    """There are none in it, so it is the same with NO_COLOR; and in ASCII where there is nothing else."""
+    """The line has no colours, so NO_COLOR does not change it; without UTF-8 it is in ASCII."""
     run(Terminal(screen, {**XTERM, "NO_COLOR": "1", "LC_ALL": "C"}), seconds=1, total=10)
     text = sent(screen)
     assert "###......" in text

@@ -44,7 +44,7 @@ def steps(host: FakeHost, path: str) -> list[str]:
 
 @pytest.fixture
 def bare(written: Callable[..., str]) -> FakeHost:
-    """A host with two routes of ours, one of which closes a half of the overlap."""
+    """A host with two routes of ours; one repairs half of the overlap."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", written(HALF, APART, mode="WARN"), host=host)
     return host
@@ -85,7 +85,7 @@ def test_what_a_configuration_lacks_besides(bare: FakeHost, written: Callable[..
 
 
 def held(prefix: str) -> MemoryBackend:
-    """An H200 node on which somebody else has a route to the prefix into the fabric."""
+    """An H200 node where another program has a route for the prefix into the fabric."""
     kernel = h200()
     kernel.ip_route("add", Route.to(prefix, dev="ib0", protocol=4))
     return kernel
@@ -93,7 +93,7 @@ def held(prefix: str) -> MemoryBackend:
 
 @pytest.mark.parametrize("command", ["check", "repair"])
 def test_a_configured_route_that_somebody_else_holds(written: Callable[..., str], command: str) -> None:
-    """What cannot be had is to be taken out of the configuration; whoever does as is said has a plan without conflict."""
+    """The remedy is to delete the impossible entry from the configuration; then the plan has no conflict."""
     host = FakeHost(kernel=held("172.16.0.0/17"))
     config = written(HALF, OTHER)
     said = say(command, "--config", config, host=host)
@@ -229,7 +229,7 @@ def test_no_configuration_that_repairs(written: Callable[..., str]) -> None:
 
 
 def test_a_repair_for_other_nodes_too() -> None:
-    """What is written leaves gateway and device open where those of the default route are right; what is given stays."""
+    """The configuration leaves gateway and device open if those of the default route are right; given ones stay."""
     kernel = h200()
     with kernel.reopen() as backend:
         mine = Route.to("9.0.0.0/8", dev="eth0", gateway=GATEWAY, protocol=213)

@@ -43,7 +43,7 @@ BAD_FILES = {
 @pytest.mark.parametrize("name", BAD_FILES)
 @pytest.mark.parametrize("kind", ["config", "snapshot"])
 def test_bad_files(name: str, kind: str, tmp_path: Path) -> None:
-    """A configuration or snapshot that is none is exit code 2; the file or the place in it, and what is wrong, are said."""
+    """An invalid configuration or snapshot gives exit code 2; the error names the file, the place and the fault."""
     data, of_config, of_snapshot = BAD_FILES[name]
     path = tmp_path / "file.json"
     if data is not None:
@@ -76,7 +76,7 @@ def test_a_huge_configuration(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_with_a_fault_is_named(tmp_path: Path) -> None:
-    """What is wrong in a snapshot is told with the file and the place in it; another file altogether, with the remedy."""
+    """The error about a snapshot names the file and the place; for another kind of file it has the remedy."""
     path = tmp_path / "node.json"
     path.write_text(say("snapshot", kernel=h200()).out.replace('"ib0"', "7", 1))
     assert f"snapshot: {path}: links[" in say("check", "--snapshot", str(path), "10.0.0.0/8").err
@@ -94,7 +94,7 @@ def test_a_device_is_no_snapshot() -> None:
 
 @pytest.mark.linux
 def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A named pipe whose other end nobody opens is bad input after a while, and so is one that was left empty."""
+    """A named pipe without a writer is bad input after a while, and so is an empty one."""
     monkeypatch.setattr(reading, "_PATIENCE", 0.2)
     os.mkfifo(tmp_path / "pipe")
     words = ("check", "--snapshot", str(tmp_path / "pipe"), "10.0.0.0/8")
@@ -109,7 +109,7 @@ def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.linux
 @pytest.mark.parametrize("name", ["fifo", "/dev/stdin", "/dev/fd"])
 def test_a_pipe_whose_writer_is_slow(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has the other end open may take his time, as ssh does that asks for a password."""
+    """A writer that has the pipe open may be slow, as ssh is when it asks for a password."""
     monkeypatch.setattr(reading, "_PATIENCE", 0.2)
     text = say("snapshot", kernel=h200()).out
     os.mkfifo(tmp_path / "fifo")
@@ -271,7 +271,7 @@ def test_twenty_faults_are_all_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("typed", ["", " ", "nonsense", "10.0.0.0/33", "::1"])
 def test_what_was_typed_is_quoted(typed: str) -> None:
-    """A CIDR that is none is told as it was typed, each of several; with the rule and what to write."""
+    """An invalid CIDR is quoted as it was typed, with the rule and what to write; so is each of several."""
     said = say("check", typed, "172.16.0.0/16", "x")
     assert said.code == 2
     assert f'  CIDR: "{typed}" ' in said.err
@@ -281,7 +281,7 @@ def test_what_was_typed_is_quoted(typed: str) -> None:
 
 
 def test_a_cidr_without_a_length() -> None:
-    """Of an address without a length nobody knows whether it or its network is meant: both are named, none is assumed."""
+    """An address without a length can mean itself or its network: the error names both, and assumes neither."""
     words = 'has no prefix length; write "{0}/32" for that one address, or its network, such as "{1}"'
     for typed, network in (
         ("172.16.0.0", "172.16.0.0/16"),
@@ -306,7 +306,7 @@ def test_nothing_to_check_is_said_once() -> None:
 
 
 def test_names_do_not_steer_the_terminal() -> None:
-    """What a snapshot from somebody else calls its devices is shown, and obeyed by no terminal."""
+    """Device names from a foreign snapshot are shown, and cannot control the terminal."""
     text = say("snapshot", kernel=h200()).out.replace('"ib0"', '"ib\\u001b[31m"')
     for words in (("check", "172.16.0.0/16"), ("explain", "172.16.5.9"), ("repair", "172.16.0.0/16")):
         said = say(*words, "--snapshot", "-", stdin=text.encode())

@@ -88,7 +88,7 @@ def test_it_is_what_check_says(written: Callable[..., str]) -> None:
 
 
 def test_a_mode_that_lets_machines_in(written: Callable[..., str]) -> None:
-    """In WARN an overlap now is exit code 1 as well, and it is said that no machine waits for it."""
+    """In WARN an overlap gives exit code 1 as well, and the answer says that machines start all the same."""
     host = checked(written(mode="WARN"), plain_vm())
     infiniband(host)
     said = say("status", host=host)
@@ -137,7 +137,7 @@ def test_another_overlap_than_before(written: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
 def test_a_bad_verdict_that_holds_no_more(written: Callable[..., str], mode: str) -> None:
-    """A bad verdict that is fine now does not fail, and it is said that it is out of date."""
+    """An old bad verdict is not a failure if the routes are right now: the answer says that it is out of date."""
     host = checked(written(mode=mode), h200(), code=1 if mode == "STRICT" else 0)
     for number in range(8):
         host.kernel.set_down(f"ib{number}")
@@ -206,7 +206,7 @@ def test_the_default_route_is_back(written: Callable[..., str]) -> None:
 
 
 def test_the_kernel_does_not_agree_with_its_tables(written: Callable[..., str]) -> None:
-    """The kernel itself is asked, too: where it answers otherwise, it is right; exit code 1."""
+    """The kernel itself is asked, too, and its answer wins over the tables; exit code 1."""
     host = checked(written(), plain_vm())
     backend, other = host.kernel.reopen(), h200()
     backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
@@ -226,7 +226,7 @@ def test_a_rule_that_came(written: Callable[..., str]) -> None:
 
 
 def test_nothing_was_checked_since_the_boot(written: Callable[..., str]) -> None:
-    """What escapes now is found, although nobody has checked since the host booted."""
+    """An escape is found even if no check was made since the host booted."""
     host = checked(written(), h200(), code=1)
     for path in [path for path in host.files.texts if path.startswith("/run/")]:
         del host.files.texts[path]
@@ -240,7 +240,7 @@ def test_nothing_was_checked_since_the_boot(written: Callable[..., str]) -> None
 
 
 def test_a_configuration_that_is_not_what_is_installed(written: Callable[..., str]) -> None:
-    """With a configuration it is judged by that; where another check is installed, that is said, and how to ask it."""
+    """A given configuration decides; if another check is installed, the answer says so, and how to run it."""
     host = checked(written(cidrs=(OTHER,)), h200())
     config = written()
     said = say("status", "--config", config, host=host)

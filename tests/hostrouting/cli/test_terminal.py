@@ -77,7 +77,7 @@ def test_no_colour_into_a_pipe() -> None:
     ],
 )
 def test_locale(encoding: str, environment: dict[str, str], *, ascii_only: bool) -> None:
-    """If the locale cannot do UTF-8 everything is said in ASCII, and nothing is lost; JSON stays UTF-8."""
+    """If the locale does not support UTF-8, everything is printed in ASCII, without loss; JSON stays UTF-8."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     terminal = Terminal(stream, environment)
     terminal.show(LINES)

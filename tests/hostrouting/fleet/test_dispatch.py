@@ -195,7 +195,7 @@ def test_workers_that_cannot_judge_at_all(tmp_path: Path) -> None:
 
 
 def test_a_bug_is_the_result_of_one_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that nobody expected names the place in the code, and the other nodes are judged."""
+    """An unexpected error names the place in the code, and the other nodes are judged."""
     original = judge
 
     def buggy(data: bytes, question: Question) -> NodeResult:

@@ -180,7 +180,7 @@ class TestMaps:
     """The maps of a group."""
 
     def test_a_file_that_has_changed(self, results: list[NodeResult], tmp_path: Path) -> None:
-        """There is no map of a node whose file is gone, or is another one by now; an ok node needs none."""
+        """A node whose file is gone or has changed has no map; an ok node needs none."""
         gpu, _, vm, *_ = results
         assert [it.cidr for it in read_maps(gpu, ASKED)] == [Prefix.parse("172.16.0.0/16")]
         assert read_maps(vm, ASKED) == ()

@@ -71,7 +71,7 @@ def test_a_name_with_the_signs_of_a_pattern(nodes: Path) -> None:
     ],
 )
 def test_paths_without_a_snapshot(nodes: Path, path: str, said: str) -> None:
-    """A path that stands for nothing is named with the reason and a remedy, and so is every other such path."""
+    """Each path without a snapshot is named, with the reason and a remedy."""
     del nodes
     with pytest.raises(ConfigError) as caught:
         find_snapshots(["a.json", path, "neither"])

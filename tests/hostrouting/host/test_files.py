@@ -239,7 +239,7 @@ class TestLocalFiles:
 
     @pytest.mark.needs("root")
     def test_owner(self, tmp_path: Path) -> None:
-        """A file that somebody else owns, who could change it at any time, is not as it should be."""
+        """A file that another user owns is a difference, because that user could change it at any time."""
         path = tmp_path / "script"
         LocalFiles().write(str(path), "text")
         os.chown(path, 65534, 65534)
@@ -296,7 +296,7 @@ class TestLocalFiles:
             LocalFiles().remove(str(tmp_path / "file"))
 
     def test_a_folder_in_the_place_of_the_temporary_name(self, tmp_path: Path) -> None:
-        """The error names the path that is in the way, besides the one that was to be written."""
+        """The error names the path that should be written and the path that is in the way."""
         (tmp_path / "file.new").mkdir()
         steps: list[Callable[[str], object]] = [
             lambda path: LocalFiles().write(path, "x"),
@@ -323,7 +323,7 @@ class TestLocalFiles:
         assert LocalFiles().read(str(tmp_path / "unit")) == ""
 
     def test_a_device_without_an_end(self, tmp_path: Path) -> None:
-        """No device is opened but that one: a read of it may have no end, or an effect."""
+        """No other device is opened, because a read could have an effect or never end."""
         (tmp_path / "unit").symlink_to("/dev/zero")
         with pytest.raises(FileError, match=r"cannot read .*/unit: there is a device in its place; remove it"):
             LocalFiles().read(str(tmp_path / "unit"))
@@ -351,7 +351,7 @@ class TestLocalFiles:
         assert LocalFiles().read(str(path)) == "#!/bin/sh\r\nexit\r\n"
 
     def test_a_temporary_file_that_was_left(self, tmp_path: Path) -> None:
-        """What an interrupted run left beside the file, or somebody planted there, is not written through."""
+        """A temporary file that an interrupted run or an attacker left beside the file is not written through."""
         victim = tmp_path / "victim"
         victim.write_text("precious", encoding="utf-8")
         (tmp_path / "file.new").symlink_to(victim)
@@ -393,7 +393,7 @@ class TestLocalFiles:
             assert flushed == expected, name
 
     def test_a_temporary_link_that_was_left(self, tmp_path: Path) -> None:
-        """What an interrupted run left beside a link is in nobody's way."""
+        """A temporary link that an interrupted run left does not hinder the next one."""
         (tmp_path / "link.new").symlink_to("/nowhere")
         assert LocalFiles().link(str(tmp_path / "link"), "/somewhere")
         assert [(it.name, os.readlink(it)) for it in tmp_path.iterdir()] == [("link", "/somewhere")]

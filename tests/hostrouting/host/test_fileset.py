@@ -85,7 +85,7 @@ def test_a_unit_of_others_that_is_not_utf_8(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_ties_of_others(part: Part) -> None:
-    """By whatever link, lasting or of this boot, another installer tied the unit to the machines: it goes."""
+    """A link by which another installer tied the unit to the machines is removed, lasting or of this boot."""
     files = FakeFiles()
     for directory in ("/etc/systemd/system", "/run/systemd/system"):
         files.links[f"{directory}/systemd-nspawn@.service.requires/{part.unit}"] = "/x"
@@ -135,7 +135,7 @@ def test_what_was_written_before_a_failure_stays() -> None:
 
 
 def test_removing_goes_on_past_failures() -> None:
-    """With a list that takes failures the rest goes all the same; without one the first failure ends it."""
+    """With a list for the failures, the rest is still removed; without one, the first failure ends the removal."""
     wanted = FileSet((File("/a", "1"), File("/b", "2")), obsolete=("/c",))
     files = FakeFiles(texts={"/a": "1", "/b": "2", "/c": ""}, broken={"/a": "Read-only file system"})
     with pytest.raises(FileError, match="Read-only"):

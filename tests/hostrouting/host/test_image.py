@@ -48,7 +48,7 @@ def grow(root: Path, tree: dict[str, str | None]) -> None:
 
 
 def linux_reads(root: str, path: str) -> str | None:
-    """What Linux reads there for whoever has `root` as the root; None where there is no file."""
+    """What Linux reads there for a process with `root` as its root; None without a file."""
 
     class How(ctypes.Structure):
         _fields_ = [(name, ctypes.c_uint64) for name in ("flags", "mode", "resolve")]
@@ -130,7 +130,7 @@ class TestImage:
             ImageFiles(str(tmp_path)).write(f"{tmp_path}/etc/unit", "x")
 
     def test_the_root_itself(self, tmp_path: Path) -> None:
-        """The root of this machine is an image too, as for whoever builds one in a chroot."""
+        """The root of this machine is an image, too, for a build in a chroot."""
         path = tmp_path / "folder" / "file"
         assert ImageFiles("/").write(str(path), "text")
         assert path.read_text(encoding="utf-8") == "text"
@@ -156,7 +156,7 @@ class TestImage:
         assert list((tmp_path / "image").iterdir()) == []
 
     def test_what_a_killed_run_left(self, tmp_path: Path) -> None:
-        """The file of a lock whose run was killed is in nobody's way, and goes with the next."""
+        """The lock file of a killed run does not hinder the next one, which removes it."""
         (tmp_path / ".host-routing.lock").touch()
         lock = ImageFiles(str(tmp_path)).try_lock("/run/host-routing.lock")
         assert lock
@@ -164,7 +164,7 @@ class TestImage:
         assert list(tmp_path.iterdir()) == []
 
     def test_a_lock_that_was_released_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whoever has opened the file of a lock before it was removed does not hold the lock of the next one."""
+        """A process that opened the lock file before its removal does not hold the lock of the next one."""
         files = ImageFiles(str(tmp_path))
         first = files.try_lock("/run/host-routing.lock")
         assert first
@@ -185,7 +185,7 @@ class TestImage:
     @pytest.mark.linux
     @pytest.mark.needs("root")
     def test_a_user_who_may_only_look(self) -> None:
-        """Whatever an unprivileged process locks of an image, it keeps nobody from working on it."""
+        """No lock of an unprivileged process keeps root from working on an image."""
         with tempfile.TemporaryDirectory(dir="/tmp") as name:  # the folder for tests is closed to other users
             root = Path(name)
             root.chmod(0o755)

@@ -150,7 +150,7 @@ class TestSystemdManager:
             SystemdManager().stop("x.service")
 
     def test_a_stop_that_is_cancelled(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """A stop that somebody's start cancels is tried again, ten times at most."""
+        """A stop that is cancelled by another start is tried again, ten times at most."""
         log = self.ready(tmp_path, stub)
         count = tmp_path / "count"
         program = tmp_path / "systemctl"
@@ -167,7 +167,7 @@ class TestSystemdManager:
         assert len(log.read_text(encoding="utf-8").splitlines()) == 13
 
     def test_show(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """Each unit is a mapping of what was asked for; where a pattern matches none, there is none."""
+        """Each unit is a mapping of the requested properties; a pattern that matches nothing gives no unit."""
         stub |= {
             "machine@*.service": (0, "Id=machine@a.service\nSubState=start-pre\n\nId=machine@b.service\nSubState=\n"),
             "none@*.service": (0, ""),

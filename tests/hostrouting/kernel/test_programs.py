@@ -160,7 +160,7 @@ def test_nothing_to_go_by(status: str) -> None:
     ],
 )
 def test_required(rights: Rights, told: str) -> None:
-    """Whoever lacks the capability is told what to do: root in a container needs something else than a user."""
+    """The error for a missing capability has a remedy: that for root in a container differs from that for a user."""
     Rights(is_root=False).require_network()
     with raises(BackendError, "not-permitted", match=told):
         rights.require_network()

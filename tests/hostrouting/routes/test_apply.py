@@ -297,7 +297,7 @@ def test_what_was_undone_is_done_again() -> None:
 
 
 def test_what_somebody_put_in_our_place_stays_first() -> None:
-    """Ours that is brought back stands behind a route that somebody put first meanwhile, and that is told."""
+    """A restored route of ours is behind a route that another program put first meanwhile, and the error says so."""
     kernel = host(BETWEEN[1:])
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.1"))])
     theirs = route(DESTINATIONS[0], "10.0.0.9", 0, FOREIGN)

@@ -40,7 +40,7 @@ AS_BEFORE = "every change was rolled back: the route table is as it was before"
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[Namespace]:
-    """eth0 with 10.0.0.4/24, and somebody else's routes."""
+    """eth0 with 10.0.0.4/24, and another program's routes."""
     with private_namespace() as made:
         furnish(made, (Link(name="eth0", index=0),), set())
         with NetlinkBackend(netns=made.path) as backend:
@@ -147,7 +147,7 @@ def notes_of_interrupted(work: Callable[[], object]) -> list[str]:
 
 
 class Restless:
-    """A host on which somebody else changes something each time that routes are listed."""
+    """A host where another program makes a change each time routes are listed."""
 
     def __init__(
         self, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, happening: Callable[[int], RouteRequest]
@@ -227,7 +227,7 @@ def test_on_a_host_that_never_rests_at_this_very_place(
 def test_a_link_that_comes_and_goes_matters(
     namespace: Namespace, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device that goes takes routes along without a word of them: whatever was asked for is read again."""
+    """A deleted device removes its routes without an event for each: all requested prefixes are read again."""
     listing, times = reading.list_routes, 0
 
     def disturbed(*arguments: Any) -> Any:

@@ -35,7 +35,7 @@ def test_the_whole_command() -> None:
     ],
 )
 def test_what_a_script_has_left(standing: Route, *, left: bool) -> None:
-    """A route through the same device to a gateway, that somebody wrote by hand."""
+    """A handwritten route through the same device to a gateway."""
     assert is_left_behind(standing, WANTED) is left
 
 

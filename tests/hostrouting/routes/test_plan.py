@@ -149,7 +149,7 @@ def told(plan: RoutePlan) -> list[str]:
 
 
 class TestWhatAnOperatorReads:
-    """Each step says why, and how to get around what stands in the way."""
+    """Each step has its reason, and a way around the obstacle."""
 
     def test_conflict_with_a_connected_route(self) -> None:
         """A key held by InfiniBand is a conflict that names the holder and the two halves that win."""
@@ -338,7 +338,7 @@ class TestWhatIsLeftOpen:
     """Empty dev is the default route's device; empty gateway the default gateway on that device."""
 
     def resolved(self, wish: DesiredRoute, snapshot: Snapshot | None = None) -> str:
-        """The route that is meant, or what is missing, as text."""
+        """The route with all values filled in, or what is missing, as text."""
         return str(resolve_route(wish, Fib(snapshot or plain())))
 
     def test_both_automatic(self) -> None:
@@ -405,7 +405,7 @@ class TestWhatIsLeftOpen:
         assert self.resolved(want("10.1.0.0/16"), snapshot).endswith("waiting for the device eth0 to be up")
 
     def test_no_default_route(self) -> None:
-        """A dead default route is none; one of our own says nothing about what is automatic."""
+        """A dead default route does not count; a default route of our own is not used for automatic values."""
         dead = Route(Prefix.parse("0.0.0.0/0"), (NextHop("eth0", gateway=as_ip("10.0.0.1"), dead=True),))
         ours = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=OURS)
         for other in (dead, ours):
@@ -416,7 +416,7 @@ class TestWhatIsLeftOpen:
             )
 
     def test_ipv6(self) -> None:
-        """IPv6 is the same with other data: the metric that nobody gave is 1024."""
+        """IPv6 is the same with other data: the default metric is 1024."""
         default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
         snapshot = plain().with_routes([default, Route.to("fe80::/64", dev="eth0", metric=256, protocol=2)])
         snapshot = attrs.evolve(snapshot, rules=default_rules(6))

@@ -73,7 +73,7 @@ ADDRESSES = st.lists(
 
 
 def host_with(routes: Sequence[Route], addresses: Sequence[Address] = ()) -> Snapshot:
-    """A plain host with these routes, too, none of which anybody has looked at."""
+    """A plain host with these routes added; none has been accessed yet."""
     whole = plain().with_routes(routes)
     return attrs.evolve(whole, addresses=(*whole.addresses, *addresses))
 
@@ -89,7 +89,7 @@ def planned_plainly(wishes: Sequence[DesiredRoute], host: Snapshot, **said: Any)
 def test_the_plan_is_the_same(
     wishes: list[DesiredRoute], routes: list[Route], former: set[int], addresses: list[Address]
 ) -> None:
-    """Whatever is there and wanted: the steps, their reasons and order, what is pending, and what does not last."""
+    """For any present and wanted routes: the steps, their reasons and order, pending routes, and what does not last."""
     host = host_with(routes, addresses)
     plan, plainly = plan_routes(wishes, host, former=former), planned_plainly(wishes, host, former=former)
     assert plan == plainly

@@ -122,7 +122,7 @@ class TestDefaultRoute:
         assert (outbound_devs(fib, family=6), outbound_devs(fib)) == (("eth1",), ("eth0",))
 
     def test_in_turn_with_a_multipath_route(self) -> None:
-        """Of a multipath route that Linux uses in turn with another one, it uses the first next hop."""
+        """If Linux uses a multipath route in turn with another route, the first next hop is taken."""
         legs = (NextHop("eth1", gateway=as_ip("10.1.0.1")), NextHop("ib0", gateway=as_ip("10.2.0.1")))
         fib = Fib(host(INTERFACES, [DEFAULT, Route(ANYWHERE, legs, metric=DEFAULT.metric)]))
         assert outbound_devs(fib) == ("eth0", "eth1")

@@ -66,7 +66,7 @@ def test_the_whole_page() -> None:
 
 
 def test_the_repair_can_be_pasted() -> None:
-    """What is printed as configuration is one; what is printed as commands, the kernel takes; then all is well."""
+    """The printed configuration is valid, the kernel accepts the printed commands, and both repair the host."""
     kernel = h200()
     said = say("check", CIDR, kernel=kernel)
     text = "\n".join(said.lines[said.lines.index('  {"staticRoutes": {"enabled": true, "routes": [') :])
@@ -351,7 +351,7 @@ def test_named_devices_stay_in_what_is_typed_next() -> None:
 
 
 def test_no_default_route_yet(tmp_path: Path) -> None:
-    """Without a default route it is said what there is, and what can be done; to wait, to whoever has not."""
+    """Without a default route, the answer says what there is and what to do; without --wait, that is to wait."""
     kernel = without_default()
     said = say("check", CIDR, kernel=kernel)
     assert said.code == 3
@@ -431,7 +431,7 @@ def test_a_gateway_that_cannot_be_one(words: tuple[str, ...], told: str) -> None
 
 
 def test_a_gateway_that_is_not_beside_the_host() -> None:
-    """A gateway that no address or route of the device reaches closes nothing, and that is said."""
+    """A gateway that no address or route of the device reaches cannot repair anything, and the answer says so."""
     said = say("repair", CIDR, "--dev", "eth0", "--gateway", "10.9.9.9", kernel=without_default())
     assert said.code == 1
     assert "this needs an address or route on eth0 that reaches the gateway 10.9.9.9 directly" in said.out

@@ -86,7 +86,7 @@ def approved(config: str, host: FakeHost, path: Path, **changed: object) -> str:
 
 
 def test_an_approved_plan(config: str, tmp_path: Path) -> None:
-    """Only what is in it and is stale still goes; what became stale since is told and stays. It may be piped in."""
+    """Only entries of the plan that are still stale are deleted. Entries that became stale later are listed."""
     host = azure_host(files=named("node-7"))
     plan = approved(config, host, tmp_path / "plan.json")
     new = R2.format("10.240.0.77", DEAD)
@@ -173,7 +173,7 @@ def test_refused(config: str) -> None:
 
 
 def test_a_part_is_left(config: str, host: FakeHost) -> None:
-    """What failed is told first, then what was deleted all the same, and how to bring that back."""
+    """The answer lists the failures first, then what was still deleted, and how to restore that."""
     host.kernel.faults.fail("change", 105)
     said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
     assert said.code == 1

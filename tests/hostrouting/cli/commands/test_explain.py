@@ -86,7 +86,7 @@ def test_what_is_known_of_the_packet() -> None:
 
 
 def test_a_route_that_only_says_it_is_the_kernels() -> None:
-    """The owner is the kernel where an address of the device explains the route; else it is said that none does."""
+    """The owner is the kernel if an address of the device explains the route; otherwise there is a remark."""
     kernel = h200()
     kernel.ip_route("add", Route.to("172.20.0.0/16", dev="ib3", protocol=2))
     said = say("explain", "172.20.5.9", kernel=kernel)
@@ -369,7 +369,7 @@ def test_a_kernel_that_answers_blackhole(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("kind", ["blackhole", "unreachable"])
 def test_a_packet_that_is_dropped_for_an_unknown_reason(kind: Kind) -> None:
-    """If the kernel drops a packet as it arrives, and no setting in the snapshot explains it, that is said."""
+    """The answer says so if the kernel drops an arriving packet and no setting in the snapshot explains it."""
     assert told_by_a_kernel(kind, *COMES_IN) == (
         "But the kernel itself drops it when it arrives on eth0; the tables and settings do not say why."
     )
@@ -411,7 +411,7 @@ DROPPED = {
 
 @pytest.mark.parametrize("name", DROPPED)
 def test_a_packet_that_is_dropped_as_it_arrives(name: str) -> None:
-    """Which setting of which device drops it is said, with the value; the kernel is not asked then."""
+    """The answer names the setting that drops the packet, with its device and value; the kernel is not asked."""
     settings, words, clause = DROPPED[name]
     with h200() as kernel:
         snapshot = kernel.snapshot(family=4)
@@ -425,7 +425,7 @@ def test_a_packet_that_is_dropped_as_it_arrives(name: str) -> None:
 
 
 def test_a_port_of_a_bridge() -> None:
-    """No IP packet arrives on a port: the bridge's settings count, and that is said."""
+    """No IP packet arrives on a port: the answer says that the settings of the bridge count."""
     kernel = plain_vm()
     kernel.add_link(Link(name="cni0", index=0, kind="bridge", rp_filter=2))
     kernel.add_link(Link(name="veth1", index=0, master="cni0", rp_filter=2))
@@ -437,7 +437,7 @@ def test_a_port_of_a_bridge() -> None:
 
 
 def test_one_way_of_two() -> None:
-    """If the packet may leave by several devices, it is said by which one it is dropped."""
+    """If the packet may leave by several devices, the answer names the one that drops it."""
     kernel = ecmp_node()
     kernel.add_link(Link(name="pod1", index=0, rp_filter=1))
     kernel.add_link("pod2")
@@ -464,7 +464,7 @@ def test_a_source_that_ipv6_does_not_forward(source: str) -> None:
 
 
 def test_a_host_that_does_not_forward_ipv6() -> None:
-    """A packet for somebody else that arrives is dropped; one that the host itself sends is not."""
+    """An arriving packet for another host is dropped; a packet that the host itself sends is not."""
     kernel = MemoryBackend()
     kernel.add_link("eth0")
     kernel.add_address("eth0", "2001:db8::4/64")

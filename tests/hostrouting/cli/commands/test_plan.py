@@ -71,7 +71,7 @@ def test_law_after_apply_that_waits_nothing_is_left_to_do(repaired: str) -> None
 
 
 def test_a_conflict(written: Callable[..., str]) -> None:
-    """A key that somebody else holds is said first, with the way out; exit code 1."""
+    """The answer begins with the key that another program holds, and the remedy; exit code 1."""
     said = say("plan", "--config", written({"destination": "172.16.0.0/16"}), kernel=h200())
     assert said.code == 1
     assert said.lines[0] == (
@@ -156,7 +156,7 @@ def test_what_is_no_longer_wanted(written: Callable[..., str]) -> None:
 
 
 def test_a_snapshot_has_no_files(repaired: str) -> None:
-    """Of a snapshot only the routes are planned, and that is said: the files of its host are not known."""
+    """The plan of a snapshot has only routes, and says so: the files of its host are not known."""
     host = FakeHost(kernel=h200())
     before = say("snapshot", host=host).out.encode()
     said = say("plan", "--config", repaired, "--snapshot", "-", stdin=before)
@@ -169,7 +169,7 @@ def test_a_snapshot_has_no_files(repaired: str) -> None:
 
 
 def test_no_default_route_to_judge_by(written: Callable[..., str]) -> None:
-    """Without a default route and without static routes it cannot be told either: exit code 3, of apply and status too."""
+    """Without a default route and static routes the result is unknown: exit code 3, also of apply and status."""
     config, host = written(), FakeHost(kernel=MemoryBackend())
     said = say("plan", "--config", config, host=host)
     assert said.code == 3

@@ -26,7 +26,7 @@ def test_remove_without_systemd(repaired: str) -> None:
 
 
 def test_remove(repaired: str) -> None:
-    """Everything of ours goes and is named; a second time there is nothing to do."""
+    """Everything of ours is removed and listed; a second run has nothing to do."""
     host = FakeHost(kernel=h200())
     before = str(host.kernel)
     say("apply", "--config", repaired, host=host)
@@ -41,7 +41,7 @@ def test_remove(repaired: str) -> None:
 
 
 def test_remove_dry_run(repaired: str) -> None:
-    """With --dry-run it is said what would go, and how to do it; nothing is changed, and there is nothing to do after it."""
+    """--dry-run lists what would be removed, and the command for it. Nothing is changed."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     kernel, files, manager = str(host.kernel), dict(host.files.texts), host.manager

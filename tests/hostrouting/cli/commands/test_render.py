@@ -35,7 +35,7 @@ def test_render(repaired: str, tmp_path: Path) -> None:
 
 
 def test_how_long_an_image_waits(repaired: str, tmp_path: Path) -> None:
-    """The boot scripts of an image are told to wait as long as was said, and keep that until something else is said."""
+    """The boot scripts of an image wait as long as --wait says, and keep that time until another is given."""
     words = ("render", "--config", repaired, "--root", str(tmp_path))
     say(*words, "--wait", "45")
     assert "wait 45" in (tmp_path / "etc/aks-flex-node/static-routes.sh").read_text()

@@ -50,7 +50,7 @@ def test_the_whole_page() -> None:
     ],
 )
 def test_nothing_to_repair(kernel: MemoryBackend, code: int, answer: str) -> None:
-    """Where nothing escapes there is nothing to repair; where nobody knows, nothing is proposed."""
+    """Without an escape there is nothing to repair; an unknown verdict gives no proposal."""
     said = say("repair", CIDR, kernel=kernel)
     assert said.code == code
     assert said.lines[0].startswith(answer)

@@ -48,7 +48,7 @@ def test_from_standard_input() -> None:
 
 
 def test_the_script() -> None:
-    """--script prints the script as it is, of which nothing is JSON; it takes no host."""
+    """--script prints the script itself and no JSON; no host is given."""
     said = say("snapshot", "--script")
     assert (said.code, said.out) == (0, render_snapshot_script())
     for words in (["snapshot", "--script", "--json"], ["--json", "snapshot", "--script"]):

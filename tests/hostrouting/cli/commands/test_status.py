@@ -77,7 +77,7 @@ def test_a_gate_that_refused_a_machine(repaired: str) -> None:
 
 
 def test_what_cannot_be_found_out() -> None:
-    """Without netlink everything else is told all the same; exit code 3."""
+    """Without netlink, everything else is still reported; exit code 3."""
 
     def nowhere() -> RouteBackend:
         raise BackendError("there is no netlink here: a container", kind="unavailable")
@@ -202,7 +202,7 @@ AGAIN = "write it again with: hostrouting apply --config FILE"
 
 
 def test_routes_that_could_not_be_had(written: Callable[..., str]) -> None:
-    """A run that failed at a route has left a gate that holds machines back, and that is said; exit code 1."""
+    """After a run that failed at a route, the answer says that the gate holds machines back; exit code 1."""
     host = FakeHost(kernel=h200())
     assert say("apply", "--config", written({"destination": "172.16.0.0/16"}), host=host).code == 1
     said = say("status", host=host)
@@ -230,7 +230,7 @@ def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> Non
 
 
 def test_before_the_gate_is_there(repaired: str) -> None:
-    """A run that could not put up the gate lets machines start, and that is said; exit code 1."""
+    """After a run that could not install the gate, the answer says that machines start; exit code 1."""
     host = FakeHost(kernel=h200())
     host.files.broken[LAYOUT.gate_drop_in_path] = "No space left on device"
     assert say("apply", "--config", repaired, host=host).code == 1
@@ -394,7 +394,7 @@ def test_a_report_that_cannot_be_renewed(repaired: str) -> None:
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"verdict": ["ok"]}', '{"verdict": "ok", "findings": 5}'])
 def test_what_is_no_report(repaired: str, text: str) -> None:
-    """Whatever there is in the place of the report, that it is none is told."""
+    """The answer says that the file in the place of the report is not a report."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     host.files.texts[LAYOUT.report_path] = text

@@ -120,7 +120,7 @@ def test_alone(host: FakeHost) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_another_task_fails(host: FakeHost, *, first: bool) -> None:
-    """If the check refuses the host, the guard runs all the same: also if its unit was changed in this run."""
+    """The guard runs even on a host that the check refuses, and also after a change of its unit in this run."""
     escaping = attrs.evolve(
         config(cidrs=(CIDR,)), guard=GuardConfig(enabled=True, program="/opt/agent/bin/hostrouting")
     )
