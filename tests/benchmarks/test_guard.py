@@ -15,7 +15,7 @@ SECOND = "[2026-11-20T10:00:02.500000] 172.16.128.0/17 via 10.0.0.1 dev eth0 pro
 
 
 def test_a_repair_ends_with_the_last_route() -> None:
-    """A repair's time begins when the default route is back, and ends when both routes are; later events add nothing."""
+    """A repair's time begins when the default route is back, and ends when both routes are; later ones do not count."""
     assert repairs(MONITORED) == []
     assert repairs(MONITORED + SECOND) == [0.5]
     assert repairs(MONITORED + SECOND + SECOND) == [0.5]

@@ -55,7 +55,7 @@ class Operation:
 
 
 def do_linux(kernel: RawKernel, operation: Operation) -> Said:
-    """Run it on Linux."""
+    """Run the operation on Linux."""
     said: Said = getattr(kernel, operation.verb)(*operation.arguments, **dict(operation.options))
     return said
 

@@ -80,7 +80,7 @@ def _clear(system: System) -> None:
 
 @pytest.mark.parametrize("kind", [pytest.param("/etc", marks=pytest.mark.nightly), "/run"])
 def test_what_the_last_line_says_is_true(kind: str) -> None:
-    """A machine tests the last line: if one starts, the mask that it names stops that; without the obstacle all is well."""
+    """A machine tests the last line: if it starts, the named mask stops that; without the obstacle all is well."""
     with host() as system, answering(system, _CLI) as cli:
         system.lay(_CONFIG, config(mode=Mode.STRICT).to_json())
         for name, it in OBSTACLES.items():

@@ -38,7 +38,7 @@ def leader(system: System) -> int:
 
 @pytest.mark.releases
 def test_the_unit() -> None:
-    """The unit is sandboxed, starts at every boot, restarts when killed, and goes with Remove; systemd finds no fault."""
+    """The unit is sandboxed, starts at boot, restarts when killed, and goes with Remove; systemd finds no fault."""
     with host(scripts={STUB: STUB_TEXT}) as system:
         configure(system, guarded(STUB))
         assert system.show(UNIT, "ActiveState") == "active"

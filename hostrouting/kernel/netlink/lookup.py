@@ -149,7 +149,7 @@ class _Answers:
         return Answer(route.type, route)
 
     def _of_large(self, destination: bytes) -> Answer:
-        """For an entry with so many next hops that it does not fit into an answer: find it in its table."""
+        """Find an entry in its table, because its next hops are too many for an answer of the kernel."""
         family, number = self._family, int.from_bytes(destination, "big")
         data = self._channel.ask(
             lambda sequence: encode_lookup(

@@ -59,7 +59,7 @@ class State:
         return {**{name: f"{name}: {text}" for name, text in self.look.failures.items()}, **self.hindered}
 
     def noted(self, about: str, text: str) -> State:
-        """With this sentence about what hinders the guard; an empty one ends it."""
+        """The state with this sentence about a hindrance of the guard; an empty sentence removes it."""
         others = {name: sentence for name, sentence in self.hindered.items() if name != about}
         return attrs.evolve(self, hindered={**others, about: text} if text else others)
 

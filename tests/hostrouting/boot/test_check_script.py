@@ -443,7 +443,7 @@ class TestOneHost:
     def test_what_was_found_cannot_be_changed(
         self, namespace: Namespace, tmp_path: Path, awk: str, mode: str, *, escaping: bool, stale: bool
     ) -> None:
-        """On a read-only file system the routes decide as well. Old markers are reported as those of an earlier check."""
+        """On a read-only file system the routes decide as well; old markers are reported as an earlier check's."""
         config = check(*["172.16.0.0/16"] * escaping, "10.0.0.0/8", mode=mode)
         state = tmp_path / "state"
         state.mkdir()

@@ -371,7 +371,7 @@ class TestOthers:
 
 @attrs.define
 class Starting(FakeManager):
-    """A manager under which a machine is at its commands before the start while so often is asked."""
+    """A manager that answers so many times that a machine still runs its commands before the start."""
 
     looks: int = 10**6
     seen: Callable[[], object] = lambda: None

@@ -733,7 +733,7 @@ class TestBothFamilies:
         assert (ran.status, len(ran.lines)) == (1, 2)
 
     def test_a_kernel_without_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Such a kernel is not asked about IPv6: an IPv6 route is waited for. On a host with IPv6, a failing `ip` is fatal."""
+        """Such a kernel is not asked about IPv6; its IPv6 routes are waited for. On other hosts a failing `ip` is fatal."""
         tools = {"ip": '[[ $1 == -6 ]] || exec ip "$@"; echo "RTNETLINK answers: Operation not supported" >&2; exit 2'}
         (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
         assert line.endswith("the routes cannot be read: ip failed: RTNETLINK answers: Operation not supported")

@@ -163,7 +163,7 @@ class TestDefaultRoutesThatCompete:
         assert examined(host, *by_hand, cidr=CIDR6).verdict == "ok"
 
     def test_one_is_named(self, host: Namespace) -> None:
-        """Then the other escapes, and what a static route sends by the named one is OK. Kills: they compete anyway."""
+        """Packets by the device that is not named escape; a static route by the named one is OK. Kills: they compete."""
         found = examined(host, DEFAULT, SECOND.replace("add", "append"), devs=("eth0",))
         assert (found.verdict, [note for note in notes(found) if note.name == "default-routes"]) == ("overlap", [])
         found = examined(host, f"route add {CIDR} via 10.0.0.1 dev eth0", devs=("eth0",))

@@ -88,7 +88,7 @@ def test_it_is_what_check_says(written: Callable[..., str]) -> None:
 
 
 def test_a_mode_that_lets_machines_in(written: Callable[..., str]) -> None:
-    """In WARN an overlap gives exit code 1 as well, and the answer says that machines start all the same."""
+    """In WARN an overlap gives exit code 1 as well, and the answer says that machines start anyway."""
     host = checked(written(mode="WARN"), plain_vm())
     infiniband(host)
     said = say("status", host=host)

@@ -58,7 +58,7 @@ def test_it_ends_where_the_engine_does(host: tuple[Prefix, Snapshot], flow: Flow
     ],
 )
 def test_addresses_that_are_what_they_are(address: str) -> None:
-    """Multicast, broadcast and the addresses of this network are that, whichever route takes them."""
+    """Multicast, broadcast and the addresses of this network keep their kind under any route."""
     with h200() as kernel:
         snapshot = kernel.snapshot(family=4)
     assert trace_route(snapshot, address).kind == Fib(snapshot).lookup(address, PLAIN).kind

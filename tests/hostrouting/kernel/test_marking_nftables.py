@@ -172,7 +172,7 @@ def test_what_an_expression_can_set(expression: Any, own: int, connection: int, 
     "value", [{"map": {"key": "x", "data": "@m"}}, {"numgen": {"mod": 2}}, {"<<": [1, CONNECTION]}]
 )
 def test_a_mark_that_depends_on_the_packet(value: object) -> None:
-    """Such a mark can be any mark."""
+    """A mark that depends on the packet can have any value."""
     [found] = setters(listing(chain("c", hook="prerouting"), rule("c", sets(value))), family=4)
     assert found.text == "sets a mark that depends on the packet"
     assert found.can_set(0x10, 0x10)

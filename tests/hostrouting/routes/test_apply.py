@@ -203,7 +203,7 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
 
 
 def test_how_often_it_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """apply_plan asks whether to go on before every batch, before it reads the changes back, and once more at the end."""
+    """apply_plan asks whether to go on before every batch, before reading the changes back, and at the end."""
     monkeypatch.setattr("hostrouting.routes.apply._AT_ONCE", 2)
     old = [route(destination, "10.0.0.2", 0, OURS) for destination in DESTINATIONS[:3]]
     new = [DesiredRoute(destination, gateway=as_ip("10.0.0.3")) for destination in DESTINATIONS[:3]]

@@ -577,7 +577,7 @@ class TestOthers:
 
     @pytest.mark.parametrize("path", MARKED)
     def test_not_written_over(self, path: str) -> None:
-        """The file is named with the remedy before anything else is touched. It stays, and no file is added beside it."""
+        """The file is named with the remedy before anything is touched. It stays, and no file is added beside it."""
         host = FakeHost(kernel=h200())
         host.files.texts[path] = OWN
         task = Configure(WANTED, host=host)

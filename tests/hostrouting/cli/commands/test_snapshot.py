@@ -31,7 +31,7 @@ HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "pla
 )
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
 def test_the_same_answer_elsewhere(name: str, question: tuple[str, ...], form: tuple[str, ...], tmp_path: Path) -> None:
-    """What is asked of a saved snapshot is answered byte for byte as on the host that it was taken on."""
+    """A saved snapshot gives the same answers, byte for byte, as the host that it was taken on."""
     host = FakeHost(kernel=HOSTS[name](), marking_of=lambda family: NOT_IN_A_SNAPSHOT)  # noqa: ARG005  as in MarkingOf
     path = tmp_path / "node.json"
     path.write_text(say("snapshot", host=host).out, encoding="utf-8")

@@ -268,7 +268,7 @@ class TestRefused:
         "error", [refusal.missing(), refusal.not_loaded(), refusal.not_permitted()], ids=lambda it: it.kind
     )
     def test_ebtables_cannot_be_had(self, error: ProgramError) -> None:
-        """On a host with a bridge of azure-vnet, a missing ebtables is an error; without a bridge, no rule can have an effect."""
+        """With a bridge of azure-vnet, a missing ebtables is an error; without a bridge, no rule has an effect."""
         host = azure_host()
         ebtables_of(host).fault = error
         assert failure(host) is error
