@@ -96,16 +96,9 @@ def _no_default_route(found: FamilyExamination, severity: Severity, *, wait: flo
     family = found.report.family
     lack = f"none appeared within {wait:g} s" if wait else "there is none"
     told = f"the expected devices are those of the IPv{family} default route, and {lack}; last seen: {found.instead}"
+    remedy = f"add a default route, or name routeOverlap.expectedDevs: {candidates_clause(found)}"
     facts = {"family": family, "instead": found.instead}
-    return Finding(
-        "no-default-route",
-        severity,
-        told,
-        f"IPv{family} default route",
-        candidates_clause(found),
-        facts,
-        can_retry=True,
-    )
+    return Finding("no-default-route", severity, told, f"IPv{family} default route", remedy, facts, can_retry=True)
 
 
 def candidates_clause(found: FamilyExamination) -> str:

@@ -170,12 +170,11 @@ def overlap_findings(
     where = f"print them with: hostrouting repair --config {file}"
     in_time: Severity = _if_awaited(wait) if mode == "STRICT" else "warning"
     for finding in check_findings(found, mode=mode, correction=correction, where=where):
-        told, severity, remedy = finding.sentence, finding.severity, finding.remedy
-        is_late = finding.target in late
+        told, severity, is_late = finding.sentence, finding.severity, finding.target in late
         if finding.name == "no-default-route":
             told = f"there is no IPv{finding.facts['family']} default route that is in use, so no device is expected"
             told += f"; apply would wait up to {wait:g} s for one; without one, {then}" if wait else f"; {then}"
-            severity, remedy = in_time, f"add a default route, or name routeOverlap.expectedDevs; {remedy}"
+            severity = in_time
         elif finding.name in ESCAPES:
             told += ", while the configured routes there cannot be installed" if is_late else ""
             told += f"; {then_for_pods if 'packets' in finding.facts else then}"
@@ -185,7 +184,7 @@ def overlap_findings(
         elif finding.name == "repair-cost":
             continue
         can_retry = finding.can_retry or is_late
-        yield attrs.evolve(finding, severity=severity, sentence=told, remedy=remedy, can_retry=can_retry)
+        yield attrs.evolve(finding, severity=severity, sentence=told, can_retry=can_retry)
 
 
 def _is_covered(escape: Escape, prefixes: Iterable[Prefix]) -> bool:

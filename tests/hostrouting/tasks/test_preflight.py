@@ -317,7 +317,7 @@ def test_words_of_no_default_route() -> None:
     assert str(found) == (
         "there is no IPv4 default route that is in use, so no device is expected; apply would wait up to 30 s for one;"
         " without one, in mode STRICT apply fails, and no machine starts after it; add a default route, or name"
-        " routeOverlap.expectedDevs; no device is up and has an IPv4 address"
+        " routeOverlap.expectedDevs: no device is up and has an IPv4 address"
     )
 
 
