@@ -354,7 +354,7 @@ class NodeFacts:
     snapshot: dict[str, Any] | None = None
     """The snapshot as JSON values; `hostrouting check --snapshot` reads them again."""
     check: dict[str, Any] | None = None
-    """The check as the JSON value `hostrouting/check/1`; None if no CIDR is expected."""
+    """The check as the JSON value `hostrouting/check/3`; None if no CIDR is expected."""
 
     @property
     def verdict(self) -> str | None:

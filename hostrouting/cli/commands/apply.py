@@ -245,7 +245,7 @@ hostrouting apply --config agent.json --wait 300 --json
         **{key: says for key, says in STANDINGS.items() if "faults" not in key},
         "files.wrote[]": "the files that were written",
         "files.removed[]": "the files that were removed",
-        "check": "the check that followed, as hostrouting/check/1; null if there was none",
+        "check": "the check that followed, as hostrouting/check/3; null if there was none",
         **GATE,
         **FAILURES,
     },
