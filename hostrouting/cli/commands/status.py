@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import Route, Snapshot
     from hostrouting.routes.plan import Step
+    from hostrouting.routes.uplink import Pending
 
 __all__ = ["COMMAND", "HostStatus", "LastCheck", "Now", "find_status"]
 
@@ -112,6 +113,8 @@ class HostStatus:
     routes: tuple[Route, ...]
     wanted: int
     missing: tuple[str, ...]
+    pending: tuple[Pending, ...]
+    """Those that wait for something. They may be there: what they should be is not known until then."""
     contested: tuple[Step, ...]
     """The missing routes that cannot be added because routes that are not ours hold their keys."""
     start: str
@@ -244,6 +247,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
         routes=routes,
         wanted=len(wanted_routes(wanted)),
         missing=tuple(_missing(plan)),
+        pending=plan.pending,
         contested=plan.conflicts,
         start=start_command(host),
         default=default,
@@ -432,7 +436,7 @@ def _page(status: HostStatus, config: str | None) -> Iterator[Line]:
         yield line("  ", Painted(f"{name:<{width}}  ", "soft"), fact)
     yield from status.standings.lines()
     yield from gate_lines(status.gate)
-    yield from _column("missing", status.missing)
+    yield from _column("waiting" if _only_waits(status) else "missing", status.missing)
     if status.contested:
         yield line()
         yield line("Cannot be added:")
@@ -510,12 +514,22 @@ def _wrong(status: HostStatus, config: str | None) -> Iterator[Line]:
             Painted("CONFLICT:", "bad"),
             f"{count} cannot be added: routes of other programs have the same destination and metric{follows}",
         )
+    elif _only_waits(status):
+        needs = spoken(tuple(dict.fromkeys(wish.missing for wish in status.pending)))
+        follows = ", and no machine starts until then" if status.holding else ""
+        told = f" {len(status.pending):,} of {counted(status.wanted, 'route')} need {needs}{follows}"
+        yield line(Painted("WAITING:", "bad"), told)
     elif status.missing:
         count = f" {len(status.missing):,} of {counted(status.wanted, 'route')}"
         start = f"add them, as root, with: {status.start}"
         yield line(
             Painted("MISSING:", "bad"), f"{count}; {f'see: hostrouting plan --config {config}' if config else start}"
         )
+
+
+def _only_waits(status: HostStatus) -> bool:
+    """Whether all that is missing waits for something, so that no command can add it now."""
+    return bool(status.pending) and len(status.missing) == len(status.pending)
 
 
 def _other(status: HostStatus, config: str | None) -> Iterator[Line]:
@@ -689,7 +703,7 @@ hostrouting status --config agent.json
         "installed": "whether hostrouting has anything installed on this host",
         "differs[]": "the parts of --config that are not installed as they are there, such as routeOverlap",
         "routes[]": "hostrouting's routes, as ip route prints them",
-        "missing[]": "routes in the configuration, or else in the installed script, that the host does not have",
+        "missing[]": "routes in the configuration, or else in the installed script, that the host lacks, or that wait",
         "contested[]": "those that cannot be added: another program's route has the same destination and metric",
         **GATE,
         "defaultRoute": "the IPv4 default route",

@@ -12,10 +12,10 @@ import pytest
 from hostrouting.errors import BackendError
 from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
-from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.model import Link, Prefix, Route, Rule, default_rules
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
-from tests.support.tasks import lose_routes
+from tests.support.tasks import REPAIR, lose_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,6 +192,19 @@ def test_no_default_route_now(written: Callable[..., str]) -> None:
     host = checked(written(mode="WARN"), plain_vm())
     host.kernel.set_down("eth0")
     assert say("status", host=host).lines[1] == LET_IN
+
+
+def test_routes_that_wait_are_not_missing(repaired: str) -> None:
+    """Routes that are there, or cannot be added without a default route: the page says what they wait for."""
+    host = checked(repaired, h200())
+    host.kernel.delete_rule(default_rules(4)[1])
+    said = say("status", host=host)
+    assert said.lines[3] == "WAITING: 2 of 2 routes need an IPv4 default route, and no machine starts until then"
+    assert "MISSING" not in said.out
+    assert "static-routes.service" not in said.lines[3]
+    assert say("status", "--json", host=host).json["missing"] == [
+        f"{prefix}: waiting for an IPv4 default route" for prefix in REPAIR
+    ]
 
 
 def test_the_default_route_is_back(written: Callable[..., str]) -> None:
