@@ -17,19 +17,20 @@ from hostrouting.check.rules import missing_rules
 from hostrouting.config import Upkeep
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.fileset import OURS, File, FileSet, unit_file
-from hostrouting.model import IPV4, IPV6
+from hostrouting.model import IPV4, IPV6, by_priority
 from hostrouting.tasks.base import HostTask, run_once
 from hostrouting.tasks.guard import Look, Repair
 from hostrouting.tasks.results import Change, removal
 
 if TYPE_CHECKING:
     import phases
+    from hostrouting.config import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model import Rule
+    from hostrouting.model import Rule, Snapshot
     from hostrouting.tasks.base import Alive, MayRepair
 
-__all__ = ["NETWORKD", "KeepForeign", "KeepKernelRules"]
+__all__ = ["NETWORKD", "KeepForeign", "KeepKernelRules", "with_kept_rules"]
 
 NETWORKD = "systemd-networkd.service"
 """The unit that reads the drop-in."""
@@ -151,9 +152,18 @@ class KeepForeign(HostTask[Effects]):
         return Effects(files=changed)
 
 
+def with_kept_rules(before: Snapshot, config: HostRoutingConfig) -> Snapshot:
+    """The host as the routes will find it: Linux's own rules are added before, if the configuration keeps them."""
+    lost = _missing_in(before) if config.kernel_rules is Upkeep.KEEP else ()
+    return attrs.evolve(before, rules=by_priority((*before.rules, *lost))) if lost else before
+
+
 def _missing(backend: RouteBackend) -> tuple[Rule, ...]:
+    return _missing_in(read(backend)[0])
+
+
+def _missing_in(before: Snapshot) -> tuple[Rule, ...]:
     """Those of Linux's own rules that are missing; a kernel without IPv6 has none of these."""
-    before, _ = read(backend)
     families = (IPV4,) if before.ipv6_forwarding is None else (IPV4, IPV6)
     return tuple(
         rule

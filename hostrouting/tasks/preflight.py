@@ -446,7 +446,10 @@ class Preflight:
         plan = look.routes or RoutePlan()
         yield from plan.findings(wait=self.wait)
         if look.before is not None and self.config.route_overlap.expected_cidrs:
-            found = examine_snapshot(plan.apply_to(look.before), self.config)
+            # Beside a last good script, a route that cannot be added leaves everything as it is.
+            is_kept = look.keeps_script and bool(plan.conflicts)
+            after = look.before if is_kept else plan.apply_to(look.before)
+            found = examine_snapshot(after, self.config)
             awaited = [pending.desired.destination for pending in plan.pending]
             mode = self.config.route_overlap.mode
             correction = correction_of(found, self.config, plan)

@@ -39,6 +39,7 @@ from hostrouting.routes.plan import (
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks.base import Fallback, HostTask, run_once
 from hostrouting.tasks.guard import Look, Repair
+from hostrouting.tasks.keeping import with_kept_rules
 from hostrouting.tasks.results import Change, RoutesResult, removal
 from hostrouting.text import counted, spoken
 
@@ -129,6 +130,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     def look(self, *, up: bool) -> Change:
         """The steps of the route plan, and the files that are changed after them."""
         before, part, files = self._read(), self.part, self.host.files
+        if before is not None and up:
+            before = with_kept_rules(before, self.config)
         routes = None if before is None else self._plan_routes(self._wanted if up else (), before)
         if up:
             is_stuck = routes is not None and (routes.conflicts or routes.pending)
@@ -147,7 +150,11 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         former = self._former
         ours = {self.config.protocol, *former}
         with open_backend() as backend:
-            plan, before = self._await_plan(ctx, backend, self._wanted, former)
+            before, _ = read(backend)
+            # No rule has been added yet; to wait here for what these rules bring would be in vain.
+            plan = self._plan_routes(self._wanted, with_kept_rules(before, self.config))
+            if plan.pending:
+                plan, before = self._await_plan(ctx, backend, self._wanted, former)
         plan.require_possible()
 
         def is_unchanged() -> bool:

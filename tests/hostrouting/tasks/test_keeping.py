@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 import phases
@@ -17,7 +18,7 @@ from hostrouting.model import Rule, default_rules
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.namespace import private_namespace
-from tests.support.tasks import LAYOUT, REPAIR, config, run
+from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +57,17 @@ def test_a_missing_rule_is_added_again(host: FakeHost, lost: Rule) -> None:
     run(Configure(KEEPING, host=host))
     assert rules(host) == before
     assert Configure(KEEPING, host=host).preview().is_empty
+
+
+def test_new_routes_do_not_wait_for_a_missing_rule(host: FakeHost) -> None:
+    """Beside a last good script, new routes are planned before the rules are added, as if these were there."""
+    wanted = config(*REPAIR)
+    run(Configure(wanted, host=host))
+    lose(host, OWN[1])
+    more = attrs.evolve(config(*REPAIR, "10.9.0.0/16"), kernel_rules="keep")
+    run(Configure(more, host=host, wait=0))
+    assert len(ours(host)) == 3
+    assert OWN[1] in rules(host)
 
 
 def test_without_the_key_nothing_is_added(host: FakeHost) -> None:

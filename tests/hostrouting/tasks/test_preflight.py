@@ -20,7 +20,7 @@ from hostrouting.errors import (
 from hostrouting.host import Rights
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
-from hostrouting.model import Route
+from hostrouting.model import Route, default_rules
 from hostrouting.tasks import CleanStaleAzureVnet, Configure, Preflight, PreflightResult
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.azure_leftovers import MANAGED, azure_host
@@ -594,3 +594,21 @@ def test_an_image(tmp_path: Path) -> None:
     assert ("tool", "error", "ip") not in found
     assert ("file", "error", f"{tmp_path}/etc/aks-flex-node") in found
     assert {name for name, _, _ in found} == {"tool", "file"}
+
+
+def test_a_conflict_changes_no_route() -> None:
+    """Beside a last good script, another program's route prevents all changes: the routes are judged as they are."""
+    host = FakeHost(kernel=h200())
+    run(Configure(WHOLE, host=host))
+    assert [name for name, _, _ in told(host, config(CIDR, cidrs=(CIDR,)))] == ["route-conflict"]
+
+
+def test_rules_that_are_kept() -> None:
+    """Linux's own rules are added first where the configuration keeps them, so nothing waits for a default route."""
+    host = FakeHost(kernel=h200())
+    for rule in default_rules(4)[1:]:
+        host.kernel.reopen().delete_rule(rule)
+    keeping = attrs.evolve(WHOLE, kernel_rules="keep")
+    assert not told(host, keeping)
+    run(Configure(keeping, host=host))
+    assert look(host, keeping) == PreflightResult()
