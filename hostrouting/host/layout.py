@@ -18,12 +18,29 @@ def _directory(_: "HostLayout", attribute: "attrs.Attribute[str]", value: str) -
         raise ValueError(f"{attribute.name}: {value!r} is not under /run, where systemd creates it for the check")
 
 
+class _Name:
+    """A name as the host sees it, made of names that the layout has."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __get__(self, layout: "HostLayout", _: object = None) -> str:
+        return self._text.format(layout)
+
+
+class _Path(_Name):
+    """Such a name as a path for this process, below the root."""
+
+    def __get__(self, layout: "HostLayout", _: object = None) -> str:
+        return layout.at(super().__get__(layout))
+
+
 @attrs.frozen(kw_only=True)
 class HostLayout:
     """Every path and name on one host or, with `root`, on an image mounted there or in a sandbox.
 
-    Properties that end in `_path` are the paths to use from this process, below the root. The other paths are those
-    that the host itself will see; units and scripts contain these.
+    Names that end in `_path` are the paths to use from this process, below the root. The others are those that the
+    host itself will see; units and scripts contain these.
     """
 
     root: str = "/"
@@ -34,6 +51,7 @@ class HostLayout:
     """For files that an operator may need after a reboot."""
     protocols_directory: str = attrs.field(default="/etc/iproute2/rt_protos.d", validator=_directory)
 
+    # Units.
     routes_unit = "static-routes.service"
     check_unit = "check-route-overlap.service"
     probe_unit = "probe-rewrite.service"
@@ -42,11 +60,69 @@ class HostLayout:
     guard_unit = "hostrouting-guard.service"
     machine_unit = "systemd-nspawn@.service"
     """The template unit of the machines that the gate controls."""
+    machines = machine_unit.replace("@", "@*")
+    """The pattern that matches the units of all machines."""
+    routes_unit_path = _Path("{0.unit_directory}/{0.routes_unit}")
+    check_unit_path = _Path("{0.unit_directory}/{0.check_unit}")
+    probe_unit_path = _Path("{0.unit_directory}/{0.probe_unit}")
+    rules_unit_path = _Path("{0.unit_directory}/{0.rules_unit}")
+    gate_unit_path = _Path("{0.unit_directory}/{0.gate_unit}")
+    guard_unit_path = _Path("{0.unit_directory}/{0.guard_unit}")
 
-    @property
-    def machines(self) -> str:
-        """The pattern that matches the units of all machines."""
-        return self.machine_unit.replace("@", "@*")
+    # The links that enable units, and the presets that keep these enabled after `systemctl preset-all`.
+    routes_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.routes_unit}")
+    probe_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.probe_unit}")
+    rules_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.rules_unit}")
+    guard_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.guard_unit}")
+    routes_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting.preset")
+    probe_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-probe-rewrite.preset")
+    rules_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-kernel-rules.preset")
+    guard_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-guard.preset")
+
+    # The scripts that units run.
+    routes_script = _Name("{0.config_directory}/static-routes.sh")
+    check_script = _Name("{0.config_directory}/check-route-overlap.sh")
+    probe_script = _Name("{0.config_directory}/probe-rewrite.sh")
+    rules_script = _Name("{0.config_directory}/kernel-rules.sh")
+    routes_script_path = _Path("{0.routes_script}")
+    check_script_path = _Path("{0.check_script}")
+    probe_script_path = _Path("{0.probe_script}")
+    rules_script_path = _Path("{0.rules_script}")
+
+    # The gate: its script, its list of steps, and the drop-in that runs it before a machine starts. The drop-in's name
+    # sorts before others: systemd then runs their commands after ours, and keeps ours if it drops theirs.
+    gate_script = _Name("{0.config_directory}/host-routing-gate.sh")
+    gate_steps = _Name("{0.config_directory}/host-routing-gate.conf")
+    gate_drop_in = _Name("{0.unit_directory}/{0.machine_unit}.d/00-host-routing.conf")
+    gate_script_path = _Path("{0.gate_script}")
+    gate_steps_path = _Path("{0.gate_steps}")
+    gate_drop_in_path = _Path("{0.gate_drop_in}")
+
+    # For other programs: networkd keeps routes and rules that it does not know, and iproute2 names our protocol.
+    networkd_path = _Path("/etc/systemd/networkd.conf.d/50-hostrouting.conf")
+    protocol_name_path = _Path("{0.protocols_directory}/hostrouting.conf")
+
+    # The lock that serialises runs, and what the runs know.
+    lock = _Name("{0.state_directory}/host-routing.lock")
+    lock_path = _Path("{0.lock}")
+    detected_path = _Path("{0.state_directory}/route-overlap.detected")
+    """The marker with the findings of the check, if there are any."""
+    ok_path = _Path("{0.state_directory}/route-overlap.ok")
+    """The marker for a check without findings."""
+    report_path = _Path("{0.state_directory}/route-overlap.json")
+    npd_path = _Path("{0.state_directory}/route-overlap.npd")
+    """The line that the plugin of node-problem-detector prints."""
+    unfinished_path = _Path("{0.state_directory}/route-overlap.new")
+    """The temporary file for these; if the boot check is killed while writing, the file remains."""
+    guard_path = _Path("{0.state_directory}/guard.json")
+    guard_lock_path = _Path("{0.state_directory}/guard.lock")
+    """The lock file that a running guard holds."""
+    figures_path = _Path("{0.state_directory}/hostrouting.prom")
+    """The guard's figures for a Prometheus collector."""
+    probe_applied_path = _Path("{0.state_directory}/probe-rewrite.applied")
+    """The record of the table and the route that were added to the kernel for probes."""
+    probe_unfinished_path = _Path("{0.state_directory}/probe-rewrite.new")
+    """The temporary file for that one; if the boot script is killed while writing, it remains."""
 
     def __attrs_post_init__(self) -> None:
         """Raise ValueError for a relative root."""
@@ -57,100 +133,9 @@ class HostLayout:
         """The path on the host as a path for this process, below the root."""
         return self.root.rstrip("/") + path
 
-    @property
-    def routes_script(self) -> str:
-        """The script that installs the static routes at boot, as the host sees it."""
-        return f"{self.config_directory}/static-routes.sh"
-
-    @property
-    def check_script(self) -> str:
-        """The script that checks for overlaps at boot, as the host sees it."""
-        return f"{self.config_directory}/check-route-overlap.sh"
-
-    @property
-    def probe_script(self) -> str:
-        """The script that installs the probe rewrite at boot, as the host sees it."""
-        return f"{self.config_directory}/probe-rewrite.sh"
-
-    @property
-    def rules_script(self) -> str:
-        """The script that adds Linux's own rules again at boot, as the host sees it."""
-        return f"{self.config_directory}/kernel-rules.sh"
-
-    @property
-    def rules_script_path(self) -> str:
-        """The path of the script that adds Linux's own rules again."""
-        return self.at(self.rules_script)
-
-    @property
-    def rules_unit_path(self) -> str:
-        """The path of the unit that adds Linux's own rules again."""
-        return self.at(f"{self.unit_directory}/{self.rules_unit}")
-
-    @property
-    def rules_enabled_path(self) -> str:
-        """The path of the link that enables the unit that adds Linux's own rules again."""
-        return self.at(f"{self.unit_directory}/multi-user.target.wants/{self.rules_unit}")
-
-    @property
-    def rules_preset_path(self) -> str:
-        """The path of the preset file that keeps that unit enabled after `systemctl preset-all`."""
-        return self.at("/etc/systemd/system-preset/50-hostrouting-kernel-rules.preset")
-
-    @property
-    def networkd_path(self) -> str:
-        """The path of the drop-in that tells systemd-networkd to keep routes and rules that it does not know."""
-        return self.at("/etc/systemd/networkd.conf.d/50-hostrouting.conf")
-
-    @property
-    def routes_script_path(self) -> str:
-        """The path of the script that installs the static routes."""
-        return self.at(self.routes_script)
-
-    @property
-    def check_script_path(self) -> str:
-        """The path of the script that checks for overlaps."""
-        return self.at(self.check_script)
-
-    @property
-    def probe_script_path(self) -> str:
-        """The path of the script that installs the probe rewrite."""
-        return self.at(self.probe_script)
-
-    @property
-    def routes_unit_path(self) -> str:
-        """The path of the unit that installs the static routes."""
-        return self.at(f"{self.unit_directory}/{self.routes_unit}")
-
-    @property
-    def check_unit_path(self) -> str:
-        """The path of the unit that checks for overlaps."""
-        return self.at(f"{self.unit_directory}/{self.check_unit}")
-
-    @property
-    def probe_unit_path(self) -> str:
-        """The path of the unit that installs the probe rewrite."""
-        return self.at(f"{self.unit_directory}/{self.probe_unit}")
-
-    @property
-    def routes_enabled_path(self) -> str:
-        """The path of the link that enables the unit that installs the static routes."""
-        return self.at(f"{self.unit_directory}/multi-user.target.wants/{self.routes_unit}")
-
-    @property
-    def routes_preset_path(self) -> str:
-        """The path of the preset file that keeps that unit enabled after `systemctl preset-all`."""
-        return self.at("/etc/systemd/system-preset/50-hostrouting.preset")
-
-    @property
-    def probe_enabled_path(self) -> str:
-        """The path of the link that enables the unit that installs the probe rewrite."""
-        return self.at(f"{self.unit_directory}/multi-user.target.wants/{self.probe_unit}")
-
-    @property
-    def probe_preset_path(self) -> str:
-        """The path of the preset file that keeps that unit enabled after `systemctl preset-all`."""
-        return self.at("/etc/systemd/system-preset/50-hostrouting-probe-rewrite.preset")
+    def undo_file(self, number: int) -> str:
+        """The path of the undo file of the nth azure-vnet cleanup, which lists what it deletes."""
+        return self.at(f"{self.lasting_directory}/azure-vnet-{number}.undo")
 
     def obsolete_paths(self, unit: str) -> tuple[str, ...]:
         """The paths of links by which another installer may have made the machines depend on this unit."""
@@ -162,50 +147,6 @@ class HostLayout:
         )
 
     @property
-    def gate_drop_in(self) -> str:
-        """The drop-in that runs the gate before a machine starts, as the host sees it.
-
-        Its name sorts before other drop-ins: systemd then runs their commands after ours, and keeps ours if it drops
-        theirs.
-        """
-        return f"{self.unit_directory}/{self.machine_unit}.d/00-host-routing.conf"
-
-    @property
-    def gate_script(self) -> str:
-        """The script of the gate, as the host sees it."""
-        return f"{self.config_directory}/host-routing-gate.sh"
-
-    @property
-    def gate_steps(self) -> str:
-        """The list of the gate's steps, as the host sees it."""
-        return f"{self.config_directory}/host-routing-gate.conf"
-
-    @property
-    def lock(self) -> str:
-        """The lock file that serialises runs, as the host sees it."""
-        return f"{self.state_directory}/host-routing.lock"
-
-    @property
-    def gate_drop_in_path(self) -> str:
-        """The path of the drop-in that runs the gate before a machine starts."""
-        return self.at(self.gate_drop_in)
-
-    @property
-    def gate_unit_path(self) -> str:
-        """The path of the unit that runs the steps of the gate."""
-        return self.at(f"{self.unit_directory}/{self.gate_unit}")
-
-    @property
-    def gate_script_path(self) -> str:
-        """The path of the script of the gate."""
-        return self.at(self.gate_script)
-
-    @property
-    def gate_steps_path(self) -> str:
-        """The path of the list of the gate's steps."""
-        return self.at(self.gate_steps)
-
-    @property
     def own_folders(self) -> tuple[str, ...]:
         """The paths of the folders that no package of systemd or iproute2 has; they are removed if they are empty."""
         found = (
@@ -215,82 +156,3 @@ class HostLayout:
             self.config_directory,
         )
         return tuple(map(self.at, found))
-
-    @property
-    def protocol_name_path(self) -> str:
-        """The path of the file that names our route protocol number for iproute2."""
-        return self.at(f"{self.protocols_directory}/hostrouting.conf")
-
-    @property
-    def detected_path(self) -> str:
-        """The path of the marker with the findings of the check, if there are any."""
-        return self.at(f"{self.state_directory}/route-overlap.detected")
-
-    @property
-    def ok_path(self) -> str:
-        """The path of the marker for a check without findings."""
-        return self.at(f"{self.state_directory}/route-overlap.ok")
-
-    @property
-    def report_path(self) -> str:
-        """The path of the verdict as JSON."""
-        return self.at(f"{self.state_directory}/route-overlap.json")
-
-    @property
-    def npd_path(self) -> str:
-        """The path of the line that the plugin of node-problem-detector prints."""
-        return self.at(f"{self.state_directory}/route-overlap.npd")
-
-    @property
-    def guard_path(self) -> str:
-        """The path of what the guard knows, as JSON."""
-        return self.at(f"{self.state_directory}/guard.json")
-
-    @property
-    def guard_lock_path(self) -> str:
-        """The path of the lock file that a running guard holds."""
-        return self.at(f"{self.state_directory}/guard.lock")
-
-    @property
-    def guard_unit_path(self) -> str:
-        """The path of the unit that runs the guard."""
-        return self.at(f"{self.unit_directory}/{self.guard_unit}")
-
-    @property
-    def guard_enabled_path(self) -> str:
-        """The path of the link that enables the unit that runs the guard."""
-        return self.at(f"{self.unit_directory}/multi-user.target.wants/{self.guard_unit}")
-
-    @property
-    def guard_preset_path(self) -> str:
-        """The path of the preset file that keeps that unit enabled after `systemctl preset-all`."""
-        return self.at("/etc/systemd/system-preset/50-hostrouting-guard.preset")
-
-    @property
-    def figures_path(self) -> str:
-        """The path of the guard's figures for a Prometheus collector."""
-        return self.at(f"{self.state_directory}/hostrouting.prom")
-
-    @property
-    def unfinished_path(self) -> str:
-        """The path of the temporary file for these; if the boot check is killed while writing, the file remains."""
-        return self.at(f"{self.state_directory}/route-overlap.new")
-
-    @property
-    def probe_applied_path(self) -> str:
-        """The path of the record of the table and the route that were added to the kernel for probes."""
-        return self.at(f"{self.state_directory}/probe-rewrite.applied")
-
-    @property
-    def probe_unfinished_path(self) -> str:
-        """The path of the temporary file for that one; if the boot script is killed while writing, it remains."""
-        return self.at(f"{self.state_directory}/probe-rewrite.new")
-
-    def undo_file(self, number: int) -> str:
-        """The path of the undo file of the nth azure-vnet cleanup, which lists what it deletes."""
-        return self.at(f"{self.lasting_directory}/azure-vnet-{number}.undo")
-
-    @property
-    def lock_path(self) -> str:
-        """The path of the lock file that serialises runs."""
-        return self.at(self.lock)
