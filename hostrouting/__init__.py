@@ -24,7 +24,8 @@ host without the tasks, 5. You can try all of it on a host in memory::
     Guard                   keeps right what they installed, until it is told to stop
     Orders                  tells a running Guard to read its configuration again, or to look
     CleanStaleAzureVnet     deletes what azure-vnet left behind for pods of another CNI; runs only if you call it
-    UndoAzureVnetCleanup    restores what that deleted
+    UndoCleanup             restores what that deleted
+    Cleanup                 the base class of such a task, for another CNI: a subclass says what is stale
     RoutesResult            what ConfigureStaticRoutes did
     CheckResult             what CheckRouteOverlap found and did
     PreflightResult         what Preflight found
@@ -33,7 +34,9 @@ host without the tasks, 5. You can try all of it on a host in memory::
     GuardResult             what InstallGuard did
     CleanupResult           what CleanStaleAzureVnet found and did
     CleanupPlan             what it would do: what is stale, what is kept, each with its reason
-    UndoResult              what UndoAzureVnetCleanup restored
+    CleanupEntry            one rule, neighbour, route or listed pod of such a plan
+    CleanupFacts            what is known about the host when the plan is made
+    UndoResult              what UndoCleanup restored
     Host                    the host: `Host.local` is this host, `Host.offline` an image, `Host.sandbox` a namespace
     HostLayout              every path and name that hostrouting uses on it
 
@@ -51,8 +54,7 @@ host without the tasks, 5. You can try all of it on a host in memory::
     OnUnknown               what happens if it gives no usable answer: fail, apply or skip
     GuardConfig             whether the guard runs as a service
     AzureVnetCleanupConfig  what another CNI manages now, and how careful the clean-up after azure-vnet is
-    CleanupScope            what the clean-up covers: ebtables rules, neighbours, routes
-    IfAzureVnetActive       what happens if azure-vnet is still active: fail, warn or ignore
+    StateFile               what happens to pods in azure-vnet's state file that are gone: read or prune
     EbtablesChoice          which ebtables is used: auto, nft or legacy
 
 3. The routing of a host: plain values
@@ -128,11 +130,9 @@ if TYPE_CHECKING:
     from hostrouting.check.repair import Diversion, Repair, Unsafe, propose_repair
     from hostrouting.config import (
         AzureVnetCleanupConfig,
-        CleanupScope,
         EbtablesChoice,
         GuardConfig,
         HostRoutingConfig,
-        IfAzureVnetActive,
         ImdsConfig,
         IntendedRule,
         Mode,
@@ -140,6 +140,7 @@ if TYPE_CHECKING:
         ProbeCondition,
         ProbeRewriteConfig,
         RouteOverlapConfig,
+        StateFile,
         StaticRoute,
         StaticRoutesConfig,
     )
@@ -175,6 +176,10 @@ if TYPE_CHECKING:
         CheckResult,
         CheckRouteOverlap,
         CleanStaleAzureVnet,
+        Cleanup,
+        CleanupEntry,
+        CleanupFacts,
+        CleanupPlan,
         CleanupResult,
         Configure,
         ConfigureStaticRoutes,
@@ -189,16 +194,18 @@ if TYPE_CHECKING:
         RewriteProbeSource,
         RoutesResult,
         Standing,
-        UndoAzureVnetCleanup,
+        UndoCleanup,
         UndoResult,
     )
-    from hostrouting.tasks.azure_vnet import CleanupPlan
 
 __all__ = [
     # for the pipeline of an agent
     "CheckResult",
     "CheckRouteOverlap",
     "CleanStaleAzureVnet",
+    "Cleanup",
+    "CleanupEntry",
+    "CleanupFacts",
     "CleanupPlan",
     "CleanupResult",
     "Configure",
@@ -217,15 +224,13 @@ __all__ = [
     "RewriteProbeSource",
     "RoutesResult",
     "Standing",
-    "UndoAzureVnetCleanup",
+    "UndoCleanup",
     "UndoResult",
     # the configuration
     "AzureVnetCleanupConfig",
-    "CleanupScope",
     "EbtablesChoice",
     "GuardConfig",
     "HostRoutingConfig",
-    "IfAzureVnetActive",
     "ImdsConfig",
     "IntendedRule",
     "Mode",
@@ -233,6 +238,7 @@ __all__ = [
     "ProbeCondition",
     "ProbeRewriteConfig",
     "RouteOverlapConfig",
+    "StateFile",
     "StaticRoute",
     "StaticRoutesConfig",
     # the routing of a host
@@ -300,16 +306,13 @@ __all__ = [
 # The module of each name; it is imported when the name is first used.
 _HOMES = {
     "routes.apply": ("Applied", "apply_plan"),
-    "tasks.azure_vnet": ("CleanupPlan",),
     "kernel.base": ("RouteBackend",),
     "kernel.netlink": ("NetlinkBackend",),
     "config": (
         "AzureVnetCleanupConfig",
-        "CleanupScope",
         "EbtablesChoice",
         "GuardConfig",
         "HostRoutingConfig",
-        "IfAzureVnetActive",
         "ImdsConfig",
         "IntendedRule",
         "Mode",
@@ -317,6 +320,7 @@ _HOMES = {
         "ProbeCondition",
         "ProbeRewriteConfig",
         "RouteOverlapConfig",
+        "StateFile",
         "StaticRoute",
         "StaticRoutesConfig",
     ),
@@ -351,6 +355,10 @@ _HOMES = {
         "CheckResult",
         "CheckRouteOverlap",
         "CleanStaleAzureVnet",
+        "Cleanup",
+        "CleanupEntry",
+        "CleanupFacts",
+        "CleanupPlan",
         "CleanupResult",
         "Configure",
         "ConfigureStaticRoutes",
@@ -365,7 +373,7 @@ _HOMES = {
         "RewriteProbeSource",
         "RoutesResult",
         "Standing",
-        "UndoAzureVnetCleanup",
+        "UndoCleanup",
         "UndoResult",
     ),
     "routes.uplink": ("DesiredRoute", "Pending", "resolve_route"),

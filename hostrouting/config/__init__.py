@@ -8,12 +8,7 @@ values           the rule for each single value
 json             files, JSON objects and lists in general: paths, keys, faults; nothing about routing
 """
 
-from hostrouting.config.azure_vnet import (
-    AzureVnetCleanupConfig,
-    CleanupScope,
-    EbtablesChoice,
-    IfAzureVnetActive,
-)
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, EbtablesChoice, StateFile
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
 from hostrouting.config.probe_rewrite import ImdsConfig, OnUnknown, ProbeCondition, ProbeRewriteConfig
 from hostrouting.config.settings import (
@@ -29,12 +24,10 @@ from hostrouting.config.values import Mode, Upkeep
 
 __all__ = [
     "AzureVnetCleanupConfig",
-    "CleanupScope",
     "DEFAULT_ALLOWED_DEVS",
     "EbtablesChoice",
     "GuardConfig",
     "HostRoutingConfig",
-    "IfAzureVnetActive",
     "ImdsConfig",
     "IntendedRule",
     "Mode",
@@ -42,6 +35,7 @@ __all__ = [
     "ProbeCondition",
     "ProbeRewriteConfig",
     "RouteOverlapConfig",
+    "StateFile",
     "StaticRoute",
     "StaticRoutesConfig",
     "Upkeep",

@@ -1,7 +1,7 @@
 """The CNI configurations in a folder such as /etc/cni/net.d: which of them are in force, and the objects in them.
 
 Here: what a container runtime and multus do with these files. Not here: what a plugin's keys mean (`discovery`, and
-`tasks.azure_vnet`).
+`tasks.cleanup`).
 
 A runtime uses the first file by name, and skips files that are not usable. A plugin such as multus calls other plugins.
 Those are configured in the same file (`delegates`, or a NetworkAttachmentDefinition with the configuration as text), or

@@ -133,9 +133,9 @@ class HostLayout:
         """The path on the host as a path for this process, below the root."""
         return self.root.rstrip("/") + path
 
-    def undo_file(self, number: int) -> str:
-        """The path of the undo file of the nth azure-vnet cleanup, which lists what it deletes."""
-        return self.at(f"{self.lasting_directory}/azure-vnet-{number}.undo")
+    def undo_file(self, cni: str, number: int) -> str:
+        """The path of the undo file of the nth clean-up after this CNI, which lists what it deletes."""
+        return self.at(f"{self.lasting_directory}/{cni}-{number}.undo")
 
     def obsolete_paths(self, unit: str) -> tuple[str, ...]:
         """The paths of links by which another installer may have made the machines depend on this unit."""

@@ -277,6 +277,8 @@ class EbtablesProgram:
                 raise
             prefix = "ebtables"
             text = self._ask(f"{prefix}-save")
+        if odd := next((line for line in text.splitlines() if not _SAVED.match(line)), None):
+            raise refused("be understood", f"{prefix}-save printed {odd[:80]!a}")
         if is_incomplete(text):
             raise refused("list the table nat", "it is not compatible with ebtables; see `nft list table bridge nat`")
         if backend == "legacy":
@@ -324,6 +326,8 @@ class EbtablesProgram:
 
 _TABLE = "*nat"
 _INCOMPATIBLE = "# Table `nat' is incompatible"
+_SAVED = re.compile(r"\s*(?:$|#|:|\*|-A |COMMIT$)")
+"""The beginning of each line of ebtables-save: nothing, a comment, a chain, a table, a rule, or the end of a table."""
 _LINE = re.compile(r"[^\s:#*-][^\s]*(?: [^\s].*)?")
 _ANY_MAC = re.compile(r" -[sd] (?:! )?(?:Unicast|0{1,2}(?::0{1,2}){5})(?:/\S+)?(?= |$)")
 _MASK = re.compile(r"( -[sd] (?:! )?[^ /]+)/\S+")

@@ -166,6 +166,8 @@ class LinkLayerView:
     """In the order of their indexes."""
     neighbours: tuple[Neighbour, ...] = attrs.field(default=(), converter=_neighbours)
     """By device, then by address."""
+    learned: tuple[tuple[str, str], ...] = ()
+    """Each MAC address that a bridge has learned, with the port behind which it is."""
 
     def link(self, name: str) -> EthernetLink | None:
         """The device with this name; None if it does not exist."""
@@ -211,7 +213,8 @@ T = TypeVar("T")
 
 _REQUIREMENT = "pyroute2<0.10,>=0.9.7"
 _AF_INET, _AF_INET6 = 2, 10
-_IFF_UP, _NLM_F_DUMP_INTR, _NTF_EXT_LEARNED, _NUD_PERMANENT = 1, 0x10, 0x10, 0x80
+_AF_BRIDGE = 7
+_IFF_UP, _NLM_F_DUMP_INTR, _NTF_EXT_LEARNED, _NUD_NOARP, _NUD_PERMANENT = 1, 0x10, 0x10, 0x40, 0x80
 _READINGS = 5
 
 
@@ -278,7 +281,13 @@ async def _look(wire: Any) -> LinkLayerView:
     names = {device["index"]: device.get("ifname") for device in devices}
     links = [await _link(wire, device, devices, names) for device in devices]
     neighbours = [_neighbour(message, names) for message in listed if message["ifindex"] in names]
-    return LinkLayerView(links, sorted(neighbours, key=lambda entry: (entry.dev, entry.ip.version, int(entry.ip))))
+    learned = {
+        (message.get("lladdr"), names[message["ifindex"]])
+        for message in await _settled(lambda: wire.fdb("dump"))
+        if not message["state"] & (_NUD_PERMANENT | _NUD_NOARP) and message["ifindex"] in names
+    }
+    by_device = sorted(neighbours, key=lambda entry: (entry.dev, entry.ip.version, int(entry.ip)))
+    return LinkLayerView(links, by_device, tuple(sorted(learned)))
 
 
 async def _settled(ask: Callable[[], Awaitable[Any]]) -> list[Any]:

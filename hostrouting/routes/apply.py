@@ -1,7 +1,7 @@
 """Carry out a plan as a transaction: make before break, verify, and roll everything back if anything fails.
 
 Here: the only place where our routes are changed. Not here: which routes are wanted (`plan`), what else a task does,
-and the routes of azure-vnet, which `tasks.azure_vnet` deletes and restores.
+and the routes of azure-vnet, which `tasks.cleanup` deletes and restores.
 
 How it works. First all additions are made, and read back. Then the deletions are made. Then the table is read again,
 and has to match the plan for every key that the plan is about. If it does not match, or a change was refused, or the

@@ -8,7 +8,7 @@ overlap_check   CheckRouteOverlap
 probe_rewrite   RewriteProbeSource
 preflight       Preflight, which finds beforehand what would fail
 guard           Guard, which keeps right what the others have installed, and InstallGuard, which installs its service
-azure_vnet      CleanStaleAzureVnet and UndoAzureVnetCleanup; Configure runs neither
+azure_vnet      CleanStaleAzureVnet and UndoCleanup; Configure runs neither
 results         what the tasks and their plans return
 base            their base class: the lock, the gate, and the run of the units
 """
@@ -21,7 +21,9 @@ import phases  # noqa: E402  the check above comes first
 
 TYPE_CHECKING = False  # as in the package above
 if TYPE_CHECKING:
-    from hostrouting.tasks.azure_vnet.task import CleanStaleAzureVnet, UndoAzureVnetCleanup
+    from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
+    from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupFacts, CleanupPlan
+    from hostrouting.tasks.cleanup.task import Cleanup, UndoCleanup
     from hostrouting.tasks.configure import Configure, Remove
     from hostrouting.tasks.guard.loop import Guard, Orders
     from hostrouting.tasks.guard.service import InstallGuard
@@ -45,6 +47,10 @@ __all__ = [
     "CheckResult",
     "CheckRouteOverlap",
     "CleanStaleAzureVnet",
+    "Cleanup",
+    "CleanupEntry",
+    "CleanupFacts",
+    "CleanupPlan",
     "CleanupResult",
     "Configure",
     "ConfigureStaticRoutes",
@@ -60,13 +66,15 @@ __all__ = [
     "RewriteProbeSource",
     "RoutesResult",
     "Standing",
-    "UndoAzureVnetCleanup",
+    "UndoCleanup",
     "UndoResult",
 ]
 
 # The module of each name; it is imported when the name is first used, because a command needs few of them.
 _HOMES = {
-    "azure_vnet.task": ("CleanStaleAzureVnet", "UndoAzureVnetCleanup"),
+    "cleanup.azure_vnet": ("CleanStaleAzureVnet",),
+    "cleanup.plan": ("CleanupEntry", "CleanupFacts", "CleanupPlan"),
+    "cleanup.task": ("Cleanup", "UndoCleanup"),
     "configure": ("Configure", "Remove"),
     "guard.loop": ("Guard", "Orders"),
     "guard.service": ("InstallGuard",),

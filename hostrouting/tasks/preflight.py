@@ -44,8 +44,8 @@ from hostrouting.finding import ESCAPES, Finding, of_severity, worst_first
 from hostrouting.host.fileset import OURS, Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.routes.plan import RoutePlan
-from hostrouting.tasks.azure_vnet.task import CleanStaleAzureVnet
 from hostrouting.tasks.base import HostTask, removals_of, valid_wait
+from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.keeping import NETWORKD
@@ -65,14 +65,12 @@ if TYPE_CHECKING:
     from hostrouting.finding import Severity
     from hostrouting.host import Rights
     from hostrouting.model import Prefix
-    from hostrouting.tasks.azure_vnet import CleanupPlan
 
 __all__ = [
     "TOOLS",
     "Finding",
     "Preflight",
     "UnitDropIn",
-    "cleanup_findings",
     "file_findings",
     "folder_findings",
     "lock_findings",
@@ -204,14 +202,6 @@ def task_findings(
     yield from (Finding(name, "error", text) for text in conflicts)
     yield from (Finding(name, "warning", text) for text in hindrances)
     yield from (Finding(name, "note", text) for text in notes)
-
-
-def cleanup_findings(plan: CleanupPlan, *, dry_run: bool) -> Iterator[Finding]:
-    """What would keep the clean-up after azure-vnet from deleting anything."""
-    hindrances, notes = plan.hindrances, plan.notes
-    if dry_run:
-        return task_findings("azure-vnet", hindrances=hindrances, notes=notes)
-    return task_findings("azure-vnet", conflicts=hindrances, notes=notes)
 
 
 def tool_findings(needed: Mapping[str, Sequence[str]], installed: Iterable[str]) -> Iterator[Finding]:
@@ -557,7 +547,9 @@ class Preflight:
         if settings is None:
             return
         plan = CleanStaleAzureVnet(self.config, host=self.host).plan(ctx)
-        yield from cleanup_findings(plan, dry_run=settings.dry_run)
+        for finding in plan.findings:  # a dry run fails for nothing
+            is_error = finding.severity == "error" and settings.dry_run
+            yield attrs.evolve(finding, severity="warning") if is_error else finding
         if plan.deletions and not settings.dry_run:
             yield from rights_findings(self._rights)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hostrouting.model import Snapshot
     from hostrouting.routes.apply import Applied
     from hostrouting.routes.plan import RoutePlan
-    from hostrouting.tasks.azure_vnet import CleanupPlan, Deletion
+    from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupPlan
 
 __all__ = [
     "Change",
@@ -224,7 +224,7 @@ class Standing:
     findings: tuple[Finding, ...] = ()
     """What is missing or wrong (errors), what keeps the work from having an effect (warnings), and remarks (notes)."""
     facts: tuple[str, ...] = ()
-    """Facts such as counters."""
+    """CleanupFacts such as counters."""
 
     @property
     def is_in_force(self) -> bool:
@@ -294,11 +294,11 @@ class GuardResult:
 
 @attrs.frozen
 class CleanupResult:
-    """What CleanStaleAzureVnet found and did."""
+    """What a clean-up found and did."""
 
     plan: CleanupPlan
     """What was stale and could be deleted: if there is an approved plan, only what that plan names."""
-    deleted: tuple[Deletion, ...] = ()
+    deleted: tuple[CleanupEntry, ...] = ()
     after: CleanupPlan | None = None
     """What is stale after the deletion; None if nothing was to be deleted."""
     files: tuple[str, ...] = ()
@@ -306,17 +306,19 @@ class CleanupResult:
     undo_file: str = ""
     """The file from which the deleted entries can be restored; empty if nothing was deleted."""
     is_dry_run: bool = False
-    unapproved: tuple[Deletion, ...] = ()
-    """What is stale but stays, because the approved plan does not name it."""
+    unapproved: tuple[CleanupEntry, ...] = ()
+    """What is stale but stays, because the plan that was shown does not name it."""
+    kept: tuple[CleanupEntry, ...] = ()
+    """What that plan names, and is not stale any more."""
 
     def log_fields(self) -> dict[str, object]:
-        """The number of stale, deleted, conflicting, unreadable and unapproved entries; the path of the undo file."""
+        """The number of stale, deleted, conflicting, unapproved and kept entries; the path of the undo file."""
         fields: dict[str, object] = {
             "stale": len(self.plan.deletions),
             "deleted": len(self.deleted),
-            "conflicts": len(self.plan.conflicts),
-            "unreadable": len(self.plan.unreadable),
+            "conflicts": len(self.plan.of("conflict")),
             "unapproved": len(self.unapproved),
+            "kept": len(self.kept),
         }
         fields = {name: count for name, count in fields.items() if count or name in {"stale", "deleted"}}
         more: dict[str, object] = {"undo_file": self.undo_file} if self.undo_file else {}
@@ -325,7 +327,7 @@ class CleanupResult:
 
 @attrs.frozen
 class UndoResult:
-    """What UndoAzureVnetCleanup restored."""
+    """What UndoCleanup restored."""
 
     operations: tuple[Operation, ...] = ()
 

@@ -19,10 +19,8 @@ from hypothesis import strategies as st
 
 from hostrouting.config import (
     AzureVnetCleanupConfig,
-    CleanupScope,
     EbtablesChoice,
     HostRoutingConfig,
-    IfAzureVnetActive,
     ImdsConfig,
     IntendedRule,
     Mode,
@@ -30,6 +28,7 @@ from hostrouting.config import (
     ProbeCondition,
     ProbeRewriteConfig,
     RouteOverlapConfig,
+    StateFile,
     StaticRoute,
     StaticRoutesConfig,
 )
@@ -64,8 +63,7 @@ KEYS = (
     *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
     *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "table", "priority", "ensureRoute", "condition"),
     *("imds", "url", "timeout", "retries", "onUnknown"),
-    *("azureVnetCleanup", "managed", "protect", "bridgePattern", "uplinks", "what", "ebtables", "neigh", "dryRun"),
-    *("requireDeadMac", "stateFile", "conflistDir", "ifAzureVnetActive", "maxDeletions"),
+    *("azureVnetCleanup", "managed", "protect", "uplinks", "ebtables", "dryRun", "stateFile"),
 )
 """Every key of a configuration."""
 
@@ -157,21 +155,14 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
 def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
     """Any configuration of the clean-up after azure-vnet."""
     pods = networks().filter(lambda network: network.prefixlen >= {4: 8, 6: 32}[network.version])
-    path = st.sampled_from(["/var/run/azure-vnet.json", "/etc/cni/net.d", "/a b"])
     return st.builds(
         AzureVnetCleanupConfig,
         st.lists(pods, min_size=1, max_size=3),
         protect=st.lists(networks(), max_size=2),
-        bridge_pattern=st.sampled_from([r"azure\d+", "azure0", "(azure|cloud)[0-9]+"]),
         uplinks=st.lists(device_names(), max_size=2),
-        what=st.builds(CleanupScope, ebtables=st.booleans(), neigh=st.booleans(), routes=st.booleans()),
         dry_run=st.booleans(),
-        require_dead_mac=st.booleans(),
-        state_file=path,
-        conflist_dir=path,
-        if_azure_vnet_active=st.sampled_from(IfAzureVnetActive),
+        state_file=st.sampled_from(StateFile),
         ebtables=st.sampled_from(EbtablesChoice),
-        max_deletions=st.integers(1, 1_000_000),
     )
 
 
@@ -304,14 +295,10 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
         },
         optional={
             "protect": st.lists(near_texts(), max_size=2) | anything,
-            "bridgePattern": st.sampled_from([r"azure\d+", "[[a]", "(", ".*", "a{99999999999}"]) | anything,
             "uplinks": st.lists(scalars(), max_size=2) | anything,
-            "what": st.fixed_dictionaries({}, optional={"neigh": st.booleans() | anything}) | anything,
             "dryRun": st.booleans() | anything,
-            "stateFile": st.sampled_from(["/run/a.json", "a.json", "/../a"]) | anything,
-            "ifAzureVnetActive": st.sampled_from(IfAzureVnetActive).map(str) | anything,
+            "stateFile": st.sampled_from(StateFile).map(str) | anything,
             "ebtables": st.sampled_from(EbtablesChoice).map(str) | anything,
-            "maxDeletions": st.integers(-1, 2) | anything,
         },
     )
     config = st.fixed_dictionaries(

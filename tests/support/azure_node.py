@@ -35,7 +35,7 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.ebtables import EbtablesProgram, batch, nat_rules
 from hostrouting.kernel.neighbours import KernelLinkLayer
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, UndoAzureVnetCleanup, UndoResult
+from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, UndoCleanup, UndoResult
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.azure_rules import NODE_RULES, pod_rules
 from tests.support.namespace import private_namespace
@@ -44,7 +44,7 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hostrouting.tasks.azure_vnet import CleanupPlan
+    from hostrouting.tasks import CleanupPlan
     from tests.support.namespace import Namespace
 
 __all__ = ["MANAGED", "NODE_MAC", "AzureNode", "State", "azure_node", "mac_of"]
@@ -132,6 +132,13 @@ class AzureNode:
         pod.batch([*_up("eth0", *ips), *(f"neigh add {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in _FABRIC)])
         self.leave(mac, *ips)
         self._reachable(*ips)
+        return pod
+
+    def bridged_pod(self, name: str, mac: str, ip: str, *, bridge: str) -> Namespace:
+        """Create a pod of another CNI as a port of its bridge; it resolves its neighbours by ARP."""
+        pod = self._pod(name, f"lxc{name}", mac)
+        self.node.batch([f"link set lxc{name} master {bridge} up"])
+        pod.batch(_up("eth0", ip))
         return pod
 
     def routed_pod(self, name: str, mac: str, *ips: str, dev: str = "lxc") -> Namespace:
@@ -261,7 +268,7 @@ class AzureNode:
     def undo(self, path: str) -> UndoResult:
         """Restore what was deleted."""
         with self.node.inside():
-            result = phases.execute(UndoAzureVnetCleanup(path, host=self.host, ebtables=EbtablesChoice.NFT))
+            result = phases.execute(UndoCleanup(path, host=self.host, ebtables=EbtablesChoice.NFT))
         assert isinstance(result, UndoResult)
         return result
 

@@ -12,7 +12,7 @@ COMPLETE: dict[str, Any] = {
     "staticRoutes": {"enabled": True, "routes": [{"destination": "10.1.0.0/16"}]},
     "routeOverlap": {"intendedRules": [{"rule": "fwmark 0x1", "reason": "storage"}]},
     "probeRewrite": {"imds": {}},
-    "azureVnetCleanup": {"managed": ["10.240.0.0/16"], "what": {}},
+    "azureVnetCleanup": {"managed": ["10.240.0.0/16"]},
     "guard": {},
 }
 

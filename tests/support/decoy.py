@@ -49,7 +49,7 @@ _FILES = {
     "/etc/systemd/nspawn/kube1.nspawn": "[Exec]\nParameters=/bin/false\n",
     "/etc/systemd/nspawn/sut.nspawn": "[Exec]\nEnvironment=FOUND=yes\nWorkingDirectory=/nowhere\n",
     "/var/lib/machines/kube1/etc/machine-id": "another\n",
-    LAYOUT.undo_file(1): "another\n",
+    LAYOUT.undo_file("azure-vnet", 1): "another\n",
     LAYOUT.protocol_name_path: "213 another\n",
     LAYOUT.ok_path: "another\n",
     LAYOUT.guard_path: "{}\n",

@@ -9,13 +9,12 @@ import attrs
 
 from hostrouting.cli.changes import operation_document, operation_lines, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import Painted, counted, items, line
-from hostrouting.cli.schemas import FAILURES, OPERATIONS
+from hostrouting.cli.output import Painted, counted, finding_lines, items, line
+from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import ConfigError, Fault, InputError
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, name_of, read_bytes
-from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, UndoAzureVnetCleanup
-from hostrouting.tasks.azure_vnet import CleanupPlan
+from hostrouting.tasks import CleanStaleAzureVnet, CleanupPlan, CleanupResult, UndoCleanup
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from hostrouting.cli.output import Line, Tone
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
-    from hostrouting.tasks.azure_vnet import Deletion, Kept
+    from hostrouting.tasks import CleanupEntry
 
 __all__ = ["COMMAND"]
 
@@ -100,47 +99,49 @@ def _require_section(config: HostRoutingConfig) -> None:
 
 def _planned(config: HostRoutingConfig, host: Host, name: str) -> Reply:
 
-    plan = CleanStaleAzureVnet(config, host=host).plan(quiet_context())
+    plan = CleanStaleAzureVnet(_meant(config), host=host).plan(quiet_context())
     code = FINE if plan.is_empty and not plan.hindrances else FAILED
     return Reply(code, lambda: _document("plan", plan), lambda _style: _plan_page(plan, name))
 
 
 def _applied(config: HostRoutingConfig, host: Host, approved: CleanupPlan | None) -> Reply:
 
-    meant = attrs.evolve(config, azure_vnet_cleanup=_meant(config))
-    task = CleanStaleAzureVnet(meant, host=host)
+    task = CleanStaleAzureVnet(_meant(config), host=host)
     shown = approved or task.plan(quiet_context())
     run = run_task(attrs.evolve(task, approved=shown), host)
+    results = (node.result for node in run.report.walk())
+    result = next((found for found in results if isinstance(found, CleanupResult)), CleanupResult(shown))
     return Reply(
         run.code,
-        lambda: _document("apply", shown, run),
-        lambda _style: _applied_page(shown, run),
+        lambda: _document("apply", result.plan, run, result.unapproved),
+        lambda _style: _applied_page(shown, run, result, is_approved=approved is not None),
         failed=run.failed,
     )
 
 
-def _meant(config: HostRoutingConfig) -> Any:
-    """The section azureVnetCleanup, with dryRun off."""
-    return None if config.azure_vnet_cleanup is None else attrs.evolve(config.azure_vnet_cleanup, dry_run=False)
+def _meant(config: HostRoutingConfig) -> HostRoutingConfig:
+    """The configuration with dryRun off."""
+    section = config.azure_vnet_cleanup
+    return config if section is None else attrs.evolve(config, azure_vnet_cleanup=attrs.evolve(section, dry_run=False))
 
 
 def _undone(path: str, config: HostRoutingConfig, host: Host) -> Reply:
 
     settings = config.azure_vnet_cleanup
     choice = {} if settings is None else {"ebtables": settings.ebtables}
-    run = run_task(UndoAzureVnetCleanup(path, host=host, **choice), host)
-    return Reply(run.code, lambda: _document("undo", None, run), lambda _style: _undo_page(run), failed=run.failed)
+    run = run_task(UndoCleanup(path, host=host, **choice), host)
+    return Reply(
+        run.code, lambda: _document("undo", CleanupPlan(), run), lambda _style: _undo_page(run), failed=run.failed
+    )
 
 
 def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
     if plan.hindrances:
         yield line(Painted("REFUSED:", "bad"), f" --apply would delete nothing: {plan.hindrances[0]}")
-        yield from (line(f"  {text}") for text in plan.hindrances[1:])
     elif plan.is_empty:
         yield line(Painted("NOTHING TO DO:", "good"), " there are no stale leftovers of azure-vnet")
     else:
-        told = f" {counted(len(plan.deletions), 'thing')} of azure-vnet to delete"
-        yield line(Painted("STALE:", "warn"), told)
+        yield line(Painted("STALE:", "warn"), f" {counted(len(plan.deletions), 'thing')} of azure-vnet to delete")
     yield from _part("To be deleted:", plan.deletions, "warn")
     yield from _rest(plan)
     if plan.deletions and not plan.hindrances:
@@ -148,11 +149,12 @@ def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
         yield line(f"To delete this, as root: hostrouting clean azure-vnet --config {name} --apply")
 
 
-def _applied_page(shown: CleanupPlan, run: Run) -> Iterator[Line]:
+def _applied_page(shown: CleanupPlan, run: Run, result: CleanupResult, *, is_approved: bool) -> Iterator[Line]:
 
     done = run.effects.operations
     if run.ok and not done:
-        told = " what was stale is already gone" if shown.deletions else " there are no stale leftovers of azure-vnet"
+        gone = " what was stale is already gone" if shown.deletions else " there are no stale leftovers of azure-vnet"
+        told = " what was stale is not any more" if result.kept else gone
         yield line(Painted("NOTHING TO DO:", "good"), told)
     elif run.ok:
         yield line(Painted("DONE:", "good"), f" {counted(len(done), 'thing')} of azure-vnet deleted")
@@ -161,8 +163,10 @@ def _applied_page(shown: CleanupPlan, run: Run) -> Iterator[Line]:
     yield from operation_lines(done)
     if not run.ok and not done:
         return
-    yield from _part("Also stale, but kept because it is not in the approved plan:", _unapproved(run), "warn")
-    yield from _rest(shown)
+    plan = "in the approved plan" if is_approved else "in the plan, which was made just before"
+    yield from _part(f"Also stale, but kept because it is not {plan}:", result.unapproved, "warn")
+    yield from _part(f"{plan.capitalize()}, but kept because it is not stale any more:", result.kept, "warn")
+    yield from _rest(result.plan)
     if path := _undo_file(run):
         yield line()
         yield line(f"To restore it, as root: hostrouting clean azure-vnet --undo {path}")
@@ -181,28 +185,19 @@ def _undo_page(run: Run) -> Iterator[Line]:
 
 
 def _rest(plan: CleanupPlan) -> Iterator[Line]:
-    yield from _part("In conflict, and kept (two CNIs may use one address):", plan.conflicts, "bad")
-    yield from _part("Without effect, and kept:", plan.inert, "soft")
-    yield from _part("Kept:", plan.kept, "soft")
-    if plan.unreadable:
+    yield from _part("In conflict, and kept (two CNIs may use one address):", plan.of("conflict"), "bad")
+    yield from _part("Without effect, and kept:", plan.of("inert"), "soft")
+    yield from _part("Kept:", plan.of("keep"), "soft")
+    if plan.findings:
         yield line()
-        yield line(f"{counted(len(plan.unreadable), 'line')} of ebtables-save not understood, and kept")
-    if plan.notes:
-        yield line()
-        yield from (line(Painted(note, "warn")) for note in plan.notes)
+        yield from finding_lines(plan.findings)
 
 
-def _part(title: str, things: Sequence[Kept], tone: Tone) -> Iterator[Line]:
+def _part(title: str, things: Sequence[CleanupEntry], tone: Tone) -> Iterator[Line]:
     if things:
         yield line()
         yield line(title)
         yield from items([str(thing) for thing in things], tone)
-
-
-def _unapproved(run: Run) -> tuple[Deletion, ...]:
-    """The stale entries that were not in the approved plan."""
-    results = (node.result for node in run.report.walk())
-    return next((result.unapproved for result in results if isinstance(result, CleanupResult)), ())
 
 
 def _undo_file(run: Run) -> str:
@@ -210,30 +205,35 @@ def _undo_file(run: Run) -> str:
     return next((path for path in run.wrote if path.endswith(".undo")), "")
 
 
-def _document(action: str, plan: CleanupPlan | None, run: Run | None = None) -> dict[str, Any]:
+def _document(
+    action: str, plan: CleanupPlan, run: Run | None = None, unapproved: Sequence[CleanupEntry] = ()
+) -> dict[str, Any]:
 
     return {
         "schema": COMMAND.schema,
         "action": action,
         "ok": run is None or run.ok,
-        **(plan or CleanupPlan()).to_mapping(),
-        "unapproved": [] if run is None else [deletion.to_mapping() for deletion in _unapproved(run)],
+        **plan.to_mapping(),
+        "unapproved": [entry.to_mapping() for entry in unapproved],
         "operations": [] if run is None else [operation_document(operation) for operation in run.effects.operations],
         "undoFile": ("" if run is None else _undo_file(run)) or None,
         "failures": [] if run is None else run.failures,
     }
 
 
-def _thing(name: str, what: str) -> dict[str, str]:
+def _entries(name: str, what: str) -> dict[str, str]:
     return {
-        f"{name}[].kind": f"{what}: rule, neighbour or route",
+        f"{name}[].kind": f"{what}: rule, neighbour, route, or pod (in azure-vnet's state file)",
         f"{name}[].spec": "the rule as ebtables-save prints it, or the neighbour or route as ip prints it",
+        f"{name}[].fate": "delete (it is stale); or it is kept: conflict (it belongs to a running pod whose address"
+        " another CNI manages), inert (a rule that matches no frame), or keep",
         f"{name}[].reason": "why",
     }
 
 
 COMMAND = Command(
     name="clean",
+    version=2,
     answer=_answer,
     options=_options,
     more="""\
@@ -257,17 +257,9 @@ hostrouting clean azure-vnet --config agent.json --apply --approved plan.json
         "ok": "whether everything was done",
         "host": "the name of the host; empty if nothing was planned",
         "boot": "the kernel's boot ID; --approved accepts only a plan with the present one",
-        "bridges[]": "the bridges of azure-vnet",
-        "uplinks[]": "the devices that rules for a pod have to name",
-        **_thing("deletions", "what is stale"),
-        **_thing("kept", "what looks similar, and is kept"),
-        **_thing("conflicts", "what belongs to a running pod whose address another CNI manages, and is kept"),
-        **_thing("inert", "a rule that matches no frame, and is kept"),
-        **_thing("unapproved", "with --apply: stale entries that are not in the plan, and so are kept"),
-        "unreadable": "the number of lines of ebtables-save that were not understood, and are kept",
-        "unreadableLines[]": "these lines",
-        "hindrances[]": "why --apply would delete nothing; each a sentence",
-        "notes[]": "other remarks; each a sentence",
+        **_entries("entries", "what is of azure-vnet, or looks like it"),
+        **FINDINGS,
+        **_entries("unapproved", "with --apply: stale entries that are not in the plan, and so are kept"),
         **OPERATIONS,
         "undoFile": "the file with the commands that restore what was deleted; null if nothing was deleted",
         **FAILURES,

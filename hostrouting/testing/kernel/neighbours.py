@@ -27,6 +27,8 @@ class MemoryLinkLayer(Faulty[BackendError]):
         """For a test to change, as another process would."""
         self.neighbours = list(neighbours)
         """For a test to change; those of a device are deleted with it."""
+        self.learned: list[tuple[str, str]] = []
+        """The MAC addresses that bridges have learned, each with its port; for a test to change."""
         self.writes: list[str] = []
         """The changes, in order: "delete 10.1.0.5 dev azure0 …", "add …"."""
 
@@ -41,6 +43,7 @@ class MemoryLinkLayer(Faulty[BackendError]):
         return LinkLayerView(
             sorted(self.links, key=lambda link: link.index),
             sorted(self.neighbours, key=lambda neighbour: (neighbour.dev, neighbour.ip.version, int(neighbour.ip))),
+            tuple(sorted(self.learned)),
         )
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:

@@ -18,7 +18,7 @@ from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
-from hostrouting.tasks.azure_vnet import CleanupPlan
+from hostrouting.tasks import CleanupPlan
 from hostrouting.tasks.guard import Fights, Look, Repair, State
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, plain_vm, vpn_node
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
@@ -135,9 +135,9 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     barred.add_address("eth0", "2603:1062:0:1:fe80:1234:5678:9abc/128")
 
     stale = tmp_path / "stale.json"
-    stale.write_text(json.dumps({"azureVnetCleanup": {"managed": list(MANAGED), "ifAzureVnetActive": "warn"}}))
+    stale.write_text(json.dumps({"azureVnetCleanup": {"managed": list(MANAGED)}}))
     agreed = tmp_path / "agreed.json"
-    empty = {"schema": "hostrouting/clean/1", "action": "plan", **CleanupPlan().to_mapping()}
+    empty = {"schema": "hostrouting/clean/2", "action": "plan", **CleanupPlan().to_mapping()}
     agreed.write_text(json.dumps(empty))
     active = FakeFiles({"/etc/cni/net.d/10.conf": '{"type": "azure-vnet"}', "/var/run/azure-vnet.json": "{"})
     inert = MemoryEbtables([R2.format("10.240.0.5", DEAD).replace("eth0", "eth7"), OWN[0]])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from ipaddress import IPv4Network, IPv6Network
 
 import pytest
 
-from hostrouting.config import AzureVnetCleanupConfig, EbtablesChoice, HostRoutingConfig, IfAzureVnetActive
+from hostrouting.config import AzureVnetCleanupConfig, EbtablesChoice, HostRoutingConfig, StateFile
 from hostrouting.errors import ConfigError
 
 
@@ -23,10 +22,8 @@ def test_what_is_cautious_is_the_default() -> None:
     config = AzureVnetCleanupConfig(["10.240.0.0/16", "fd00:1::/48", "10.241.0.7"])
     assert config.managed == (IPv4Network("10.240.0.0/16"), IPv6Network("fd00:1::/48"), IPv4Network("10.241.0.7"))
     assert config.dry_run
-    assert config.require_dead_mac
-    assert config.if_azure_vnet_active is IfAzureVnetActive.FAIL
+    assert config.state_file is StateFile.READ
     assert config.ebtables is EbtablesChoice.AUTO
-    assert re.fullmatch(config.bridge_pattern, "azure3")
 
 
 def test_the_networks_have_to_be_named() -> None:

@@ -15,11 +15,9 @@ from typing_extensions import assert_type
 import hostrouting.config
 from hostrouting.config import (
     AzureVnetCleanupConfig,
-    CleanupScope,
     EbtablesChoice,
     GuardConfig,
     HostRoutingConfig,
-    IfAzureVnetActive,
     ImdsConfig,
     IntendedRule,
     Mode,
@@ -27,6 +25,7 @@ from hostrouting.config import (
     ProbeCondition,
     ProbeRewriteConfig,
     RouteOverlapConfig,
+    StateFile,
     StaticRoute,
     StaticRoutesConfig,
     Upkeep,
@@ -79,22 +78,15 @@ OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
     ),
     (INTENDED, {"rule": "uidrange 1000-1999", "reason": "a test"}),
     (GuardConfig(), {"enabled": True, "program": "/usr/bin/hostrouting"}),
-    (CleanupScope(), {"ebtables": False, "neigh": False, "routes": False}),
     (
         AzureVnetCleanupConfig(["10.240.0.0/16"]),
         {
             "managed": (IPv6Network("fd00::/48"),),
             "protect": (IPv4Network("10.240.0.4"),),
-            "bridge_pattern": "azure0",
             "uplinks": ("eth0",),
-            "what": CleanupScope(neigh=False),
-            "dry_run": False,
-            "require_dead_mac": False,
-            "state_file": "/run/state.json",
-            "conflist_dir": "/etc/cni",
-            "if_azure_vnet_active": IfAzureVnetActive.WARN,
             "ebtables": EbtablesChoice.LEGACY,
-            "max_deletions": 1,
+            "state_file": StateFile.PRUNE,
+            "dry_run": False,
         },
     ),
     (ImdsConfig(), {"url": "http://10.0.0.1", "timeout": 0.5, "retries": 0, "on_unknown": OnUnknown.SKIP}),
@@ -505,8 +497,6 @@ def _read_back(settings: Any) -> Any:
         case IntendedRule():
             overlap = _read_back(HostRoutingConfig(route_overlap={"intendedRules": [settings]})).route_overlap
             return overlap.intended_rules[0]
-        case CleanupScope():
-            return _read_back(AzureVnetCleanupConfig(["10.0.0.0/8"], what=settings)).what
         case ImdsConfig():
             return _read_back(ProbeRewriteConfig(imds=settings)).imds
     return HostRoutingConfig.from_json(settings.to_json())
@@ -548,16 +538,10 @@ def test_to_json_spells_everything_out() -> None:
         "azureVnetCleanup": {
             "managed": ["10.240.0.0/16"],
             "protect": [],
-            "bridgePattern": r"azure\d+",
             "uplinks": [],
-            "what": {"ebtables": True, "neigh": True, "routes": True},
-            "dryRun": True,
-            "requireDeadMac": True,
-            "stateFile": "/var/run/azure-vnet.json",
-            "conflistDir": "/etc/cni/net.d",
-            "ifAzureVnetActive": "fail",
             "ebtables": "auto",
-            "maxDeletions": 1000,
+            "stateFile": "read",
+            "dryRun": True,
         },
         "guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"},
         "kernelRules": "keep",

@@ -49,8 +49,8 @@ def test_where_everything_is() -> None:
 
 def test_where_a_clean_up_is_written_down() -> None:
     """Each undo file has a different path, in a directory that survives a reboot, also below another root."""
-    assert HostLayout().undo_file(3) == "/var/lib/aks-flex-node/azure-vnet-3.undo"
-    assert HostLayout(root="/mnt").undo_file(1) == "/mnt/var/lib/aks-flex-node/azure-vnet-1.undo"
+    assert HostLayout().undo_file("azure-vnet", 3) == "/var/lib/aks-flex-node/azure-vnet-3.undo"
+    assert HostLayout(root="/mnt").undo_file("azure-vnet", 1) == "/mnt/var/lib/aks-flex-node/azure-vnet-1.undo"
 
 
 def test_machines() -> None:

@@ -96,6 +96,7 @@ def every_verb(ebtables: EbtablesProgram) -> list[Callable[[], Any]]:
             r"failed\)$",
         ),
         (Ended(0, "# Table `nat' is incompatible, use 'nft' tool.\n"), "refused", "nft list table bridge nat"),
+        (Ended(0, "<html>\n" * 9), "refused", "ebtables-nft-save printed '<html>'"),
         (Ended(255, err="The kernel doesn't support the ebtables 'nat' table.\n"), "not-loaded", "modprobe"),
         (
             Ended(1, err="ebtables Failed to initialize nft: Protocol not supported\n"),

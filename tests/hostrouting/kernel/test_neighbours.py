@@ -176,6 +176,10 @@ class _Wire:
         self.asked.append(f"neigh {verb}")
         return self._nothing()
 
+    async def fdb(self, verb: str) -> Any:
+        self.asked.append(f"fdb {verb}")
+        return self._nothing()
+
     async def _listed(self) -> AsyncIterator[_Message]:
         self.interrupted -= 1
         yield _Message({**self.device, "header": {"flags": 0x10 if self.interrupted >= 0 else 0}})
@@ -216,7 +220,7 @@ class TestStandIn:
         """Neighbours are read before devices, so a new pod's device is in the view that has its neighbour."""
         wire = _Wire(link=5, link_netnsid=0)
         self.look(monkeypatch, wire)
-        assert wire.asked == ["neigh dump", "neigh dump", "link dump", "link get"]
+        assert wire.asked == ["neigh dump", "neigh dump", "link dump", "link get", "fdb dump"]
 
     @pytest.mark.parametrize(
         ("link", "reason"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.testing import FakeFiles, MemoryEbtables
+from hostrouting.kernel.neighbours import EthernetLink, PeerMac
+from hostrouting.testing import FakeFiles, MemoryEbtables, plain_vm
 from tests.support.azure_leftovers import DEAD, LIVE, MANAGED, OWN, R2, azure_host, named, pod_rules
 from tests.support.cli import say
 
@@ -67,12 +68,17 @@ def test_apply_and_undo(config: str, host: FakeHost) -> None:
     assert say("clean", "azure-vnet", "--undo", UNDO, host=host).lines[0] == "NOTHING TO DO: everything already exists"
 
 
+def stale(document: dict[str, Any]) -> list[Any]:
+    """The stale entries of a plan."""
+    return [entry for entry in document["entries"] if entry["fate"] == "delete"]
+
+
 def test_json(config: str, host: FakeHost) -> None:
     """As a document: what is stale, what was done, and the file that brings it back."""
     plan = say("clean", "azure-vnet", "--config", config, "--json", host=host).json
-    assert (plan["action"], plan["ok"], len(plan["deletions"]), plan["undoFile"]) == ("plan", True, 12, None)
+    assert (plan["action"], plan["ok"], len(stale(plan)), plan["undoFile"]) == ("plan", True, 12, None)
     applied = say("clean", "azure-vnet", "--config", config, "--apply", "--json", host=host).json
-    assert applied["deletions"] == plan["deletions"]
+    assert stale(applied) == stale(plan)
     assert (applied["action"], len(applied["operations"]), applied["undoFile"]) == ("apply", 12, UNDO)
     undone = say("clean", "azure-vnet", "--undo", UNDO, "--json", host=host).json
     assert (undone["action"], {it["verb"] for it in undone["operations"]}) == ("undo", {"add"})
@@ -113,15 +119,15 @@ def test_without_an_approved_plan_it_makes_one(config: str, host: FakeHost) -> N
     host.bridge_rules.meanwhile(lambda: host.bridge_rules.rules.append(new), nth=2)
     said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
     assert new in host.bridge_rules.rules
-    assert "Also stale, but kept because it is not in the approved plan:" in said.lines
+    assert "Also stale, but kept because it is not in the plan, which was made just before:" in said.lines
 
 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"schema": "hostrouting/clean/2"}, "its schema is not 'hostrouting/clean/1'"),
+        ({"schema": "hostrouting/clean/1"}, "its schema is not 'hostrouting/clean/2'"),
         ({"action": "apply"}, "it is not a plan: its action is not 'plan'"),
-        ({"deletions": [{}]}, "deletions[0].kind is missing"),
+        ({"entries": [{}]}, "entries[0].kind is missing, or is not a string"),
     ],
 )
 def test_not_an_approved_plan(
@@ -198,21 +204,30 @@ def test_it_is_gone_meanwhile(config: str, host: FakeHost) -> None:
     assert ebtables is not None
     ebtables.rules = [R2.format("10.240.0.6", DEAD)]
     ebtables.meanwhile(ebtables.rules.clear, nth=2)
-    text = json.dumps({"azureVnetCleanup": {"managed": list(MANAGED), "what": {"neigh": False, "routes": False}}})
-    with open(config, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    host.neighbours.neighbours.clear()
+    for dev in ("azure0", "azv2"):
+        host.kernel.delete_link(dev)
     said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
     assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: what was stale is already gone")
 
 
-def test_lines_and_notes(config: str) -> None:
-    """What could not be understood is counted, and an active azure-vnet that is only a warning is told."""
-    with open(config, "w", encoding="utf-8") as stream:
-        json.dump({"azureVnetCleanup": {"managed": list(MANAGED), "ifAzureVnetActive": "warn"}}, stream)
-    host = azure_host(files=FakeFiles(dict(ACTIVE)), bridge_rules=MemoryEbtables(others="what?"))
+def test_a_pod_comes_alive(config: str, tmp_path: Path) -> None:
+    """An entry of the plan whose pod is alive by then is kept, and the answer says why."""
+    host = azure_host(files=named("node-7"), bridge_rules=MemoryEbtables(pod_rules(5, DEAD)), kernel=plain_vm())
+    host.neighbours.neighbours.clear()
+    plan = approved(config, host, tmp_path / "plan.json")
+    host.neighbours.links.append(EthernetLink(name="azv5", index=9, kind="veth", master="azure0", peer=PeerMac(DEAD)))
+    said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", plan, host=host)
+    assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: what was stale is not any more")
+    at = said.lines.index("In the approved plan, but kept because it is not stale any more:")
+    assert said.lines[at + 1].endswith(f"its MAC address {DEAD} belongs to a pod behind azv5")
+
+
+def test_findings(config: str) -> None:
+    """What could not be understood is told."""
+    host = azure_host(bridge_rules=MemoryEbtables(others="-A -p"))
     said = say("clean", "azure-vnet", "--config", config, host=host)
-    assert "1 line of ebtables-save not understood, and kept" in said.out
-    assert "10-azure.conflist says that azure-vnet manages" in said.lines[-3]
+    assert "1 line of ebtables-save cannot be understood, and will be kept: '-A -p'" in said.out
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hostrouting.boot import digest_of
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model import Prefix, Route, ip_at
-from hostrouting.tasks.azure_vnet import UndoLog
+from hostrouting.tasks.cleanup.undo import SavedFile, UndoLog
 from tests.support.azure_leftovers import R1, R2, R3
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def as_mac(number: int) -> str:
@@ -40,11 +47,12 @@ def routes(ips: st.SearchStrategy[object], **more: st.SearchStrategy[object]) ->
 
 ROUTES = routes(IPV4, scope=st.sampled_from([0, 200, 253])) | routes(IPV6)
 LOGS = st.builds(
-    lambda program, rules, *rest: UndoLog(rules, *rest, *([program] if rules else [])),
+    lambda program, rules, near, routes, files: UndoLog(rules, near, routes, program if rules else "ebtables", files),
     st.sampled_from(["ebtables", "ebtables-nft", "ebtables-legacy"]),
     st.lists(RULES, max_size=3).map(tuple),
     st.lists(st.builds(Neighbour, IPV4 | IPV6, MACS, DEVS), max_size=3).map(tuple),
     st.lists(ROUTES, max_size=3).map(tuple),
+    st.sampled_from([(), (SavedFile("/var/lib/a b/x.copy", "/var/run/azure-vnet.json", "0" * 64),)]),
 )
 
 
@@ -52,6 +60,18 @@ LOGS = st.builds(
 def test_there_and_back(log: UndoLog) -> None:
     """A log that is written is read back the same, in the same order, whatever characters device names have."""
     assert UndoLog.parse(str(log)) == log
+
+
+@pytest.mark.linux
+def test_a_changed_file(tmp_path: Path) -> None:
+    """The line for a file restores it only while it is as the clean-up left it; any shell can run it."""
+    copy, path = tmp_path / "x.copy", tmp_path / "azure vnet.json"
+    copy.write_text("before")
+    line = str(SavedFile(str(copy), str(path), digest_of("after")))
+    for found, left in (("after", "before"), ("another", "another")):
+        path.write_text(found)
+        subprocess.run(["sh", "-c", line], check=False, capture_output=True)
+        assert path.read_text() == left
 
 
 def test_how_it_reads() -> None:
@@ -76,7 +96,6 @@ def test_how_it_reads() -> None:
     [
         ("rm -rf /", "it is not a command of an undo file"),
         ("ebtables -t nat -F", "it is not a command of an undo file"),
-        ("ebtables -t nat -A POSTROUTING -j snat", "it is not a rule that azure-vnet adds for a pod"),
         ("ebtables -t nat -A", "it is not a rule"),
         (f"ebtables-other -t nat -A {R1.format('10.0.0.1', '02:00:00:00:00:05')}", "it is not a command"),
         ("ip neigh add 10.0.0.1 lladdr nothing dev azure0 nud permanent", "is not a MAC address"),

@@ -17,15 +17,14 @@ from hostrouting.errors import (
     BackendError,
     CleanupError,
     FileError,
-    ProgramError,
 )
 from hostrouting.host.effects import effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
-from hostrouting.model import Route
-from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, Configure, UndoAzureVnetCleanup, UndoResult
-from hostrouting.tasks.azure_vnet import CleanupPlan, UndoLog
+from hostrouting.model import Link, Route
+from hostrouting.tasks import CleanStaleAzureVnet, CleanupPlan, CleanupResult, Configure, UndoCleanup, UndoResult
+from hostrouting.tasks.cleanup.undo import UndoLog
 from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
 from phases.testing import FakeClock
 from tests.support.azure_leftovers import (
@@ -86,7 +85,7 @@ def failure(host: FakeHost, **changed: Any) -> BaseException:
 
 def restore(host: FakeHost, path: str = UNDO) -> UndoResult:
     """Run the way back; what it did."""
-    result = run(UndoAzureVnetCleanup(path, host=host))
+    result = run(UndoCleanup(path, host=host))
     assert isinstance(result, UndoResult)
     return result
 
@@ -158,13 +157,6 @@ class TestApply:
         assert locked == [True]
         assert not host.files.locked
 
-    def test_only_a_part(self) -> None:
-        """The task looks only at what the configuration asks for."""
-        host = azure_host()
-        ebtables_of(host).fault = refusal.not_permitted()
-        kinds = [it.kind for it in clean(host, what={"ebtables": False, "routes": False}).deleted]
-        assert kinds == ["neighbour"]
-
     @given(st.lists(st.sampled_from([*OWN, *stale_rules(), *pod_rules(9, LIVE)]), max_size=12))
     @settings(max_examples=scaled(20))
     def test_before_less_after_is_the_plan(self, rules: list[str]) -> None:
@@ -234,49 +226,39 @@ class TestRefused:
     """What speaks against all of it: each has its own answer, and nothing is deleted."""
 
     @pytest.mark.parametrize(
-        ("files", "changed", "why"),
+        ("files", "why"),
         [
-            (CONFLIST, {}, "/etc/cni/net.d/10-azure.conflist says that azure-vnet manages this node's pods"),
-            ({STATE: '{"Network": {"Exte'}, {}, f"azure-vnet's state file {STATE} cannot be read: it is not JSON"),
-            ({}, {"max_deletions": 11}, "12 entries are stale, and azureVnetCleanup.maxDeletions is 11"),
+            (CONFLIST, "/etc/cni/net.d/10-azure.conflist says that azure-vnet manages this node's pods"),
+            ({STATE: '{"Network": {"Exte'}, f"azure-vnet's state file {STATE} cannot be read: it is not JSON"),
         ],
     )
-    def test_its_reason(self, files: dict[str, str], changed: dict[str, Any], why: str) -> None:
+    def test_its_reason(self, files: dict[str, str], why: str) -> None:
         """The error says it, and so do the plan and a dry run, which show what is stale all the same."""
         host = azure_host(files=FakeFiles(dict(files)))
-        error = failure(host, **changed)
+        error = failure(host)
         assert isinstance(error, CleanupError)
         assert error.kind == "refused"
         assert str(error).startswith(f"nothing was deleted: {why}")
-        plan = look(host, **changed)
+        plan = look(host)
         assert plan.hindrances == error.reasons
-        assert clean(host, dry_run=True, **changed).plan == plan
-
-    def test_active_but_only_a_warning(self) -> None:
-        """With `warn` an active azure-vnet is a note, with `ignore` not even that."""
-        for setting, notes in (("warn", 1), ("ignore", 0)):
-            host = azure_host(files=FakeFiles(dict(CONFLIST)))
-            assert len(look(host, if_azure_vnet_active=setting).notes) == notes
-            assert len(clean(host, if_azure_vnet_active=setting).deleted) == 12
+        assert clean(host, dry_run=True).plan == plan
 
     def test_active_and_nothing_stale(self) -> None:
         """An active azure-vnet is told also where there is nothing to delete."""
-        host = azure_host(files=FakeFiles(dict(CONFLIST)), bridge_rules=MemoryEbtables())
-        assert kind_of(failure(host, what={"neigh": False, "routes": False})) == "refused"
+        host = FakeHost(files=FakeFiles(dict(CONFLIST)))
+        assert kind_of(failure(host)) == "refused"
 
-    @pytest.mark.parametrize(
-        "error", [refusal.missing(), refusal.not_loaded(), refusal.not_permitted()], ids=lambda it: it.kind
-    )
-    def test_ebtables_cannot_be_had(self, error: ProgramError) -> None:
+    def test_ebtables_cannot_be_had(self) -> None:
         """With a bridge of azure-vnet, a missing ebtables is an error; without a bridge, no rule has an effect."""
-        host = azure_host()
-        ebtables_of(host).fault = error
-        assert failure(host) is error
-        host.neighbours.links = [it for it in LINKS if it.name != "azure0"]
-        if error.kind == "not-permitted":
-            assert failure(host) is error
-        else:
+        for error in (refusal.missing(), refusal.not_loaded()):
+            host = azure_host()
+            ebtables_of(host).fault = error
+            assert kind_of(failure(host)) == "refused"
+            host.neighbours.links = [it for it in LINKS if it.name != "azure0"]
             assert {it.kind for it in clean(host).deleted} == {"route"}
+        host = azure_host()
+        ebtables_of(host).fault = refusal.not_permitted()
+        assert failure(host) is ebtables_of(host).fault
 
     def test_the_wrong_backend(self) -> None:
         """If the rules are in the other backend, none are found, and the answer says so."""
@@ -284,11 +266,10 @@ class TestRefused:
         assert kind_of(error) == "wrong-backend"
 
     def test_a_line_that_is_not_understood(self) -> None:
-        """Such a line stays and is counted, and the rest goes."""
+        """Such a line stays and is told, and the rest goes."""
         odd = f'-A {STALE} "'
         host = azure_host(bridge_rules=MemoryEbtables([STALE], others=odd))
-        result = clean(host, what={"neigh": False, "routes": False})
-        assert result.log_fields() == {"stale": 1, "deleted": 1, "unreadable": 1, "undo_file": UNDO}
+        assert len(clean(host).deleted) == 4
         assert odd in str(host.bridge_rules)
 
 
@@ -300,7 +281,10 @@ class TestMeanwhile:
         host = azure_host()
         shown = look(host)
         host.neighbours.links.append(POD)
-        gone = {it.spec for it in clean(host, shown).deleted}
+        result = clean(host, shown)
+        gone = {it.spec for it in result.deleted}
+        assert len(result.kept) == 8
+        assert {it.fate for it in result.kept} == {"conflict"}
         assert gone == {*pod_rules(6, "02:00:00:00:00:06"), "10.240.0.7/32 dev azv2 proto boot scope link metric 7"}
 
     def test_what_was_not_shown_stays(self) -> None:
@@ -505,8 +489,98 @@ class TestMeanwhile:
         assert sorted(ebtables_of(host).rules) == before
 
 
+class TestListedPods:
+    """With `"stateFile": "prune"`, pods that are gone leave azure-vnet's own list."""
+
+    TEXT = json.dumps(
+        {
+            "Network": {
+                "ExternalInterfaces": {
+                    "eth0": {
+                        "Networks": {
+                            "azure": {
+                                "Endpoints": {
+                                    "dead": {"HostIfName": "azv7", "IPAddresses": [{"IP": "10.240.0.5"}]},
+                                    "live": {"HostIfName": "azv1", "IPAddresses": [{"IP": "10.240.0.9"}]},
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    )
+    COPY = UNDO.removesuffix("undo") + "copy"
+
+    def host(self) -> FakeHost:
+        """A host whose state file lists a dead pod and a live one."""
+        return azure_host(files=FakeFiles({STATE: self.TEXT}))
+
+    def test_there_and_back(self) -> None:
+        """The dead pod leaves the list before its rules go; the undo restores the list as it was, to the byte."""
+        host = self.host()
+        seen: list[bool] = []
+        ebtables_of(host).meanwhile(lambda: seen.append("dead" in host.files.texts[STATE]), nth=3)
+        result = clean(host, state_file="prune")
+        assert seen == [False]
+        assert result.deleted[0].spec == "dead (10.240.0.5)"
+        assert result.files == (UNDO, self.COPY)
+        assert '"live"' in host.files.texts[STATE]
+        assert host.files.texts[self.COPY] == self.TEXT
+        restore(host)
+        assert host.files.texts[STATE] == self.TEXT
+
+    def test_a_list_that_changed_since(self) -> None:
+        """The undo leaves a list that another program has written, and names the copy."""
+        host = self.host()
+        clean(host, state_file="prune")
+        host.files.texts[STATE] += " "
+        with pytest.raises(phases.TaskFailed, match=f"{STATE} has changed since; as it was before: {self.COPY}"):
+            restore(host)
+        assert host.files.texts[STATE] != self.TEXT
+
+    @pytest.mark.parametrize("is_old", [True, False])
+    def test_its_lock(self, is_old: bool) -> None:  # noqa: FBT001  a parameter
+        """While azure-vnet holds the lock the list stays as it is, and all the rest is deleted."""
+        host = self.host()
+        if is_old:
+            host.files.texts[f"{STATE}.lock"] = "7"
+        else:
+            host.files.locked.add("/var/run/azure-vnet/azure-vnet.lock")
+        task = CleanStaleAzureVnet(azure_config(state_file="prune"), host=host)
+        with pytest.raises(phases.TaskFailed, match=r"listed pod dead .*: its lock is held") as caught:
+            phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
+        assert len(effects_of(caught.value.error).operations) == 12
+        assert host.files.texts[STATE] == self.TEXT
+
+
 class TestUndo:
     """The way back."""
+
+    def test_an_address_that_is_in_use_again(self) -> None:
+        """What would cut a new pod off is not restored, and the error says who uses the address; the rest is."""
+        host = azure_host()
+        clean(host)
+        host.kernel.add_link(Link(name="lxc1", index=0, kind="veth"))
+        host.kernel.ip_route("add", Route.to("10.240.0.5/32", dev="lxc1"))
+        with pytest.raises(phases.TaskFailed) as caught:
+            restore(host)
+        error = caught.value.error
+        assert isinstance(error, CleanupError)
+        assert len(error.reasons) == 6  # of four rules, the neighbour and the route
+        assert {
+            it.partition("10.240.0.5 is in use again: there is a route to it: ")[2][:21] for it in error.reasons
+        } == {"10.240.0.5/32 dev lxc"}
+        assert not any("10.240.0.5" in rule for rule in ebtables_of(host).rules)
+
+    def test_by_the_task_itself(self) -> None:
+        """`phases.undo` restores what the last run deleted."""
+        host = azure_host()
+        task = CleanStaleAzureVnet(azure_config(), host=host)
+        assert isinstance(task.undo(phases.Context(observers=[])), phases.Skip)
+        clean(host)
+        assert phases.undo(task, observers=[]).ok
+        assert sorted(ebtables_of(host).rules) == sorted(ebtables_of(azure_host()).rules)
 
     def test_all_of_it(self) -> None:
         """Rules, neighbours and routes are as before, rules at the end of their chain; a second time does nothing."""
@@ -549,7 +623,7 @@ class TestUndo:
         """The neighbour is named with the kernel's reason."""
         host = azure_host()
         clean(host)
-        host.neighbours.fail(BackendError("no such device"), nth=2)
+        host.neighbours.fail(BackendError("no such device"), nth=3)  # after two looks
         with pytest.raises(phases.TaskFailed) as caught:
             restore(host)
         assert isinstance(caught.value.error, CleanupError)
@@ -572,12 +646,12 @@ class TestUndo:
 
     def test_an_image(self, tmp_path: Any) -> None:
         """An image has no kernel to bring anything back to."""
-        task = UndoAzureVnetCleanup(UNDO, host=Host.offline(str(tmp_path)))
+        task = UndoCleanup(UNDO, host=Host.offline(str(tmp_path)))
         assert phases.run(task, observers=[]).status is phases.Status.SKIPPED
 
     def test_its_plan(self) -> None:
         """The plan is the same as the file."""
         host = azure_host()
         clean(host)
-        plan = UndoAzureVnetCleanup(UNDO, host=host).plan(phases.Context(observers=[]))
+        plan = UndoCleanup(UNDO, host=host).plan(phases.Context(observers=[]))
         assert str(plan) == host.files.texts[UNDO]

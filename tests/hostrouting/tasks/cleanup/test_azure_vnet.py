@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from ipaddress import ip_address
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -14,21 +15,24 @@ from hypothesis import strategies as st
 
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, UnknownPeer
 from hostrouting.model import Address, NextHop, Route, Snapshot, as_ip
-from hostrouting.tasks.azure_vnet import (
-    CleanupPlan,
+from hostrouting.tasks.cleanup.azure_vnet import (
+    CleanStaleAzureVnet,
     Endpoint,
-    Facts,
     NotAPodRule,
+    PodRule,
     StateFileUnreadable,
-    plan_cleanup,
+    active_file,
     pod_rule,
-    read_saved,
+    pruned_state,
     read_state,
 )
-from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MANAGED, OWN, R1, R2, R3, azure_settings
+from hostrouting.tasks.cleanup.plan import CleanupFacts, CleanupPlan
+from hostrouting.tasks.cleanup.saved_rules import read_saved
+from hostrouting.testing import FakeHost
+from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MANAGED, OWN, R1, R2, R3, azure_config, azure_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 STALE = R2.format("10.240.0.5", DEAD)
@@ -36,35 +40,47 @@ UNKNOWN = EthernetLink(name="azv9", index=9, kind="veth", master="azure0", peer=
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.240.0.1")
 
 
+STATE = "/var/run/azure-vnet.json"
+FOLDER = "/etc/cni/net.d"
+
+
 def facts(
     *rules: str,
     links: Iterable[EthernetLink] = LINKS,
     neighbours: Iterable[Neighbour] = (),
+    learned: Sequence[tuple[str, str]] = (),
     routes: Sequence[Route] = (),
     addresses: Sequence[Address] = (),
-    endpoints: Sequence[Endpoint] = (),
     others: str = "",
-) -> Facts:
+    files: Mapping[str, str] = MappingProxyType({}),
+) -> CleanupFacts:
     """The facts about a host."""
     text = "\n".join(["*nat", *(f"-A {rule}" for rule in rules), others])
-    return Facts(
-        rules=read_saved(text),
-        view=LinkLayerView(links, neighbours),
-        snapshot=Snapshot(addresses=tuple(addresses), routes=routes),
-        endpoints=tuple(endpoints),
+    return CleanupFacts(
+        read_saved(text),
+        LinkLayerView(links, neighbours, tuple(learned)),
+        Snapshot(addresses=tuple(addresses), routes=routes),
+        read=files.get,
+        names=lambda folder: tuple(path.rpartition("/")[2] for path in files if path.rpartition("/")[0] == folder),
     )
 
 
 def planned(*rules: str, settings: dict[str, Any] | None = None, **host: Any) -> CleanupPlan:
     """The plan for a host with these facts."""
-    return plan_cleanup(azure_settings(**(settings or {})), facts(*rules, **host))
+    return CleanStaleAzureVnet(azure_config(**(settings or {})), host=FakeHost()).judge(facts(*rules, **host))
+
+
+def listing(device: str, *ips: str, mac: str = "AgAAAAAF") -> dict[str, str]:
+    """The files of a host whose state file has one pod."""
+    endpoint = {"HostIfName": device, "MacAddress": mac, "IPAddresses": [{"IP": ip} for ip in ips]}
+    return {STATE: state({"a-eth0": endpoint})}
 
 
 def why_kept(*rules: str, **host: Any) -> str:
     """The reason why the only entry of such a host is kept."""
     plan = planned(*rules, **host)
     assert plan.is_empty
-    (it,) = plan.kept
+    (it,) = plan.of("keep")
     return it.reason
 
 
@@ -80,7 +96,6 @@ class TestRules:
             f"{ip} is managed by another CNI, and no device has the MAC address {DEAD}"
             for ip in ("10.240.0.5", "fd00:1::5")
         }
-        assert (plan.bridges, plan.uplinks) == (("azure0",), ("eth0",))
 
     def test_rules_of_the_node(self) -> None:
         """The rules that azure-vnet adds for the node are kept."""
@@ -103,42 +118,63 @@ class TestRules:
 
     def test_another_table(self) -> None:
         """The same rule in another table is kept, and printed with its table."""
-        (it,) = planned(others=f"*filter\n-A {STALE}").kept
+        (it,) = planned(others=f"*filter\n-A {STALE}").of("keep")
         assert it.spec == f"-t filter {STALE}"
 
     def test_a_device_that_is_not_an_uplink(self) -> None:
         """A rule for a pod's own veth is not one that azure-vnet adds."""
         assert why_kept(STALE.replace("eth0", "azv1")) == "azv1 is not an uplink: it is a port for a pod"
 
-    def test_an_uplink_that_is_not_in_the_bridge(self) -> None:
-        """If no uplink is in the bridge, no frame matches the rules: they are inert, and are kept."""
+    def test_an_uplink_that_is_in_no_bridge(self) -> None:
+        """A rule for an uplink matches no frame then; one that answers ARP matches those of every bridge."""
         links = [attrs.evolve(it, master=None) if it.name == "eth0" else it for it in LINKS]
-        plan = planned(R1.format("10.240.0.5", DEAD), STALE, links=links)
-        assert plan.is_empty
-        assert [it.reason for it in plan.inert] == [
-            "no bridge of azure-vnet has an uplink as a port, so this rule matches no frame"
-        ] * 2
+        plan = planned(R1.format("10.240.0.5", DEAD), STALE, STALE.replace("eth0", "eth7"), links=links)
+        assert [it.spec for it in plan.deletions] == [R1.format("10.240.0.5", DEAD)]
+        assert [it.reason for it in plan.of("inert")] == [
+            f"{name} is not a port of a bridge, so this rule matches no frame" for name in ("eth0", "eth7")
+        ]
 
-    def test_rules_of_another_uplink(self) -> None:
-        """The rules of an uplink that is not in the bridge are inert, even if another uplink is in it."""
-        (it,) = planned(STALE.replace("eth0", "eth7")).inert
-        assert it.reason == "eth7 is not a port of a bridge of azure-vnet, so this rule matches no frame"
+    def test_the_bridge_of_another_cni(self) -> None:
+        """With azure0 gone, the rules for ARP are stale in another CNI's bridge, and those of an uplink in it are, too."""
+        bridge = EthernetLink(name="cni0", index=20, kind="bridge")
+        links = [*LINKS[:2], bridge]
+        rules = (R1.format("10.240.0.5", DEAD), STALE)
+        assert [it.spec for it in planned(*rules, links=links).deletions] == [rules[0]]
+        ports = [LINKS[0], attrs.evolve(LINKS[1], master="cni0"), bridge]
+        assert [it.spec for it in planned(*rules, links=ports).deletions] == [*rules]
+
+    def test_without_a_bridge(self) -> None:
+        """On a host without bridges, no frame passes the rules."""
+        (it,) = planned(R1.format("10.240.0.5", DEAD), links=LINKS[:2]).of("inert")
+        assert it.reason == "this host has no bridge, so this rule matches no frame"
 
     def test_an_uplink_that_is_configured(self) -> None:
         """An uplink that the operator names counts even if it is not in the bridge."""
         assert len(planned(STALE.replace("eth0", "eth7"), settings={"uplinks": ["eth7"]}).deletions) == 1
 
     def test_lines_that_are_not_understood(self) -> None:
-        """Unreadable lines are counted, and never deleted."""
+        """Unreadable lines are told, and never deleted."""
         plan = planned(STALE, others=f'-A {STALE} "')
         assert len(plan.deletions) == 1
-        assert plan.to_mapping()["unreadable"] == 1
+        assert [(it.severity, it.facts) for it in plan.findings] == [("note", {"lines": [f'-A {STALE} "']})]
 
-    def test_without_ebtables(self) -> None:
-        """If `what.ebtables` is false, the plan contains no rules."""
-        assert planned(STALE, settings={"what": {"ebtables": False}}) == CleanupPlan(
-            bridges=("azure0",), uplinks=("eth0",)
-        )
+    @pytest.mark.parametrize(
+        ("links", "severity"),
+        [(LINKS, "error"), ([EthernetLink(name="cni0", index=3, kind="bridge")], "warning"), (LINKS[:2], None)],
+    )
+    def test_without_ebtables(self, links: Sequence[EthernetLink], severity: str | None) -> None:
+        """Without ebtables the rules are not known: an error beside a bridge of azure-vnet, harmless without bridges."""
+        known = attrs.evolve(facts(links=links), rules=None)
+        plan = CleanStaleAzureVnet(azure_config(), host=FakeHost()).judge(known)
+        assert [(it.name, it.severity) for it in plan.findings] == ([("tool", severity)] if severity else [])
+
+    def test_the_virtual_mac(self) -> None:
+        """In tunnel mode the rule for ARP is judged by the other entries for its address."""
+        virtual = "12:34:56:78:9a:bc"
+        arp = R1.format("10.240.0.5", virtual)
+        assert planned(arp, R2.format("10.240.0.5", LIVE)).is_empty
+        assert len(planned(arp, STALE).deletions) == 2
+        assert why_kept(arp).endswith("its MAC address is not known, and there are pods behind azure0")
 
 
 class TestPods:
@@ -164,29 +200,34 @@ class TestPods:
         assert told == "10.240.0.5 is protected (azureVnetCleanup.protect)"
 
     def test_a_pod_that_is_alive(self) -> None:
-        """A managed address with a live MAC address is a conflict and is kept, even without `requireDeadMac`."""
-        plan = planned(R2.format("10.240.0.5", LIVE), settings={"require_dead_mac": False})
+        """A managed address with a live MAC address is a conflict and is kept."""
+        plan = planned(R2.format("10.240.0.5", LIVE))
         assert plan.is_empty
-        (it,) = plan.conflicts
+        (it,) = plan.of("conflict")
         told = f"10.240.0.5 is managed by another CNI, but its MAC address {LIVE} belongs to a pod behind azv1"
         assert it.reason == told
 
     def test_the_mac_of_a_device(self) -> None:
         """A MAC address of the host itself is alive."""
-        (it,) = planned(R2.format("10.240.0.5", "0:d:3a:0:0:1")).conflicts
+        (it,) = planned(R2.format("10.240.0.5", "0:d:3a:0:0:1")).of("conflict")
         assert it.reason.endswith("its MAC address 00:0d:3a:00:00:01 belongs to the device azure0")
 
     def test_a_pod_of_any_veth(self) -> None:
         """A pod behind a veth outside the bridge is alive."""
         lxc = EthernetLink(name="lxc1", index=8, kind="veth", mac="aa:00:00:00:00:08", peer=PeerMac(DEAD))
-        assert planned(STALE, links=[*LINKS, lxc]).conflicts
+        assert planned(STALE, links=[*LINKS, lxc]).of("conflict")
+
+    def test_what_a_bridge_has_learned(self) -> None:
+        """The MAC address of a virtual machine in a pod is alive; one behind an uplink is that of another node."""
+        (it,) = planned(STALE, learned=[(DEAD, "azv1")]).of("conflict")
+        assert it.reason.endswith(f"its MAC address {DEAD} belongs to a device behind azv1")
+        assert planned(STALE, learned=[(DEAD, "eth0")]).deletions
 
     def test_a_port_that_cannot_be_asked(self) -> None:
         """As long as the other end of one port cannot be read, no MAC address is known to be dead."""
         assert why_kept(STALE, links=[*LINKS, UNKNOWN]) == (
             "it is not known whether its pod is alive: the MAC addresses behind azv9 cannot be read"
         )
-        assert planned(STALE, links=[*LINKS, UNKNOWN], settings={"require_dead_mac": False}).deletions
 
     @pytest.mark.parametrize("kind", ["tun", "vxlan", "openvswitch", "one of tomorrow"])
     def test_a_port_that_is_neither_a_veth_nor_an_uplink(self, kind: str) -> None:
@@ -199,13 +240,11 @@ class TestPods:
             routes=[Route.to("10.240.0.5/32", dev="azure0")],
             links=[*LINKS, tap],
         )
-        assert plan.uplinks == ("eth0",)
-        assert [(it.kind, it.reason) for it in plan.kept] == [(it, told) for it in ("rule", "neighbour", "route")]
+        assert [(it.kind, it.reason) for it in plan.of("keep")] == [(it, told) for it in ("rule", "neighbour", "route")]
         assert plan.is_empty
         assert why_kept(STALE.replace("eth0", "tap0"), links=[*LINKS, tap]) == (
             "tap0 is not an uplink: it is a port for a pod"
         )
-        assert planned(STALE, links=[*LINKS, tap], settings={"require_dead_mac": False}).deletions
         # The operator knows that it is connected to the node's network.
         assert planned(STALE, links=[*LINKS, tap], settings={"uplinks": ["tap0"]}).deletions
 
@@ -227,10 +266,34 @@ class TestPods:
 
     def test_a_pod_in_the_state_file(self) -> None:
         """An address that the state file gives to an existing device is kept; without the device it is not."""
-        mine = Endpoint("a-eth0", "azv1", (as_ip("10.240.0.5"),))
         told = "azure-vnet's state file gives 10.240.0.5 to a-eth0, whose device azv1 exists"
-        assert why_kept(STALE, endpoints=[mine]) == told
-        assert planned(STALE, endpoints=[attrs.evolve(mine, device="azv7")]).deletions
+        assert why_kept(STALE, files=listing("azv1", "10.240.0.5")) == told
+        assert planned(STALE, files=listing("azv7", "10.240.0.5")).deletions
+
+
+class TestListedPods:
+    """Pods of the state file that are gone: Azure's network monitor adds their rules again."""
+
+    def test_they_are_told(self) -> None:
+        """By default they are a warning that names the setting, and the monitor if it runs."""
+        files = listing("azv7", "10.240.0.5")
+        (it,) = planned(files=files).findings
+        assert (it.name, it.severity, it.target) == ("azure-vnet", "warning", STATE)
+        assert "a-eth0 (10.240.0.5)" in it.sentence
+        assert "prune" in it.remedy
+        known = attrs.evolve(facts(files={**files, "/proc/7/comm": "azure-cnms\n"}), names=lambda _folder: ("7", "fs"))
+        (it,) = CleanStaleAzureVnet(azure_config(), host=FakeHost()).judge(known).findings
+        assert "azure-cnms, which runs here" in it.sentence
+
+    def test_they_are_stale(self) -> None:
+        """With `prune` each is an entry of the plan, unless its address or MAC address is in use or not managed."""
+        prune = {"state_file": "prune"}
+        [it] = planned(files=listing("azv7", "10.240.0.5", "fd00:1::5"), settings=prune).deletions
+        assert (it.kind, it.spec, it.thing) == ("pod", "a-eth0 (10.240.0.5, fd00:1::5)", "a-eth0")
+        for kept in (listing("azv7", "10.9.0.5"), listing("azv7", "10.240.0.5", mac="AgAAAACq")):
+            assert [it.fate for it in planned(files=kept, settings=prune).entries] == ["keep"]
+        for ignored in (listing("azv1", "10.240.0.5"), listing("", "10.240.0.5"), listing("azv7")):
+            assert planned(files=ignored, settings=prune).entries == ()
 
 
 class TestNeighbours:
@@ -252,7 +315,7 @@ class TestNeighbours:
     )
     def test_those_of_others(self, entry: Neighbour) -> None:
         """Entries of the kernel, and of other devices, are ignored."""
-        assert planned(neighbours=[entry]) == CleanupPlan(bridges=("azure0",), uplinks=("eth0",))
+        assert planned(neighbours=[entry]) == CleanupPlan()
 
     def test_one_that_a_program_keeps(self) -> None:
         """An entry that another program has added (extern_learn) is kept."""
@@ -261,7 +324,7 @@ class TestNeighbours:
 
     def test_a_live_one(self) -> None:
         """The neighbour of a live pod is a conflict."""
-        assert planned(neighbours=[Neighbour("10.240.0.5", LIVE, "azure0")]).conflicts
+        assert planned(neighbours=[Neighbour("10.240.0.5", LIVE, "azure0")]).of("conflict")
 
 
 class TestRoutes:
@@ -282,7 +345,7 @@ class TestRoutes:
     def test_by_the_bridge_to_a_live_pod(self) -> None:
         """If a neighbour, in any state, has a live MAC address, the route is a conflict."""
         entry = Neighbour("10.240.0.5", LIVE, "azure0", "reachable")
-        assert planned(neighbours=[entry], routes=[Route.to("10.240.0.5/32", dev="azure0")]).conflicts
+        assert planned(neighbours=[entry], routes=[Route.to("10.240.0.5/32", dev="azure0")]).of("conflict")
 
     def test_by_a_pods_device(self) -> None:
         """A route by azv* is deleted if there is no pod behind the device, and is a conflict if there is one."""
@@ -290,7 +353,7 @@ class TestRoutes:
         assert [it.reason for it in plan.deletions] == [
             "10.240.0.5 is managed by another CNI, and there is no pod behind azv2"
         ]
-        assert [it.reason for it in plan.conflicts] == [
+        assert [it.reason for it in plan.of("conflict")] == [
             "10.240.0.6 is managed by another CNI, but there is a pod behind azv1"
         ]
 
@@ -302,9 +365,8 @@ class TestRoutes:
 
     def test_kept_for_its_address(self) -> None:
         """A route is kept for the same reasons as a rule."""
-        mine = Endpoint("a-eth0", "azv1", (as_ip("10.240.0.5"),))
         route = Route.to("10.240.0.5/32", dev="azv2")
-        assert "state file" in why_kept(routes=[route], endpoints=[mine])
+        assert "state file" in why_kept(routes=[route], files=listing("azv1", "10.240.0.5"))
         assert "not in a managed network" in why_kept(routes=[Route.to("10.9.0.5/32", dev="azv2")])
 
     @pytest.mark.parametrize(("protocol", "name"), [(9, "ra"), (16, "dhcp"), (12, "bird"), (213, "hostrouting")])
@@ -339,7 +401,7 @@ class TestRoutes:
         """A route that is not a plain route to a single address by such a device is ignored."""
         plan = planned(routes=[route], links=LINKS[:3])
         assert not plan.deletions
-        assert not plan.kept
+        assert not plan.of("keep")
 
 
 class TestPlan:
@@ -348,13 +410,15 @@ class TestPlan:
     def test_within_what_was_shown(self) -> None:
         """Only deletions that were shown remain, each as often as it was shown."""
         once, twice = planned(STALE), planned(STALE, STALE, R1.format("10.240.0.5", DEAD))
-        assert [it.spec for it in twice.within(once).deletions] == [STALE]
-        assert once.within(CleanupPlan()).is_empty
+        agreed, others = twice.split(once)
+        assert [it.spec for it in agreed.deletions] == [STALE]
+        assert len(others) == 2
+        assert once.split(CleanupPlan())[0].is_empty
 
     def test_how_it_reads(self) -> None:
         """Each entry is printed as a line with the decision and the reason."""
         text = str(planned(STALE, R2.format("10.240.0.9", LIVE), STALE.replace("eth0", "eth7"), *OWN[:1], others="x"))
-        assert [line.split()[0] for line in text.splitlines()] == ["delete", "conflict", "inert", "keep", "unreadable"]
+        assert [line.split()[0] for line in text.splitlines()] == ["delete", "conflict", "inert", "keep", "1"]
         assert str(CleanupPlan()) == "nothing to delete"
 
 
@@ -403,7 +467,7 @@ def test_after_it_there_is_nothing_to_do(rules: list[str]) -> None:
 def test_every_look_alike_has_its_reason(rules: list[str]) -> None:
     """Each rule that contains a managed address is in exactly one part of the plan."""
     plan = planned(*rules)
-    told = Counter(it.spec for part in (plan.deletions, plan.kept, plan.conflicts, plan.inert) for it in part)
+    told = Counter(it.spec for it in plan.entries)
     assert not told - Counter(rules)
     for rule in rules:
         assert (rule in told) is ("10.240." in rule or "fd00:1:" in rule or _is_pod_rule(rule))
@@ -441,7 +505,7 @@ def state(endpoints: object) -> str:
 def test_its_endpoints() -> None:
     """Each endpoint has a device and addresses of both families."""
     ips = (ip_address("10.240.0.5"), ip_address("fd00:1::5"))
-    assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips),)
+    assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips, DEAD),)
 
 
 @pytest.mark.parametrize(
@@ -474,3 +538,171 @@ def test_what_is_not_a_state_file(text: str, why: str) -> None:
     """A file that is truncated, or is a different file, is an error, because a live pod may be missing from it."""
     with pytest.raises(StateFileUnreadable, match=why):
         read_state(text)
+
+
+def test_a_pod_is_taken_out() -> None:
+    """All other pods stay as they are, with every key."""
+    text = pruned_state(state({"a": ENDPOINT, "b": {**ENDPOINT, "More": [1]}}), ["a", "c"])
+    assert json.loads(text) == json.loads(state({"b": {**ENDPOINT, "More": [1]}}))
+
+
+# The CNI configuration.
+
+AZURE = json.dumps({"cniVersion": "0.3.0", "plugins": [{"type": "azure-vnet"}, {"type": "portmap"}]})
+OTHER = json.dumps({"type": "cilium-cni"})
+
+
+def active(files: Mapping[str, str]) -> str:
+    """The name of the file that makes azure-vnet active, in a folder with these files."""
+    found = active_file(facts(files={f"{FOLDER}/{name}": text for name, text in files.items()}))
+    return found.removeprefix(f"{FOLDER}/")
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({}, ""),
+        ({"05-cilium.conf": OTHER, "10-azure.conflist": AZURE}, ""),
+        ({"10-azure.conflist": AZURE, "15-cilium.conf": OTHER}, "10-azure.conflist"),
+        ({"05-broken.conflist": "{", "06-empty.json": "{}", "10-azure.conflist": AZURE}, "10-azure.conflist"),
+        ({"05-azure.conflist.bak": AZURE, "10-cilium.conf": OTHER}, ""),
+        ({"05.json": json.dumps({"type": "azure-vnet"})}, "05.json"),
+        ({"05.conflist": '{"plugins": 3}', "06.conf": "[]"}, ""),
+        ({"05.conf": '{"ipam": {"type": "azure-vnet-ipam"}}', "10-azure.conflist": AZURE}, "10-azure.conflist"),
+    ],
+)
+def test_whether_azure_vnet_is_active(files: dict[str, str], wanted: str) -> None:
+    """The first usable file decides, as it does for a container runtime."""
+    assert active(files) == wanted
+
+
+DEFINITION = {
+    "apiVersion": "k8s.cni.cncf.io/v1",
+    "kind": "NetworkAttachmentDefinition",
+    "metadata": {"name": "default"},
+    "spec": {"config": AZURE},
+}
+
+
+def multus(**keys: Any) -> str:
+    """A multus configuration with these keys."""
+    return json.dumps({"name": "multus", "type": "multus", **keys})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_active"),
+    [
+        (multus(delegates=[json.loads(AZURE)]), True),
+        (multus(delegates=[{"type": "cilium-cni"}, {"type": "azure-vnet"}]), True),
+        (multus(delegates=[DEFINITION]), True),
+        (multus(delegates=[{**DEFINITION, "spec": {"config": OTHER}}]), False),
+        (multus(delegates=[{**DEFINITION, "spec": {"config": "{"}}]), False),
+        (json.dumps({"plugins": [{"type": "flannel", "delegate": {"type": "azure-vnet"}}]}), True),
+        (multus(clusterNetwork="/etc/cni/net.d/10-azure.conflist"), True),
+        (multus(clusterNetwork="10-azure"), True),
+        (multus(clusterNetwork="azure", defaultNetworks=["sidecar"]), True),
+        (multus(clusterNetwork="cilium", defaultNetworks=["sidecar", "azure"]), True),
+        (multus(clusterNetwork="/etc/cni/net.d/05-cilium.conf"), False),
+        (multus(clusterNetwork=7), False),
+        (multus(ipam={"type": "azure-vnet-ipam"}), False),
+    ],
+)
+def test_a_plugin_that_hands_pods_on(text: str, is_active: bool) -> None:  # noqa: FBT001  a parameter
+    """A plugin that multus calls is active, whether it is configured in the same file or in another one that multus names."""
+    azure = json.dumps({"name": "azure", **json.loads(AZURE)})
+    files = {"00-multus.conf": text, "05-cilium.conf": OTHER, "10-azure.conflist": azure}
+    assert active(files) == ("00-multus.conf" if is_active else "")
+
+
+def test_what_no_runtime_can_use() -> None:
+    """A file that contains azure-vnet but is not a CNI configuration counts, because refusing is safe."""
+    files = {"00.conf": json.dumps(DEFINITION), "05-cilium.conf": OTHER}
+    assert active(files) == "00.conf"
+
+
+def test_what_is_nested_very_deeply() -> None:
+    """A file that is nested too deeply is skipped, without an error."""
+    files = {"00.conf": "[" * 100_000, "05-cilium.conf": OTHER}
+    assert active(files) == ""
+
+
+# The rules that azure-vnet adds for a pod.
+
+ARP = f"PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.240.0.5 -j arpreply --arpreply-mac {DEAD}"
+IPV4 = f"PREROUTING -p IPv4 -i eth0 --ip-dst 10.240.0.5 -j dnat --to-dst {DEAD} --dnat-target ACCEPT"
+IPV6 = f"PREROUTING -p IPv6 -i eth0 --ip6-dst fd00::5 -j dnat --to-dst {DEAD} --dnat-target ACCEPT"
+
+
+def read(line: str, table: str = "nat") -> PodRule:
+    """The line as a pod rule."""
+    (rule,) = read_saved(f"*{table}\n:PREROUTING ACCEPT\n-A {line}\n").rules
+    return pod_rule(rule)
+
+
+@pytest.mark.parametrize(
+    ("line", "ip", "uplink"),
+    [
+        (ARP, "10.240.0.5", None),
+        (f"{ARP} --arpreply-target DROP", "10.240.0.5", None),
+        (ARP.replace("ARP ", "0x0806 ").replace("Request", "1"), "10.240.0.5", None),
+        (IPV4, "10.240.0.5", "eth0"),
+        (IPV4.removesuffix(" --dnat-target ACCEPT"), "10.240.0.5", "eth0"),
+        (IPV4.replace("10.240.0.5", "10.240.0.5/32"), "10.240.0.5", "eth0"),
+        (IPV4.replace("10.240.0.5", "10.240.0.5/255.255.255.255"), "10.240.0.5", "eth0"),
+        (IPV4.replace(DEAD, "2:0:0:0:0:5"), "10.240.0.5", "eth0"),
+        (IPV4.replace("--to-dst", "--to-destination"), "10.240.0.5", "eth0"),
+        ("PREROUTING -i eth0 -p IPv4 -j dnat --to-dst 2:0:0:0:0:5 --ip-dst 10.240.0.5", "10.240.0.5", "eth0"),
+        (IPV6, "fd00::5", "eth0"),
+        (IPV6.replace("::5", "::5/ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), "fd00::5", "eth0"),
+    ],
+)
+def test_the_three_rules(line: str, ip: str, uplink: str | None) -> None:
+    """Each of the three rules is recognised in every spelling that ebtables prints, and keeps its spelling."""
+    found = read(line)
+    assert (found.line, str(found.ip), found.mac, found.uplink) == (line, ip, DEAD, uplink)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (IPV4.replace("10.240.0.5", "10.240.0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not a single address"),
+        (IPV6.replace("fd00::5", "fd00::/ffff::"), "--ip6-dst fd00::/ffff:: is a network, not a single address"),
+        (IPV4.replace("-i eth0", "-i ! eth0"), "it has a negation: -i ! eth0"),
+        (IPV4.replace("-i eth0", "! -i eth0"), "it has a negation: -i ! eth0"),
+        (IPV4.replace("--ip-dst ", "--ip-dst ! "), "it has a negation: --ip-dst ! 10.240.0.5"),
+        (IPV4.replace("-i eth0", "-i eth0 --ip-proto tcp"), "it also has --ip-proto"),
+        (f"{ARP} --arp-ip-src 10.0.0.1", "it also has --arp-ip-src"),
+        (ARP.replace("-p ARP", "-p ARP -i eth0"), "it also has -i"),
+        (IPV4.replace("-i eth0 ", ""), "it has no -i"),
+        (IPV4.replace("ACCEPT", "DROP"), "it has --dnat-target DROP, not ACCEPT"),
+        (f"{ARP} --arpreply-target ACCEPT", "it has --arpreply-target ACCEPT, not DROP"),
+        (IPV4.replace("-j dnat --to-dst", "-j redirect --to-dst"), "it has -j redirect, not dnat"),
+        (ARP.replace("Request", "Reply"), "it has --arp-op Reply, not Request"),
+        (IPV4.replace("IPv4", "IPv6"), "it has -p IPv6, not IPv4"),
+        (
+            IPV4.replace(DEAD, "ff:ff:ff:ff:ff:ff"),
+            "--to-dst ff:ff:ff:ff:ff:ff is not the MAC address of a single device",
+        ),
+        (
+            IPV4.replace(DEAD, f"{DEAD}/ff:ff:ff:0:0:0"),
+            f"--to-dst {DEAD}/ff:ff:ff:0:0:0 is not the MAC address of a single device",
+        ),
+        (IPV4.replace("PREROUTING", "AZURE"), "it is in the chain AZURE, not in PREROUTING"),
+        (f"{IPV4} -p IPv4", "it has the same option more than once"),
+        (
+            "PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff",
+            "it does not match on an address",
+        ),
+    ],
+)
+def test_what_is_not_a_pod_rule(line: str, why: str) -> None:
+    """A rule that differs in one thing is not a pod rule, and the message names the difference."""
+    with pytest.raises(NotAPodRule) as caught:
+        read(line)
+    assert str(caught.value) == why
+
+
+def test_a_pod_rule_in_another_table() -> None:
+    """The same text in another table is not a pod rule."""
+    with pytest.raises(NotAPodRule, match="it is in the table filter, not in nat"):
+        read(IPV4, table="filter")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from hostrouting.errors import CleanupError
 from hostrouting.kernel.ebtables import EbtablesProgram
 from hostrouting.kernel.programs import run_program
 from hostrouting.tasks import CleanupResult
-from hostrouting.tasks.azure_vnet import pod_rule, read_saved
+from hostrouting.tasks.cleanup.azure_vnet import pod_rule
+from hostrouting.tasks.cleanup.saved_rules import read_saved
 from tests.support.azure_node import AzureNode, azure_node, mac_of
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, R1, R2, R3, pod_rules
 from tests.support.children import running
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hostrouting.kernel.programs import Ended
-    from hostrouting.tasks.azure_vnet import CleanupPlan
+    from hostrouting.tasks import CleanupPlan
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 
@@ -84,7 +86,7 @@ class TestBridgeMode:
         """What is a live pod's stays as a conflict; when the pod has ended, it is stale."""
         alive = lab.plan()
         assert alive.is_empty
-        assert {it.spec for it in alive.conflicts if it.kind == "rule"} == {
+        assert {it.spec for it in alive.of("conflict") if it.kind == "rule"} == {
             *pod_rules("10.1.0.5", LIVE),
             *pod_rules("fd00::5", LIVE),
         }
@@ -194,18 +196,55 @@ class TestBridgeMode:
         assert lab.dump() == before
 
 
-def test_an_uplink_that_is_in_no_bridge() -> None:
-    """The rules do nothing then: packets arrive although they are there, and they are reported as inert and stay."""
+def test_the_bridge_of_another_cni() -> None:
+    """With azure0 gone, the rule for ARP hides a re-used address in another bridge, and goes; the inert rule stays."""
     with azure_node(bridged=False) as lab:
-        lab.node.batch([f"link add azure0 address {mac_of(0xFFFE)} type bridge", "link set azure0 up"])
-        lab.append(*pod_rules("10.1.0.6", DEAD), *pod_rules("fd00::6", DEAD))
-        lab.routed_pod("new", NEW, "10.1.0.6", "fd00::6")
-        assert lab.arrives("new", "10.1.0.6")
-        assert lab.arrives("new", "fd00::6")
+        lab.node.batch(["link add cni0 type bridge forward_delay 0", "link set cni0 up"])
+        arp, ipv4 = pod_rules("10.1.0.6", DEAD)
+        lab.append(arp, ipv4)
+        sender = lab.bridged_pod("sender", mac_of(3), "10.1.0.7", bridge="cni0")
+        new = lab.bridged_pod("new", NEW, "10.1.0.6", bridge="cni0")
+
+        def resolved() -> str:
+            sender.ip("neigh", "flush", "dev", "eth0")
+            with sender.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+                asking.sendto(b"x", ("10.1.0.6", 4000))
+            wait_for("an answer to ARP", lambda: "lladdr" in sender.ip("neigh", "show", "10.1.0.6").stdout)
+            return sender.ip("neigh", "show", "10.1.0.6").stdout
+
+        assert new.ip("link", "set", "eth0", "up").returncode == 0
+        assert DEAD in resolved()
         before = lab.rules()
         result = lab.clean()
-        assert [it.spec for it in result.plan.inert] == [*pod_rules("10.1.0.6", DEAD), *pod_rules("fd00::6", DEAD)]
-        assert lab.rules() == before
+        assert gone(before, lab.rules()) == [arp] == specs(result.plan)
+        assert [it.spec for it in result.plan.of("inert")] == [ipv4]
+        assert NEW in resolved()
+
+
+def test_a_machine_in_a_pod() -> None:
+    """A MAC address that moved behind a pod's own bridge, as with KubeVirt, is alive: the node's bridge has learned it."""
+    with azure_node() as lab:
+        pod = lab.bridge_pod("vm", LIVE, "10.1.0.5")
+        pod.batch(
+            [
+                "address flush dev eth0",
+                f"link set eth0 address {mac_of(0x77)}",
+                "link add k6t type bridge forward_delay 0",
+                "link set eth0 master k6t",
+                f"link add tap address {LIVE} type veth peer name behind",
+                "link set behind master k6t up",
+                "link set k6t up",
+                *(f"address add {ip}/16 dev tap" for ip in ("10.1.0.5",)),
+                "link set tap up",
+            ]
+        )
+        with pod.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as speaking:
+            speaking.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            speaking.sendto(b"x", ("10.1.255.255", 4000))
+        wait_for("the bridge learns the address", lambda: LIVE in lab.node.run("bridge", "fdb", "show").stdout)
+        plan = lab.plan()
+        assert plan.is_empty
+        assert {it.reason.rpartition(" belongs to ")[2] for it in plan.of("conflict")} == {"a device behind azvvm"}
 
 
 def test_transparent_mode() -> None:

@@ -14,19 +14,20 @@ import attrs
 from hostrouting.kernel.ebtables import PROGRAMS
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model import IPV6, TABLE_MAIN, NextHop, Prefix, Route, as_ip
-from hostrouting.tasks.azure_vnet.saved_rules import NotAPodRule, pod_rule, read_saved
+from hostrouting.tasks.cleanup.saved_rules import read_saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from typing_extensions import Self
 
-    from hostrouting.tasks.azure_vnet.cleanup import Deletion
+    from hostrouting.model import IP
+    from hostrouting.tasks.cleanup.plan import CleanupEntry
 
-__all__ = ["UndoLog"]
+__all__ = ["SavedFile", "UndoLog"]
 
 _HEAD = """\
-# What hostrouting deleted, because azure-vnet had left it behind. To restore it, as root:
+# What hostrouting deleted, because another CNI had left it behind. To restore it, as root:
 #   hostrouting clean azure-vnet --undo FILE
 # or run this file with sh, but only once: rules that still exist would be added a second time.
 """
@@ -36,33 +37,58 @@ _OPTIONS = ("dev", "table", "proto", "scope", "metric", "src", "mtu", "advmss")
 
 
 @attrs.frozen
+class SavedFile:
+    """A file that the clean-up changed."""
+
+    copy: str
+    """The path of a copy of it as it was before."""
+    path: str
+    digest: str
+    """The SHA-256 of the file as the clean-up left it; if the file has another one, another program wrote it."""
+
+    def __str__(self) -> str:
+        told = shlex.quote(f"{self.digest}  {self.path}")
+        return f"echo {told} | sha256sum --check --quiet && {shlex.join(['cp', self.copy, self.path])}"
+
+
+@attrs.frozen
 class UndoLog:
-    """The rules, neighbours and routes that were deleted, or were about to be."""
+    """The rules, neighbours and routes that were deleted, or were about to be, and the files that were changed."""
 
     rules: tuple[str, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     routes: tuple[Route, ...] = ()
     program: str = _ANY
     """The program that restores the rules: the ebtables of the backend that had them."""
+    files: tuple[SavedFile, ...] = ()
 
-    @classmethod
-    def of(cls, deletions: Iterable[Deletion], *, program: str = _ANY) -> Self:
+    def with_entries(self, entries: Iterable[CleanupEntry]) -> Self:
         """The log of these deletions, in order."""
-        things = [deletion.thing for deletion in deletions]
-        return cls(
-            tuple(thing for thing in things if isinstance(thing, str)),
-            tuple(thing for thing in things if isinstance(thing, Neighbour)),
-            tuple(_as_asked(thing) for thing in things if isinstance(thing, Route)),
-            program,
+        entries = tuple(entries)
+        things = [entry.thing for entry in entries]
+        return attrs.evolve(
+            self,
+            rules=tuple(str(entry.thing) for entry in entries if entry.kind == "rule"),
+            neighbours=tuple(thing for thing in things if isinstance(thing, Neighbour)),
+            routes=tuple(_as_asked(thing) for thing in things if isinstance(thing, Route)),
+        )
+
+    @property
+    def ips(self) -> frozenset[IP]:
+        """The addresses of all entries."""
+        rules = read_saved("\n-A ".join(["*nat", *self.rules])).rules
+        return frozenset(
+            (
+                *(rule.address for rule in rules if rule.address is not None),
+                *(neighbour.ip for neighbour in self.neighbours),
+                *(route.prefix.ip for route in self.routes),
+            )
         )
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The log in this text. Raises ValueError that names the first line that is not part of an undo file.
-
-        Rules that are not azure-vnet's pod rules are refused, because a clean-up never deletes them.
-        """
-        rules, neighbours, routes, programs = [], [], [], set()
+        """The log in this text. Raises ValueError that names the first line that is not part of an undo file."""
+        rules, neighbours, routes, programs, files = [], [], [], set(), []
         for number, line in enumerate(text.split("\n"), 1):
             if not line.strip() or line.startswith("#"):
                 continue
@@ -77,14 +103,20 @@ class UndoLog:
                         neighbours.append(Neighbour(as_ip(ip), mac, dev))
                     case ["ip", "-4" | "-6", "route", "add", prefix, *words]:
                         routes.append(_route(prefix, words))
+                    case ["echo", told, "|", "sha256sum", "--check", "--quiet", "&&", "cp", copy, path] if (
+                        told.endswith(f"  {path}")
+                    ):
+                        files.append(SavedFile(copy, path, told.partition(" ")[0]))
                     case _:
                         raise ValueError("it is not a command of an undo file")  # noqa: TRY301  reported with its line
             except ValueError as error:
                 raise ValueError(f"line {number}: {error}: {line[:100]!a}") from error
-        return cls(tuple(rules), tuple(neighbours), tuple(routes), *programs)
+        program = programs.pop() if programs else _ANY
+        return cls(tuple(rules), tuple(neighbours), tuple(routes), program, tuple(files))
 
     def __str__(self) -> str:
-        return _HEAD + "".join(f"{shlex.join(words)}\n" for words in self._commands())
+        lines = [shlex.join(words) for words in self._commands()]
+        return _HEAD + "".join(f"{line}\n" for line in (*map(str, self.files), *lines))
 
     def _commands(self) -> Iterator[list[str]]:
         for line in self.rules:
@@ -104,10 +136,7 @@ def _rule(line: str) -> str:
     found = read_saved(f"*nat\n-A {line}").rules
     if not found:
         raise ValueError("it is not a rule")
-    try:
-        return pod_rule(found[0]).line
-    except NotAPodRule as why:
-        raise ValueError(f"it is not a rule that azure-vnet adds for a pod ({why})") from why
+    return found[0].line
 
 
 def _route_words(route: Route) -> Iterator[str]:

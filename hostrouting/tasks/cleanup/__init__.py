@@ -1,0 +1,12 @@
+"""What another CNI left behind for pods that a new one manages now: found, deleted, and restored on request.
+
+plan         what is stale, what is kept, each with its reason: a value
+saved_rules  parses the output of ebtables-save
+undo         what was deleted, as commands that restore it
+task         the base class of a clean-up, which reads the host, records and deletes; and UndoCleanup
+azure_vnet   CleanStaleAzureVnet: what of azure-vnet is stale
+
+A clean-up of another CNI is one class: a subclass of `Cleanup`, whose `judge` makes a `CleanupPlan` of `CleanupFacts`.
+"""
+
+__all__: tuple[str, ...] = ()  # `hostrouting.tasks` has the names

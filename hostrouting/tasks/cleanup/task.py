@@ -1,0 +1,579 @@
+"""Deletes what another CNI left on a host, and restores it: the order of reading, recording and deleting.
+
+Here: `Cleanup`, the base class of a clean-up, and `UndoCleanup`. Not here: what is stale (a module for each CNI, which
+overrides `judge`). Neither task has a part in the gate, and Configure does not run them: the administrator has to ask
+for a deletion explicitly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, ClassVar, cast
+
+import attrs
+
+import phases
+from hostrouting.boot import digest_of
+from hostrouting.config import EbtablesChoice
+from hostrouting.errors import BackendError, CleanupError, FileError, InputError, ProgramError
+from hostrouting.finding import of_severity
+from hostrouting.host.effects import Operation, tell_effects
+from hostrouting.host.host import Host, needs_host
+from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.ebtables import PROGRAMS
+from hostrouting.kernel.neighbours import Neighbour
+from hostrouting.model import Route
+from hostrouting.routes.uplink import bare_leg
+from hostrouting.tasks.cleanup.plan import CleanupFacts, CleanupPlan
+from hostrouting.tasks.cleanup.saved_rules import read_saved
+from hostrouting.tasks.cleanup.undo import SavedFile, UndoLog
+from hostrouting.tasks.results import CleanupResult, UndoResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hostrouting.kernel.base import RouteBackend
+    from hostrouting.kernel.ebtables import Backend, Ebtables
+    from hostrouting.kernel.neighbours import LinkLayer
+    from hostrouting.model import IP
+    from hostrouting.tasks.cleanup.plan import CleanupEntry, Kind
+
+__all__ = ["Cleanup", "UndoCleanup"]
+
+_TRIES = 3
+"""How often the batch is tried, with a new read of the rules each time, before they are deleted one by one."""
+_TIME_LIMIT = 10.0
+"""The timeout in seconds for deleting one by one: each deletion reads all rules again, with the host locked."""
+_PATIENCE = 10.0
+"""The timeout in seconds for the lock of the CNI's own list."""
+_HOST_NAME, _BOOT_ID = "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"
+_NO_KERNEL = "an image does not have a running kernel, so it has no rules, neighbours or routes"
+_NOUNS: dict[Kind, str] = {"rule": "ebtables rule", "neighbour": "neighbour", "route": "route", "pod": "listed pod"}
+
+
+@attrs.frozen
+class _Edges:
+    """The three interfaces to a kernel that a clean-up uses."""
+
+    ebtables: Ebtables
+    links: LinkLayer
+    open_backend: Callable[[], RouteBackend]
+
+    @classmethod
+    def of(cls, host: Host, backend: str) -> _Edges | None:
+        """The interfaces of a host; None for an image."""
+        if host.ebtables is None or host.link_layer is None or host.backend is None:
+            return None
+        return cls(host.ebtables().of(cast("Backend", backend)), host.link_layer(), host.backend)
+
+    def kept_to(self, program: str) -> _Edges:
+        """The same interfaces, bound to this ebtables backend, even if it has no rules left and the other one has."""
+        backend = PROGRAMS.get(program)
+        return self if backend is None else attrs.evolve(self, ebtables=self.ebtables.of(backend, alone=True))
+
+    def look(self, host: Host) -> CleanupFacts:
+        """The host as it is now. Pods are read last: the rules of a pod that has just started do not seem stale."""
+        try:
+            rules = read_saved(self.ebtables.save())
+        except ProgramError as error:
+            if error.kind not in {"missing", "not-loaded"}:
+                raise
+            rules = None
+        with self.open_backend() as backend:
+            snapshot = backend.snapshot()
+        files, at = host.files, host.layout.at
+        return CleanupFacts(
+            rules,
+            self.links.look(),
+            snapshot,
+            read=lambda path: files.read(at(path)),
+            names=lambda folder: files.names(at(folder)),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Cleanup:
+    """Delete ebtables rules, neighbours and routes of a CNI that concern pods which another CNI manages now.
+
+    A subclass says in `judge` what is stale; everything else is here.
+
+    1. Find what is stale. In a dry run, that is all.
+    2. Lock the host and find it again. Delete only what is in both results, or in `approved` and the second result.
+       Stale entries that were not approved stay and are reported.
+    3. Log what will be deleted, and write it to a file as commands that restore it, before the deletion.
+    4. Take pods out of the CNI's own list, under its lock and after saving a copy. Delete the rules in one batch, all
+       or none. If another process has deleted one of them, read the rules again and retry, three attempts in all; then
+       delete one by one, for at most ten seconds. Then delete the neighbours, each after it was read once more, and
+       then the routes.
+    5. Check that what was deleted has not come back. If it has, another program is active.
+    """
+
+    name: ClassVar[str]
+    cni: ClassVar[str]
+    """The CNI that left it, as part of file names."""
+    list_path: ClassVar[str] = ""
+    """The CNI's own list of pods; empty if it has none that could be changed."""
+    lock_paths: ClassVar[tuple[str, str]] = ("", "")
+    """The file that is locked to change the list, and one that locks the list by its existence."""
+    host: Host = attrs.field(factory=Host.local, validator=needs_host)
+    approved: CleanupPlan | None = attrs.field(default=None, repr=False)
+    """The plan that the administrator has approved, made on this host since it booted; only its entries are deleted."""
+
+    def judge(self, facts: CleanupFacts) -> CleanupPlan:
+        """What is stale by these facts, what is kept, and why; if a finding is an error, nothing is deleted."""
+        raise NotImplementedError
+
+    def without(self, text: str, pods: Iterable[str]) -> str:
+        """The CNI's list with this text, without these pods."""
+        raise NotImplementedError
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is anything to look for."""
+        return True
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether the task only reports."""
+        return True
+
+    @property
+    def ebtables(self) -> str:
+        """The ebtables backend that has the rules: nft, legacy, or auto for the one that has any."""
+        return "auto"
+
+    def plan(self, _ctx: phases.Context) -> CleanupPlan:
+        """What is stale on this host as it is now; changes nothing."""
+        edges = _Edges.of(self.host, self.ebtables) if self.is_wanted else None
+        return CleanupPlan() if edges is None else self._look(edges)
+
+    def do(self, ctx: phases.Context) -> CleanupResult | phases.Skip:
+        """See the class."""
+        if not self.is_wanted:
+            return phases.Skip("it is not in the configuration")
+        edges = _Edges.of(self.host, self.ebtables)
+        if edges is None:
+            return phases.Skip(_NO_KERNEL)
+        shown, unapproved = self._shown(edges)
+        for finding in of_severity(shown.findings, "warning", "note"):
+            ctx.log.log(finding.level, "%s", finding)
+        if self.is_dry_run:
+            for text in (*shown.hindrances, *(f"would delete {entry}" for entry in shown.deletions)):
+                ctx.log.info("%s", text)
+            return CleanupResult(shown, is_dry_run=True, unapproved=unapproved)
+        if not shown.deletions and not shown.hindrances:
+            return CleanupResult(shown, unapproved=unapproved)
+        self.host.rights().require_network()  # before the undo file is written
+        with self.host.locked(ctx) as host:
+            ctx.check()
+            with ctx.shielded() as safe:  # the undo file has to match what is deleted
+                program = edges.ebtables.program() if _of_kind(shown, "rule") else UndoLog().program
+                return _Deleting(attrs.evolve(self, host=host), edges.kept_to(program), shown, program).carry_out(safe)
+
+    def undo(self, ctx: phases.Context) -> UndoResult | phases.Skip:
+        """Restore what the last run on this host deleted."""
+        files, folder = self.host.files, self.host.layout.at(self.host.layout.lasting_directory)
+        last = max(_numbers(files.names(folder), self.cni), default=0)
+        if not last:
+            return phases.Skip("nothing was deleted on this host")
+        return UndoCleanup(self.host.layout.undo_file(self.cni, last), host=self.host).do(ctx)
+
+    def _shown(self, edges: _Edges) -> tuple[CleanupPlan, tuple[CleanupEntry, ...]]:
+        """What may be deleted, as far as is known without the lock; and what is stale but not approved."""
+        approved = self.approved
+        if approved is None:
+            return self._look(edges), ()
+        if approved.deletions:
+            self._require_this_host(approved)
+            if not self.is_dry_run:
+                return approved, ()  # what is stale is found again with the host locked
+        return self._look(edges).split(approved)
+
+    def _require_this_host(self, approved: CleanupPlan) -> None:
+        """Raise InputError if the plan was made on another host, or before this host last booted."""
+        host, boot = self._origin()
+        if approved.boot == boot:
+            return
+        theirs, ours = approved.host or "an unnamed host", host or "this host"
+        if theirs == ours:
+            told = f"it was made before {ours} last booted, and rules, neighbours and routes have changed since"
+        else:
+            told = f"it was made on {theirs}, and this is {ours}"
+        raise InputError("approved-plan", path="the approved plan", problem=told)
+
+    def _origin(self) -> tuple[str, str]:
+        """The name of this host, and the kernel's boot ID, which is different after each boot."""
+        read, at = self.host.files.read, self.host.layout.at
+        return (read(at(_HOST_NAME)) or "").strip(), (read(at(_BOOT_ID)) or "").strip()
+
+    def _look(self, edges: _Edges) -> CleanupPlan:
+        host, boot = self._origin()
+        found = self.judge(edges.look(self.host))
+        return attrs.evolve(found, host=host, boot=boot, is_dry_run=self.is_dry_run)
+
+
+def _of_kind(plan: CleanupPlan, kind: Kind) -> list[CleanupEntry]:
+    return [entry for entry in plan.deletions if entry.kind == kind]
+
+
+def _numbers(names: Iterable[str], cni: str) -> list[int]:
+    """The numbers of the undo files with these names."""
+    return [int(found[1]) for name in names if (found := re.fullmatch(rf"{cni}-(\d{{1,9}})\.undo", name))]
+
+
+class _Deleting:
+    """One run that deletes, with the host locked: what it will delete, has deleted and could not delete."""
+
+    def __init__(self, task: Cleanup, edges: _Edges, shown: CleanupPlan, program: str) -> None:
+        self._task, self._edges, self._shown = task, edges, shown
+        self._log = _Log(task, program)
+        self._seen = CleanupPlan()
+        """What was stale at the last read before the deletion, approved or not."""
+        self._others: tuple[CleanupEntry, ...] = ()
+        """Entries of these that were not shown."""
+        self._done: list[CleanupEntry] = []
+        self._left: list[str] = []
+
+    def carry_out(self, ctx: phases.Context) -> CleanupResult:
+        """Delete what was shown and is still stale, and check that it is gone."""
+        plan = self._agreed()
+        shown = {entry.key for entry in self._shown.deletions}
+        kept = tuple(entry for entry in self._seen.entries if entry.fate != "delete" and entry.key in shown)
+        for entry in (*self._others, *kept):
+            why = "was not in the plan" if entry.fate == "delete" else "is not stale any more"
+            ctx.log.warning("kept, because it %s: %s", why, entry)
+        result = CleanupResult(plan, unapproved=self._others, kept=kept)
+        if not plan.deletions:
+            return result
+        for entry in plan.deletions:
+            ctx.log.info("will delete %s", entry)
+        self._log.write(plan.deletions)
+        with self._telling():  # more may have been deleted than is known: after an error the file stays as written
+            self._delete_pods(ctx, plan)
+            try:
+                plan = self._delete_rules(ctx, plan)
+            except (CleanupError, ProgramError) as error:
+                if isinstance(error, CleanupError) or error.kind == "too-old":  # no further rule was deleted
+                    self._log.settle(ctx, self._done)
+                raise
+            self._delete_neighbours(plan)
+            self._delete_routes(plan)
+        self._log.settle(ctx, self._done)
+        with self._telling():
+            after = self._task._look(self._edges)
+            self._require_gone(after, planned=len(plan.deletions))
+        return attrs.evolve(
+            result,
+            plan=plan,
+            deleted=tuple(self._done),
+            after=after,
+            files=self._log.files,
+            operations=self._operations,
+            undo_file=self._log.path if self._done else "",
+            unapproved=self._others,
+        )
+
+    @property
+    def _operations(self) -> tuple[Operation, ...]:
+        return tuple(Operation("delete", f"{_NOUNS[entry.kind]} {entry.spec}", entry.reason) for entry in self._done)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Attach to any error that leaves the block what was deleted before it."""
+        try:
+            yield
+        except BaseException as error:
+            tell_effects(error, files=self._log.files, operations=self._operations)
+            raise
+
+    def _agreed(self) -> CleanupPlan:
+        """What was shown and is still stale; CleanupError if there is a reason not to delete anything."""
+        self._seen = self._task._look(self._edges)
+        if self._seen.hindrances:
+            raise CleanupError("nothing was deleted", self._seen.hindrances, kind="refused")
+        agreed, self._others = self._seen.split(self._shown)
+        return agreed
+
+    def _delete_pods(self, ctx: phases.Context, plan: CleanupPlan) -> None:
+        """Take pods out of the CNI's own list. It comes first, because what reads the list adds their rules again."""
+        pods = _of_kind(plan, "pod")
+        if not pods:
+            return
+        files, path = self._task.host.files, self._task.host.layout.at(self._task.list_path)
+        with self._locked_list(ctx) as is_locked:
+            text = files.read(path)
+            if not is_locked or text is None:
+                why = "its lock is held by another program" if text is not None else "the list is gone"
+                self._left += [f"listed pod {pod.spec}: {why}" for pod in pods]
+                return
+            found = self._task.without(text, [str(pod.thing) for pod in pods])
+            self._log.save(plan.deletions, path, text, found)
+            files.write(path, found)
+            self._done += pods
+
+    @contextmanager
+    def _locked_list(self, ctx: phases.Context) -> Iterator[bool]:
+        """Hold the lock of the CNI's list for the block; False if it is not free in time."""
+        files, at = self._task.host.files, self._task.host.layout.at
+        locked, existing = map(at, self._task.lock_paths)
+        end = ctx.clock.now() + _PATIENCE
+        with ExitStack() as stack:
+            while files.is_there(existing) or not (lock := files.try_lock(locked)):
+                if ctx.clock.now() >= end:
+                    yield False
+                    return
+                ctx.sleep(0.1)
+            stack.callback(lock.release)
+            yield True
+
+    def _delete_rules(self, ctx: phases.Context, plan: CleanupPlan) -> CleanupPlan:
+        """Delete the rules of the plan; returns the plan as it is after the last read."""
+        ebtables = self._edges.ebtables
+        unclear: dict[str, str] = {}
+        for _ in range(_TRIES):
+            rules = [entry for entry in _of_kind(plan, "rule") if entry.thing not in unclear]
+            try:
+                ebtables.delete([str(rule.thing) for rule in rules])
+            except ProgramError as error:
+                if error.kind == "ambiguous-rule":
+                    unclear |= dict.fromkeys(error.lines, str(error))
+                elif error.kind == "no-such-rule":  # another process has deleted it; the batch changed nothing
+                    plan = self._agreed()
+                    self._log.write((*self._done, *plan.deletions))
+                else:
+                    raise
+            else:
+                self._done += rules
+                break
+        else:
+            self._delete_singly(ctx, [entry for entry in _of_kind(plan, "rule") if entry.thing not in unclear])
+        self._left += [f"rule {line}: {reason}" for line, reason in unclear.items()]
+        return plan
+
+    def _delete_singly(self, ctx: phases.Context, rules: list[CleanupEntry]) -> None:
+        """Delete the rules one by one until the timeout; the others are reported."""
+        end = ctx.clock.now() + _TIME_LIMIT
+        told = f"not deleted within {_TIME_LIMIT:g} s, because other processes change the rules; try again"
+        for rule in rules:
+            if ctx.clock.now() >= end:
+                self._left.append(f"rule {rule.thing}: {told}")
+            elif self._edges.ebtables.delete_one(str(rule.thing)):
+                self._done.append(rule)
+
+    def _delete_neighbours(self, plan: CleanupPlan) -> None:
+        for entry in plan.deletions:
+            if isinstance(entry.thing, Neighbour):
+                if self._edges.links.delete_neighbour(entry.thing):
+                    self._done.append(entry)
+                else:
+                    self._left.append(f"{entry.spec} has changed since it was read, so it is kept")
+
+    def _delete_routes(self, plan: CleanupPlan) -> None:
+        routes = {entry.thing: entry for entry in plan.deletions if isinstance(entry.thing, Route)}
+        if not routes:
+            return
+        with self._edges.open_backend() as backend:
+            outcomes = backend.change(RouteRequest("delete", route) for route in routes)
+        for outcome in outcomes:
+            entry = routes[outcome.change.route]
+            if outcome.error is None:
+                self._done.append(entry)
+            elif outcome.error.kind not in {"no-such-route", "no-such-device"}:
+                self._left.append(f"{entry.spec}: {outcome.error}")
+
+    def _require_gone(self, after: CleanupPlan, *, planned: int) -> None:
+        done = Counter(entry.key for entry in self._done)
+        more = Counter(entry.key for entry in after.deletions) - (
+            Counter(entry.key for entry in self._seen.deletions) - done
+        )
+        told = f"was added again: {self._task.cni} or another program is active"
+        self._left += [f"{kind} {spec} {told}" for kind, spec in more if done[kind, spec]]
+        if self._left:
+            gone = f"{len(self._done)} of {planned} entries were deleted, and are saved in {self._log.path}"
+            raise CleanupError(f"{gone}; not deleted", self._left, kind="incomplete")
+
+
+@attrs.frozen
+class UndoCleanup:
+    """Restore what a clean-up has deleted, from the undo file that it wrote.
+
+    Entries that still exist are kept. Entries for an address that is in use again are not restored: they would cut the
+    new pod off.
+    """
+
+    name: ClassVar[str] = "undo-cleanup"
+    path: str
+    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
+    ebtables: EbtablesChoice = attrs.field(default=EbtablesChoice.AUTO, converter=EbtablesChoice, kw_only=True)
+    """The ebtables backend in which the rules are restored if the file does not name one."""
+
+    def do(self, ctx: phases.Context) -> UndoResult | phases.Skip:
+        """See the class. Raises InputError, before anything is changed, if the file is not an undo file."""
+        edges = _Edges.of(self.host, self.ebtables.value)
+        if edges is None:
+            return phases.Skip(_NO_KERNEL)
+        log = self._read()
+        with self.host.locked(ctx):
+            ctx.check()
+            with ctx.shielded():
+                return self._restore(edges.kept_to(log.program), log)
+
+    def plan(self, _ctx: phases.Context) -> UndoLog:
+        """What the file says; changes nothing."""
+        return self._read()
+
+    def _read(self) -> UndoLog:
+        text = self.host.files.read(self.path)
+        if text is None:
+            raise InputError("undo-file", path=self.path, problem="there is no such file")
+        try:
+            return UndoLog.parse(text)
+        except ValueError as error:
+            raise InputError("undo-file", path=self.path, problem=str(error)) from error
+
+    def _restore(self, edges: _Edges, log: UndoLog) -> UndoResult:
+        restoring = _Restoring(self.host, edges, _users(edges.look(self.host), log.ips))
+        try:
+            restoring.files(log.files)
+            restoring.rules(log.rules)
+            restoring.neighbours(log.neighbours)
+            restoring.routes(log.routes)
+            if restoring.left:
+                told = f"{len(restoring.done)} entries of {self.path} were restored; not restored"
+                raise CleanupError(told, restoring.left, kind="incomplete")  # noqa: TRY301  with what was done
+        except BaseException as error:
+            tell_effects(error, operations=restoring.done)
+            raise
+        return UndoResult(tuple(restoring.done))
+
+
+def _users(facts: CleanupFacts, ips: frozenset[IP]) -> dict[IP, str]:
+    """Each of these addresses that is in use on the host now, and by whom."""
+    found = {address.ip: f"it is an address of {address.dev}" for address in facts.snapshot.addresses}
+    bridges = {link.name for link in facts.view.links if link.kind == "bridge"}
+    for route in facts.snapshot.routes:
+        ip = route.prefix.ip
+        if ip in ips and route.prefix.length == ip.max_prefixlen and not bridges.issuperset(route.devs):
+            found.setdefault(ip, f"there is a route to it: {route}")
+    for neighbour in facts.view.neighbours:
+        if neighbour.mac and neighbour.dev not in bridges and neighbour.state not in {"failed", "incomplete", "none"}:
+            found.setdefault(neighbour.ip, f"there is a neighbour with it: {neighbour}")
+    return {ip: who for ip, who in found.items() if ip in ips}
+
+
+class _Restoring:
+    """One run that restores entries: what it has restored, and what it could not."""
+
+    def __init__(self, host: Host, edges: _Edges, users: dict[IP, str]) -> None:
+        self._files, self._edges, self._users = host.files, edges, users
+        self.done: list[Operation] = []
+        self.left: list[str] = []
+
+    def files(self, saved: tuple[SavedFile, ...]) -> None:
+        """Put each file back, unless another program has written it since."""
+        for one in saved:
+            now, before = self._files.read(one.path), self._files.read(one.copy)
+            if now == before:
+                continue
+            if before is None or now is None or digest_of(now) != one.digest:
+                self.left.append(f"{one.path} has changed since; as it was before: {one.copy}")
+                continue
+            self._files.write(one.path, before)
+            self.done.append(Operation("add", f"the pods that {one.path} had", "it is in the undo file"))
+
+    def rules(self, lines: tuple[str, ...]) -> None:
+        """Add each rule as often as it was deleted, less the copies that exist now."""
+        if not lines:
+            return
+        there = Counter(rule.line for rule in read_saved(self._edges.ebtables.save()).rules if rule.table == "nat")
+        wanted = Counter(lines) - there
+        address = {rule.line: rule.address for rule in read_saved("\n-A ".join(["*nat", *wanted])).rules}
+        missing = tuple(line for line in wanted.elements() if self._is_free("rule", line, address.get(line)))
+        self._edges.ebtables.add(missing)
+        for line in missing:
+            self._note("rule", line)
+
+    def neighbours(self, neighbours: tuple[Neighbour, ...]) -> None:
+        """Add each neighbour, unless its device already has an entry for its address."""
+        there = set(self._edges.links.look().neighbours) if neighbours else set()
+        for neighbour in neighbours:
+            if neighbour in there or not self._is_free("neighbour", neighbour, neighbour.ip):
+                continue
+            try:
+                if self._edges.links.add_neighbour(neighbour):
+                    self._note("neighbour", neighbour)
+                else:
+                    self.left.append(f"{neighbour}: another entry exists for this address")
+            except BackendError as error:
+                self.left.append(f"{neighbour}: {error}")
+
+    def routes(self, routes: tuple[Route, ...]) -> None:
+        """Add each route, unless another route has its key."""
+        if not routes:
+            return
+        with self._edges.open_backend() as backend:
+            found = backend.snapshot(prefixes={route.prefix for route in routes}).routes
+            there = {attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))) for route in found}
+            missing = [route for route in routes if route not in there]
+            wanted = [route for route in missing if self._is_free("route", route, route.prefix.ip)]
+            outcomes = backend.change(RouteRequest("add", route) for route in wanted)
+        for outcome in outcomes:
+            if outcome.ok:
+                self._note("route", outcome.change.route)
+            else:
+                self.left.append(f"{outcome.change.route}: {outcome.error}")
+
+    def _is_free(self, kind: Kind, what: object, ip: IP | None) -> bool:
+        """Whether no pod uses the address of an entry now; otherwise the entry is left."""
+        if ip is None or ip not in self._users:
+            return True
+        self.left.append(f"{_NOUNS[kind]} {what}: {ip} is in use again: {self._users[ip]}")
+        return False
+
+    def _note(self, kind: Kind, what: object) -> None:
+        self.done.append(Operation("add", f"{_NOUNS[kind]} {what}", "it is in the undo file"))
+
+
+class _Log:
+    """The undo file of a run; each run that deletes anything writes a new one."""
+
+    def __init__(self, task: Cleanup, program: str) -> None:
+        layout, self._files = task.host.layout, task.host.files
+        number = max(_numbers(self._files.names(layout.at(layout.lasting_directory)), task.cni), default=0) + 1
+        self.path = layout.undo_file(task.cni, number)
+        self._written: UndoLog | None = None
+        self._last = UndoLog(program=program)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files that were written."""
+        copies = (saved.copy for saved in self._last.files)
+        return () if self._written is None else (self.path, *copies)
+
+    def write(self, entries: tuple[CleanupEntry, ...]) -> None:
+        """Record what will be deleted; called before the deletion."""
+        coming = self._last.with_entries(entries)
+        self._files.write(self.path, str(coming), mode=0o600)
+        self._written = coming
+
+    def save(self, entries: tuple[CleanupEntry, ...], path: str, text: str, coming: str) -> None:
+        """Keep a copy of a file with this text, which will have the text `coming`."""
+        copy = self.path.removesuffix("undo") + "copy"
+        self._files.write(copy, text, mode=0o600)
+        self._last = attrs.evolve(self._last, files=(SavedFile(copy, path, digest_of(coming)),))
+        self.write(entries)
+
+    def settle(self, ctx: phases.Context, done: list[CleanupEntry]) -> None:
+        """Write the file again if less was deleted than recorded; remove it if nothing was deleted."""
+        if self._written == self._last.with_entries(done):
+            return
+        try:
+            if done:
+                self.write(tuple(done))
+            else:
+                self._files.remove(self.path)
+                self._written = None
+        except FileError as error:
+            ctx.log.warning("%s; the undo file %s names more than was deleted", error, self.path)

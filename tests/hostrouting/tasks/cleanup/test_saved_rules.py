@@ -1,0 +1,48 @@
+"""The output of ebtables-save, as rules."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.tasks.cleanup.saved_rules import read_saved
+from tests.support.azure_rules import R1, R2, R3
+
+
+def test_the_whole_text() -> None:
+    """Chains and comments are skipped, every rule has its table, and every other line is unreadable."""
+    text = f"# made by\n*filter\n:INPUT ACCEPT\n-A INPUT -j ACCEPT\n*nat\n-A {R1}\n-A {R2}\nCOMMIT\n# done\n"
+    saved = read_saved(text)
+    assert [(it.table, it.line) for it in saved.rules] == [("filter", "INPUT -j ACCEPT"), ("nat", R1), ("nat", R2)]
+    assert saved.unreadable == ()
+
+
+@pytest.mark.parametrize(
+    "line", ["-A PREROUTING what -p ARP", '-A PREROUTING --log-prefix "a', "-A -p ARP", "[0:0] -A OUTPUT", "nonsense"]
+)
+def test_a_line_that_is_not_understood(line: str) -> None:
+    """An unreadable line is kept as it is and counted, and the rest is parsed."""
+    saved = read_saved(f"*nat\n-A {R1}\n{line}\n-A {R2}\n")
+    assert [it.line for it in saved.rules] == [R1, R2]
+    assert saved.unreadable == (line,)
+
+
+def test_rules_before_any_table() -> None:
+    """A rule before the first table is unreadable."""
+    assert read_saved(f"-A {R1}\n").unreadable == (f"-A {R1}",)
+
+
+@given(st.lists(st.sampled_from([R1, R2, R3, "PREROUTING -j ACCEPT", "FORWARD -p ARP --log-prefix 'a b' -j DROP"])))
+def test_there_and_back(lines: list[str]) -> None:
+    """Rules in the format of ebtables-save are read back in order, including duplicates."""
+    saved = read_saved("\n".join(["*nat", *(f"-A {line}" for line in lines)]))
+    assert [it.line for it in saved.rules] == lines
+
+
+@given(st.text())
+def test_any_text(text: str) -> None:
+    """Any text can be parsed without an error, and no line is lost."""
+    saved = read_saved(text)
+    passed_over = [it for it in map(str.strip, text.split("\n")) if not it or it[0] in "#:*" or it == "COMMIT"]
+    assert len(saved.rules) + len(saved.unreadable) + len(passed_over) == len(text.split("\n"))
