@@ -601,10 +601,8 @@ class TestRollOut:
         nodes["gpu-3"].machine.batch(["route del 172.16.5.0/24 dev ib1"])
         without_python = roll_out(fleet, *BATCHES)
         assert without_python.code != 0, without_python.out
-        changed = {
-            it.node: it.result["changed"] for it in without_python.tasks if it.task == APPLY and it.status == "ok"
-        }
-        assert changed == {"gpu-1": False, "gpu-2": False, "gpu-3": False, "gpu-4": True}
+        changed = {(it.node, it.task) for it in without_python.tasks if it.result.get("changed")}
+        assert changed == {("gpu-4", APPLY)}
         assert without_python.of("gpu-5", APPLY).status == "ignored"
         judged = without_python.of("gpu-5", AGAIN)
         assert (judged.status, judged.result["verdict"]) == ("ignored", "overlap")
