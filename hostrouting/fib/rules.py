@@ -15,10 +15,11 @@ tables have for it, so it is done once for each combination of these. There is o
 the cases that lead there, even if several rules do.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
+from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.fib.decision import Case, Cases
@@ -411,6 +412,16 @@ class Rules:
                 turn.target = starts.get(rule.target)
         tables = [turn.stage.table for turn in self._turns if not turn.never]
         self.tables = tuple({id(table): table for table in tables if table is not None}.values())
+        # The places of the turns that matter for every destination, and of those for one prefix, by length and bits.
+        self._common: list[int] = []
+        self._local: dict[int, dict[int, list[int]]] = {}
+        for place, turn in enumerate(self._turns):
+            prefix = turn.stage.rule.dst
+            if prefix is None or turn.span is None or turn.invert:
+                self._common.append(place)
+            else:
+                bits = prefix.first >> (width_of(family) - prefix.length)
+                self._local.setdefault(prefix.length, {}).setdefault(bits, []).append(place)
         # Where a rule for some destinations begins to matter, or has just ended.
         spans = [turn.span for turn in self._turns if turn.span is not None and not turn.never]
         self.cuts = sorted({place for low, high in spans for place in (low, high + 1)})
@@ -447,14 +458,12 @@ class Rules:
 
     def _met_at(self, address: int) -> list[Turn]:
         """The turns that some packet for this destination takes."""
-        found: list[Turn] = []
-        begins: list[int] = []
-        for turn in self.turns(address):
-            begins.append(len(found))
-            if not turn.never:
-                found.append(turn)
-        begins.append(len(found))
-        return [turn if turn.target is None else turn.leading_to(begins[turn.target]) for turn in found]
+        width = width_of(self._family)
+        near = [found.get(address >> (width - length), ()) for length, found in self._local.items()]
+        places = sorted(chain(self._common, *near))
+        turns = [(place, turn) for place in places if not (turn := self._turns[place].at(address)).never]
+        met = [place for place, _ in turns]
+        return [turn if turn.target is None else turn.leading_to(bisect_left(met, turn.target)) for _, turn in turns]
 
     def defaults(self) -> Iterator[Default]:
         """The default routes, in the order in which a plain packet finds them if no other route and no rule matches it.

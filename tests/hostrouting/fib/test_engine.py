@@ -429,6 +429,20 @@ def test_many_routes_of_one_prefix() -> None:
     assert grows_evenly(work, 8)
 
 
+def test_many_rules_for_single_addresses() -> None:
+    """The work grows in proportion to the rules, as with a CNI that adds a rule for each pod."""
+
+    def work(size: int) -> Callable[[], object]:
+        rules = [
+            Rule(family=4, priority=512, table=254, dst=Prefix.parse(f"{ip_at(4, (172 << 24) + 3 * at)}/32"))
+            for at in range(size)
+        ]
+        found = attrs.evolve(plain(), rules=sorted([*plain().rules, *rules], key=lambda it: it.priority))
+        return lambda: list(Fib(found).cells(Prefix.parse("172.0.0.0/8")))
+
+    assert grows_evenly(work, 40)
+
+
 def combinations() -> Iterator[tuple[bool, bool]]:
     """Whether a device has a carrier, and whether it ignores routes without one."""
     yield from product([True, False], repeat=2)
