@@ -49,6 +49,7 @@ from hostrouting.model import (
     RP_FILTER_STRICT,
     SCOPE_LINK,
     TABLE_MAIN,
+    Address,
     NextHop,
     Prefix,
     Route,
@@ -216,27 +217,38 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
     """What the reverse path filter drops after the repair, and accepted before.
 
     For a packet that arrives on a device for an address of this host, Linux looks up the way back from that address. In
-    IPv6 it has no such filter.
+    IPv6 it has no such filter. The way back is the same for all addresses that the same rules select.
     """
     leaving = {dev for finding in report.escapes for dev in finding.decision.devs}
-    for link in before.snapshot.links if report.family == IPV4 else ():
-        if link.rp_filter != RP_FILTER_STRICT or link.name not in leaving:
-            continue
-        # Packets from this host's own addresses do not arrive: with them, the ranges are whole.
-        lost: set[Prefix] = set()
-        own: set[Prefix] = set()
-        for address in before.snapshot.addresses:
-            if address.dev != link.name or address.ip.version != IPV4:
-                continue
-            back = reverse_flow(PLAIN, address.ip)
-            for block in [route.prefix for route in routes]:
-                for first, last, then, now in paired(before.cells(block, back), after.cells(block, back)):
-                    if then.own:
-                        own.update(prefixes_between(IPV4, first, last))
-                    elif drop_reason(after, link, now) and not drop_reason(before, link, then):
-                        lost.update(prefixes_between(IPV4, first, last))
-        if lost:
-            yield Filtered(link.name, tuple(_blocks(lost | own)))
+    strict = (link for link in before.snapshot.links if link.rp_filter == RP_FILTER_STRICT)
+    links = {link.name: link for link in strict if link.name in leaving and report.family == IPV4}
+    sources = [rule.src for rule in before.snapshot.rules if rule.family == IPV4 and rule.src is not None]
+    alike: dict[tuple[bool, ...], list[Address]] = {}
+    for address in before.snapshot.addresses:
+        if address.dev in links and address.ip.version == IPV4:
+            alike.setdefault(tuple(address.ip in source for source in sources), []).append(address)
+    lost: dict[str, set[Prefix]] = {}
+    for addresses in alike.values():
+        back = reverse_flow(PLAIN, addresses[0].ip)
+        devs = {address.dev for address in addresses}
+        for route in routes:
+            pairs = list(paired(before.cells(route.prefix, back), after.cells(route.prefix, back)))
+            for place, (_, _, then, now) in enumerate(pairs):
+                # The filter accepts packets only on the device of the way back.
+                for dev in devs.intersection(() if then.own or then.route is None else then.route.devs):
+                    if drop_reason(after, links[dev], now) and not drop_reason(before, links[dev], then):
+                        lost.setdefault(dev, set()).update(prefixes_between(IPV4, *_beside_own(pairs, place)))
+    yield from (Filtered(dev, tuple(_blocks(lost[dev]))) for dev in links if dev in lost)
+
+
+def _beside_own(pairs: Sequence[tuple[int, int, Decision, Decision]], place: int) -> tuple[int, int]:
+    """The range with the own addresses beside it: packets from these do not arrive, and with them ranges are whole."""
+    low = high = place
+    while low and pairs[low - 1][2].own:
+        low -= 1
+    while high + 1 < len(pairs) and pairs[high + 1][2].own:
+        high += 1
+    return pairs[low][0], pairs[high][1]
 
 
 def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:

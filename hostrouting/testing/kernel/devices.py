@@ -6,6 +6,7 @@ Here: their state. Not here: how it affects the routes (`ipv4`, `ipv6`).
 import errno
 import os
 from collections.abc import Iterator
+from functools import cached_property
 
 import attrs
 
@@ -45,7 +46,7 @@ class Holding:
         """The length of its network."""
         return self.address.length
 
-    @property
+    @cached_property
     def network(self) -> Prefix:
         """The network of the address: its peer's network if it has a peer."""
         return self.address.network

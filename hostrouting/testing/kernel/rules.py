@@ -4,7 +4,9 @@ Here: the list of one family. Not here: what a rule does in a lookup (`hostrouti
 """
 
 import errno
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 
 import attrs
 
@@ -20,6 +22,7 @@ _LIMITS = ("suppress_ifgroup", "suppress_prefixlength")
 _ECN = 0x03
 # The bits of tos that an IPv4 rule may select on, apart from dscp.
 _TOS = 0x1F
+_priority = attrgetter("priority")
 _FIELDS = [(selector, name) for selector in SELECTORS for name in selector.fields]
 # Other selectors that Linux does not compare if a rule does not set them.
 _LEFT_OPEN = frozenset({"flowlabel"})
@@ -47,13 +50,13 @@ class Rules:
     def add(self, rule: Rule) -> None:
         """Add the rule after those of the same priority."""
         _check(rule)
-        if any(_same(there, rule) for there in self._rules):
+        first, place = (cut(self._rules, rule.priority, key=_priority) for cut in (bisect_left, bisect_right))
+        if any(rule.dst in {None, there.dst} and _same(there, rule) for there in self._rules[first:place]):
             raise Refused(errno.EEXIST)
         if rule.tos & _ECN:
             raise Refused(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
         if rule.family == IPV4 and rule.tos & ~_TOS:
             raise Refused(errno.EINVAL, "Invalid tos")
-        place = sum(1 for there in self._rules if there.priority <= rule.priority)
         self._rules.insert(place, rule)
         self.custom = True
 

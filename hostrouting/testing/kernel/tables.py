@@ -31,13 +31,13 @@ class Installed:
 
     def mark(self, dev: str, *, linkdown: bool, dead: bool | None = None) -> None:
         """Set the state of its next hops by this device; None leaves `dead` as it is."""
-        self.route = attrs.evolve(
-            self.route,
-            legs=tuple(
-                attrs.evolve(leg, linkdown=linkdown, dead=leg.dead if dead is None else dead) if leg.dev == dev else leg
-                for leg in self.route.legs
-            ),
-        )
+        legs = []
+        for leg in self.route.legs:
+            state = (linkdown, leg.dead if dead is None else dead)
+            is_so = leg.dev != dev or (leg.linkdown, leg.dead) == state
+            legs.append(leg if is_so else attrs.evolve(leg, linkdown=state[0], dead=state[1]))
+        if legs != [*self.route.legs]:
+            self.route = attrs.evolve(self.route, legs=tuple(legs))
 
     def twin_of(self, other: "Installed") -> bool:
         """Whether Linux would store the same data (fib_info) for both."""

@@ -1,5 +1,6 @@
 """hostrouting.check.repair: the fewest routes that close every escape, and what no route can close."""
 
+from collections.abc import Callable
 from itertools import combinations
 
 import attrs
@@ -12,10 +13,24 @@ from hostrouting.check.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.check.repair import TOO_MANY, Repair, propose_repair
 from hostrouting.config import StaticRoute
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import OURS, TABLE_LOCAL, NextHop, Prefix, Route, Rule, Snapshot, as_ip, default_rules, ip_at
+from hostrouting.model import (
+    OURS,
+    TABLE_LOCAL,
+    Address,
+    Link,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    as_ip,
+    default_rules,
+    ip_at,
+)
 from hostrouting.testing.strategies import blocks, links, prefixes, routes, rules
 from tests.support.cases import for_each
 from tests.support.examples import scaled
+from tests.support.growth import grows_evenly
 from tests.support.topologies import connected, h200, host, plain
 from tests.tables.topologies import TOPOLOGIES
 
@@ -431,3 +446,34 @@ class TestRepairCanBePasted:
         repair = proposed(plain().with_routes(beaten), "172.16.0.0/16")
         assert (repair.routes, {it.reason for it in repair.unsafe}) == ((), {"too-many"})
         assert len(proposed(plain().with_routes(beaten[1:]), "172.16.0.0/16").routes) == TOO_MANY
+
+
+def test_many_devices_with_a_reverse_path_filter() -> None:
+    """The work grows in proportion to the devices whose filters the repair concerns."""
+
+    def work(size: int) -> Callable[[], object]:
+        devs = [f"rail{at}" for at in range(size)]
+        ips = [ip_at(4, (172 << 24) + (16 << 16) + 4 * at + 1) for at in range(size)]
+        base = plain()
+        found = attrs.evolve(
+            base,
+            links=(*base.links, *(Link(name=dev, index=100 + at, rp_filter=1) for at, dev in enumerate(devs))),
+            addresses=(
+                *base.addresses,
+                *(Address(ip=ip, length=30, dev=dev) for ip, dev in zip(ips, devs, strict=True)),
+            ),
+            routes=(
+                *base.routes,
+                *(
+                    Route.to(f"{ip_at(4, int(ip) - 1)}/30", dev=dev, protocol=2)
+                    for ip, dev in zip(ips, devs, strict=True)
+                ),
+            ),
+        )
+        fib = Fib(found)
+        report = check_overlap(fib, ["172.16.0.0/16"])
+        repair = propose_repair(fib, report)
+        assert [it.dev for it in repair.filtered] == devs
+        return lambda: propose_repair(Fib(found), report)
+
+    assert grows_evenly(work, 10)
