@@ -189,6 +189,11 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
         return
     links = {link.name: link for link in fib.snapshot.links if link.rp_filter}
     backs = {sender: _routes_back(fib, sender, outs) for sender, outs in ways.items()}
+    # The devices by which a route back leaves take that source: with many pods, these are nearly all.
+    ways_back = {
+        sender: {dev for back in found if back.kind == "unicast" and back.route for dev in back.route.devs}
+        for sender, found in backs.items()
+    }
     senders_by_dev: dict[str, list[PodPackets]] = {}
     for sender in ways:
         for dev in sender.devs if sender.exist else ():
@@ -196,11 +201,10 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
     alike: dict[object, Dropped] = {}
     for dev, senders in senders_by_dev.items():
         link = links.get(dev)
-        every = [back for sender in senders for back in backs[sender]]
-        # A device by which a route back leaves takes that source: with many pods, it is the answer for nearly all.
-        if link is None or any(back.kind == "unicast" and back.route and dev in back.route.devs for back in every):
+        if link is None or any(dev in ways_back[sender] for sender in senders):
             continue
-        found = [(drop_reason(fib, link, back), back) for back in dict.fromkeys(every)]
+        every = dict.fromkeys(back for sender in senders for back in backs[sender])
+        found = [(drop_reason(fib, link, back), back) for back in every]
         filtered = [(reason, back) for reason, back in found if reason in RP_FILTER_REASONS]
         if filtered and None not in [reason for reason, _ in found]:
             reason, back = filtered[0]
