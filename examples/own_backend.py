@@ -7,9 +7,8 @@ the contract suite for backends; the test of this example runs that suite on thi
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.fib import PLAIN, Flow
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
-from hostrouting.model import IP, Route, Rule, Snapshot
+from hostrouting import IP, PLAIN, Flow, Route, Rule, Snapshot
+from hostrouting.kernel import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.testing import h200
 
 if TYPE_CHECKING:

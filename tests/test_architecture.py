@@ -59,7 +59,10 @@ ALL = modules("phases") + modules("hostrouting")
 @cache
 def imports(module: str) -> list[tuple[str, bool]]:
     """The modules that a module imports, each with whether it is loaded as soon as the module is."""
-    tree = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text(encoding="utf-8"))
+    path = ROOT / (module.replace(".", "/") + ".py")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if (stub := path.with_suffix(".pyi")).exists():  # what it names is loaded when it is used
+        tree.body.append(ast.If(ast.Name("TYPE_CHECKING"), ast.parse(stub.read_text(encoding="utf-8")).body, []))
     found: list[tuple[str, bool]] = []
 
     def visit(node: ast.AST, *, at_once: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import hostrouting
 from tests.support.public_api import LISTED, breaks, public_lines
 
 
@@ -21,9 +20,7 @@ def test_everything_public_is_listed() -> None:
 
 
 def test_the_list_is_not_empty_where_it_matters() -> None:
-    """Each kind of line is there, and every public name of both packages."""
+    """Each kind of line is there."""
     lines = public_lines()
     kinds = {line.partition(":")[0] for line in lines if re.match(r"[a-zA-Z_ ]+: ", line)}
     assert kinds >= {"configuration", "command", "exit code", "document", "schema", "file", "figure", "MESSAGE_ID"}
-    for name in hostrouting.__all__:
-        assert any(re.search(rf"\bhostrouting\.{name}\b", line) for line in lines), name

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.model import Route, Snapshot
     from hostrouting.routes.plan import Foreseen
-    from hostrouting.tasks import Standing
+    from hostrouting.tasks.results import Standing
 
 __all__ = [
     "Run",
@@ -73,7 +73,7 @@ class Standings:
         directories = (host.layout.at(host.layout.config_directory), host.layout.at(host.layout.state_directory))
         if not (config.probe_rewrite.enabled or config.guard.enabled or any(map(host.files.names, directories))):
             return cls()  # nothing of ours is here or wanted; to load the tasks takes longer than a check
-        from hostrouting.tasks import Configure  # noqa: PLC0415  most hosts do not need it
+        from hostrouting.tasks.configure import Configure  # noqa: PLC0415  most hosts do not need it
 
         found, troubles = [], []
         for task in Configure(config, host=host).subtasks:

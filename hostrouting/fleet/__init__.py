@@ -28,13 +28,11 @@ Nothing here opens a connection or reads this host. The line with `__main__` is 
 executor: it starts processes, and each of them imports the program's file.
 """
 
-TYPE_CHECKING = False  # as in `hostrouting`
-if TYPE_CHECKING:
-    from hostrouting.check.examine import Correction
-    from hostrouting.fleet.dispatch import check_snapshots, make_page
-    from hostrouting.fleet.grouping import NodeGroup, common_correction, group_nodes
-    from hostrouting.fleet.judge import NodeEscape, NodeResult, Source, find_snapshots
-    from hostrouting.fleet.outcome import NodeFacts, Outcome, Ran, outcome_of, routing_facts
+from hostrouting.check.examine import Correction
+from hostrouting.fleet.dispatch import check_snapshots, make_page
+from hostrouting.fleet.grouping import NodeGroup, common_correction, group_nodes
+from hostrouting.fleet.judge import NodeEscape, NodeResult, Source, find_snapshots
+from hostrouting.fleet.outcome import NodeFacts, Outcome, Ran, outcome_of, routing_facts
 
 __all__ = [
     "check_snapshots",
@@ -53,19 +51,3 @@ __all__ = [
     "NodeFacts",
     "Ran",
 ]
-
-_HOMES = {
-    "dispatch": ("check_snapshots", "make_page"),
-    "grouping": ("NodeGroup", "common_correction", "group_nodes"),
-    "judge": ("Correction", "NodeEscape", "NodeResult", "Source", "find_snapshots"),
-    "outcome": ("NodeFacts", "routing_facts", "Outcome", "Ran", "outcome_of"),
-}
-
-if not TYPE_CHECKING:  # with a module __getattr__, a type checker would accept any name
-    import phases
-
-    __getattr__ = phases.lazily(__name__, _HOMES, globals())
-
-
-def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))

@@ -20,7 +20,7 @@ from hostrouting.finding import of_severity
 from hostrouting.host.effects import effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
-from hostrouting.tasks.guard import Look
+from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.results import Change, removal
 from phases.errors import add_note
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.host import Manager
-    from hostrouting.tasks.guard import Repair
+    from hostrouting.tasks.guard.look import Repair
     from hostrouting.tasks.results import Standing
 
 __all__ = [

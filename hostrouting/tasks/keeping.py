@@ -19,7 +19,7 @@ from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.fileset import OURS, File, FileSet, unit_file
 from hostrouting.model import IPV4, IPV6, by_priority
 from hostrouting.tasks.base import HostTask, run_once
-from hostrouting.tasks.guard import Look, Repair
+from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.results import Change, removal
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from hostrouting.errors import BackendError, FileError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severity
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask
-from hostrouting.tasks.guard import Look
+from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.results import Change, CheckResult, removal
 from hostrouting.text import spoken
 from phases.text import moment_as_text

@@ -35,7 +35,9 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.ebtables import EbtablesProgram, batch, nat_rules
 from hostrouting.kernel.neighbours import KernelLinkLayer
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.tasks import CleanStaleAzureVnet, CleanupResult, UndoCleanup, UndoResult
+from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
+from hostrouting.tasks.cleanup.task import UndoCleanup
+from hostrouting.tasks.results import CleanupResult, UndoResult
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.azure_rules import NODE_RULES, pod_rules
 from tests.support.namespace import private_namespace
@@ -44,7 +46,7 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hostrouting.tasks import CleanupPlan
+    from hostrouting.tasks.cleanup.plan import CleanupPlan
     from tests.support.namespace import Namespace
 
 __all__ = ["MANAGED", "NODE_MAC", "AzureNode", "State", "azure_node", "mac_of"]

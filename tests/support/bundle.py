@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["DEPENDENCIES", "ROOT", "bundled", "licences", "moment"]
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = (".py", ".sh", ".html", ".typed", ".bash", ".zsh", ".fish")  # of files of ours: an editor may have left others
+# Of files of ours: an editor may have left others.
+KINDS = (".py", ".pyi", ".sh", ".html", ".typed", ".bash", ".zsh", ".fish")
 # exceptiongroup is for Python 3.10; it needs typing-extensions there.
 DEPENDENCIES = ("attrs", "pyroute2", "exceptiongroup", "typing-extensions")
 # These tell where and how pip installed a package, which differs from one environment to the next.

@@ -24,7 +24,7 @@ import phases
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks import Configure
+from hostrouting.tasks.configure import Configure
 from tests.support.systemd import HOST_FOLDERS
 
 __all__ = ["UNDER", "furnish", "touched"]

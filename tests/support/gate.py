@@ -15,7 +15,7 @@ import phases
 from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks import Configure
+from hostrouting.tasks.configure import Configure
 from tests.support.agents import Outcome, agents
 from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for

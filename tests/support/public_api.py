@@ -66,9 +66,9 @@ class _Place:
 def _tree(module: str) -> ast.Module | None:
     """The source of a module of ours; None for another one."""
     path = ROOT.joinpath(*module.split("."))
-    for file in (path.with_suffix(".py"), path / "__init__.py"):
+    for file in (path.with_suffix(".py"), path / "__init__.pyi", path / "__init__.py"):
         if file.exists():
-            return ast.parse(file.read_text(encoding="utf-8"))
+            return ast.parse(re.split(r"# \d\. Provisional:", file.read_text(encoding="utf-8"))[0])
     return None
 
 
@@ -104,10 +104,13 @@ def _offered(module: str) -> list[str]:
     tree = _tree(module)
     if tree is None:
         raise LookupError(module)
-    [node] = [it for it in tree.body if "__all__" in _defined(it)]
-    assert isinstance(node, ast.Assign)
-    found: list[str] = ast.literal_eval(node.value)
-    return sorted(found)
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and "__all__" in _defined(node):
+            found: list[str] = ast.literal_eval(node.value)
+            return sorted(found)
+    return sorted(
+        alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    )  # a stub
 
 
 def _names() -> Iterator[str]:
@@ -196,7 +199,7 @@ def _default(value: ast.expr | None) -> str:
 def _value(value: ast.expr) -> str:
     """A default or a constant. A sentence may change at any time."""
     text = ast.unparse(value)
-    return text if len(text) <= 100 and " " not in text.strip("'\"") else "..."
+    return text if len(text) <= 100 and " " not in text.strip("'\"") and text[0] != "_" else "..."
 
 
 def _text(annotation: ast.expr | None) -> str:

@@ -12,14 +12,14 @@ from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.nftables import NftProgram
-from hostrouting.tasks import RewriteProbeSource
-from hostrouting.tasks.probe_rewrite import wanted_table
+from hostrouting.tasks.probe_rewrite.rules import wanted_table
+from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeManager
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from hostrouting.tasks import Change, ProbeResult, Standing
+    from hostrouting.tasks.results import Change, ProbeResult, Standing
     from tests.support.namespace import Namespace
 
 __all__ = ["Rewriting", "rules", "settings"]

@@ -34,7 +34,8 @@ from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
 from hostrouting.routes.plan import Foreseen, Step, wanted_routes
-from hostrouting.tasks import CheckResult, Configure, RoutesResult, Standing
+from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.results import CheckResult, RoutesResult, Standing
 from hostrouting.tasks.static_routes import has_script_succeeded
 
 if TYPE_CHECKING:

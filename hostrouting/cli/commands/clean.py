@@ -14,7 +14,10 @@ from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import ConfigError, Fault, InputError
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, name_of, read_bytes
-from hostrouting.tasks import CleanStaleAzureVnet, CleanupPlan, CleanupResult, UndoCleanup
+from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
+from hostrouting.tasks.cleanup.plan import CleanupPlan
+from hostrouting.tasks.cleanup.task import UndoCleanup
+from hostrouting.tasks.results import CleanupResult
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from hostrouting.cli.output import Line, Tone
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
-    from hostrouting.tasks import CleanupEntry
+    from hostrouting.tasks.cleanup.plan import CleanupEntry
 
 __all__ = ["COMMAND"]
 

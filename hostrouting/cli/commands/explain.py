@@ -331,7 +331,7 @@ def _seen_by_rules(
         or flow.iif == "lo"
     ):
         return "", flow
-    from hostrouting.tasks.probe_rewrite import is_rewritten
+    from hostrouting.tasks.probe_rewrite.rules import is_rewritten
 
     here = arguments.config is None and arguments.snapshot is None
     config = (installed_config(host()) or HostRoutingConfig()) if here else config_of(arguments)

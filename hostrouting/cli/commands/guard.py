@@ -11,7 +11,7 @@ from hostrouting.cli.command import Command, Reply, config_option
 from hostrouting.cli.schemas import FINDINGS
 from hostrouting.cli.source import config_again, kept_config
 from hostrouting.host.systemd import SystemdService
-from hostrouting.tasks import Guard, Orders
+from hostrouting.tasks.guard.loop import Guard, Orders
 
 if TYPE_CHECKING:
     import argparse

@@ -28,7 +28,7 @@ from hostrouting.cli.source import config_of, installed_config, looked_at, wait_
 from hostrouting.config import HostRoutingConfig
 from hostrouting.finding import Finding, of_severity
 from hostrouting.routes.plan import RoutePlan, Step, plan_static_routes
-from hostrouting.tasks import Configure
+from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.results import Change, refusals
 
 if TYPE_CHECKING:

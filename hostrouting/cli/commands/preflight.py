@@ -12,7 +12,7 @@ from hostrouting.cli.output import Painted, counted, finding_lines, line
 from hostrouting.cli.schemas import FINDINGS
 from hostrouting.cli.source import config_of, installed_wait, quiet_context
 from hostrouting.errors import FileError
-from hostrouting.tasks import Preflight
+from hostrouting.tasks.preflight import Preflight
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
-    from hostrouting.tasks import PreflightResult
+    from hostrouting.tasks.results import PreflightResult
 
 __all__ = ["COMMAND"]
 

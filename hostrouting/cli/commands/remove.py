@@ -12,7 +12,7 @@ from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError
-from hostrouting.tasks import Remove
+from hostrouting.tasks.configure import Remove
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
     from hostrouting.routes.plan import Step
-    from hostrouting.tasks import Change
+    from hostrouting.tasks.results import Change
 
 __all__ = ["COMMAND"]
 

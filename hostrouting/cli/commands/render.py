@@ -12,7 +12,7 @@ from hostrouting.cli.schemas import FAILURES
 from hostrouting.cli.source import config_of, wait_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
-from hostrouting.tasks import Configure
+from hostrouting.tasks.configure import Configure
 
 if TYPE_CHECKING:
     import argparse

@@ -28,7 +28,7 @@ from hostrouting.fib import Fib
 from hostrouting.model import IPV4, IPV6
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import default_route
-from hostrouting.tasks import Configure
+from hostrouting.tasks.configure import Configure
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:

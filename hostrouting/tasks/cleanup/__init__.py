@@ -9,4 +9,4 @@ azure_vnet   CleanStaleAzureVnet: what of azure-vnet is stale
 A clean-up of another CNI is one class: a subclass of `Cleanup`, whose `judge` makes a `CleanupPlan` of `CleanupFacts`.
 """
 
-__all__: tuple[str, ...] = ()  # `hostrouting.tasks` has the names
+__all__ = ()

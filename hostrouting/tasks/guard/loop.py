@@ -24,7 +24,9 @@ from hostrouting.host.host import Host, needs_host
 from hostrouting.host.systemd import Line, NoService, Service
 from hostrouting.release import __version__
 from hostrouting.tasks.configure import TASKS
-from hostrouting.tasks.guard import Fights, Look, Pace, State, figures
+from hostrouting.tasks.guard.look import Look
+from hostrouting.tasks.guard.pace import Fights, Pace
+from hostrouting.tasks.guard.state import State, figures
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.kernel.base import Watch
     from hostrouting.tasks.base import HostTask
-    from hostrouting.tasks.guard import Fight, Repair
+    from hostrouting.tasks.guard.look import Repair
+    from hostrouting.tasks.guard.pace import Fight
 
 __all__ = ["Guard", "Orders"]
 

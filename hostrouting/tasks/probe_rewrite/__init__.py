@@ -19,67 +19,17 @@ rules    the rules and the route that are wanted, the changes that install them,
 task     RewriteProbeSource
 """
 
-from typing import TYPE_CHECKING
+from importlib import import_module
 
-import phases
-
+TYPE_CHECKING = False  # as in `hostrouting`
 if TYPE_CHECKING:
-    from hostrouting.tasks.probe_rewrite.rules import (
-        NotedRoute,
-        OwnAddress,
-        Record,
-        RewritePlan,
-        Surroundings,
-        differences,
-        find_hindrances,
-        has_address,
-        is_ours,
-        is_rewritten,
-        own_addresses,
-        plan_rewrite,
-        wanted_route,
-        wanted_table,
-    )
+    from types import ModuleType
 
-__all__ = [
-    # what is wanted, and the changes that install it
-    "RewritePlan",
-    "differences",
-    "is_ours",
-    "is_rewritten",
-    "plan_rewrite",
-    "wanted_route",
-    "wanted_table",
-    # what keeps it from working
-    "OwnAddress",
-    "Surroundings",
-    "find_hindrances",
-    "has_address",
-    "own_addresses",
-    # what may be in the kernel
-    "NotedRoute",
-    "Record",
-]
+__all__ = ["rules"]
 
-# If probeRewrite is not configured, none of these modules is loaded.
-_HOMES = {
-    "rules": (
-        "OwnAddress",
-        "Surroundings",
-        "find_hindrances",
-        "has_address",
-        "own_addresses",
-        "NotedRoute",
-        "Record",
-        "RewritePlan",
-        "differences",
-        "is_ours",
-        "is_rewritten",
-        "plan_rewrite",
-        "wanted_route",
-        "wanted_table",
-    )
-}
 
-if not TYPE_CHECKING:  # with this function visible, a type checker would accept any name
-    __getattr__ = phases.lazily(__name__, _HOMES, globals())
+def __getattr__(name: str) -> "ModuleType":
+    """Load `rules` when it is first used: with nftables, that takes 7 ms, and few hosts have a probe rewrite."""
+    if name == "rules":
+        return import_module(f"{__name__}.rules")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-import hostrouting.tasks.probe_rewrite as rewrite  # it loads its names when they are used
 from hostrouting.boot import (
     MOST_WAIT,
     GateStep,
@@ -40,8 +39,9 @@ from hostrouting.host.fileset import Changes, File, FileSet, unit_file
 from hostrouting.model import IPV6, Prefix, Snapshot
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.uplink import missing_device
+from hostrouting.tasks import probe_rewrite as rewrite  # it loads `rules` when they are used
 from hostrouting.tasks.base import HostTask, run_once
-from hostrouting.tasks.guard import Look, Repair
+from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.results import Change, ProbeResult, Standing, removal
 from hostrouting.tasks.static_routes import repair_of
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.nftables import Nftables
     from hostrouting.model import Route
     from hostrouting.tasks.base import Alive, MayRepair
-    from hostrouting.tasks.probe_rewrite import OwnAddress, Record, RewritePlan, Surroundings
+    from hostrouting.tasks.probe_rewrite.rules import OwnAddress, Record, RewritePlan, Surroundings
 
 __all__ = ["RewriteProbeSource"]
 
@@ -239,12 +239,12 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             snapshot = self._read(backend)
             up = self.is_wanted and self._is_met(snapshot)
             plan = self._plan(nft, snapshot, up=up)
-            around = self._surroundings(nft, backend, snapshot) if up else rewrite.Surroundings()
+            around = self._surroundings(nft, backend, snapshot) if up else rewrite.rules.Surroundings()
         if plan.coming_routes:  # what is missing is a fault already
             around = attrs.evolve(around, way_back=None)
         faults = (*plan.conflicts, *(f"{operation.object}: {operation.reason}" for operation in plan.operations))
         found = [Finding("probe-rewrite", "error", fault) for fault in faults]
-        found += rewrite.find_hindrances(settings, around) if up else ()
+        found += rewrite.rules.find_hindrances(settings, around) if up else ()
         found += () if up or not self.is_wanted else (Finding("probe-rewrite", "note", why) for why in self._why_not())
         return Standing(
             f"probes from {settings.link_local} by {' and '.join(settings.interfaces) or 'no device'}",
@@ -293,7 +293,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     def _condition(self, snapshot: Snapshot) -> bool | None:
         """Whether the condition holds now; None while an address is tentative and may turn out to be a duplicate."""
         if self._at_boot == "local-ipv6":
-            return rewrite.has_address(self._settings.interfaces, self._addresses(snapshot))
+            return rewrite.rules.has_address(self._settings.interfaces, self._addresses(snapshot))
         return self._at_boot == "always"
 
     def _is_met(self, snapshot: Snapshot) -> bool:
@@ -326,7 +326,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         try:
             yield
         except ProgramError as error:
-            if error.kind != "missing" or self._record != rewrite.Record():
+            if error.kind != "missing" or self._record != rewrite.rules.Record():
                 raise
 
     def _why_not(self) -> tuple[str, ...]:
@@ -406,8 +406,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         record, protocol = self._record, self.config.protocol
         names = dict.fromkeys((self._settings.table, *record.tables))
         tables = {name: nft.table(name) for name in names}
-        return rewrite.plan_rewrite(
-            rewrite.wanted_table(self._settings) if up else None,
+        return rewrite.rules.plan_rewrite(
+            rewrite.rules.wanted_table(self._settings) if up else None,
             self._route if up else None,
             tables,
             snapshot,
@@ -421,7 +421,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     @property
     def _route(self) -> Route | None:
-        return rewrite.wanted_route(self._settings, protocol=self.config.protocol)
+        return rewrite.rules.wanted_route(self._settings, protocol=self.config.protocol)
 
     def _surroundings(self, nft: Nftables, backend: RouteBackend, snapshot: Snapshot) -> Surroundings:
         settings = self._settings
@@ -430,7 +430,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         accepting = {dev: self._setting(dev, "accept_ra") for dev in settings.interfaces}
         there = [link for link in snapshot.links if link.name in settings.interfaces]
         masters = {link.master for link in there}
-        return rewrite.Surroundings(
+        return rewrite.rules.Surroundings(
             links=(*there, *(link for link in snapshot.links if link.name in masters and link not in there)),
             addresses=self._addresses(snapshot),
             forwarding=None if forwarding is None else bool(forwarding),
@@ -444,7 +444,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         return None if text is None else int(text)
 
     def _addresses(self, snapshot: Snapshot) -> tuple[OwnAddress, ...]:
-        return rewrite.own_addresses(snapshot, self.host.files.read(self.host.layout.at(_ADDRESSES)) or "")
+        return rewrite.rules.own_addresses(snapshot, self.host.files.read(self.host.layout.at(_ADDRESSES)) or "")
 
     def _counted(self, nft: Nftables) -> tuple[str, ...]:
         match nft.counters(self._settings.table):
@@ -459,14 +459,14 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     @property
     def _record(self) -> Record:
         """The tables and routes of this configuration and earlier ones that the kernel may have."""
-        return rewrite.Record.parse(self.host.files.read(self.host.layout.probe_applied_path) or "")
+        return rewrite.rules.Record.parse(self.host.files.read(self.host.layout.probe_applied_path) or "")
 
     def _note(self, ctx: phases.Context, plan: RewritePlan) -> None:
         """Record what will be in the kernel, in addition to what may be there; called before the change."""
-        coming = rewrite.Record(
+        coming = rewrite.rules.Record(
             () if plan.load is None else (plan.load.name,),
             tuple(
-                rewrite.NotedRoute(self._settings.global_address, route.devs[0], route.protocol)
+                rewrite.rules.NotedRoute(self._settings.global_address, route.devs[0], route.protocol)
                 for route in plan.coming_routes
             ),
         )

@@ -16,7 +16,7 @@ from hostrouting.boot import GateStep, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate import Changed, Gate, Part
 from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.host.fileset import File, FileSet
-from hostrouting.tasks import Configure
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
 from phases.errors import ExceptionGroup
 from phases.testing import FakeClock

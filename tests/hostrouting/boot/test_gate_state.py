@@ -13,7 +13,7 @@ from hostrouting.boot import gate_digests, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate_state import GateState, drop_in_folders, find_gate_state
 from hostrouting.config import GuardConfig, HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks import Configure
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost
 from hostrouting.testing.host import shown
 from tests.tables.gate_openings import EDITS, KUBE1, OPENINGS, Edit, Opening

@@ -18,7 +18,7 @@ from hostrouting.errors import ConfigError, RouteOverlapError
 from hostrouting.fib import Fib
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
-from hostrouting.tasks import CheckRouteOverlap
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
 from tests.support.tasks import run

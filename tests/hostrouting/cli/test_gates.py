@@ -10,7 +10,7 @@ import phases
 from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig
 from hostrouting.errors import ManagerError
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks import Configure
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.tables.gate_openings import OPENINGS

@@ -18,8 +18,10 @@ from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
-from hostrouting.tasks import CleanupPlan
-from hostrouting.tasks.guard import Fights, Look, Repair, State
+from hostrouting.tasks.cleanup.plan import CleanupPlan
+from hostrouting.tasks.guard.look import Look, Repair
+from hostrouting.tasks.guard.pace import Fights
+from hostrouting.tasks.guard.state import State
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, plain_vm, vpn_node
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
 from tests.support.cli import say

@@ -16,7 +16,7 @@ from hostrouting.model import Prefix, Route
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
 from hostrouting.routes.uplink import DesiredRoute
-from hostrouting.tasks import Configure
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.tasks import CIDR, REPAIR, config
 

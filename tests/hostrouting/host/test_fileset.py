@@ -11,7 +11,8 @@ from hostrouting.errors import FileError
 from hostrouting.host import LocalFiles
 from hostrouting.host.fileset import Changes, File, FileSet
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks import CheckRouteOverlap, ConfigureStaticRoutes
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeHost
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 

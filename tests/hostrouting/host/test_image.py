@@ -20,7 +20,7 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import FileError, HostBusy
 from hostrouting.host import ImageFiles
 from hostrouting.host.host import Host
-from hostrouting.tasks import Configure, Remove
+from hostrouting.tasks.configure import Configure, Remove
 from tests.support.children import as_nobody, running
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])

@@ -13,15 +13,10 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, UnitFailed
 from hostrouting.host import Rights
 from hostrouting.model import Prefix, Route, as_ip
-from hostrouting.tasks import (
-    Change,
-    CheckResult,
-    CheckRouteOverlap,
-    Configure,
-    ConfigureStaticRoutes,
-    Remove,
-    RoutesResult,
-)
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.results import Change, CheckResult, RoutesResult
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from phases.testing import FakeClock, RecordingObserver
 from tests.support.kinds import kind_of

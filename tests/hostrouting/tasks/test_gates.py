@@ -16,7 +16,9 @@ from hostrouting.errors import HostRoutingError, ManagerError
 from hostrouting.host import UnitState
 from hostrouting.host.effects import effects_of
 from hostrouting.model import OURS
-from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.mishaps import Killed, busy, killed, mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run

@@ -13,13 +13,15 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import RouteConflict, RouteOverlapError
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.machine import H200
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:
-    from hostrouting.tasks.guard import Look
+    from hostrouting.tasks.guard.look import Look
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

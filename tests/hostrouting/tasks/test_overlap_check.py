@@ -14,7 +14,8 @@ from hostrouting.check.report import repair_document
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, RouteOverlapError
 from hostrouting.host import UnitState
-from hostrouting.tasks import CheckRouteOverlap, Configure, Remove
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run

@@ -22,7 +22,10 @@ from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
 from hostrouting.kernel.ebtables import missing
 from hostrouting.model import Route, default_rules
-from hostrouting.tasks import CleanStaleAzureVnet, Configure, Preflight, PreflightResult
+from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
+from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.preflight import Preflight
+from hostrouting.tasks.results import PreflightResult
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.azure_leftovers import MANAGED, azure_host
 from tests.support.kinds import kind_of

@@ -13,9 +13,10 @@ from hostrouting.config import GuardConfig, HostRoutingConfig, Upkeep
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host import UnitState
-from hostrouting.tasks import Configure, Preflight
+from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.preflight import (
     TOOLS,
+    Preflight,
     UnitDropIn,
     folder_findings,
     lock_findings,

@@ -12,7 +12,9 @@ from hostrouting.host.fileset import Changes
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import OURS, Route
-from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
 from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, REPAIR, config, ours, run

@@ -12,8 +12,9 @@ import phases
 from hostrouting.boot import GateStep
 from hostrouting.boot.gate import Gate, Part
 from hostrouting.host.fileset import File, FileSet
-from hostrouting.tasks import Configure, Remove, configure
+from hostrouting.tasks import configure
 from hostrouting.tasks.base import HostTask
+from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.results import Change
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say

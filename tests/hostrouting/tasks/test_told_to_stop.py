@@ -10,7 +10,9 @@ import pytest
 
 import phases
 from hostrouting.errors import UnitFailed
-from hostrouting.tasks import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Remove
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.notes import notes_of

@@ -12,7 +12,7 @@ import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks import Configure
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
 from tests.support.tasks import LAYOUT

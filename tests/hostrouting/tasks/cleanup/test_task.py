@@ -23,8 +23,12 @@ from hostrouting.host.host import Host
 from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.model import Link, Route
-from hostrouting.tasks import CleanStaleAzureVnet, CleanupPlan, CleanupResult, Configure, UndoCleanup, UndoResult
+from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
+from hostrouting.tasks.cleanup.plan import CleanupPlan
+from hostrouting.tasks.cleanup.task import UndoCleanup
 from hostrouting.tasks.cleanup.undo import UndoLog
+from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.results import CleanupResult, UndoResult
 from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
 from phases.testing import FakeClock
 from tests.support.azure_leftovers import (

@@ -16,9 +16,9 @@ import phases
 from hostrouting.errors import CleanupError
 from hostrouting.kernel.ebtables import EbtablesProgram
 from hostrouting.kernel.programs import run_program
-from hostrouting.tasks import CleanupResult
 from hostrouting.tasks.cleanup.azure_vnet import pod_rule
 from hostrouting.tasks.cleanup.saved_rules import read_saved
+from hostrouting.tasks.results import CleanupResult
 from tests.support.azure_node import AzureNode, azure_node, mac_of
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, R1, R2, R3, pod_rules
 from tests.support.children import running
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hostrouting.kernel.programs import Ended
-    from hostrouting.tasks import CleanupPlan
+    from hostrouting.tasks.cleanup.plan import CleanupPlan
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 

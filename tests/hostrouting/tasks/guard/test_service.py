@@ -12,7 +12,8 @@ from hostrouting import Configure, GuardConfig, Host, HostRoutingConfig, Remove
 from hostrouting.boot import parse_gate_steps, parse_guard_unit
 from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks import Guard, InstallGuard
+from hostrouting.tasks.guard.loop import Guard
+from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run

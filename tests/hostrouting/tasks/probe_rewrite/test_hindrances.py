@@ -10,7 +10,7 @@ import pytest
 
 from hostrouting.config import ProbeRewriteConfig
 from hostrouting.model import Address, Link, Snapshot, as_ip
-from hostrouting.tasks.probe_rewrite import OwnAddress, Surroundings, find_hindrances, has_address, own_addresses
+from hostrouting.tasks.probe_rewrite.rules import OwnAddress, Surroundings, find_hindrances, has_address, own_addresses
 
 CONFIG = ProbeRewriteConfig(True, ("eth0",))
 KNOWN = CONFIG.global_address

@@ -17,7 +17,7 @@ import attrs
 import pytest
 
 from hostrouting.kernel.nftables import NftProgram
-from hostrouting.tasks.probe_rewrite import wanted_table
+from hostrouting.tasks.probe_rewrite.rules import wanted_table
 from tests.support.balancer import (
     GLOBAL,
     HARDWARE,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from hostrouting.tasks import ProbeResult, Standing
+    from hostrouting.tasks.results import ProbeResult, Standing
     from tests.support.namespace import Namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]

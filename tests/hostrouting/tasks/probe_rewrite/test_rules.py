@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hostrouting.config import ProbeRewriteConfig
 from hostrouting.kernel.nftables import Chain, Match, Rule, Table, Unknown, Verdict
 from hostrouting.model import Prefix, Route, Snapshot
-from hostrouting.tasks.probe_rewrite import (
+from hostrouting.tasks.probe_rewrite.rules import (
     NotedRoute,
     Record,
     differences,

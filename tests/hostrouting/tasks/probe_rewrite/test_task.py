@@ -23,8 +23,10 @@ from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
 from hostrouting.kernel.nftables import program as refusal
 from hostrouting.model import Link, Route
-from hostrouting.tasks import Configure, ProbeResult, Remove, RewriteProbeSource
-from hostrouting.tasks.probe_rewrite import wanted_table
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.probe_rewrite.rules import wanted_table
+from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
+from hostrouting.tasks.results import ProbeResult
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_vm
 from hostrouting.testing.kernel.nftables import MemoryNftables
 from tests.support.kinds import kind_of

@@ -1,0 +1,91 @@
+# fmt: off
+# Each public name: once, with its module and what it is. `help(hostrouting)` shows it; `__init__.py` loads it.
+from hostrouting.release import __version__ as __version__
+
+# 1. For the pipeline of an agent: tasks for `phases`, each made from a configuration and a host
+from hostrouting.tasks.configure import Configure as Configure  # the next four, in order
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes  # adds the static routes, now and at every boot
+from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap  # checks that expected addresses leave by an expected device
+from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource as RewriteProbeSource  # makes load-balancer probes over IPv6 reach the pods
+from hostrouting.tasks.guard.service import InstallGuard as InstallGuard  # installs the service that runs Guard, if the configuration enables it
+from hostrouting.tasks.preflight import Preflight as Preflight  # finds what would make a bootstrap, the next machine or a reboot fail
+from hostrouting.tasks.configure import Remove as Remove  # removes everything that hostrouting installed, and nothing else
+from hostrouting.tasks.guard.loop import Guard as Guard  # keeps right what they installed, until it is told to stop
+from hostrouting.tasks.guard.loop import Orders as Orders  # tells a running Guard to read its configuration again, or to look
+from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
+from hostrouting.tasks.cleanup.task import UndoCleanup as UndoCleanup  # restores what that deleted
+from hostrouting.tasks.cleanup.task import Cleanup as Cleanup  # the base class of such a task, for another CNI: a subclass says what is stale
+from hostrouting.tasks.results import RoutesResult as RoutesResult  # what ConfigureStaticRoutes did
+from hostrouting.tasks.results import CheckResult as CheckResult  # what CheckRouteOverlap found and did
+from hostrouting.check.examine import Examination as Examination  # all of one check: verdict, findings and the `routes` that repair them
+from hostrouting.check.overlap import Verdict as Verdict  # its verdict
+from hostrouting.tasks.results import PreflightResult as PreflightResult  # what Preflight found
+from hostrouting.finding import Finding as Finding  # one thing to tell an operator: its name, severity, sentence, target and remedy
+from hostrouting.tasks.results import ProbeResult as ProbeResult, Standing as Standing  # what RewriteProbeSource did, and its state on the host
+from hostrouting.tasks.results import GuardResult as GuardResult  # what InstallGuard did
+from hostrouting.tasks.results import CleanupResult as CleanupResult  # what CleanStaleAzureVnet found and did
+from hostrouting.tasks.cleanup.plan import CleanupPlan as CleanupPlan  # what it would do: what is stale, what is kept, each with its reason
+from hostrouting.tasks.cleanup.plan import CleanupEntry as CleanupEntry  # one rule, neighbour, route or listed pod of such a plan
+from hostrouting.tasks.cleanup.plan import CleanupFacts as CleanupFacts  # what is known about the host when the plan is made
+from hostrouting.tasks.results import UndoResult as UndoResult  # what UndoCleanup restored
+from hostrouting.host.host import Host as Host  # the host: `Host.local` is this host, `Host.offline` an image, `Host.sandbox` a namespace
+from hostrouting.host.layout import HostLayout as HostLayout  # every path and name that hostrouting uses on it
+
+# 2. The configuration: frozen values, checked when they are made; a ConfigError has every fault at once
+from hostrouting.config import HostRoutingConfig as HostRoutingConfig  # all of it: `HostRoutingConfig.from_json`, `HostRoutingConfig.load`
+from hostrouting.config import StaticRoutesConfig as StaticRoutesConfig  # the static routes, and the switch that enables them
+from hostrouting.config import StaticRoute as StaticRoute  # one of them
+from hostrouting.config import RouteOverlapConfig as RouteOverlapConfig  # which CIDRs must leave by which devices
+from hostrouting.config import IntendedRule as IntendedRule  # a policy rule that sends some packets elsewhere on purpose
+from hostrouting.config import Mode as Mode  # what happens if a CIDR does not leave as it must: WARN or STRICT
+from hostrouting.config import ProbeRewriteConfig as ProbeRewriteConfig  # how a load balancer's probes over IPv6 are rewritten
+from hostrouting.config import ProbeCondition as ProbeCondition  # on which hosts this is done: always, local-ipv6 or imds
+from hostrouting.config import ImdsConfig as ImdsConfig  # how the instance metadata service is asked about it
+from hostrouting.config import OnUnknown as OnUnknown  # what happens if it gives no usable answer: fail, apply or skip
+from hostrouting.config import GuardConfig as GuardConfig  # whether the guard runs as a service
+from hostrouting.config import AzureVnetCleanupConfig as AzureVnetCleanupConfig  # what another CNI manages now, and how careful the clean-up is
+from hostrouting.config import StateFile as StateFile  # what happens to pods in azure-vnet's state file that are gone: read or prune
+from hostrouting.config import EbtablesChoice as EbtablesChoice  # which ebtables is used: auto, nft or legacy
+
+# 3. Errors: `hostrouting.errors` draws the whole tree, and says where the fault of each is
+from hostrouting.errors import HostRoutingError as HostRoutingError  # the root: catch it to catch everything that is raised on purpose
+from hostrouting.errors import ConfigError as ConfigError, Fault as Fault  # the configuration cannot be used; each fault in it
+from hostrouting.errors import InputError as InputError  # a file is not a snapshot, an undo file or an approved plan, as its kind says
+from hostrouting.errors import RouteConflict as RouteConflict  # a route that is not ours holds the key of a wanted route
+from hostrouting.errors import ApplyError as ApplyError  # routes could not be applied; says what is true now
+from hostrouting.errors import RouteOverlapError as RouteOverlapError  # expected CIDRs escape, and the mode is STRICT; `repair` has the remedy
+from hostrouting.errors import PreflightFailed as PreflightFailed  # a preflight found errors; `repair` as in RouteOverlapError
+from hostrouting.errors import CleanupError as CleanupError  # what azure-vnet left behind could not be deleted, or restored
+from hostrouting.errors import NotReady as NotReady  # something was still missing at the deadline
+from hostrouting.errors import FileError as FileError  # a file cannot be read, written or removed
+from hostrouting.errors import ManagerError as ManagerError  # systemd does not answer, or one of our units failed
+from hostrouting.errors import ProgramError as ProgramError  # nft or ebtables did not do what was asked
+from hostrouting.errors import BackendError as BackendError  # the kernel did not do what was asked
+from hostrouting.errors import RouteRefused as RouteRefused  # a BackendError about one route
+from hostrouting.errors import ForeignPhases as ForeignPhases  # another project's `phases` is installed over ours
+
+# 4. Provisional: the routing of a host, as plain values
+from hostrouting.model import Snapshot as Snapshot  # devices, addresses, rules and routes at one moment; saved by `Snapshot.to_json`
+from hostrouting.model import Link as Link, Address as Address  # a device, and an address of this host on it
+from hostrouting.model import Route as Route, NextHop as NextHop  # a route, and one of its next hops
+from hostrouting.model import Rule as Rule, default_rules as default_rules  # a policy rule, and the rules that every Linux starts with
+from hostrouting.model import Prefix as Prefix, IP as IP  # a network with its length, such as 172.16.0.0/16; an address
+from hostrouting.model import OURS as OURS  # the route protocol number that marks a route as ours
+
+# 5. Provisional: conclusions; functions from values to values, which need and touch no host
+from hostrouting.fib import Fib as Fib  # what the kernel would do with a packet, for one address or for all of a prefix
+from hostrouting.fib import Flow as Flow, PLAIN as PLAIN, ANY as ANY  # what is known about a packet but its destination; a plain one; an unknown one
+from hostrouting.fib import Decision as Decision, Cell as Cell  # what happens to a packet, and a range of addresses with one decision
+from hostrouting.check.overlap import check_overlap as check_overlap  # makes an OverlapReport from expected CIDRs and a Fib
+from hostrouting.check.overlap import OverlapReport as OverlapReport, Escape as Escape  # its verdict with the evidence, and a range that escapes
+from hostrouting.check.repair import propose_repair as propose_repair  # makes a Repair from a Fib and an OverlapReport
+from hostrouting.check.repair import Repair as Repair  # the fewest static routes that close every escape, with the proof that they do
+from hostrouting.routes.uplink import DesiredRoute as DesiredRoute  # a wanted route; missing fields come from the default route
+from hostrouting.routes.uplink import resolve_route as resolve_route, Pending as Pending  # the complete route on a host, or what is missing for it
+from hostrouting.routes.plan import plan_routes as plan_routes  # makes a RoutePlan from wanted routes and a Snapshot
+from hostrouting.routes.plan import RoutePlan as RoutePlan  # the steps from the present routes to the wanted ones; printed, it is the dry run
+
+# 6. Provisional: access to a kernel
+from hostrouting.kernel.base import RouteBackend as RouteBackend  # what a backend promises; `hostrouting.kernel` has its input and output values
+from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend  # Linux, through netlink; `hostrouting.testing` has the fake one
+from hostrouting.routes.apply import apply_plan as apply_plan, Applied as Applied  # carries out a RoutePlan completely or not at all; what that did
