@@ -1,13 +1,11 @@
-"""What a run found, in words: the table for docs/benchmarks.md and the terminal, and the document for programs.
+"""What a run found, in words: the table for docs/benchmarks.md and for the terminal.
 
 Here: text of values. Not here: where it goes (`run`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import attrs
+from typing import TYPE_CHECKING
 
 from tests.benchmarks.contest import Comparison, Contest, LeftOut, Ratio, Unit, comparisons
 
@@ -16,10 +14,9 @@ if TYPE_CHECKING:
 
     from tests.benchmarks.machine import Machine
 
-__all__ = ["document", "goal_words", "markdown", "quantity", "ratio_words", "summary", "terminal"]
+__all__ = ["goal_words", "markdown", "quantity", "ratio_words", "summary", "terminal"]
 
 _HEAD = ("work", "hostrouting", "beside it", "ratio (min … max)", "goal", "")
-_SCHEMA = "hostrouting/benchmark/1"
 _SECONDS = ((1.0, 1, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "µs"))
 
 
@@ -83,9 +80,9 @@ def _rows(contests: Iterable[Contest]) -> list[tuple[str, ...]]:
 
 
 def markdown(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: Machine) -> str:
-    """The table for docs/benchmarks.md, with the machine that it was measured on; what only the plot is for is left to it."""
+    """The table for docs/benchmarks.md, with the machine that it was measured on."""
     lines = [f"{machine}. {summary(contests)}.", "", _row(_HEAD), "|" + "---|" * len(_HEAD)]
-    lines += map(_row, _rows(it for it in contests if it.goals or not it.panel))
+    lines += map(_row, _rows(contests))
     said = [f"- {it.work}: {note}" for it in contests for note in it.notes]
     said += [f"- not measured: {it.work} ({it.reason})" for it in left_out]
     return "\n".join([*lines, *([""] if said else []), *said])
@@ -109,22 +106,3 @@ def summary(contests: Iterable[Contest]) -> str:
     """How many goals were met, in one sentence."""
     verdicts = [found.met for contest in contests for found in comparisons(contest) if found.met is not None]
     return f"{sum(verdicts)} of {len(verdicts)} goals met"
-
-
-def document(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: Machine) -> dict[str, Any]:
-    """Everything, as a JSON value: every round of every method too."""
-    return {
-        "schema": _SCHEMA,
-        "machine": attrs.asdict(machine),
-        "contests": [
-            {
-                **attrs.asdict(contest, filter=attrs.filters.exclude("goals", "panel", "size")),
-                "comparisons": [
-                    {**attrs.asdict(found, filter=attrs.filters.exclude("work", "unit")), "met": found.met}
-                    for found in comparisons(contest)
-                ],
-            }
-            for contest in contests
-        ],
-        "leftOut": [attrs.asdict(it) for it in left_out],
-    }

@@ -6,7 +6,6 @@ Whatever needs a kernel runs in a private network namespace, and is left out, wi
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -16,15 +15,13 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks.contest import Contest, LeftOut
 from tests.benchmarks.machine import this_machine
-from tests.benchmarks.plot import panels_of, render_plot
 from tests.benchmarks.private import enter_private_network, furnish
-from tests.benchmarks.report import document, markdown, terminal
+from tests.benchmarks.report import markdown, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/benchmarks.md"
-PLOT = Path(__file__).with_name("speed.svg")
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
@@ -80,10 +77,7 @@ def _with_kernel(folder: Path) -> Iterator[Contest | LeftOut]:
 def main() -> None:
     """Measure, print, and write if asked to."""
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", metavar="FILE", type=Path, help="everything, for programs")
-    parser.add_argument(
-        "--write", action="store_true", help="put the table into docs/benchmarks.md, and the plot beside this"
-    )
+    parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     arguments = parser.parse_args()
     begun = time.monotonic()
     done: list[Contest] = []
@@ -97,14 +91,10 @@ def main() -> None:
                 sys.stderr.write(f"{time.monotonic() - begun:5.0f} s  {it.work}\n")
     machine = this_machine()
     sys.stdout.write(terminal(done, left_out, machine) + "\n")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(document(done, left_out, machine), indent=1) + "\n", encoding="utf-8")
     if arguments.write:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
         table = markdown(done, left_out, machine)
         PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
-        if panels := panels_of(done):
-            PLOT.write_text(render_plot(panels, title="Time against number of routes"), encoding="utf-8")
 
 
 if __name__ == "__main__":
