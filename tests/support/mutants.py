@@ -229,6 +229,10 @@ class _Changed:
     def create_module(self, _spec: object) -> None:
         """The usual one."""
 
+    def get_data(self, path: str) -> bytes:
+        """A file beside the module."""
+        return Path(path).read_bytes()
+
     def exec_module(self, module: Any) -> None:
         exec(compile(self._text, str(self._path), "exec"), module.__dict__)  # noqa: S102  what this is for
 
