@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.commands import every_command
@@ -14,15 +13,12 @@ from hostrouting.cli.schemas import ERROR
 from hostrouting.cli.words import words_of
 from tests.support.pages import ROOT
 
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-__all__ = ["GENERATED", "commands_page"]
+__all__ = ["PAGE", "commands_page"]
+
+PAGE = "docs/commands.md"
 
 
 def commands_page() -> str:
@@ -90,17 +86,5 @@ def _commands() -> Iterator[str]:
             yield f"| `{key}` | {meaning} |"
 
 
-GENERATED: dict[str, Callable[[], str]] = {
-    "docs/commands.md": commands_page,
-}
-"""The files that are generated, each with what makes its text."""
-
-
-def main() -> None:
-    """Write all of them."""
-    for path, made in GENERATED.items():
-        (ROOT / path).write_text(made(), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    (ROOT / PAGE).write_text(commands_page(), encoding="utf-8")
