@@ -1,6 +1,6 @@
 """A contest: methods that do the same work in turn, what each took, and what was to be reached.
 
-Here: values and the arithmetic on them. Not here: how they are measured (`turns`) and told (`report`).
+Here: values and the arithmetic on them. Not here: how they are measured (`turns`) and told (`report`, `plot`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,17 @@ class Goal:
 
 @attrs.frozen
 class Contest:
-    """What each method took in each round, in seconds or megabytes; a value of the same place is of the same round."""
+    """What each method took in each round, in seconds or megabytes; a value of the same place is of the same round.
+
+    `panel` and `size` are the place in the plot and the number of routes there; "" where it is in none.
+    """
 
     work: str
     values: Mapping[str, Sequence[float]]
     goals: tuple[Goal, ...] = ()
     unit: Unit = attrs.field(default="s", kw_only=True)
+    panel: str = attrs.field(default="", kw_only=True)
+    size: int = attrs.field(default=0, kw_only=True)
     notes: tuple[str, ...] = attrs.field(default=(), kw_only=True)
 
 

@@ -44,12 +44,12 @@ def families_in_turn(
 def by_family(contest: Contest, times: _Times) -> Iterator[Contest]:
     """The contest with the times of IPv4. If there are times of IPv6, the same with those, and IPv6 beside IPv4.
 
-    Our methods, which are the first one and those that have a goal, have a goal beside IPv4 too.
+    The plot shows IPv4. Our methods, which are the first one and those that have a goal, have a goal beside IPv4 too.
     """
     yield attrs.evolve(contest, values=times[IPV4])
     if IPV6 not in times:
         return
-    ipv6 = attrs.evolve(contest, work=f"{contest.work}, IPv6", values=times[IPV6])
+    ipv6 = attrs.evolve(contest, work=f"{contest.work}, IPv6", values=times[IPV6], panel="", size=0)
     yield ipv6
     names = list(times[IPV6])
     ours = {names[0], *(goal.method for goal in contest.goals if goal.limit is not None)}

@@ -1,4 +1,4 @@
-"""Growth: reading and checking from 10,000 to 1,000,000 routes, in time and in memory; for each route they stay flat.
+"""Growth: reading and checking from 100 to 1,000,000 routes, in time and in memory; for each route they stay flat.
 
 The routes are in this process's private network namespace (see `private`) and become more and more.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["growth_contests", "per_route"]
 
-_SIZES = (10_000, 100_000, 1_000_000)
+_SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 _ROUNDS = 3
 _FOR_PYROUTE2, _FOR_JSON = 10_000, 100_000  # more routes than these take them too long
 _IN_BOTH = 100_000  # as many routes are read in IPv6, too; they stay, because nothing else here reads IPv6
@@ -112,7 +112,7 @@ def _read(bench: Bench, count: int) -> Iterator[Contest]:
             return found
 
         times = families_in_turn(methods, BOTH if count == _IN_BOTH else (IPV4,), rounds=_ROUNDS)
-    yield from by_family(Contest(f"read {count:,} routes", {}, goals), times)
+    yield from by_family(Contest(f"read {count:,} routes", {}, goals, panel="read", size=count), times)
 
 
 def _check(bench: Bench, count: int) -> Contest:
@@ -125,7 +125,12 @@ def _check(bench: Bench, count: int) -> Contest:
 
     loop = loop_of_route_get([str(cidr.ip) for cidr in cidrs])
     methods = {_CHECK: check, LOOP: loop}
-    return Contest(f"check 100 CIDRs evenly among {count:,} routes", in_turn(methods, rounds=_ROUNDS))
+    return Contest(
+        f"check 100 CIDRs evenly among {count:,} routes",
+        in_turn(methods, rounds=_ROUNDS),
+        panel="check 100 CIDRs",
+        size=count,
+    )
 
 
 def _memory(cidrs: Sequence[str]) -> list[float]:

@@ -139,7 +139,7 @@ def _install(bench: Bench, count: int) -> Iterator[Contest]:
 
         families = BOTH if count >= _LARGE else (IPV4,)
         times = families_in_turn(methods, families, rounds=7, before=empty)
-    yield from by_family(Contest(f"install {count:,} routes", {}, goals), times)
+    yield from by_family(Contest(f"install {count:,} routes", {}, goals, panel="install", size=count), times)
 
 
 def _converge(bench: Bench, count: int) -> Iterator[Contest]:

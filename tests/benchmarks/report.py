@@ -80,9 +80,9 @@ def _rows(contests: Iterable[Contest]) -> list[tuple[str, ...]]:
 
 
 def markdown(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: Machine) -> str:
-    """The table for docs/benchmarks.md, with the machine that it was measured on."""
+    """The table for docs/benchmarks.md, with the machine that it was measured on; what only the plot is for is left to it."""
     lines = [f"{machine}. {summary(contests)}.", "", _row(_HEAD), "|" + "---|" * len(_HEAD)]
-    lines += map(_row, _rows(contests))
+    lines += map(_row, _rows(it for it in contests if it.goals or not it.panel))
     said = [f"- {it.work}: {note}" for it in contests for note in it.notes]
     said += [f"- not measured: {it.work} ({it.reason})" for it in left_out]
     return "\n".join([*lines, *([""] if said else []), *said])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks.contest import Contest, LeftOut
 from tests.benchmarks.machine import this_machine
+from tests.benchmarks.plot import panels_of, render_plot
 from tests.benchmarks.private import enter_private_network, furnish
 from tests.benchmarks.report import markdown, terminal
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/benchmarks.md"
+PLOT = Path(__file__).with_name("speed.svg")
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
@@ -77,7 +79,9 @@ def _with_kernel(folder: Path) -> Iterator[Contest | LeftOut]:
 def main() -> None:
     """Measure, print, and write if asked to."""
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/benchmarks.md, and the plot beside this"
+    )
     arguments = parser.parse_args()
     begun = time.monotonic()
     done: list[Contest] = []
@@ -95,6 +99,8 @@ def main() -> None:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
         table = markdown(done, left_out, machine)
         PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        if panels := panels_of(done):
+            PLOT.write_text(render_plot(panels, title="Time against number of routes"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tests.benchmarks.workload import cidrs_among, equal_routes, in_family, mixe
 if TYPE_CHECKING:
     from tests.benchmarks.peers import Method
 
-WORK = Contest("read", {}, (Goal("ours", 2.5, "C"),))
+WORK = Contest("read", {}, (Goal("ours", 2.5, "C"),), panel="read", size=10)
 TIMES = {IPV4: {"ours": [2.0, 4.0], "C": [1.0, 2.0]}, IPV6: {"ours": [3.0, 4.0], "C": [1.0, 3.0]}}
 
 
@@ -38,6 +38,7 @@ def test_each_family_is_a_contest_and_their_ratio_is_another() -> None:
     assert [it.work for it in (ipv4, ipv6, beside)] == ["read", "read, IPv6", "read, IPv6 beside IPv4"]
     assert (ipv4.values, ipv6.values) == (TIMES[IPV4], TIMES[IPV6])
     assert ipv4.goals == ipv6.goals == WORK.goals
+    assert [it.panel for it in (ipv4, ipv6, beside)] == ["read", "", ""]
     found = [(it.method, it.against, it.ratio and it.ratio.median, it.limit) for it in comparisons(beside)]
     assert found == [("ours, IPv6", "ours, IPv4", 1.25, 1.3), ("C, IPv6", "C, IPv4", 1.25, None)]
 
@@ -45,7 +46,7 @@ def test_each_family_is_a_contest_and_their_ratio_is_another() -> None:
 def test_without_times_of_ipv6_there_is_one_contest() -> None:
     """The only contest is the contest itself, with its times."""
     [only] = by_family(WORK, {IPV4: TIMES[IPV4]})
-    assert (only.work, only.values) == ("read", TIMES[IPV4])
+    assert (only.work, only.values, only.panel) == ("read", TIMES[IPV4], "read")
 
 
 def test_the_routes_of_both_families_are_the_same_tree() -> None:

@@ -43,11 +43,11 @@ step 'the version has no tag yet' is_new
 step 'the address of the repository is known' has_address
 step 'every check and every test, with each Python and each Debian, and the packages' env CI=true make nightly
 step 'the speed: read docs/benchmarks.md before you go on' make bench ARGS=--write
-step 'the files are still those of the commit, but for the speed' git diff --quiet -- . ':!docs/benchmarks.md'
+step 'the files are still those of the commit, but for the speed' git diff --quiet -- . ':!docs/benchmarks.md' ':!tests/benchmarks/speed.svg'
 
 cat <<END
 All of it is fine. What is left is yours:
-  git add docs/benchmarks.md && git commit -m 'Speed of $version'   # if the figures changed
+  git add docs/benchmarks.md tests/benchmarks/speed.svg && git commit -m 'Speed of $version'   # if the figures changed
   git tag -s v$version -m 'hostrouting $version' && git push --follow-tags
   .venv/bin/twine upload dist/*.whl dist/*.tar.gz
   add dist/*.deb and dist/hostrouting.pyz to the release, with the changelog's text

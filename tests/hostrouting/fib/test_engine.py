@@ -437,7 +437,7 @@ def test_many_rules_for_single_addresses() -> None:
             Rule(family=4, priority=512, table=254, dst=Prefix.parse(f"{ip_at(4, (172 << 24) + 3 * at)}/32"))
             for at in range(size)
         ]
-        found = attrs.evolve(plain(), rules=sorted([*plain().rules, *rules], key=lambda it: it.priority))
+        found = attrs.evolve(plain(), rules=tuple(sorted([*plain().rules, *rules], key=lambda it: it.priority)))
         return lambda: list(Fib(found).cells(Prefix.parse("172.0.0.0/8")))
 
     assert grows_evenly(work, 40)
