@@ -28,14 +28,12 @@ A step is any object with a `name` and a method `do(ctx)`. A decorator turns a f
     task                        turns a function into a task
     Context                     the argument of `do`: cancellation, deadline, sleep, logger, clock
     Skip                        the result of a task that found nothing to do
-    OffersPlan, OffersUndo      a task that can say what it would do, or undo what it did
-    OffersFields                a result that adds fields to its task's log line
     AnyTask                     a task with any result
 
 2. How tasks are combined
 
     serial                      in order, up to the first failure
-    parallel                    all at once; the first failure cancels the others, and the group waits for every one
+    parallel                    all at once, or some at once; the first failure cancels the others
     retry                       again after a failure, with growing pauses
     deadline                    within a time limit
     when                        only if a condition is true
@@ -43,9 +41,9 @@ A step is any object with a `name` and a method `do(ctx)`. A decorator turns a f
 3. How tasks are run
 
     execute                     run a task, return its result, raise TaskFailed
-    run                         run a whole program: handles signals, can select steps, returns a Report
+    run                         run a whole program: can select steps, goes on after a stopped run, returns a Report
     Report                      what happened, as a tree that prints as text and as JSON
-    plan, Plan                  what would be done, as a tree; nothing is changed
+    plan                        what would be done, as a Report; nothing is changed
     undo                        undo what was done, last step first
 
 4. How tasks end: with a result, with TaskFailed, or with Cancelled
@@ -77,88 +75,45 @@ TYPE_CHECKING = False  # loading `typing` would take a third of the time of a pr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from phases.clock import Clock, SystemClock
-    from phases.context import Context
-    from phases.errors import (
-        Cancelled,
-        DeadlineExceeded,
-        InvalidTask,
-        PhasesError,
-        TaskFailed,
-        UnknownTask,
-    )
-    from phases.events import Event, Failure, Finished, Observer, Retrying, Skipped, Started, Status
+    from phases.context import Clock, Context, SystemClock
+    from phases.errors import Cancelled, DeadlineExceeded, InvalidTask, PhasesError, TaskFailed, UnknownTask
     from phases.groups import deadline, parallel, retry, serial, when
     from phases.logs import JsonFormatter, LogfmtFormatter, LogObserver
-    from phases.program import Plan, default_observers, plan, run, undo
-    from phases.report import Report
-    from phases.running import execute
-    from phases.tasks import AnyTask, OffersFields, OffersPlan, OffersUndo, Skip, Task, task
+    from phases.report import Event, Failure, Finished, Observer, Report, Retrying, Skipped, Started, Status
+    from phases.running import default_observers, execute, plan, run, undo
+    from phases.tasks import AnyTask, Skip, Task, task
 
 # The distribution that installed this package: on the index, another project owns the name `phases`.
 __distribution__ = "hostrouting"
 
+# fmt: off
 __all__ = [
     # what a task is
-    "AnyTask",
-    "Context",
-    "OffersFields",
-    "OffersPlan",
-    "OffersUndo",
-    "Skip",
-    "Task",
-    "task",
+    "AnyTask", "Context", "Skip", "Task", "task",
     # how tasks are combined
-    "deadline",
-    "parallel",
-    "retry",
-    "serial",
-    "when",
+    "deadline", "parallel", "retry", "serial", "when",
     # how tasks are run
-    "Plan",
-    "Report",
-    "default_observers",
-    "execute",
-    "plan",
-    "run",
-    "undo",
+    "Report", "default_observers", "execute", "plan", "run", "undo",
     # how tasks end
-    "Cancelled",
-    "DeadlineExceeded",
-    "Failure",
-    "InvalidTask",
-    "PhasesError",
-    "Status",
-    "TaskFailed",
-    "UnknownTask",
+    "Cancelled", "DeadlineExceeded", "Failure", "InvalidTask", "PhasesError", "Status", "TaskFailed", "UnknownTask",
     # how a run is observed
-    "Event",
-    "Finished",
-    "JsonFormatter",
-    "LogObserver",
-    "LogfmtFormatter",
-    "Observer",
-    "Retrying",
-    "Skipped",
-    "Started",
+    "Event", "Finished", "JsonFormatter", "LogObserver", "LogfmtFormatter", "Observer",
+    "Retrying", "Skipped", "Started",
     # the edge
-    "Clock",
-    "SystemClock",
+    "Clock", "SystemClock",
 ]
+# fmt: on
 
 # The module of each name. It is imported on first use, so that a program only pays for what it uses: a command that
 # only prints its usage runs no task. (No module has the name of something it offers, or one would hide the other.)
 _HOMES = {
-    "clock": ("Clock", "SystemClock"),
-    "context": ("Context",),
+    "context": ("Clock", "Context", "SystemClock"),
     "errors": ("Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask"),
-    "events": ("Event", "Failure", "Finished", "Observer", "Retrying", "Skipped", "Started", "Status"),
-    "running": ("execute",),
-    "groups": ("parallel", "serial", "deadline", "retry", "when"),
+    "groups": ("deadline", "parallel", "retry", "serial", "when"),
     "logs": ("JsonFormatter", "LogfmtFormatter", "LogObserver"),
-    "program": ("Plan", "plan", "default_observers", "run", "undo"),
-    "report": ("Report",),
-    "tasks": ("AnyTask", "OffersFields", "OffersPlan", "OffersUndo", "Skip", "Task", "task"),
+    "report": ("Event", "Failure", "Finished", "Observer", "Report", "Retrying", "Skipped", "Started", "Status"),
+    "running": ("default_observers", "execute", "plan", "run", "undo"),
+    "tasks": ("AnyTask", "Skip", "Task", "task"),
 }
 
 

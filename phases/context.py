@@ -1,8 +1,11 @@
-"""The context that a running task receives: cancellation, waiting, logging. Nothing here runs tasks.
+"""The context that a running task receives: cancellation, waiting, logging, time. Nothing here runs tasks.
 
 What is cancelled, why, and by when, is a `Scope`: a node in a tree, without any knowledge of tasks. Cancelling a scope
 cancels everything below it, and its deadline applies to everything below it. A shielded scope is simply one without a
 parent. A `Run` is what all tasks of a run share; a `Context` is what one task sees of it, in one scope.
+
+A run waits, reads the time and starts threads only through a `Clock`, so that a test can pass
+`phases.testing.FakeClock` and never wait.
 """
 
 from __future__ import annotations
@@ -12,334 +15,217 @@ import logging
 import math
 import os
 import threading
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+import time
+from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Protocol
 
-import attrs
-
-from phases.clock import Clock, SystemClock
 from phases.errors import Cancelled, DeadlineExceeded
-from phases.interrupts import closed, raise_if_interrupted, whole
 from phases.logs import LogObserver, TaskLogger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
-    from typing_extensions import Self
+    from phases.report import Event, Observer, Report
 
-    from phases.clock import Event as Flag
-    from phases.events import Event, Observer
-
-__all__ = [
-    "Context",
-    "Node",
-    "Run",
-    "Scope",
-    "TimeLimit",
-    "innermost",
-    "listed_observers",
-    "standing_for",
-    "valid_context",
-]
+__all__ = ["Clock", "Context", "Flag", "Node", "Run", "Scope", "SystemClock", "Thread"]
+__all__ += ["complain", "listed_observers", "valid_context"]
 
 
-@attrs.frozen(eq=False)
-class TimeLimit:
-    """A time limit: the instant on the clock, the length in seconds, and the scope that it was set for."""
+class Flag(Protocol):
+    """A flag that is set once and can be waited for, like threading.Event."""
 
-    at: float
-    seconds: float
-    scope: Scope
+    def set(self) -> None:
+        """Set the flag and wake every waiting thread. Setting it again does nothing."""
 
-    @property
-    def reason(self) -> str:
-        """The reason given to everything that is cancelled at that instant."""
-        return f"the {self.seconds:g} s of {self.scope.name} are over"
+    def is_set(self) -> bool:
+        """Whether the flag is set."""
+        ...
 
-
-# Scope -> the part of it whose block is open here: in this thread, and in the threads of groups that run in the block.
-_PARTS: ContextVar[Mapping[Scope, Scope]] = ContextVar("phases_parts")
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flag is set or the time is up; return whether it is set."""
+        ...
 
 
-def innermost(scope: Scope) -> Scope:
-    """The scope to use in place of this one: its innermost part whose block is open here, or else the scope itself."""
-    parts = _PARTS.get(None)
-    while parts and (part := parts.get(scope)) is not None and not part.left:
-        scope = part
-    return scope
+class Thread(Protocol):
+    """A started thread."""
+
+    def join(self) -> None:
+        """Wait until it has ended."""
 
 
-@contextmanager
-@closed
-def standing_for(scope: Scope, part: Scope) -> Iterator[None]:
-    """While the block is open, use the part in place of the scope: waiting in the scope means waiting in the part."""
-    _PARTS.set({**_PARTS.get({}), scope: part})
-    try:
-        yield
-    finally:
-        _PARTS.set({outer: inner for outer, inner in _PARTS.get({}).items() if inner is not part})
+class Clock(Protocol):
+    """What a run needs from the outside world: the time, waiting, and threads."""
+
+    def now(self) -> float:
+        """Monotonic seconds: only differences are meaningful."""
+        ...
+
+    def utc(self) -> datetime:
+        """The date and time, in UTC."""
+        ...
+
+    def event(self) -> Flag:
+        """A new event whose wait() uses this clock."""
+        ...
+
+    def start(self, target: Callable[[], None], *, name: str) -> Thread:
+        """Run the target in a new thread. Raises RuntimeError if the system cannot start one."""
+        ...
+
+
+class _SystemEvent:
+    """An event without a lock of its own, which a signal handler that raises, or a fork, could leave locked.
+
+    Each waiting thread has a lock, which set() releases. If a signal arrives just before the main thread blocks,
+    Python calls its handler only when the thread wakes. (Measured: one in 25 was not handled for a minute.) So the
+    main thread wakes up regularly.
+    """
+
+    def __init__(self) -> None:
+        self._up = False
+        self._waiting: list[threading.Lock] = []  # its methods are atomic, so it needs no lock
+
+    def set(self) -> None:
+        """Set the flag and wake every waiting thread. Setting it again does nothing."""
+        self._up = True
+        with suppress(IndexError):  # another thread is setting it as well, or the last waiter has just left
+            while True:
+                self._waiting.pop().release()
+
+    def is_set(self) -> bool:
+        """Whether the flag is set."""
+        return self._up
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flag is set or the time is up; return whether it is set."""
+        longest = 0.25 if threading.current_thread() is threading.main_thread() else threading.TIMEOUT_MAX
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while not self._up and (left := end - time.monotonic()) > 0:
+            waiter = threading.Lock()
+            waiter.acquire()
+            self._waiting.append(waiter)
+            try:
+                if not self._up:  # a set() from here on finds the waiter
+                    waiter.acquire(timeout=min(left, longest))
+            finally:
+                with suppress(ValueError):  # set() has removed it
+                    self._waiting.remove(waiter)
+        return self._up
+
+
+class SystemClock:
+    """The machine's own time and threads."""
+
+    now = staticmethod(time.monotonic)
+    event = staticmethod(_SystemEvent)
+
+    @staticmethod
+    def utc() -> datetime:
+        """The date and time, in UTC."""
+        return datetime.now(timezone.utc)
+
+    @staticmethod
+    def start(target: Callable[[], None], *, name: str) -> threading.Thread:
+        """Run the target in a new thread. Raises RuntimeError if the system cannot start one."""
+        thread = threading.Thread(target=target, name=name, daemon=False)
+        thread.start()
+        return thread
+
+
+# One lock for all scopes: a cancellation reaches every scope below in one step.
+_tree = threading.RLock()
+os.register_at_fork(after_in_child=lambda: globals().update(_tree=threading.RLock()))
 
 
 class Scope:
     """A part of a run that is cancelled as a whole."""
 
-    __slots__ = (
-        "_callbacks",
-        "_cause",
-        "_children",
-        "_lock",
-        "clock",
-        "deadline",
-        "event",
-        "left",
-        "name",
-        "parent",
-        "run_id",
-    )
-
     def __init__(
         self, clock: Clock, *, name: str, run_id: str, parent: Scope | None = None, seconds: float | None = None
     ) -> None:
         """The scope of the task with this name, below the parent if there is one, limited to these seconds if given."""
-        _check_limit(seconds, of=name)
-        self.clock = clock
-        self.name = name
-        self.run_id = run_id
-        self.parent = parent
-        self.left = False
+        number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        if seconds is not None and not (number and 0 < seconds < math.inf):
+            raise ValueError(f"{name}: {seconds!r} is not a time limit; give seconds above 0, or None for no limit")
+        self.clock, self.name, self.run_id, self.parent = clock, name, run_id, parent
         self.event: Flag = clock.event()
-        self._cause: tuple[str, Scope] | None = None
-        self._children: set[Scope] = set()
-        self._callbacks: list[Callable[[], None]] = []
-        # One lock for the whole tree: a cancellation reaches every scope below in one step.
-        self._lock: threading.RLock = threading.RLock() if parent is None else parent._lock
-        self.deadline: TimeLimit | None = None if parent is None else parent.deadline
-        if seconds is not None:
-            own = TimeLimit(at=clock.now() + seconds, seconds=seconds, scope=self)
-            if self.deadline is None or own.at < self.deadline.at:
-                self.deadline = own
+        self.cause: tuple[str, Scope] | None = None
+        self.children: set[Scope] = set()
+        self.at = math.inf if seconds is None else clock.now() + seconds
+        # The scope whose deadline comes first, of this one and those around it, and the words for it.
+        self.limit: tuple[Scope, str] | None = None if parent is None else parent.limit
+        if seconds is not None and (self.limit is None or self.at < self.limit[0].at):
+            self.limit = self, f"the {seconds:g} s of {name} are over"
         if parent is not None:
-            with self._lock:
-                parent._children.add(self)
-                if parent._cause is not None:
-                    self._cause = parent._cause
+            with _tree:
+                parent.children.add(self)
+                if parent.cause is not None:
+                    self.cause = parent.cause
                     self.event.set()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.left = True
+    def close(self) -> None:
+        """The part has ended: what cancels its parent has no effect on it any more."""
         if self.parent is not None:
-            with self._lock:
-                self.parent._children.discard(self)
+            with _tree:
+                self.parent.children.discard(self)
 
     @property
     def cancelled(self) -> bool:
         """Whether this scope was cancelled, or its time is up."""
-        self._notice_deadline()
-        return self._cause is not None
+        if self.cause is None and self.limit is not None and self.clock.now() >= self.limit[0].at:
+            self.limit[0].cancel("")
+            self.cancel("")  # a scope whose block has ended is no longer below the one with the deadline
+        return self.cause is not None
 
-    @property
-    def reason(self) -> str:
-        """Why it was cancelled; empty if it was not."""
-        return "" if self._cause is None else self._cause[0]
-
-    def remaining(self) -> float | None:
-        """The seconds until the nearest deadline, never negative; None without a deadline."""
-        return None if self.deadline is None else max(0.0, self.deadline.at - self.clock.now())
-
-    def check(self) -> None:
-        """Raise Cancelled if the scope was cancelled, or the deferred KeyboardInterrupt."""
-        raise_if_interrupted()
-        if self.cancelled:
-            reason, origin = self._cause or ("cancelled", self)
-            raise Cancelled(reason, origin=origin)
-
-    def sleep(self, seconds: float) -> None:
-        """Wait for these seconds; raise Cancelled as soon as the scope is cancelled."""
-        if math.isnan(seconds):
-            raise ValueError("sleep: nan is not a number of seconds")
-        end = self.clock.now() + seconds
-        while True:
-            self.check()
-            left = end - self.clock.now()
-            if left <= 0:
-                return
-            remaining = self.remaining()
-            self.event.wait(left if remaining is None else min(left, remaining))
-
-    @closed
-    def cancel(self, reason: str, *, origin: Scope | None = None) -> None:
-        """Cancel everything in this scope. If it was cancelled before, the first reason stays."""
-        cause = (reason, origin or self)
-        wake: list[Scope] = []
-        callbacks: list[Callable[[], None]] = []
-        with self._lock:
-            below = [self]
+    def cancel(self, reason: str) -> None:
+        """Cancel everything in this scope. What came first stays its reason: an earlier one, or a missed deadline."""
+        now = self.clock.now()
+        below = [self]
+        with _tree:
             while below:
                 scope = below.pop()
-                if scope._cause is None:
-                    scope._cause = cause
-                    wake.append(scope)
-                    callbacks += scope._callbacks
-                    below += scope._children
-        # Outside the lock: a callback may take long, or use the scope itself.
-        for scope in wake:
-            scope.event.set()
-        for callback in callbacks:
-            callback()
-
-    @contextmanager
-    @closed
-    def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
-        """Call back on cancellation: at most once, never after the block; immediately if already cancelled."""
-        once = _Once(callback)
-        alarm = self._ring_at_deadline()
-        with self._lock:
-            self._callbacks.append(once)
-        try:
-            if self.cancelled:
-                once()
-            yield
-        finally:
-            alarm()
-            with self._lock:
-                self._callbacks.remove(once)
-            once.disarm()
-
-    def _notice_deadline(self) -> None:
-        deadline = self.deadline
-        if self._cause is None and deadline is not None and self.clock.now() >= deadline.at:
-            deadline.scope.cancel(deadline.reason)
-            # A scope whose block has ended is no longer below the one that it inherited its deadline from.
-            if self._cause is None:
-                self.cancel(deadline.reason, origin=deadline.scope)
-
-    def _ring_at_deadline(self) -> Callable[[], None]:
-        """Start a thread that cancels at the deadline; return the function that stops that thread."""
-        if self.deadline is None or self._cause is not None:
-            return _nothing
-        ended = self.clock.event()
-
-        def watch() -> None:
-            while not ended.is_set() and not self.cancelled:
-                ended.wait(self.remaining())
-
-        thread = self.clock.start(watch, name="phases-deadline")
-
-        def stop() -> None:
-            ended.set()
-            thread.join()
-
-        return stop
+                if scope.cause is None:
+                    late = scope.limit if scope.limit is not None and now >= scope.limit[0].at else None
+                    scope.cause = (reason, self) if late is None else (late[1], late[0])
+                    scope.event.set()
+                    below += scope.children
 
 
-def _check_limit(seconds: Any, *, of: str) -> None:
-    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if seconds is not None and not (number and 0 < seconds < math.inf):
-        raise ValueError(f"{of}: {seconds!r} is not a time limit; give seconds above 0, or None for no limit")
-
-
-def _nothing() -> None:
-    pass
-
-
-class _Once:
-    """A callback that runs at most once, and never after it was disarmed; what it raises is logged."""
-
-    __slots__ = ("_callback", "_lock")
-
-    def __init__(self, callback: Callable[[], object]) -> None:
-        self._callback: Callable[[], object] | None = callback
-        self._lock = threading.RLock()
-
-    @closed
-    def __call__(self) -> None:
-        with self._lock:
-            callback, self._callback = self._callback, None
-            if callback is None:
-                return
-            try:
-                callback()
-            except BaseException:  # even SystemExit: it would end the thread that cancels, not the task
-                logging.getLogger("phases").exception("an on_cancel callback raised; the cancellation continues")
-
-    def disarm(self) -> None:
-        """Wait for a call that is running, then prevent any further call."""
-        with self._lock:
-            self._callback = None
-
-
-class Run:
-    """What all contexts of one run share: its id, clock, scope, selection of tasks, and observers."""
-
-    __slots__ = ("_lock", "_observers", "clock", "ids", "leaves_out", "logger", "run_id", "scope")
-
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        logger: logging.Logger,
-        run_id: str,
-        observers: Iterable[Observer],
-        seconds: float | None,
-    ) -> None:
-        self.clock = clock
-        self.logger = logger
-        self.run_id = run_id
-        self.scope = Scope(clock, name="the run", run_id=run_id, seconds=seconds)
-        self.ids = itertools.count(1)
-        self.leaves_out: Callable[[Any, tuple[str, ...]], str] = _leave_nothing_out
-        self._observers = tuple(observers)
-        self._lock = threading.RLock()
-
-    def telling_also(self, observer: Observer) -> Run:
-        """The same run with one more observer, for a part of the run."""
-        part = self._copy()
-        part._observers = (*self._observers, observer)
-        return part
-
-    def selecting(self, leaves_out: Callable[[Any, tuple[str, ...]], str]) -> Run:
-        """The same run with another selection of tasks, for a part of the run."""
-        part = self._copy()
-        part.leaves_out = leaves_out
-        return part
-
-    def _copy(self) -> Run:
-        part = Run.__new__(Run)
-        for name in Run.__slots__:
-            setattr(part, name, getattr(self, name))
-        return part
-
-    def tell(self, event: Event) -> None:
-        """Call every observer with the event. If an observer raises, that is logged and the run continues.
-
-        Observers are called with one event at a time, from any thread, so they must not wait for another event.
-        """
-        with self._lock:
-            for observer in self._observers:
-                try:
-                    observer(event)
-                except Exception:
-                    self.logger.exception("the observer %r raised; the run continues", observer)
-
-
-def _leave_nothing_out(_task: object, _above: tuple[str, ...]) -> str:
-    """The default of `leaves_out`: no task is left out. run(only=…, skip=…) replaces it."""
-    return ""
+def complain(logger: logging.Logger, message: str, *args: object) -> None:
+    """Log the exception that is being handled, whatever the handlers of the logger raise."""
+    with suppress(BaseException):
+        logger.exception(message, *args)  # noqa: LOG004  called by handlers only
 
 
 class Node:
-    """A running task: its number in the run, and how many attempts it has taken."""
+    """A running task: its number in the run, its path, the task that runs it, and its attempts so far."""
 
-    __slots__ = ("attempts", "id")
+    __slots__ = ("attempts", "id", "parent", "passed", "path")
 
-    def __init__(self, number: int) -> None:
-        self.id = number
+    def __init__(self, number: int, path: tuple[str, ...], parent: Node | None) -> None:
+        self.id, self.path, self.parent = number, path, parent
         self.attempts = 1
+        self.passed: list[BaseException] = []
+        """What tasks inside it raised unchanged; if it raises that as well, the error is not its own."""
+
+
+class Run:
+    """What all contexts of one run share: its id, clock, logger and scope, and the tasks that run now."""
+
+    def __init__(self, clock: Clock, logger: logging.Logger, run_id: str, *, seconds: float | None) -> None:
+        self.clock, self.logger, self.run_id = clock, logger, run_id
+        self.scope = Scope(clock, name="the run", run_id=run_id, seconds=seconds)
+        self.ids = itertools.count(1)
+        self.running: dict[int, Node] = {}
+        self.lock = threading.RLock()
+
+    @property
+    def waits_for(self) -> str:
+        """The paths of the tasks that run now and have no running task inside them."""
+        nodes = list(self.running.values())
+        around = {node.parent for node in nodes}
+        return ", ".join("/".join(node.path) for node in nodes if node not in around) or "nothing any more"
 
 
 class Context:
@@ -354,8 +240,6 @@ class Context:
     - `shielded()` lets a transaction finish, or roll back, before the task stops.
     - `log` is a logger whose lines say which run and task they come from.
     """
-
-    __slots__ = ("_log", "_scope", "attempt", "node", "path", "run")
 
     def __init__(
         self,
@@ -373,27 +257,23 @@ class Context:
         logger = logger or logging.getLogger("phases")
         if isinstance(clock, type):
             raise TypeError(f"clock={clock.__name__} is a class; create an instance: clock={clock.__name__}()")
-        self.run = Run(
-            clock=clock or SystemClock(),
-            logger=logger,
-            run_id=run_id or os.urandom(4).hex(),
-            observers=(LogObserver(logger),) if observers is None else listed_observers(observers),
-            seconds=deadline,
-        )
-        self._scope = self.run.scope
+        self.run = Run(clock or SystemClock(), logger, run_id or os.urandom(4).hex(), seconds=deadline)
+        self.scope = self.run.scope
         self.path: tuple[str, ...] = ()
         self.node: Node | None = None
         self.attempt = 1
+        self.leaves_out: Callable[[Any, tuple[str, ...]], str] = lambda _task, _above: ""
+        """Why the run leaves out a task below these names; empty if it does not."""
+        self.before: Mapping[tuple[int, str], Report] = {}
+        """What an earlier run reported of the tasks inside this one, by their position and name."""
         self._log: TaskLogger | None = None
+        self.observers: tuple[Observer, ...] = (LogObserver(logger),)
+        if observers is not None:
+            self.observers = tuple(listed_observers(observers))
 
     def __repr__(self) -> str:
         state = f"cancelled: {self.reason}" if self.cancelled else "running"
         return f"<Context of {'/'.join(self.path) or 'a new run'}, run {self.run_id}, {state}>"
-
-    @property
-    def scope(self) -> Scope:
-        """The scope that cancels it: while a `within` block is open on this context here, the scope of that block."""
-        return innermost(self._scope)
 
     @property
     def run_id(self) -> str:
@@ -420,117 +300,115 @@ class Context:
     @property
     def reason(self) -> str:
         """Why the task is cancelled; empty if it is not."""
-        return self.scope.reason
+        return "" if self.scope.cause is None else self.scope.cause[0]
 
     def remaining(self) -> float | None:
-        """The seconds until the nearest deadline; None without a deadline."""
-        return self.scope.remaining()
+        """The seconds until the nearest deadline, never negative; None without a deadline."""
+        limit = self.scope.limit
+        return None if limit is None else max(0.0, limit[0].at - self.clock.now())
 
     def check(self) -> None:
         """Raise Cancelled if the task is cancelled. Call it wherever stopping does no harm."""
-        self.scope.check()
+        if self.scope.cancelled and self.scope.cause is not None:
+            raise Cancelled(self.scope.cause[0], origin=self.scope.cause[1])
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
-        self.scope.sleep(seconds)
+        if math.isnan(seconds):
+            raise ValueError("sleep: nan is not a number of seconds")
+        end = self.clock.now() + seconds
+        while True:
+            self.check()
+            left, remaining = end - self.clock.now(), self.remaining()
+            if left <= 0:
+                return
+            self.scope.event.wait(left if remaining is None else min(left, remaining))
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Cancel the whole run. Can be called from any thread, any number of times; the first reason is kept."""
         self.run.scope.cancel(reason)
 
-    def on_cancel(self, callback: Callable[[], object]) -> AbstractContextManager[None]:
+    @contextmanager
+    def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
         """While the block runs, call back once on cancellation: `with ctx.on_cancel(process.terminate):`.
 
-        The callback runs in the thread that cancels, or immediately if the task is already cancelled; never after
-        the block has ended. If it raises, that is logged and changes nothing.
+        The callback runs in a thread of its own, and never after the block has ended. If it raises, that is logged
+        and changes nothing. The end of the block raises Cancelled if the task is cancelled, because the block may
+        have ended for this reason only.
         """
-        return self.scope.on_cancel(callback)
+        with self.within() as part:
+
+            def watch() -> None:
+                while not part.cancelled:
+                    part.scope.event.wait(part.remaining())
+                if part.scope.cause is not None and part.scope.cause[1] is not part.scope:
+                    try:
+                        callback()
+                    except BaseException:  # noqa: BLE001  even SystemExit changes nothing
+                        complain(self.run.logger, "an on_cancel callback raised; the cancellation continues")
+
+            watcher = self.clock.start(watch, name="phases-on-cancel")
+            try:
+                yield
+            finally:
+                part.scope.cancel("the block has ended")
+                watcher.join()
+        self.check()
 
     @contextmanager
-    @closed
     def shielded(self, *, grace: float | None = None) -> Iterator[Context]:
         """A context that nothing outside the block can cancel: for work that must not be left half done.
 
-        Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). Neither cancellation
-        nor Ctrl-C interrupts the block. They take effect in the next check(), sleep() or step after the block.
+        Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). A cancellation takes
+        effect in the next check(), sleep() or step after the block.
 
             with ctx.shielded(grace=30) as safe:
                 change(safe)      # may take long, or fail and roll back
             ctx.check()           # stop now, if the task was cancelled meanwhile
         """
-        scope = self._part(None, grace)
-        with whole(), _time_is_up(scope, grace):
-            yield self._with_scope(scope)
+        yield from self._part(None, grace)
 
     @contextmanager
-    @closed
     def within(self, seconds: float | None = None) -> Iterator[Context]:
         """A context for a part of a task, limited to these seconds: after that, DeadlineExceeded is raised.
 
         `deadline()` does the same for a whole task. Without seconds, the part can be cancelled on its own.
-        Inside the block (in its thread and in the threads of groups that it runs) the outer context has the same limit:
+        Inside the block, use the context that it yields:
 
-            with ctx.within(5):
-                ctx.sleep(100)    # DeadlineExceeded after 5 seconds
+            with ctx.within(5) as soon:
+                soon.sleep(100)   # DeadlineExceeded after 5 seconds
         """
-        outer = self.scope
-        with self._part(outer, seconds) as scope, _time_is_up(scope, seconds), standing_for(outer, scope):
-            yield self._with_scope(scope)
+        yield from self._part(self.scope, seconds)
 
-    def entering(self, name: str, *, node: Node | None) -> Context:
-        """The context of a task with this name that runs inside this one."""
-        child = self.at((*self.path, name))
-        child.node = node
-        return child
-
-    def telling_also(self, observer: Observer) -> Context:
-        """The same context with one more observer for the tasks run in it."""
-        other = self._with_scope(self.scope)
-        other.run = self.run.telling_also(observer)
-        return other
-
-    def selecting(self, leaves_out: Callable[[Any, tuple[str, ...]], str]) -> Context:
-        """The same context with another selection of tasks; see `Run.leaves_out`."""
-        other = self._with_scope(self.scope)
-        other.run = self.run.selecting(leaves_out)
-        return other
-
-    def at(self, path: tuple[str, ...]) -> Context:
-        """The same context at another place in the tree of names."""
-        other = self._with_scope(self.scope)
-        other.path = path
-        other._log = None
-        return other
-
-    def attempting(self, attempt: int) -> Context:
-        """The context of this attempt at the same task."""
-        again = self._with_scope(self.scope)
-        again.attempt = attempt
-        if self.node is not None:
-            self.node.attempts = attempt
-        return again
-
-    def _part(self, parent: Scope | None, seconds: float | None) -> Scope:
+    def _part(self, parent: Scope | None, seconds: float | None) -> Iterator[Context]:
         name = "/".join(self.path) or "the run"
-        return Scope(self.clock, name=name, run_id=self.run_id, parent=parent, seconds=seconds)
+        scope = Scope(self.clock, name=name, run_id=self.run_id, parent=parent, seconds=seconds)
+        try:
+            yield self.but(scope=scope)
+        except Cancelled as cancelled:
+            if seconds is None or cancelled.origin is not scope:
+                raise
+            raise DeadlineExceeded(seconds) from cancelled
+        finally:
+            scope.close()
 
-    def _with_scope(self, scope: Scope) -> Context:
+    def but(self, **changes: Any) -> Context:
+        """The same context with some attributes changed: for a task inside it, another attempt, a part of it."""
         other = Context.__new__(Context)
-        other.run, other.path, other.node, other.attempt = self.run, self.path, self.node, self.attempt
-        other._scope = scope
-        other._log = self._log
+        vars(other).update(vars(self), _log=None, **changes)
         return other
 
+    def tell(self, event: Event) -> None:
+        """Call every observer with the event. If an observer raises, that is logged and the run continues.
 
-@contextmanager
-def _time_is_up(scope: Scope, seconds: float | None) -> Iterator[None]:
-    """Turn the cancellation by this scope's own deadline into DeadlineExceeded."""
-    try:
-        yield
-    except Cancelled as cancelled:
-        if seconds is None or cancelled.origin is not scope:
-            raise
-        raise DeadlineExceeded(seconds) from cancelled
+        Observers are called with one event at a time, from any thread, so they must not wait for another event.
+        """
+        with self.run.lock:
+            for observer in self.observers:
+                try:
+                    observer(event)
+                except BaseException:  # noqa: BLE001  even SystemExit: each task has its last event
+                    complain(self.run.logger, "the observer %r raised; the run continues", observer)
 
 
 def valid_context(ctx: Any) -> Context:

@@ -22,20 +22,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from phases.events import Failure
-    from phases.report import Report
+    from phases.report import Failure, Report
 
-__all__ = [
-    "BaseExceptionGroup",
+__all__ = ["BaseExceptionGroup", "ExceptionGroup", "add_note"]
+__all__ += [
     "Cancelled",
     "DeadlineExceeded",
-    "ExceptionGroup",
     "InvalidTask",
     "PhasesError",
     "StoppedElsewhere",
     "TaskFailed",
     "UnknownTask",
-    "add_note",
 ]
 
 if sys.version_info >= (3, 11):

@@ -9,37 +9,24 @@ from __future__ import annotations
 import contextvars
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import attrs
 
 from phases.errors import Cancelled, TaskFailed, add_note
-from phases.events import Retrying
-from phases.interrupts import call_open, closed
+from phases.report import Retrying
 from phases.running import pass_over, step
-from phases.tasks import Skip, valid_task
+from phases.tasks import Skip, layers_of, valid_task
 from phases.text import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from phases.clock import Thread
-    from phases.context import Context
+    from phases.context import Context, Thread
     from phases.tasks import AnyTask, Task
 
-__all__ = [
-    "Deadline",
-    "Parallel",
-    "Retry",
-    "Serial",
-    "When",
-    "can_retry",
-    "deadline",
-    "parallel",
-    "retry",
-    "serial",
-    "when",
-]
+__all__ = ["can_retry", "deadline", "parallel", "retry", "serial", "when"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -50,13 +37,33 @@ def serial(*tasks: AnyTask, name: str | None = None) -> Serial:
     return Serial(name or "serial", tasks)
 
 
-def parallel(*tasks: AnyTask, name: str | None = None) -> Parallel:
+def parallel(*tasks: AnyTask, name: str | None = None, at_once: int | None = None) -> Parallel:
     """The tasks all at once, in threads. The result is the tuple of their results, in the order they are listed.
+
+    With `at_once`, no more than so many of them run at the same time; the others follow in the order they are listed.
 
     The first failure cancels the others. The group waits for every task, however long it takes, and then raises one
     TaskFailed with all failures. Each task runs in a copy of the caller's contextvars.
     """
-    return Parallel(name or "parallel", tasks)
+    return Parallel(name or "parallel", tasks, at_once)
+
+
+def _number(rule: str, holds: Callable[[Any], bool]) -> Callable[[object, attrs.Attribute[Any], Any], None]:
+    """A validator: a finite number that satisfies the rule and is not a boolean."""
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not (number and holds(value)):
+            of = f"{type(instance).__name__.lower()} of {getattr(instance, 'name', 'a task')!r}"
+            raise ValueError(f"{of}: {attribute.name} is {value!r}; it must be {rule}")
+
+    return check
+
+
+_positive = _number("a number above 0", lambda value: value > 0)
+_not_negative = _number("0 or a number above 0", lambda value: value >= 0)
+_share = _number("a number from 0 to 1", lambda value: 0 <= value <= 1)
+_count = _number("a whole number, 1 or more", lambda value: isinstance(value, int) and value >= 1)
 
 
 def _valid_tasks(tasks: tuple[AnyTask, ...]) -> tuple[AnyTask, ...]:
@@ -64,17 +71,19 @@ def _valid_tasks(tasks: tuple[AnyTask, ...]) -> tuple[AnyTask, ...]:
 
 
 @attrs.frozen
-class Serial:
-    """The task that serial() returns."""
-
+class _Group:
     name: str
     subtasks: tuple[AnyTask, ...] = attrs.field(converter=_valid_tasks)
 
     def __attrs_post_init__(self) -> None:
         """Check the name: a group is itself a task."""
-        valid_task(self)
+        valid_task(cast("AnyTask", self))
 
-    @closed
+
+@attrs.frozen
+class Serial(_Group):
+    """The task that serial() returns."""
+
     def do(self, ctx: Context, /) -> tuple[object, ...]:
         """Run each in turn; the tasks after a failure are recorded as not reached."""
         results: list[object] = []
@@ -89,23 +98,17 @@ class Serial:
 
 
 @attrs.frozen
-class Parallel:
+class Parallel(_Group):
     """The task that parallel() returns."""
 
-    name: str
-    subtasks: tuple[AnyTask, ...] = attrs.field(converter=_valid_tasks)
+    at_once: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count))
 
-    def __attrs_post_init__(self) -> None:
-        """Check the name: a group is itself a task."""
-        valid_task(self)
-
-    @closed
     def do(self, ctx: Context, /) -> tuple[object, ...]:
         """Run all of them; return after the last has ended."""
         if not self.subtasks:
             return ()
         with ctx.within() as inner:
-            return _Crew(self.subtasks, inner).work()
+            return _Crew(self.subtasks, inner, self.at_once or len(self.subtasks)).work()
 
 
 class _Crew:
@@ -116,41 +119,32 @@ class _Crew:
     runs no task and only waits, because signals are delivered to it.
     """
 
-    def __init__(self, tasks: tuple[AnyTask, ...], ctx: Context) -> None:
-        self.tasks = tasks
-        self.ctx = ctx
+    def __init__(self, tasks: tuple[AnyTask, ...], ctx: Context, at_once: int) -> None:
+        self.tasks, self.ctx, self.at_once = tasks, ctx, at_once
         self.results: list[object] = [None] * len(tasks)
-        self.failures: list[TaskFailed] = []
-        self.cancellations: list[Cancelled] = []
-        self.strays: list[BaseException] = []
+        self.raised: list[BaseException] = []
         # deque.popleft and list.append are atomic, so these need no lock.
-        self.untaken = deque(range(len(tasks)))
-        self.unsettled = deque(range(len(tasks)))
+        self.untaken, self.unsettled = deque(range(len(tasks))), deque(tasks)
         self.all_settled = ctx.clock.event()
         self.threads: list[Thread] = []
         self.variables = contextvars.copy_context()
 
-    @closed
     def work(self) -> tuple[object, ...]:
         """Run every task, wait for all of them, and return the results or raise."""
         settled = False
         while not settled:
             try:
-                if self.strays:
-                    self._abandon()
-                self._start_threads()
-                # Ctrl-C is only let through here, where it can interrupt nothing else.
-                settled = call_open(self.all_settled.wait)
-            except BaseException as error:  # noqa: BLE001  Ctrl-C, or no thread available: none may outlive us
-                self.strays.append(error)
+                while self.untaken and len(self.threads) < self.at_once:
+                    name = f"phases:{'/'.join(self.ctx.path)}#{len(self.threads) + 1}"
+                    self.threads.append(self.ctx.clock.start(self._take_tasks, name=name))
+                settled = self.all_settled.wait()
+            except BaseException as error:  # noqa: BLE001  no thread is available, or a signal handler raised
+                # No task may outlive the group: those that run stop, and the others are not started.
+                self._stop(error, describe_error(error))
+                self._take_tasks()
         for thread in self.threads:
             thread.join()
         return self._outcome()
-
-    def _start_threads(self) -> None:
-        while self.untaken:
-            name = f"phases:{'/'.join(self.ctx.path)}#{len(self.threads) + 1}"
-            self.threads.append(self.ctx.clock.start(self._take_tasks, name=name))
 
     def _take_tasks(self) -> None:
         while True:
@@ -161,49 +155,40 @@ class _Crew:
             try:
                 self._run(order)
             finally:
-                self._settle()
+                self.unsettled.pop()
+                if not self.unsettled:
+                    self.all_settled.set()
 
     def _run(self, order: int) -> None:
         member = self.tasks[order]
         try:
-            if self.strays or self.failures:
+            if any(not isinstance(error, Cancelled) for error in self.raised):
                 pass_over(member.name, self.ctx, order=order, reason=f"not reached: {self.ctx.reason}")
                 return
             self.results[order] = self.variables.copy().run(step, member, self.ctx, order=order)
         except TaskFailed as failed:
-            self.failures.append(failed)
-            self._stop(f"{failed.path[-1]} failed")
+            self._stop(failed, f"{failed.path[-1]} failed")
         except Cancelled as cancelled:
-            self.cancellations.append(cancelled)
-            self._stop(cancelled.reason)
+            self._stop(cancelled, cancelled.reason)
         except BaseException as error:  # noqa: BLE001  kept, and raised in the caller's thread
-            self.strays.append(error)
-            self._stop(f"one of the group's tasks raised {describe_error(error)}")
+            self._stop(error, f"one of the group's tasks raised {describe_error(error)}")
 
-    def _stop(self, reason: str) -> None:
+    def _stop(self, error: BaseException, reason: str) -> None:
+        self.raised.append(error)
         self.ctx.scope.cancel(reason)
 
-    def _settle(self) -> None:
-        self.unsettled.pop()
-        if not self.unsettled:
-            self.all_settled.set()
-
-    def _abandon(self) -> None:
-        """Cancel the running tasks and take the remaining ones, so that the wait can end. Idempotent."""
-        self._stop(describe_error(self.strays[0]))
-        self._take_tasks()
-
     def _outcome(self) -> tuple[object, ...]:
-        failed = TaskFailed.merged(self.failures, run_id=self.ctx.run_id) if self.failures else None
-        if self.strays:
-            stray = self.strays[0]
-            if failed is not None:
-                add_note(stray, f"also failed, in {'/'.join(self.ctx.path)}: {failed}")
-            raise stray
+        failures = [error for error in self.raised if isinstance(error, TaskFailed)]
+        failed = TaskFailed.merged(failures, run_id=self.ctx.run_id) if failures else None
+        for stray in self.raised:
+            if not isinstance(stray, TaskFailed | Cancelled):
+                if failed is not None:
+                    add_note(stray, f"also failed, in {'/'.join(self.ctx.path)}: {failed}")
+                raise stray
         if failed is not None:
             raise failed
-        if self.cancellations:
-            raise self.cancellations[0]
+        if self.raised:
+            raise self.raised[0]
         return tuple(self.results)
 
 
@@ -246,32 +231,23 @@ def deadline(task: Task[T], seconds: float) -> Deadline[T]:
 
 def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> When[T]:  # noqa: FBT001  reads as a sentence
     """The task if the condition is true when its turn comes; otherwise it is skipped."""
-    return When(condition, task)
-
-
-def _number(rule: str, holds: Callable[[Any], bool]) -> Callable[[object, attrs.Attribute[Any], Any], None]:
-    """A validator: a finite number that satisfies the rule and is not a boolean."""
-
-    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not (number and holds(value)):
-            of = f"{type(instance).__name__.lower()} of {getattr(instance, 'name', 'a task')!r}"
-            raise ValueError(f"{of}: {attribute.name} is {value!r}; it must be {rule}")
-
-    return check
-
-
-_positive = _number("a number above 0", lambda value: value > 0)
-_not_negative = _number("0 or a number above 0", lambda value: value >= 0)
-_share = _number("a number from 0 to 1", lambda value: 0 <= value <= 1)
-_count = _number("a whole number, 1 or more", lambda value: isinstance(value, int) and value >= 1)
+    return When(task, condition)
 
 
 @attrs.frozen
-class Retry(Generic[T_co]):
+class _Wrapper(Generic[T_co]):
+    wrapped: Task[T_co] = attrs.field(validator=lambda _wrapper, _attribute, task: valid_task(task))
+
+    @property
+    def name(self) -> str:
+        """The name of the wrapped task."""
+        return layers_of(self.wrapped)[-1].name
+
+
+@attrs.frozen
+class Retry(_Wrapper[T_co]):
     """The task that retry() returns."""
 
-    wrapped: Task[T_co] = attrs.field(converter=valid_task)
     attempts: int = attrs.field(validator=_count)
     delay: float = attrs.field(validator=_not_negative)
     factor: float = attrs.field(validator=_positive)
@@ -289,16 +265,11 @@ class Retry(Generic[T_co]):
                 "or a function that takes the error and returns whether to retry"
             )
 
-    @property
-    def name(self) -> str:
-        """The name of the wrapped task."""
-        return self.wrapped.name
-
     def do(self, ctx: Context, /) -> T_co:
         """Try until the task succeeds or another attempt makes no sense."""
         for attempt in range(1, self.attempts):
             try:
-                return self.wrapped.do(ctx.attempting(attempt))
+                return self._attempt(ctx, attempt)
             except Exception as error:
                 if not self._worth_another(error):
                     raise
@@ -307,51 +278,44 @@ class Retry(Generic[T_co]):
                 if left is not None and left <= wait:
                     add_note(error, f"attempt {attempt} of {self.attempts}; the deadline comes before the next attempt")
                     raise
-                self._announce(ctx, attempt, wait, error)
+                if ctx.node is not None:
+                    ctx.tell(Retrying(ctx.run_id, ctx.node.id, ctx.path, attempt, self.attempts, wait, error))
             ctx.sleep(wait)
-        return self.wrapped.do(ctx.attempting(self.attempts))
+        return self._attempt(ctx, self.attempts)
+
+    def _attempt(self, ctx: Context, attempt: int) -> T_co:
+        if ctx.node is not None and attempt > 1:
+            ctx.node.attempts += 1
+        # What an earlier run has done is left out of the first attempt; each further one is whole.
+        return self.wrapped.do(ctx.but(attempt=attempt, before=ctx.before if attempt == 1 else {}))
 
     def _worth_another(self, error: Exception) -> bool:
-        try:
-            return self.worth_another(error)
-        except Exception as fault:  # noqa: BLE001  an error in the predicate must not hide the failure
-            add_note(error, f"not retried, because the predicate of retry raised {describe_error(fault)}")
-            return False
-
-    def worth_another(self, error: Exception) -> bool:
         """Whether `on` selects this error, or every failure if it is a TaskFailed."""
         errors = [failure.error for failure in error.failures] if isinstance(error, TaskFailed) else [error]
         on = self.on
         if isinstance(on, (type, tuple)):
             return all(isinstance(each, on) for each in errors)
-        return all(isinstance(each, Exception) and on(each) for each in errors)
+        try:
+            return all(isinstance(each, Exception) and on(each) for each in errors)
+        except Exception as fault:  # noqa: BLE001  an error in the predicate must not hide the failure
+            add_note(error, f"not retried, because the predicate of retry raised {describe_error(fault)}")
+            return False
 
     def wait_after(self, attempt: int) -> float:
         """The seconds between this attempt and the next."""
         import random  # noqa: PLC0415  only a failure needs it
 
-        try:
-            wait = min(self.longest, self.delay * self.factor ** (attempt - 1))
-        except OverflowError:
-            wait = self.longest
+        wait = self.longest
+        with suppress(OverflowError):
+            wait = min(wait, self.delay * self.factor ** (attempt - 1))
         return wait * (1 - self.jitter * random.random())  # noqa: S311  it spreads load and protects nothing
-
-    def _announce(self, ctx: Context, attempt: int, wait: float, error: Exception) -> None:
-        if ctx.node is not None:
-            ctx.run.tell(Retrying(ctx.run_id, ctx.node.id, ctx.path, attempt, self.attempts, wait, error))
 
 
 @attrs.frozen
-class Deadline(Generic[T_co]):
+class Deadline(_Wrapper[T_co]):
     """The task that deadline() returns."""
 
-    wrapped: Task[T_co] = attrs.field(converter=valid_task)
     seconds: float = attrs.field(validator=_positive)
-
-    @property
-    def name(self) -> str:
-        """The name of the wrapped task."""
-        return self.wrapped.name
 
     def do(self, ctx: Context, /) -> T_co:
         """Run the task within the time limit."""
@@ -360,16 +324,10 @@ class Deadline(Generic[T_co]):
 
 
 @attrs.frozen
-class When(Generic[T_co]):
+class When(_Wrapper[T_co]):
     """The task that when() returns."""
 
     condition: bool | Callable[[Context], bool] = attrs.field()
-    wrapped: Task[T_co] = attrs.field(converter=valid_task)
-
-    @property
-    def name(self) -> str:
-        """The name of the wrapped task."""
-        return self.wrapped.name
 
     def do(self, ctx: Context, /) -> T_co | Skip:
         """Run the task, or return a Skip that says why not."""

@@ -9,15 +9,13 @@ import threading
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TextIO
 
-from phases.events import Status
-from phases.report import ReportBuilder, folded
+from phases.report import ReportBuilder, Status, folded
 from phases.text import draw_tree, seconds_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from phases.events import Event
-    from phases.report import Report
+    from phases.report import Event, Report
 
 __all__ = ["LiveTree", "live_tree"]
 
@@ -99,14 +97,14 @@ class LiveTree:
 
         text = Text(overflow="ellipsis", no_wrap=True)
         most = max(3, self._console.height // 3)  # rich cuts off below the last line of the terminal
-        if not self._builder.begun:
+        if self._builder.status is None:
             return text
         for drawn, _, node in draw_tree(
             self._builder.report(), children=lambda node: folded(node.children, at_most=most)
         ):
             sign, style = _SIGN[node.status]
             text.append(drawn, style="dim").append(f"{sign} ", style=style).append(node.label, style=style)
-            text.append(f"  {_took(node)}", style="dim").append(f"  {node.note}".rstrip() + "\n")
+            text.append(f"  {_took(node)}", style="dim").append(f"  {node.note()}".rstrip() + "\n")
         return text
 
 

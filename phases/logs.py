@@ -11,8 +11,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from phases.errors import TaskFailed
-from phases.events import Event, Finished, Retrying, Skipped, Started, Status
-from phases.text import describe_error, escaped, moment_as_text, plain, printable, seconds_in_words
+from phases.report import Event, Finished, Retrying, Skipped, Started, Status
+from phases.text import as_data, describe_error, escaped, moment_as_text, printable, seconds_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
@@ -21,18 +21,8 @@ __all__ = ["FIELDS", "JsonFormatter", "LogObserver", "LogfmtFormatter", "TaskLog
 
 FIELDS = "phases"
 
-_WORD = {
-    Status.OK: "completed",
-    Status.FAILED: "failed",
-    Status.CANCELLED: "cancelled",
-    Status.SKIPPED: "skipped",
-}
-_LEVEL = {
-    Status.OK: logging.INFO,
-    Status.FAILED: logging.ERROR,
-    Status.CANCELLED: logging.WARNING,
-    Status.SKIPPED: logging.INFO,
-}
+_WORD = {Status.OK: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled", Status.SKIPPED: "skipped"}
+_LEVEL = {Status.FAILED: logging.ERROR, Status.CANCELLED: logging.WARNING}
 
 
 class LogObserver:
@@ -47,100 +37,71 @@ class LogObserver:
     def __init__(self, logger: logging.Logger | None = None, *, tracebacks: bool = False, errors: bool = True) -> None:
         """Log to this logger, or to the one named `phases`."""
         self.logger = logger or logging.getLogger("phases")
-        self.tracebacks = tracebacks
-        self.errors = errors
+        self.tracebacks, self.errors = tracebacks, errors
 
     def __call__(self, event: Event) -> None:
         """Log this event, if its level is enabled."""
         level = _level(event)
         if self.logger.isEnabledFor(level):
             error = event.error if isinstance(event, Finished) and event.own and self.tracebacks else None
-            message = _message(event, errors=self.errors)
-            self.logger.log(level, "%s", message, extra={FIELDS: _fields(event)}, exc_info=error)
+            message, fields = _words(event, errors=self.errors)
+            self.logger.log(level, "%s", message, extra={FIELDS: fields}, exc_info=error)
 
 
 def _level(event: Event) -> int:
-    match event:
-        case Finished():
-            # One failure is one line at ERROR, however many groups it passes through.
-            return _LEVEL[event.status] if event.own else logging.WARNING
-        case Retrying():
-            return logging.WARNING
-        case Skipped():
-            return logging.DEBUG
-        case Started():
-            return logging.INFO
+    if isinstance(event, Finished):
+        # One failure is one line at ERROR, however many groups it passes through.
+        return _LEVEL.get(event.status, logging.INFO) if event.own else logging.WARNING
+    return {Started: logging.INFO, Retrying: logging.WARNING, Skipped: logging.DEBUG}[type(event)]
 
 
-def _message(event: Event, *, errors: bool) -> str:
+def _words(event: Event, *, errors: bool) -> tuple[str, dict[str, object]]:
+    """The message of the event's line, and its fields."""
     task = "/".join(event.path)
-    match event:
-        case Started():
-            again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
-            return f"{task}{_of(event.action)} started{again}"
-        case Skipped():
-            return f"{task}{_of(event.action)} not started: {event.reason}"
-        case Retrying():
-            return (
-                f"{task}: attempt {event.attempt} of {event.attempts} failed: {describe_error(event.error)}; "
-                f"again in {seconds_in_words(event.delay)}"
-            )
-        case Finished():
-            why = "" if event.own and event.error is not None and not errors else _why(event)
-            took = f"after {seconds_in_words(event.duration)}"
-            return f"{task}{_of(event.action)} {_WORD[event.status]} {took}{f': {why}' if why else ''}"
+    fields: dict[str, object] = {"run": event.run, "task": task}
+    if isinstance(event, Retrying):
+        why, wait = describe_error(event.error), seconds_in_words(event.delay)
+        fields |= {"event": "retrying", "attempt": event.attempt, "attempts": event.attempts}
+        fields |= {"delay": round(event.delay, 3), "error": why}
+        return f"{task}: attempt {event.attempt} of {event.attempts} failed: {why}; again in {wait}", fields
+    if isinstance(event, Started):
+        words = f"started (attempt {event.attempt})" if event.attempt > 1 else "started"
+        fields |= {"event": "started", "start": _iso(event.at)}
+        fields |= {"attempt": event.attempt} if event.attempt > 1 else {}
+    elif isinstance(event, Skipped):
+        words = f"not started: {event.reason}"
+        fields |= {"event": "not-started", "reason": event.reason}
+    else:
+        why = "" if event.own and event.error is not None and not errors else _why(event)
+        words = f"{_WORD[event.status]} after {seconds_in_words(event.duration)}{f': {why}' if why else ''}"
+        fields |= {"event": _WORD[event.status], "status": str(event.status)}
+        fields |= {"start": _iso(event.started), "duration": round(event.duration, 6)}
+        if event.error is not None and event.status is Status.FAILED:
+            fields["error"] = _why(event)
+            if event.own and (at := _where(event.error)):
+                fields["at"] = at
+        fields |= {"reason": event.reason} if event.reason else {}
+        fields |= {"attempts": event.attempts} if event.attempts > 1 else {}
+        fields = _joined(fields, event.fields, prefix="result")
+    if event.action != "do":
+        fields["action"], words = event.action, f"({event.action}) {words}"
+    return f"{task} {words}", fields
 
 
 def _why(event: Finished) -> str:
-    if event.status is Status.FAILED and isinstance(event.error, TaskFailed) and not event.own:
+    if event.status is Status.FAILED and not event.own:
         # The error itself is in the line of the task that raised it.
-        return f"{' and '.join('/'.join(failure.path) for failure in event.error.failures)} failed"
+        failures = event.error.failures if isinstance(event.error, TaskFailed) else ()
+        failed = " and ".join("/".join(failure.path) for failure in failures)
+        return f"{failed} failed" if failed else f"{type(event.error).__name__} in a task inside it"
     if event.status is Status.FAILED and event.error is not None:
         return describe_error(event.error)
     return event.reason
 
 
-def _of(action: str) -> str:
-    return "" if action == "do" else f" ({action})"
-
-
-def _fields(event: Event) -> dict[str, object]:
-    fields: dict[str, object] = {"run": event.run, "task": "/".join(event.path)}
-    match event:
-        case Started():
-            fields |= {"event": "started", "start": _iso(event.at)}
-            if event.attempt > 1:
-                fields["attempt"] = event.attempt
-        case Skipped():
-            fields |= {"event": "not-started", "reason": event.reason}
-        case Retrying():
-            fields |= {"event": "retrying", "attempt": event.attempt, "attempts": event.attempts}
-            fields |= {"delay": round(event.delay, 3), "error": describe_error(event.error)}
-        case Finished():
-            fields |= _fields_of_an_end(event)
-            fields = _joined(fields, event.fields, prefix="result")
-    if not isinstance(event, Retrying) and event.action != "do":
-        fields["action"] = event.action
-    return fields
-
-
 def _joined(fields: Mapping[str, object], offered: Mapping[str, object], *, prefix: str) -> dict[str, object]:
     """Both mappings as one; a key of `offered` that is already in use gets the prefix."""
     return {**fields, **{key if key not in fields else f"{prefix}_{key}": value for key, value in offered.items()}}
-
-
-def _fields_of_an_end(event: Finished) -> dict[str, object]:
-    fields: dict[str, object] = {"event": _WORD[event.status], "status": str(event.status)}
-    fields |= {"start": _iso(event.started), "duration": round(event.duration, 6)}
-    if event.error is not None and event.status is Status.FAILED:
-        fields["error"] = _why(event)
-        if event.own and (at := _where(event.error)):
-            fields["at"] = at
-    if event.reason:
-        fields["reason"] = event.reason
-    if event.attempts > 1:
-        fields["attempts"] = event.attempts
-    return fields
 
 
 def _where(error: BaseException) -> str:
@@ -186,7 +147,7 @@ class JsonFormatter(logging.Formatter):
         """The record on one line, whatever it contains."""
         import json  # noqa: PLC0415  only this formatter needs it
 
-        return json.dumps(plain(_facts(self, record)))
+        return json.dumps(as_data(_facts(self, record)))
 
 
 def _facts(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, object]:

@@ -1,23 +1,119 @@
-"""What happened in a run, as a tree that can be stored, printed and sent: a fold over the run's events.
+"""What happens in a run: its events, as plain values, and its report, a fold over them, as a tree that can be stored.
 
-`KEYS` lists every key of its JSON, `phases/report/1`, and what it means. Adding a key keeps the version; removing one
-or changing its meaning increases the version.
+A task that starts sends one Started and one Finished; a task that never starts sends one Skipped; a failed attempt
+that will be followed by another sends one Retrying. All events of one task have the same `id`; `parent` is the id of
+the task that ran it. How events are worded in a log is decided elsewhere.
+
+`KEYS` lists every key of a report's JSON, `phases/report/1`, and what it means. Adding a key keeps the version;
+removing one or changing its meaning increases the version.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from phases.events import Event, Failure, Finished, Retrying, Skipped, Started, Status
-from phases.text import as_data, describe_error, draw_tree, escaped, plain, seconds_in_words
+from phases.text import as_data, describe_error, draw_tree, escaped, printable, seconds_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-__all__ = ["KEYS", "Report", "ReportBuilder", "folded"]
+__all__ = ["Event", "Failure", "Finished", "Observer", "Retrying", "Skipped", "Started", "Status"]
+__all__ += ["KEYS", "Report", "ReportBuilder", "folded"]
+
+
+class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
+    """The state of a task."""
+
+    __str__ = str.__str__
+
+    RUNNING = "running"
+    OK = "ok"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+
+@attrs.frozen
+class _OfTask:
+    run: str
+    id: int
+    path: tuple[str, ...]
+
+
+@attrs.frozen
+class _Begun(_OfTask):
+    parent: int | None
+    order: int
+    attempt: int
+    action: str
+
+
+@attrs.frozen
+class Started(_Begun):
+    """A task begins. `order` is its position among its siblings; `attempt` is the attempt by retry(), from 1."""
+
+    at: datetime
+
+
+@attrs.frozen
+class Skipped(_Begun):
+    """A task was not started, and why. `done` is what an earlier run reported of it, if that has done it."""
+
+    reason: str
+    done: Report | None = None
+
+
+@attrs.frozen
+class Finished(_OfTask):
+    """A task has ended.
+
+    `error` is what it raised. `own` is false if it only passes on the failure of a task inside it.
+    `reason` says why it was cancelled or skipped. `fields` are the log fields of its result.
+    """
+
+    action: str
+    status: Status
+    started: datetime
+    duration: float
+    result: object
+    error: BaseException | None
+    own: bool
+    reason: str
+    attempts: int
+    fields: Mapping[str, object]
+
+
+@attrs.frozen
+class Retrying(_OfTask):
+    """An attempt failed; the next one follows after `delay` seconds."""
+
+    attempt: int
+    attempts: int
+    delay: float
+    error: Exception
+
+
+@attrs.frozen
+class Failure:
+    """One task that failed: its path in the tree, and what it raised (with the traceback)."""
+
+    path: tuple[str, ...]
+    error: BaseException
+
+    def __str__(self) -> str:
+        where = "/".join(self.path)
+        return f"{self.path[-1]} failed: {describe_error(self.error)} (in {where})"
+
+
+Event = Started | Finished | Skipped | Retrying
+
+# Called with each event, one at a time, in the order in which they happen.
+Observer = Callable[[Event], None]
 
 SCHEMA = "phases/report/1"
 KEYS = {
@@ -25,19 +121,19 @@ KEYS = {
     "run": "the id of the run, also in its log lines",
     "signal": "the number of the signal that stopped the run; null if none did",
     "name": "the task",
-    "action": "the method that was called: do or undo",
+    "action": "the method that was called: do, undo or plan",
     "status": "running, ok, failed, cancelled or skipped",
     "started": "when it began, in UTC (ISO 8601); null if it never did",
     "duration": "how many seconds it took; null until it has ended",
     "attempt": "the attempt of the parent task that this task ran in, from 1",
     "attempts": "how many attempts this task took",
-    "reason": "why it was skipped, cancelled or not started; otherwise empty",
+    "reason": "why it was skipped, cancelled or not started; in a plan, the condition; otherwise empty",
     "error": "what it raised, in one line; also null if a group only passes on the failure of a task inside it",
     "details": "the error as data, from its method to_mapping(); null if it has no such method",
     "traceback": "the traceback of a failure, as text",
     "fields": "what its result adds to the log line, from its method log_fields()",
-    "result": "what it returned, as data: from to_mapping(), else log_fields(), else as it is; null for a skipped "
-    "task, and for one with children, which have their own results",
+    "result": "what it returned (in a plan, what it would do), as data: from to_mapping(), else log_fields(), else as "
+    "it is; null for a skipped task, and for one with children, which have their own results",
     "children": "the tasks inside it, each with these keys, in the order of the list",
 }
 SHOWN_AT_MOST = 30  # children of one group in the text; the JSON lists all of them
@@ -108,6 +204,14 @@ class Report:
         for child in self.children:
             yield from child.walk()
 
+    @property
+    def members(self) -> Mapping[tuple[int, str], Sequence[Report]]:
+        """The reports of each task inside it, one for each attempt, by its position and name."""
+        found: dict[tuple[int, str], list[Report]] = {}
+        for child in self.children:
+            found.setdefault((child.order, child.name), []).append(child)
+        return found
+
     def find(self, name: str) -> Report:
         """The first task with this name (`routes`, or `network/routes`); KeyError lists the tasks that exist."""
         wanted = tuple(name.split("/"))
@@ -117,8 +221,23 @@ class Report:
         raise KeyError(f"no task {name!r} in this report; it has {', '.join('/'.join(n.path) for n in self.walk())}")
 
     def __str__(self) -> str:
-        """The headline, which has the text of each failure, then one line for each task."""
-        return "\n".join([self.headline, *self._lines()])
+        """The headline, which has the text of each failure, then one line for each task.
+
+        Of a plan, what each task would do.
+        """
+        return "\n".join(self._planned() if self.action == "plan" else [self.headline, *self._lines()])
+
+    def _planned(self) -> Iterator[str]:
+        for drawn, further, node in draw_tree(self, children=lambda node: node.children):
+            words = printable(node.result) if node.status is Status.OK and node.result is not None else ""
+            if node.error is not None and node.own:
+                words = f"cannot say: {describe_error(node.error)}"
+            one_line = words if "\n" not in words else ""
+            reason = f"({node.reason})" if node.reason else ""
+            yield "  ".join(part for part in (f"{drawn}{node.name}", reason, one_line) if part)
+            if not one_line:
+                for line in words.splitlines():
+                    yield f"{further}{'│' if node.children else ' '} {line}"
 
     @property
     def headline(self) -> str:
@@ -141,7 +260,11 @@ class Report:
         return json.dumps(self.to_mapping(), indent=indent)
 
     def _plain(self) -> dict[str, object]:
-        error = self.error if self.own else None
+        error, trace = self.error if self.own else None, None
+        if error is not None and self.status is Status.FAILED:
+            import traceback  # noqa: PLC0415  only a failure pays for it
+
+            trace = "".join(traceback.format_exception(error))
         return {
             "name": self.name,
             "action": self.action,
@@ -153,15 +276,15 @@ class Report:
             "reason": self.reason,
             "error": None if error is None else describe_error(error),
             "details": as_data(error) if callable(getattr(error, "to_mapping", None)) else None,
-            "traceback": _traceback(error) if self.status is Status.FAILED else None,
-            "fields": plain(self.fields),
+            "traceback": trace,
+            "fields": as_data(self.fields),
             "result": None if self.children or self.status is Status.SKIPPED else as_data(self.result),
             "children": [child._plain() for child in self.children],
         }
 
     def _lines(self) -> Iterator[str]:
         nodes = list(draw_tree(self, children=lambda node: folded(node.children)))
-        rows = [(drawn + node.label, str(node.status), node.took, node._in_short) for drawn, _, node in nodes]
+        rows = [(drawn + node.label, str(node.status), node.took, node.note(in_short=True)) for drawn, _, node in nodes]
         names, statuses, times = (max(len(row[column]) for row in rows) for column in range(3))
         for name, status, took, note in rows:
             yield f"{name:{names}}  {status:{statuses}}  {took:>{times}}  {note}".rstrip()
@@ -176,23 +299,14 @@ class Report:
         """How long it took, in words; empty if it never began."""
         return "" if self.duration is None else seconds_in_words(self.duration)
 
-    @property
-    def note(self) -> str:
-        """Details of how it ended, in one line."""
-        return self._note(describe_error)
-
-    @property
-    def _in_short(self) -> str:
-        """The same with only the kind of the error, whose text is in the headline above."""
-        return self._note(lambda error: type(error).__name__)
-
-    def _note(self, told: Callable[[BaseException], str]) -> str:
+    def note(self, *, in_short: bool = False) -> str:
+        """Details of how it ended, in one line; in short, an error is only its type."""
         parts = [f"{self.attempts} attempts"] if self.attempts > 1 else []
         if self.error is not None and self.own and self.status is Status.FAILED:
-            parts.append(told(self.error))
+            parts.append(type(self.error).__name__ if in_short else describe_error(self.error))
         if self.reason:
             parts.append(self.reason)
-        parts += [f"{key}={plain(value)}" for key, value in self.fields.items()]
+        parts += [f"{key}={as_data(value)}" for key, value in self.fields.items()]
         return escaped(", ".join(parts))
 
 
@@ -211,92 +325,59 @@ def folded(children: Sequence[Report], *, at_most: int = SHOWN_AT_MOST) -> Seque
     return [*shown, Report(path=(*children[0].path[:-1], words), status=status, depth=len(children[0].path) - 1)]
 
 
-def _traceback(error: BaseException | None) -> str | None:
-    if error is None:
-        return None
-    import traceback  # noqa: PLC0415  only a failure pays for it
-
-    return "".join(traceback.format_exception(error))
-
-
-class _Entry:
-    """One task during the run."""
-
-    __slots__ = ("begun", "children", "end", "ended", "retries")
-
-    def __init__(self, begun: Started | Skipped) -> None:
-        self.begun = begun
-        self.children: list[_Entry] = []
-        self.end: Finished | None = None
-        self.ended: int | None = None
-        self.retries = 0
-
-
 class ReportBuilder:
     """An observer that builds the tree; `report()` returns it at any time, even during the run."""
 
-    def __init__(self) -> None:
-        """Start without events."""
-        self._root: _Entry | None = None
-        self._entries: dict[int, _Entry] = {}
-        self._ended = 0
+    def __init__(self, *, after: Report | None = None) -> None:
+        """Start without events; the positions in which tasks end follow those of the earlier run, if there is one."""
+        self._root = 0
+        self._facts: dict[int, dict[str, Any]] = {}
+        self._inside: dict[int, list[int]] = {}
+        self._ended = 0 if after is None else after.ended or 0
 
     def __call__(self, event: Event) -> None:
         """Add this event to the tree."""
         match event:
             case Started() | Skipped():
-                entry = self._entries[event.id] = _Entry(event)
-                above = None if event.parent is None else self._entries.get(event.parent)
+                above = self._inside.get(event.parent or 0)
                 if above is not None:
-                    above.children.append(entry)
-                elif self._root is None:
-                    self._root = entry
+                    above.append(event.id)
+                self._root = self._root or event.id
+                self._inside[event.id] = []
+                facts = self._facts[event.id] = {"path": event.path, "run_id": event.run, "action": event.action}
+                facts |= {"order": event.order, "attempt": event.attempt}
+                if isinstance(event, Started):
+                    facts |= {"status": Status.RUNNING, "started": event.at}
+                elif event.done is None:
+                    facts |= {"status": Status.SKIPPED, "reason": event.reason}
+                else:
+                    self._facts[event.id] = attrs.asdict(event.done, recurse=False) | {"attempt": event.attempt}
             case Finished():
                 self._ended += 1
-                entry = self._entries[event.id]
-                entry.end, entry.ended = event, self._ended
+                facts = self._facts[event.id]
+                facts |= {"status": event.status, "duration": event.duration, "ended": self._ended}
+                facts |= {"result": event.result, "error": event.error, "own": event.own, "reason": event.reason}
+                facts |= {"attempts": event.attempts, "fields": event.fields}
             case Retrying():
-                self._entries[event.id].retries += 1
+                self._facts[event.id]["attempts"] = event.attempt + 1
 
     @property
-    def begun(self) -> bool:
-        """Whether there is anything to report."""
-        return self._root is not None
+    def status(self) -> Status | None:
+        """The status of the first task; None if there is nothing to report."""
+        return self._facts[self._root]["status"] if self._root else None
 
     def report(self) -> Report:
         """The tree as it is now; raises ValueError before the first task has begun."""
-        if self._root is None:
+        if not self._root:
             raise ValueError("there is nothing to report: no task has begun")
-        return _report(self._root, depth=len(self._root.begun.path) - 1)
+        return self._report(self._root, depth=len(self._facts[self._root]["path"]) - 1)
 
-
-def _report(entry: _Entry, *, depth: int) -> Report:
-    begun, end = entry.begun, entry.end
-    below = sorted(entry.children, key=lambda child: (child.begun.attempt, child.begun.order, child.begun.id))
-    base = Report(
-        path=begun.path,
-        status=Status.SKIPPED if isinstance(begun, Skipped) else Status.RUNNING,
-        run_id=begun.run,
-        action=begun.action,
-        order=begun.order,
-        depth=depth,
-        attempt=begun.attempt,
-        attempts=entry.retries + 1,
-        started=begun.at if isinstance(begun, Started) else None,
-        reason=begun.reason if isinstance(begun, Skipped) else "",
-        children=tuple(_report(child, depth=len(begun.path)) for child in below),
-    )
-    if end is None:
-        return base
-    return attrs.evolve(
-        base,
-        status=end.status,
-        duration=end.duration,
-        ended=entry.ended,
-        result=end.result,
-        error=end.error,
-        own=end.own,
-        reason=end.reason,
-        attempts=end.attempts,
-        fields=end.fields,
-    )
+    def _report(self, number: int, *, depth: int) -> Report:
+        facts = {"depth": depth} | self._facts[number]
+        if "children" not in facts:
+            below = sorted(
+                self._inside[number],
+                key=lambda inner: (self._facts[inner]["attempt"], self._facts[inner]["order"], inner),
+            )
+            facts["children"] = tuple(self._report(inner, depth=len(facts["path"])) for inner in below)
+        return Report(**facts)

@@ -1,23 +1,33 @@
-"""Run one task and report how it ended. Every task of a run, nested or not, goes through `step`."""
+"""Run a task: as a step of a run, alone, or as a whole program; ask it for its plan, or undo it.
+
+Every task of a run, nested or not, goes through `act`, whichever of its methods is called. Not here: how several tasks
+make one (`groups`), and how a signal stops a run (`stop`).
+"""
 
 from __future__ import annotations
 
+import logging
 import types
-from typing import TYPE_CHECKING, TypeVar, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from phases.context import Context, Node, valid_context
-from phases.errors import Cancelled, StoppedElsewhere, TaskFailed
-from phases.events import Failure, Finished, Skipped, Started, Status
-from phases.interrupts import call_open, closed, hold_interrupts
-from phases.tasks import Skip, valid_task
+import attrs
+
+from phases.context import Context, Node, complain, listed_observers, valid_context
+from phases.errors import Cancelled, StoppedElsewhere, TaskFailed, add_note
+from phases.live import live_tree
+from phases.logs import LogObserver
+from phases.report import Failure, Finished, Observer, Report, ReportBuilder, Skipped, Started, Status
+from phases.stop import stopping
+from phases.tasks import Skip, layers_of, left_out, offer_of, subtasks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from phases.tasks import Task
+    from phases.context import Clock
+    from phases.tasks import AnyTask, Task
 
-__all__ = ["act", "execute", "pass_over", "step"]
+__all__ = ["act", "default_observers", "execute", "pass_over", "plan", "run", "step", "undo"]
 
 T = TypeVar("T")
 
@@ -26,121 +36,161 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """Run the task and return its result.
 
     Logs `started`, then one line with the outcome and the duration. An Exception becomes TaskFailed, with the path of
-    names and the error. Cancellation raises Cancelled; KeyboardInterrupt and SystemExit are raised unchanged, after
-    their line was logged.
+    names and the error. Cancellation raises Cancelled. SIGINT and SIGTERM cancel the run as under `run`; when its tasks
+    have stopped, Ctrl-C is raised as KeyboardInterrupt, and SIGTERM ends the process. SystemExit and the like are
+    raised unchanged, after their line was logged.
 
     With the context of a running task, the task becomes a step inside that one; if run(skip=…) leaves that step out,
     the result is a Skip. From a running event loop use `await asyncio.to_thread(phases.execute, task)`.
     """
     ctx = valid_context(ctx)
-    if ctx.node is not None:
-        return step(valid_task(task), ctx)
-    with hold_interrupts():
-        return step(valid_task(task), ctx)
+    left_out(task, above=ctx.path)  # nothing begins if the tasks are nested too deep
+    with stopping(ctx, raises=True):
+        return step(task, ctx.but(before={}))
+
+
+def run(
+    task: AnyTask,
+    *,
+    only: Iterable[str] | str = (),
+    skip: Iterable[str] | str = (),
+    after: Report | None = None,
+    observers: Iterable[Observer] | None = None,
+    deadline: float | None = None,
+    clock: Clock | None = None,
+    logger: logging.Logger | None = None,
+    run_id: str | None = None,
+) -> Report:
+    """Run the task as the main work of a program, and report: `sys.exit(phases.run(bootstrap).exit_code)`.
+
+    SIGINT and SIGTERM cancel the run and wait until it has stopped. A failure is not raised; it is in the report.
+    Nothing is printed: `logging.basicConfig(level="INFO")` shows the log lines, `print(report)` the report.
+    `only` and `skip` select tasks by name, or by `group/name`; an unknown name raises UnknownTask. If you pass no
+    observers, you get log lines and, if rich is installed and stderr is a terminal, a live tree.
+
+    With `after`, the report of an earlier run of the same tasks, the run goes on where that one stopped: what was done
+    is not done again, and the report has it as that run reported it. What had begun and was not done is done again.
+    """
+    leaves_out = left_out(task, only=only, skip=skip)
+    before = {} if after is None else {(0, task.name): _of_a_run(task, after)}
+    logger = logger or logging.getLogger("phases")
+    chosen = default_observers(logger) if observers is None else listed_observers(observers)
+    builder = ReportBuilder(after=after)
+    ctx = Context(deadline=deadline, clock=clock, logger=logger, run_id=run_id, observers=[builder, *chosen])
+    with stopping(ctx, raises=False) as signals:
+        try:
+            step(task, ctx.but(leaves_out=leaves_out, before=before))
+        except BaseException:
+            if builder.status in {None, Status.RUNNING}:
+                raise
+            # Otherwise it is in the report.
+        finally:
+            _close(chosen, logger)
+    return attrs.evolve(builder.report(), signal=signals[0]) if signals else builder.report()
+
+
+def _of_a_run(task: AnyTask, report: Report) -> Report:
+    if report.name != task.name or report.action != "do":
+        what = "" if report.action == "do" else f"the {report.action} of "
+        raise ValueError(f"the report is for {what}{report.name!r}, not for {task.name!r}: nothing would fit")
+    return report
+
+
+def _close(observers: Iterable[Observer], logger: logging.Logger) -> None:
+    for observer in observers:
+        try:
+            getattr(observer, "close", lambda: None)()
+        except BaseException:  # noqa: BLE001  the run has ended, however
+            complain(logger, "the observer %r could not be closed; the report is not affected", observer)
+
+
+def default_observers(logger: logging.Logger | None = None, *, errors: bool = True) -> list[Observer]:
+    """Log lines, and a live tree if the terminal can show one. With errors=False, the lines leave out their texts."""
+    lines, tree = LogObserver(logger, errors=errors), live_tree(logger or logging.getLogger("phases"))
+    return [lines] if tree is None else [lines, tree]
 
 
 def step(task: Task[T], ctx: Context, *, order: int = 0) -> T:
-    """Run the task as step number `order` inside the context, unless the run leaves it out."""
-    if reason := ctx.run.leaves_out(task, ctx.path):
+    """Run the task as step number `order` inside the context, unless it is left out or an earlier run has done it."""
+    if reason := ctx.leaves_out(task, ctx.path):
         pass_over(task.name, ctx, order=order, reason=reason)
         return cast("T", Skip(reason))
-    return act(task.name, task.do, ctx, order=order)
+    before = ctx.before.get((order, task.name))
+    if before is not None and before.status is Status.OK:
+        pass_over(task.name, ctx, order=order, reason="done before", done=before)
+        return cast("T", before.result)
+    known = None if before is None else {place: attempts[-1] for place, attempts in before.members.items()}
+    return act(task.name, task.do, ctx, order=order, before=known)
 
 
-@closed
-def act(name: str, do: Callable[[Context], T], ctx: Context, *, order: int = 0, action: str = "do") -> T:
+def act(
+    name: str,
+    do: Callable[[Context], T],
+    ctx: Context,
+    *,
+    order: int = 0,
+    action: str = "do",
+    note: str = "",
+    before: Mapping[tuple[int, str], Report] | None = None,
+) -> T:
     """Run the function as a step with this name: exactly one Started and one Finished, whatever happens."""
-    run, above = ctx.run, ctx.node
-    node = Node(next(run.ids))
-    inner = ctx.entering(name, node=node)
-    path = inner.path
     if ctx.cancelled:
         pass_over(name, ctx, order=order, reason=f"cancelled: {ctx.reason}", action=action)
         ctx.check()
+    run, above = ctx.run, ctx.node
+    node = Node(next(run.ids), (*ctx.path, name), above)
+    inner = ctx.but(path=node.path, node=node, attempt=1, before=before or {})
     start, began = run.clock.utc(), run.clock.now()
+
+    def finish(status: Status, reason: str, *, result: object = None, error: Any = None, own: bool = True) -> None:
+        run.running.pop(node.id)
+        fields = {} if result is None else _fields_of(result)
+        facts = run.run_id, node.id, node.path, action, status, start, run.clock.now() - began
+        ctx.tell(Finished(*facts, result, error, own, reason, node.attempts, fields))
+
+    run.running[node.id] = node
     parent = None if above is None else above.id
-    run.tell(Started(run.run_id, node.id, parent, path, order, ctx.attempt, action, start))
+    ctx.tell(Started(run.run_id, node.id, node.path, parent, order, ctx.attempt, action, start))
     try:
-        result = call_open(do, inner)
+        result = do(inner)
         _refuse_coroutine(result)
     except BaseException as raised:
-        error = _of_this_run(raised, inner)
-        status, reason, own = _judge(error, inner)
-        _finish(inner, node, action, start, began, status=status, error=error, own=own, reason=reason)
+        error, status, reason, own = _judge(raised, inner, node)
+        finish(status, reason, error=error, own=own)
         if own and isinstance(error, Exception):
-            raise TaskFailed([Failure(path, error)], run_id=run.run_id) from error
+            raise TaskFailed([Failure(node.path, error)], run_id=run.run_id) from error
+        if above is not None and status is Status.FAILED:
+            above.passed.append(error)
         raise
     if isinstance(result, Skip):
-        _finish(inner, node, action, start, began, status=Status.SKIPPED, result=result, reason=result.reason)
+        finish(Status.SKIPPED, note or result.reason, result=result)
     else:
-        _finish(inner, node, action, start, began, status=Status.OK, result=result)
+        finish(Status.OK, note, result=result)
     return result
 
 
-def pass_over(name: str, ctx: Context, *, order: int, reason: str, action: str = "do") -> None:
-    """Record that this step was not started."""
-    run, above = ctx.run, ctx.node
-    parent = None if above is None else above.id
-    path = (*ctx.path, name)
-    run.tell(Skipped(run.run_id, next(run.ids), parent, path, order, ctx.attempt, action, reason))
-
-
-def _judge(error: BaseException, ctx: Context) -> tuple[Status, str, bool]:
-    """The status of a task that raised this, the reason, and whether the error is its own."""
-    match error:
-        case TaskFailed() if error.run_id == ctx.run_id:
-            return Status.FAILED, "", False
-        case Cancelled():
-            return Status.CANCELLED, error.reason, True
-        case KeyboardInterrupt():
-            return Status.CANCELLED, "interrupted from the keyboard", True
-        case _:
-            return Status.FAILED, "", True
-
-
-def _of_this_run(error: BaseException, ctx: Context) -> BaseException:
-    """The error; but if a separate run inside the task was cancelled, StoppedElsewhere: a failure of the task."""
-    origin = getattr(error, "origin", None)
-    if isinstance(error, Cancelled) and origin is not None and origin.run_id != ctx.run_id and not ctx.cancelled:
-        failure = StoppedElsewhere(error.reason)
-        failure.__cause__ = error
-        return failure
-    return error
-
-
-def _finish(
-    inner: Context,
-    node: Node,
-    action: str,
-    start: datetime,
-    began: float,
-    *,
-    status: Status,
-    result: object = None,
-    error: BaseException | None = None,
-    own: bool = True,
-    reason: str = "",
+def pass_over(
+    name: str, ctx: Context, *, order: int, reason: str, action: str = "do", done: Report | None = None
 ) -> None:
-    run = inner.run
-    duration = run.clock.now() - began
-    fields = {} if result is None else _fields_of(result)
-    run.tell(
-        Finished(
-            run.run_id,
-            node.id,
-            inner.path,
-            action,
-            status,
-            start,
-            duration,
-            result,
-            error,
-            own,
-            reason,
-            node.attempts,
-            fields,
-        )
-    )
+    """Record that this step was not started, and what an earlier run reported of it, if that has done it."""
+    parent = None if ctx.node is None else ctx.node.id
+    path, number = (*ctx.path, name), next(ctx.run.ids)
+    ctx.tell(Skipped(ctx.run_id, number, path, parent, order, ctx.attempt, action, reason, done))
+
+
+def _judge(error: BaseException, ctx: Context, node: Node) -> tuple[BaseException, Status, str, bool]:
+    """The error of a task that raised this, its status, the reason, and whether the error is its own."""
+    if isinstance(error, TaskFailed) and error.run_id == ctx.run_id:
+        return error, Status.FAILED, "", False
+    if isinstance(error, KeyboardInterrupt):
+        return error, Status.CANCELLED, "interrupted from the keyboard", True
+    if not isinstance(error, Cancelled):
+        return error, Status.FAILED, "", not any(error is passed for passed in node.passed)
+    if ctx.cancelled or getattr(error.origin, "run_id", ctx.run_id) == ctx.run_id:
+        return error, Status.CANCELLED, error.reason, True
+    failure = StoppedElsewhere(error.reason)
+    failure.__cause__ = error
+    return failure, Status.FAILED, "", True
 
 
 def _fields_of(result: object) -> Mapping[str, object]:
@@ -159,3 +209,135 @@ def _refuse_coroutine(result: object) -> None:
             "do(ctx) returned a coroutine, so nothing was done; do(ctx) is synchronous: "
             "call asyncio.run(…) inside it, or make it a plain function"
         )
+
+
+def plan(
+    task: AnyTask, ctx: Context | None = None, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()
+) -> Report:
+    """Ask each task of the tree, in order, what it would do; in the report, that is the task's result.
+
+    Nothing is changed and nothing is logged. Tasks that only and skip leave out are not called. If a task raises, its
+    error is in the report, `ok` is false, and the other tasks are still called.
+    """
+    builder = ReportBuilder()
+    ctx = valid_context(ctx).but(leaves_out=left_out(task, only=only, skip=skip), observers=(builder,))
+    with stopping(ctx, raises=True), suppress(TaskFailed):  # it is in the report
+        _each([_asking(task, ctx)], action="plan")
+    return builder.report()
+
+
+def _asking(task: AnyTask, ctx: Context) -> _Call:
+    if reason := ctx.leaves_out(task, ctx.path):
+        return _Call(task.name, ctx, None, reason)
+    members = subtasks_of(task)
+
+    def ask_each(inner: Context) -> object:
+        _each([_asking(member, inner) for member in members], action="plan")
+        return None if members else Skip("offers no plan")
+
+    conditions = (getattr(layer, "condition_in_words", "") for layer in layers_of(task))
+    return _Call(task.name, ctx, offer_of(task, "plan") or ask_each, "; ".join(filter(None, conditions)))
+
+
+def undo(
+    task: AnyTask,
+    ctx: Context | None = None,
+    *,
+    after: Report | None = None,
+    observers: Iterable[Observer] | None = None,
+) -> Report:
+    """Call the undo of every task in the tree that offers one, and report.
+
+    Without `after`, all tasks are undone, the last listed first. With `after`, the report of a run, only the tasks
+    that began in that run, in any attempt, are undone: each once, in the reverse of the order in which they last
+    ended, even if they ran in parallel. A task that was skipped is not undone. One that found nothing to change is:
+    undoing Configure also removes what an earlier run installed.
+
+    If an undo fails, the others are still called; at the end one TaskFailed carries all failures and the report. If
+    a group has an undo, it is called instead of the undos of its tasks. SIGINT and SIGTERM wait for the running undo,
+    which is shielded; the remaining ones are not called. `observers` are as with `run`; a context has its own.
+    """
+    if observers is not None:
+        if ctx is not None:
+            raise TypeError("undo: both a context and observers are given; give the observers to the context")
+        ctx = Context(observers=observers)
+    left_out(task)  # no undo is called if the tasks are nested too deep
+    ran = None if after is None else (_of_a_run(task, after),)
+    ctx, builder = valid_context(ctx), ReportBuilder()
+    # With a report: by when each task ended. Without: by position. The last comes first.
+    undos = sorted(_undos(task, above=ctx.path, ran=ran), key=lambda found: found[0], reverse=True)
+
+    def undo_each(inner: Context) -> None:
+        calls = [_Call(path[-1], inner.but(path=path[:-1]), _shielded(offer)) for _, path, offer in undos]
+        _each(calls, action="undo")
+
+    alone = offer_of(task, "undo") if undos else None
+    try:
+        with stopping(ctx, raises=True):
+            part = ctx.but(observers=(*ctx.observers, builder))
+            act(task.name, undo_each if alone is None else _shielded(alone), part, action="undo")
+    except TaskFailed as failed:
+        failed.report = builder.report()
+        raise
+    return builder.report()
+
+
+def _shielded(undo: Callable[[Context], Any]) -> Callable[[Context], Any]:
+    def call(ctx: Context) -> object:
+        with ctx.shielded() as safe:
+            return undo(safe)
+
+    return call
+
+
+def _undos(
+    task: AnyTask, *, above: tuple[str, ...], ran: Sequence[Report] | None, place: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[int, ...], tuple[str, ...], Callable[[Context], Any]]]:
+    """The undos to call in this part of the tree: the turn of each, the path of its task, and the method.
+
+    `ran` are the reports of all attempts at the task, if the run is known.
+    """
+    path, offer = (*above, task.name), offer_of(task, "undo")
+    if offer is not None:
+        # A task that returned a Skip in its last attempt may have done something in an earlier one.
+        did = [node.ended or 0 for node in ran or () if node.status is not Status.SKIPPED or node.attempts > 1]
+        if ran is None or any(did):
+            yield place if ran is None else (max(did),), path, offer
+        return
+    inside: dict[tuple[int, str], list[Report]] = {}
+    for node in ran or ():
+        for key, attempts in node.members.items():
+            inside.setdefault(key, []).extend(attempts)
+    for order, member in enumerate(subtasks_of(task)):
+        known = None if ran is None else inside.get((order, member.name), [])
+        yield from _undos(member, above=path, ran=known, place=(*place, order))
+
+
+class _Call(NamedTuple):
+    """A step to call in a context: its name, its function, and its condition; without a function, why not."""
+
+    name: str
+    ctx: Context
+    do: Callable[[Context], object] | None
+    note: str = ""
+
+
+def _each(calls: Sequence[_Call], *, action: str) -> None:
+    """Call each, also after a failure, and raise one TaskFailed at the end."""
+    failures: list[TaskFailed] = []
+    for order, call in enumerate(calls):
+        try:
+            if call.do is None:
+                pass_over(call.name, call.ctx, order=order, reason=call.note, action=action)
+            else:
+                act(call.name, call.do, call.ctx, order=order, action=action, note=call.note)
+        except TaskFailed as failed:
+            failures.append(failed)
+        except BaseException as error:
+            for later in range(order + 1, len(calls)):
+                pass_over(*calls[later][:2], order=later, reason=f"not reached after {call.name}", action=action)
+            for earlier in failures:
+                add_note(error, f"before that: {earlier}")
+            raise
+    if failures:
+        raise TaskFailed.merged(failures, run_id=calls[0].ctx.run_id)

@@ -1,42 +1,39 @@
-"""What a task is, what it may offer, and how to make one from a function. Nothing here runs anything."""
+"""What a task is, how to make one from a function, and which tasks of a tree are selected. Nothing here runs one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import attrs
 
-from phases.errors import InvalidTask
+from phases.errors import InvalidTask, UnknownTask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from phases.context import Context
 
-__all__ = [
-    "AnyTask",
-    "FunctionTask",
-    "OffersFields",
-    "OffersPlan",
-    "OffersUndo",
-    "Skip",
-    "Task",
-    "offer_of",
-    "subtasks_of",
-    "task",
-    "valid_task",
-    "walk",
-]
+__all__ = ["AnyTask", "FunctionTask", "Skip", "Task", "task"]
+__all__ += ["layers_of", "left_out", "offer_of", "subtasks_of", "valid_task", "walk"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+DEEPEST = 100  # each group and wrapper around a task takes up to three frames of Python's stack, which has 1,000
 
 
 class Task(Protocol[T_co]):
     """A step: an object with a `name` and a method `do`. Use a class, an attrs class or a decorated function.
 
     The name is a short word or two, without "/", because paths are made of names. It does not change while the task
-    runs. A task may also have the methods of OffersPlan and OffersUndo, and its result that of OffersFields.
+    runs. A task may also have these methods and attributes:
+
+    - `plan(ctx)` returns what do() would do now, as a value with a readable str(); it changes nothing.
+    - `undo(ctx)` undoes what do() did. It must be idempotent, and safe if do() was never called or failed half way.
+    - `subtasks` is the tuple of the tasks that this one runs by name.
+
+    A result may have a method `log_fields()`, which returns names and values for the log line of its task. A result
+    or an error may have a method `to_mapping()`, which returns all of its data as plain values for the report's JSON.
     """
 
     @property
@@ -54,37 +51,6 @@ class Task(Protocol[T_co]):
 
 
 AnyTask = Task[object]
-
-
-@runtime_checkable
-class OffersPlan(Protocol):
-    """A task that can say what it would do."""
-
-    def plan(self, ctx: Context, /) -> object:
-        """What do() would do now, as a value with a readable str(). Changes nothing."""
-        ...
-
-
-@runtime_checkable
-class OffersUndo(Protocol):
-    """A task that can be undone."""
-
-    def undo(self, ctx: Context, /) -> object:
-        """Undo what do() did. Must be idempotent, and safe if do() was never called or failed half way."""
-        ...
-
-
-@runtime_checkable
-class OffersFields(Protocol):
-    """A result with fields for the log and the report.
-
-    For the report's JSON, a result or an error may also have a method `to_mapping()`, which returns all of its data
-    as plain values.
-    """
-
-    def log_fields(self) -> Mapping[str, object]:
-        """Names and values for the log line of its task."""
-        ...
 
 
 @attrs.frozen
@@ -107,14 +73,6 @@ class FunctionTask(Generic[T_co]):
         """Call the function."""
         return self.function(ctx)
 
-    @property
-    def __doc__(self) -> str | None:  # type: ignore[override]  # a function's docstring is its task's
-        return self.function.__doc__
-
-    @property
-    def __wrapped__(self) -> Callable[[Context], T_co]:
-        return self.function
-
 
 def task(
     name: str,
@@ -125,11 +83,7 @@ def task(
     """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
     if not isinstance(name, str):
         raise InvalidTask(f"task: its name is {name!r}; write @phases.task('a-name'), with parentheses and a name")
-
-    def decorate(function: Callable[[Context], T]) -> FunctionTask[T]:
-        return FunctionTask(name, function, plan, undo)
-
-    return decorate
+    return lambda function: FunctionTask(name, function, plan, undo)
 
 
 def valid_task(candidate: Task[T]) -> Task[T]:
@@ -151,28 +105,76 @@ def _no_task(candidate: object, why: str) -> InvalidTask:
     return InvalidTask(f"{candidate!r:.80} cannot be used as a task: {why}")
 
 
-def unwrapped(wrapper: AnyTask) -> AnyTask:
-    """The task inside retry, deadline and when."""
-    inner = wrapper
-    while (wrapped := getattr(inner, "wrapped", None)) is not None:
-        inner = cast("AnyTask", wrapped)
-    return inner
+def layers_of(task: AnyTask) -> list[AnyTask]:
+    """The wrappers around a task (retry, deadline, when), the outermost first, and last the task itself."""
+    layers = [task]
+    while (wrapped := getattr(layers[-1], "wrapped", None)) is not None:
+        layers.append(cast("AnyTask", wrapped))
+    return layers
 
 
 def subtasks_of(parent: AnyTask) -> tuple[AnyTask, ...]:
     """The tasks that this one consists of and will run by name; empty for a single task."""
-    return cast("tuple[AnyTask, ...]", getattr(unwrapped(parent), "subtasks", ()))
+    return cast("tuple[AnyTask, ...]", getattr(layers_of(parent)[-1], "subtasks", ()))
 
 
 def offer_of(candidate: AnyTask, verb: str) -> Callable[[Context], Any] | None:
     """The method with this name (plan, undo); None if the task has no such method."""
-    method = getattr(unwrapped(candidate), verb, None)
+    method = getattr(layers_of(candidate)[-1], verb, None)
     return method if callable(method) else None
 
 
 def walk(root: AnyTask, *, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], AnyTask]]:
-    """Every task of the tree that is known before the run, parents first, with its path."""
-    path = (*above, root.name)
-    yield path, root
-    for member in subtasks_of(root):
-        yield from walk(member, above=path)
+    """Every task of the tree that is known before the run, parents first, with its path.
+
+    Raises InvalidTask if the tasks are nested so deep that Python's stack could not hold their run.
+    """
+    ahead = [(above, root, len(above))]
+    while ahead:
+        above, member, depth = ahead.pop()
+        depth += len(layers_of(member))
+        if depth > DEEPEST:
+            raise InvalidTask(
+                f"{member.name!r} is nested too deep: {DEEPEST} groups and wrappers are the most that work"
+            )
+        path = (*above, member.name)
+        yield path, member
+        ahead += [(path, inner, depth) for inner in reversed(subtasks_of(member))]
+
+
+def left_out(
+    root: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = (), above: tuple[str, ...] = ()
+) -> Callable[[AnyTask, tuple[str, ...]], str]:
+    """The function that says why the task below these names is left out; empty if it runs.
+
+    A name means every task with that name and everything inside it; `network/routes` means the task `routes` directly
+    inside a task `network`. The tasks named by `only` run, and so do the groups around them. `skip` overrides `only`.
+    Raises UnknownTask for a name that is not in the tree, and InvalidTask if that is nested too deep.
+    """
+    paths = [path for path, _ in walk(valid_task(root), above=above)]
+    chosen, dropped = _known_names("only", only, paths), _known_names("skip", skip, paths)
+
+    def reason(task: AnyTask, above: tuple[str, ...]) -> str:
+        path = (*above, task.name)
+        if any(_ends_with(path, name) for name in dropped):
+            return "left out by skip"
+        around = (path[:length] for length in range(1, len(path) + 1))
+        inside = (inner for inner, _ in walk(task, above=above))
+        if not chosen or any(_ends_with(each, name) for each in (*around, *inside) for name in chosen):
+            return ""
+        return "left out by only"
+
+    return reason
+
+
+def _ends_with(path: tuple[str, ...], name: tuple[str, ...]) -> bool:
+    return path[-len(name) :] == name
+
+
+def _known_names(option: str, given: Iterable[str] | str, paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if not any(_ends_with(path, tuple(name.split("/"))) for path in paths):
+            known = ("/".join(path) for path in paths) if "/" in name else (path[-1] for path in paths)
+            raise UnknownTask(name, option, tuple(dict.fromkeys(known)))
+    return [tuple(name.split("/")) for name in names]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from phases.events import Event, Finished, Retrying, Skipped, Started, Status
-from phases.report import Report
+from phases.report import Event, Finished, Report, Retrying, Skipped, Started, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

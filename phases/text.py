@@ -10,16 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-__all__ = [
-    "as_data",
-    "describe_error",
-    "draw_tree",
-    "escaped",
-    "moment_as_text",
-    "plain",
-    "printable",
-    "seconds_in_words",
-]
+__all__ = ["as_data", "describe_error", "draw_tree", "escaped", "printable"]
+__all__ += ["moment_as_text", "seconds_in_words"]
 
 N = TypeVar("N")
 
@@ -86,29 +78,21 @@ def printable(value: object) -> str:
         return f"<{type(value).__name__} that cannot be printed>"
 
 
-def plain(value: object) -> object:
-    """The value in JSON types: other objects become text, and so does anything nested too deep."""
-    return _in_json(value, _as_text)
-
-
 def as_data(value: object) -> object:
-    """The value in JSON types, with objects described by their own methods.
+    """The value in JSON types, with objects described by their own methods, and what is nested too deep as text.
 
     An object becomes the result of `to_mapping()`, else of `log_fields()`, else its text; without any, its type name.
     """
-    return _in_json(value, _as_told)
-
-
-def _in_json(value: object, word: Callable[[object, tuple[int, ...]], object]) -> object:
     try:
-        return _plain(value, word, around=())
+        return _as_data(value, around=())
     except Exception:  # noqa: BLE001  as above
         return printable(value)
 
 
-def _plain(value: object, word: Callable[[object, tuple[int, ...]], object], *, around: tuple[int, ...]) -> object:
+def _as_data(value: object, *, around: tuple[int, ...]) -> object:
     inside = (*around, id(value))
-    deep = id(value) in around or len(around) >= 8
+    if id(value) in around or len(around) >= 8:
+        return value if isinstance(value, str) else printable(value)
     match value:
         case None | bool() | str():
             return value
@@ -116,24 +100,15 @@ def _plain(value: object, word: Callable[[object, tuple[int, ...]], object], *, 
             return value
         case float() if math.isfinite(value):
             return value
-        case Mapping() if not deep:
-            return {printable(key): _plain(member, word, around=inside) for key, member in value.items()}
-        case list() | tuple() | set() | frozenset() if not deep:
-            return [_plain(member, word, around=inside) for member in value]
-        case _:
-            return printable(value) if deep else word(value, inside)
-
-
-def _as_text(value: object, _inside: tuple[int, ...]) -> object:
-    return printable(value)
-
-
-def _as_told(value: object, inside: tuple[int, ...]) -> object:
+        case Mapping():
+            return {printable(key): _as_data(member, around=inside) for key, member in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_as_data(member, around=inside) for member in value]
     for name in () if isinstance(value, type) else ("to_mapping", "log_fields"):
         offer = getattr(value, name, None)
         if callable(offer):
             try:
-                return _plain(offer(), _as_told, around=inside)
+                return _as_data(offer(), around=inside)
             except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
                 return {f"{name}_error": describe_error(error)}
     # str() inherited from `object` prints the address or, with attrs, every field.

@@ -218,7 +218,7 @@ class HostTask(Generic[ResultT]):
             return Change()
         found = preview(self.host, (self.settled(ctx),))
         above = ctx.path[:-1]
-        if any(task.is_wanted and task.part.step and not ctx.run.leaves_out(task, above) for task in self._before):
+        if any(task.is_wanted and task.part.step and not ctx.leaves_out(task, above) for task in self._before):
             # That task changes the gate's own files for all of them.
             return attrs.evolve(found, files=found.files.without(Gate(self.host).own_paths))
         return found

@@ -77,7 +77,7 @@ class Configure:
         """See the class."""
         if not any(task.is_wanted or task.has_files for task in self.subtasks):
             return phases.serial(*self.subtasks, name=self.name).do(ctx)
-        left_out = {task.name for task in self.subtasks if ctx.run.leaves_out(task, ctx.path)}
+        left_out = {task.name for task in self.subtasks if ctx.leaves_out(task, ctx.path)}
         settled = [task if task.name in left_out else task.settled(ctx) for task in self.subtasks]
         chosen = [task for task in settled if task.name not in left_out]
         up = [task.part for task in chosen if task.is_wanted]

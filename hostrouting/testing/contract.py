@@ -47,7 +47,7 @@ from hostrouting.model import (
     default_rules,
 )
 from hostrouting.testing.kernel import MemoryBackend
-from phases.clock import SystemClock
+from phases.context import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""serial and parallel: order, failure, cancellation, and no thread outlives its group."""
+"""Tasks made of tasks: what the oracle of test_laws.py does not say about groups, retry, deadline and when."""
 
 from __future__ import annotations
 
@@ -25,13 +25,6 @@ def recorded(*, deadline: float | None = None) -> tuple[Context, RecordingObserv
     return Context(clock=FakeClock(), observers=[seen], deadline=deadline), seen
 
 
-def test_serial_in_order() -> None:
-    """Serial runs its tasks in order and returns their results."""
-    ctx, seen = recorded()
-    assert phases.execute(phases.serial(StubTask("a", 1), StubTask("b", 2), name="both"), ctx) == (1, 2)
-    assert seen.started == ["both", "both/a", "both/b"]
-
-
 def test_serial_stops_at_the_first_failure() -> None:
     """After a failure no further task begins; the remaining tasks are recorded as not reached."""
     ctx, seen = recorded()
@@ -43,12 +36,6 @@ def test_serial_stops_at_the_first_failure() -> None:
     assert [child.reason for child in seen.report.children[2:]] == ["not reached after b"] * 2
 
 
-@pytest.mark.parametrize("group", [phases.serial, phases.parallel])
-def test_empty_groups(group: type) -> None:
-    """An empty group ends immediately."""
-    assert phases.execute(group(), Context(observers=[])) == ()
-
-
 def test_parallel_all_at_once() -> None:
     """Parallel tasks run at the same time: each can wait for all the others."""
     barrier = threading.Barrier(20, timeout=30)
@@ -58,39 +45,6 @@ def test_parallel_all_at_once() -> None:
         return barrier.wait()
 
     assert sorted(phases.execute(phases.parallel(*[meet] * 20), Context(observers=[]))) == list(range(20))  # type: ignore[type-var]  # ints
-
-
-def test_parallel_takes_as_long_as_the_longest() -> None:
-    """The group takes as long as its longest task, and its results are in the order of its tasks."""
-    ctx, seen = recorded()
-    group = phases.parallel(StubTask("a", 1, seconds=3), StubTask("b", 2, seconds=1), StubTask("c", 3, seconds=2))
-    assert phases.execute(group, ctx) == (1, 2, 3)
-    assert seen.report.duration == 3
-    assert [name for name, _ in seen.finished] == ["parallel/b", "parallel/c", "parallel/a", "parallel"]
-    assert [child.name for child in seen.report.children] == ["a", "b", "c"]
-
-
-def test_first_failure_cancels_the_others() -> None:
-    """The first failure cancels the siblings; one that ignores that is waited for, and is ok if it succeeds."""
-    ctx, seen = recorded()
-    group = phases.parallel(
-        StubTask("quick", seconds=1),
-        StubTask("bad", seconds=2, always=OSError("disk full")),
-        StubTask("obedient", seconds=100),
-        StubTask("deaf", seconds=50, obeys=False),
-        name="prepare",
-    )
-    with pytest.raises(phases.TaskFailed, match=r"^bad failed: OSError: disk full \(in prepare/bad\)$"):
-        phases.execute(group, ctx)
-    assert seen.finished == [
-        ("prepare/quick", Status.OK),
-        ("prepare/bad", Status.FAILED),
-        ("prepare/obedient", Status.CANCELLED),
-        ("prepare/deaf", Status.OK),
-        ("prepare", Status.FAILED),
-    ]
-    assert seen.report.find("obedient").reason == "bad failed"
-    assert seen.report.duration == 50
 
 
 def test_all_failures_in_one() -> None:
@@ -131,43 +85,6 @@ def test_stray_in_a_thread(stray: BaseException) -> None:
     assert len(seen.finished) == 4
 
 
-def test_cancelled_from_outside() -> None:
-    """If the run is cancelled, the members stop, and the group raises Cancelled."""
-    ctx, seen = recorded(deadline=5)
-    with pytest.raises(phases.Cancelled):
-        phases.execute(phases.parallel(StubTask("a", seconds=9), StubTask("b", seconds=9)), ctx)
-    assert {status for _, status in seen.finished} == {Status.CANCELLED}
-
-
-def test_finishing_in_spite_of_cancellation() -> None:
-    """A group whose members all succeed is ok, even if it was cancelled meanwhile."""
-    ctx, seen = recorded(deadline=5)
-    assert phases.execute(phases.parallel(StubTask("a", 1, seconds=9, obeys=False)), ctx) == (1,)
-    assert seen.report.status is Status.OK
-
-
-def test_failure_while_stopping() -> None:
-    """A task that fails while it is being stopped has failed: its failure is not hidden by the cancellation."""
-    ctx, seen = recorded(deadline=5)
-    group = phases.parallel(
-        StubTask("a", seconds=9), StubTask("rollback", seconds=9, obeys=False, always=OSError("left half done"))
-    )
-    with pytest.raises(phases.TaskFailed, match="left half done"):
-        phases.execute(group, ctx)
-    assert seen.report.status is Status.FAILED
-
-
-def test_what_was_not_begun_is_not_begun() -> None:
-    """Tasks that no thread has taken when one fails are not started, and each is recorded once."""
-    seen = RecordingObserver()
-    bad = StubTask("bad", always=OSError("full"))
-    many = [StubTask(f"t{number}", seconds=30) for number in range(200)]
-    with pytest.raises(phases.TaskFailed):
-        phases.execute(phases.parallel(bad, *many), Context(observers=[seen]))
-    assert len(seen.started) + len(seen.skipped) == 202
-    assert len(seen.finished) == len(seen.started)
-
-
 def test_no_thread_to_be_had() -> None:
     """If no more threads can be started, the running tasks are cancelled and waited for, and the error is raised."""
 
@@ -188,6 +105,17 @@ def test_no_thread_to_be_had() -> None:
     assert len(seen.started) + len(seen.skipped) == 6
 
 
+def test_at_once() -> None:
+    """With a bound, so many tasks run at the same time, and each of the others begins when one has ended."""
+    ctx, seen = recorded()
+    tasks = [StubTask(name, seconds=seconds) for name, seconds in [("a", 3), ("b", 1), ("c", 1), ("d", 5)]]
+    phases.execute(phases.parallel(*tasks, at_once=2), ctx)
+    begun = {node.name: node.started - seen.report.started for node in seen.report.children}  # type: ignore[operator]
+    assert {name: began.total_seconds() for name, began in begun.items()} == {"a": 0, "b": 0, "c": 1, "d": 2}
+    with pytest.raises(ValueError, match="parallel of 'parallel': at_once is 0; it must be a whole number, 1 or more"):
+        phases.parallel(at_once=0)
+
+
 def test_context_variables() -> None:
     """Tasks in threads see the caller's context variables; changes in one task are not visible in others."""
     variable = contextvars.ContextVar("variable", default="unset")
@@ -201,17 +129,6 @@ def test_context_variables() -> None:
 
     assert phases.execute(phases.parallel(look, look, look), Context(observers=[])) == ("caller's",) * 3
     assert variable.get() == "caller's"
-
-
-def test_nested_parallel() -> None:
-    """A failure in an inner group stops the outer one; each level reports the one innermost failure."""
-    ctx, seen = recorded()
-    inner = phases.parallel(StubTask("bad", seconds=1, always=OSError("full")), StubTask("x", seconds=5), name="inner")
-    with pytest.raises(phases.TaskFailed) as caught:
-        phases.execute(phases.parallel(inner, StubTask("y", seconds=60), name="outer"), ctx)
-    assert [failure.path for failure in caught.value.failures] == [("outer", "inner", "bad")]
-    assert seen.report.find("y").status is Status.CANCELLED
-    assert seen.report.duration == 1
 
 
 def test_every_thread_is_waited_for() -> None:
@@ -241,53 +158,6 @@ def test_every_thread_is_waited_for() -> None:
     assert not [thread.name for thread in started if thread.is_alive()]
 
 
-def test_no_thread_at_all() -> None:
-    """If not even one thread can be started, every task is recorded as not started, and the error is raised."""
-
-    class Poorest(FakeClock):
-        def start(self, _target: object, *, name: str) -> threading.Thread:
-            raise RuntimeError(f"can't start new thread {name}")
-
-    seen = RecordingObserver()
-    with pytest.raises(phases.TaskFailed, match="can't start new thread phases:parallel#1"):
-        phases.execute(phases.parallel(StubTask("a"), StubTask("b")), Context(clock=Poorest(), observers=[seen]))
-    assert seen.skipped == ["parallel/a", "parallel/b"]
-
-
-def test_nothing_is_begun_after_a_failure() -> None:
-    """A task taken after a sibling failed is not started, even if the failure did not cancel the group."""
-
-    class One(FakeClock):
-        left = 1
-
-        def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-            if not self.left:
-                while seen.finished == []:
-                    threading.Event().wait(0.001)
-                return super().start(lambda: None, name=name)
-            self.left -= 1
-            return super().start(target, name=name)
-
-    seen = RecordingObserver()
-    rest = [StubTask(f"t{number}") for number in range(5)]
-    with pytest.raises(phases.TaskFailed):
-        phases.execute(
-            phases.parallel(StubTask("bad", always=OSError()), *rest), Context(clock=One(), observers=[seen])
-        )
-    assert [task.calls for task in rest] == [0] * 5
-    assert {node.reason for node in seen.report.children[1:]} == {"not reached: bad failed"}
-
-
-def test_a_member_that_cancels_itself_stops_the_others() -> None:
-    """A member that raises Cancelled itself stops its siblings, and the group is cancelled."""
-    ctx, seen = recorded()
-    group = phases.parallel(StubTask("a", seconds=1, always=phases.Cancelled("enough")), StubTask("b", seconds=60))
-    with pytest.raises(phases.Cancelled, match="enough"):
-        phases.execute(group, ctx)
-    assert dict(seen.finished)["parallel/b"] is Status.CANCELLED
-    assert ctx.clock.now() == 1
-
-
 def test_a_run_inside_a_task() -> None:
     """A separate run that is cancelled inside a task is a failure of that task, and does not cancel the outer run."""
     ctx, seen = recorded()
@@ -310,7 +180,7 @@ def test_a_name_that_breaks_in_a_thread() -> None:
         @property
         def name(self) -> str:
             self.asked += 1
-            if self.asked > 1:
+            if self.asked > 2:
                 raise RuntimeError("no name today")
             return "moody"
 
@@ -318,3 +188,148 @@ def test_a_name_that_breaks_in_a_thread() -> None:
 
     with pytest.raises(phases.TaskFailed, match="no name today"):
         phases.execute(phases.parallel(Moody(), StubTask("b")), Context(observers=[]))
+
+
+def test_retry_until_it_goes_well() -> None:
+    """A task is retried until it succeeds; it is one task in the report, with the number of attempts."""
+    ctx, seen = recorded()
+    task = StubTask("download", 42, errors=[OSError("1"), OSError("2")])
+    assert phases.execute(phases.retry(task, attempts=5, delay=1, factor=3, jitter=0), ctx) == 42
+    assert task.calls == 3
+    assert seen.started == ["download"]
+    assert (seen.report.attempts, seen.report.duration) == (3, 4)
+    assert [(each.attempt, each.attempts, each.delay) for each in seen.retries] == [(1, 5, 1), (2, 5, 3)]
+
+
+def test_waits_are_bounded_and_spread() -> None:
+    """The wait grows up to its maximum, minus at most the jitter."""
+    retry = phases.retry(StubTask("a"), attempts=5000, delay=1, factor=2, longest=10, jitter=0.5)
+    for attempt, full in ((1, 1), (2, 2), (4, 8), (5, 10), (4999, 10)):
+        waits = {retry.wait_after(attempt) for _ in range(20)}
+        assert all(full / 2 <= wait <= full for wait in waits)
+        assert len(waits) > 1
+
+
+@pytest.mark.parametrize("on", [OSError, (OSError, KeyError), lambda error: isinstance(error, OSError)])
+def test_retry_on(on: type[Exception]) -> None:
+    """Only errors of the given type are retried."""
+    ctx, _ = recorded()
+    task = StubTask("a", errors=[OSError("busy"), ValueError("wrong")])
+    with pytest.raises(phases.TaskFailed, match="ValueError: wrong"):
+        phases.execute(phases.retry(task, attempts=9, on=on), ctx)
+    assert task.calls == 2
+
+
+def test_retry_of_a_group() -> None:
+    """A group is retried if all of its failures qualify; the report has the steps of every attempt."""
+    ctx, seen = recorded()
+    group = phases.serial(StubTask("a"), StubTask("b", errors=[OSError("busy")]), name="fetch")
+    phases.execute(phases.retry(phases.serial(group, name="all"), jitter=0), ctx)
+    assert [child.label for child in seen.report.children] == ["fetch", "fetch (attempt 2)"]
+    assert [child.label for child in seen.report.children[1].children] == ["a", "b"]
+    group.subtasks[1].errors.append(OSError("busy"))  # type: ignore[attr-defined]  # a StubTask
+    seen.events.clear()
+    phases.execute(phases.retry(group, jitter=0), ctx)
+    assert [(child.label, child.status) for child in seen.report.children] == [
+        ("a", Status.OK),
+        ("b", Status.FAILED),
+        ("a (attempt 2)", Status.OK),
+        ("b (attempt 2)", Status.OK),
+    ]
+    task = StubTask("c", always=ValueError())
+    with pytest.raises(phases.TaskFailed):
+        phases.execute(phases.retry(phases.serial(task), on=OSError), ctx)
+    assert task.calls == 1
+
+
+def test_no_wait_that_cannot_help() -> None:
+    """If the deadline comes before the next attempt, the failure is raised immediately."""
+    ctx, seen = recorded()
+    task = phases.deadline(phases.retry(StubTask("a", always=OSError("refused")), delay=60, longest=60), 10)
+    with pytest.raises(phases.TaskFailed, match="OSError: refused") as caught:
+        phases.execute(task, ctx)
+    assert notes_of(caught.value.error) == ["attempt 1 of 3; the deadline comes before the next attempt"]
+    assert seen.report.duration == 0
+
+
+def test_when() -> None:
+    """A task whose condition is false when its turn comes is skipped, with the condition as the reason."""
+    ctx, seen = recorded()
+
+    def host_has_infiniband(_ctx: Context) -> bool:
+        return False
+
+    phases.execute(
+        phases.serial(
+            phases.when(True, StubTask("a")),
+            phases.when(False, StubTask("b")),
+            phases.when(host_has_infiniband, StubTask("c")),
+        ),
+        ctx,
+    )
+    assert [(child.status, child.reason) for child in seen.report.children] == [
+        (Status.OK, ""),
+        (Status.SKIPPED, "its condition is false"),
+        (Status.SKIPPED, "its condition host_has_infiniband is false"),
+    ]
+
+
+def test_condition_that_raises() -> None:
+    """A condition that raises fails its task."""
+
+    def broken(_ctx: Context) -> bool:
+        raise OSError("cannot tell")
+
+    with pytest.raises(phases.TaskFailed, match="a failed: OSError: cannot tell"):
+        phases.execute(phases.when(broken, StubTask("a")), recorded()[0])
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda task: phases.retry(task, attempts=0), "retry of 'a': attempts is 0; it must be a whole number"),
+        (lambda task: phases.retry(task, attempts=1.5), "attempts is 1.5"),  # type: ignore[arg-type]  # the mistake that is tested
+        (lambda task: phases.retry(task, attempts=True), "attempts is True"),
+        (lambda task: phases.retry(task, delay=-1), "delay is -1; it must be 0 or a number above 0"),
+        (lambda task: phases.retry(task, factor=0), "factor is 0; it must be a number above 0"),
+        (lambda task: phases.retry(task, longest=float("nan")), "longest is nan"),
+        (lambda task: phases.retry(task, jitter=2), "jitter is 2; it must be a number from 0 to 1"),
+        (lambda task: phases.deadline(task, 0), "deadline of 'a': seconds is 0; it must be a number above 0"),
+        (lambda task: phases.deadline(task, float("inf")), "seconds is inf"),
+        (lambda task: phases.deadline(task, "5"), "seconds is '5'"),  # type: ignore[arg-type]  # the mistake that is tested
+    ],
+)
+def test_bad_settings(build: object, words: str) -> None:
+    """An invalid setting is refused when the tree is built, and the message states the rule."""
+    assert callable(build)
+    with pytest.raises(ValueError, match=words):
+        build(StubTask("a"))
+
+
+def test_wrappers_refuse_what_is_no_task() -> None:
+    """A wrapper around an object that is not a task is refused, as a group is."""
+    for build in (phases.retry, lambda task: phases.deadline(task, 5), lambda task: phases.when(True, task)):
+        with pytest.raises(phases.InvalidTask):
+            build(object())  # type: ignore[arg-type]  # the mistake that is tested
+
+
+def test_predicate_that_raises() -> None:
+    """A predicate that raises does not hide the failure: its error is noted, and nothing is retried."""
+    task = StubTask("a", always=OSError("disk full"))
+    with pytest.raises(phases.TaskFailed, match="OSError: disk full") as caught:
+        phases.execute(phases.retry(task, on=lambda error: error.wizardry), recorded()[0])  # type: ignore[attr-defined]  # the mistake
+    assert "the predicate of retry raised AttributeError" in notes_of(caught.value.error)[0]
+    assert task.calls == 1
+
+
+@pytest.mark.parametrize("on", [[OSError], "OSError", (OSError, "KeyError"), None, (OSError, lambda _e: True)])
+def test_bad_predicates(on: object) -> None:
+    """An invalid `on` is refused when the tree is built."""
+    with pytest.raises(TypeError, match=r"retry of 'a': on is .*; it must be an exception type"):
+        phases.retry(StubTask("a"), on=on)  # type: ignore[arg-type]  # the mistake that is tested
+
+
+def test_bad_conditions() -> None:
+    """A condition must be a boolean or a function."""
+    with pytest.raises(TypeError, match=r"when: the condition is None; it must be True, False, or a function"):
+        phases.when(None, StubTask("a"))  # type: ignore[arg-type]  # the mistake that is tested

@@ -9,7 +9,7 @@ import pytest
 
 import phases
 from phases import Context
-from phases.testing import RecordingObserver, StubTask
+from phases.testing import StubTask
 
 
 @attrs.frozen
@@ -69,20 +69,15 @@ def test_values() -> None:
     assert not found.ok
     assert isinstance(found.children[2].error, PermissionError)
     assert phases.plan(Routes()).ok
-    assert json.loads(found.to_json())["children"][2]["error"] == "PermissionError: not root"
-
-
-def test_nothing_happens() -> None:
-    """Planning runs no task and calls no observer."""
-    seen = RecordingObserver()
-    phases.plan(tree(), Context(observers=[seen]))
-    assert seen.events == []
+    document = json.loads(found.to_json())
+    assert document["children"][2]["error"] == "PermissionError: not root"
+    assert (document["action"], document["children"][0]["result"]) == ("plan", found.children[0].result)
 
 
 def test_only_and_skip() -> None:
     """Tasks that a run would leave out are not called; unknown names are errors here as well."""
     found = phases.plan(tree(), only="both", skip="stub")
-    assert [(node.name, node.note) for node in found.walk()] == [
+    assert [(node.name, node.reason) for node in found.walk()] == [
         ("bootstrap", ""),
         ("routes", "left out by only"),
         ("both", ""),
@@ -108,24 +103,6 @@ def test_a_group_may_answer_for_its_members() -> None:
             return "all of it"
 
     assert str(phases.plan(Whole())) == "whole  all of it"
-
-
-def test_json_of_a_plan_that_maps_itself() -> None:
-    """A plan value that offers to_mapping is stored as that mapping."""
-
-    class Steps:
-        def to_mapping(self) -> dict[str, object]:
-            return {"steps": []}
-
-    asked = phases.plan(phases.task("a", plan=lambda _ctx: Steps())(lambda _ctx: None))
-    assert asked.to_mapping() == {
-        "schema": "phases/plan/1",
-        "name": "a",
-        "plan": {"steps": []},
-        "note": "",
-        "error": None,
-        "children": [],
-    }
 
 
 def test_cancelled() -> None:

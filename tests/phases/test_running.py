@@ -1,17 +1,28 @@
-"""execute: every possible end of one task."""
+"""execute and run: every possible end of a task, and what is around the tasks of a program."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import pickle
+import subprocess
+import sys
 import threading
 import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import phases
 from phases import Context, Status
+from phases.errors import BaseExceptionGroup
+from phases.running import default_observers
 from phases.testing import FakeClock, RecordingObserver, StubTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def recorded() -> tuple[Context, RecordingObserver]:
@@ -52,18 +63,6 @@ def test_exception() -> None:
     assert seen.finished == [("bootstrap/download", Status.FAILED), ("bootstrap", Status.FAILED)]
 
 
-def test_innermost_first() -> None:
-    """The message begins with the task that failed, however deep the groups are nested."""
-    task: phases.AnyTask = StubTask("routes", always=ValueError("bad metric"))
-    for name in ("network", "host", "bootstrap"):
-        task = phases.serial(task, name=name)
-    with pytest.raises(phases.TaskFailed) as caught:
-        phases.execute(task, Context(observers=[]))
-    assert str(caught.value).startswith("routes failed: ValueError: bad metric")
-    assert caught.value.path == ("bootstrap", "host", "network", "routes")
-    assert len(caught.value.failures) == 1
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -84,53 +83,6 @@ def test_errors_survive_pickling(error: BaseException) -> None:
     assert {**vars(copy), "origin": None}.keys() == {**vars(error), "origin": None}.keys()
 
 
-@pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
-def test_what_is_no_exception_stays_itself(stop: BaseException) -> None:
-    """KeyboardInterrupt and SystemExit are raised unchanged, after the task's last line."""
-    ctx, seen = recorded()
-    with pytest.raises(type(stop)) as caught:
-        phases.execute(phases.serial(StubTask("a", always=stop), StubTask("b")), ctx)
-    assert caught.value is stop
-    expected = Status.CANCELLED if isinstance(stop, KeyboardInterrupt) else Status.FAILED
-    assert seen.finished == [("serial/a", expected), ("serial", expected)]
-    assert seen.skipped == ["serial/b"]
-
-
-def test_deadline_of_the_run() -> None:
-    """At the deadline of the run, Cancelled is raised, and every running task is cancelled."""
-    seen = RecordingObserver()
-    clock = FakeClock()
-    with pytest.raises(phases.Cancelled, match="the 5 s of the run are over"):
-        phases.execute(
-            phases.serial(StubTask("a", seconds=3), StubTask("b", seconds=3), StubTask("c")),
-            Context(deadline=5, clock=clock, observers=[seen]),
-        )
-    assert seen.finished == [
-        ("serial/a", Status.OK),
-        ("serial/b", Status.CANCELLED),
-        ("serial", Status.CANCELLED),
-    ]
-    assert clock.now() == 5
-
-
-def test_cancelled_before_it_begins() -> None:
-    """A cancelled run starts no task, and says so."""
-    ctx, seen = recorded()
-    ctx.cancel("changed my mind")
-    ctx.cancel("and again")
-    with pytest.raises(phases.Cancelled, match=r"^changed my mind$"):
-        phases.execute(StubTask("a"), ctx)
-    assert (seen.started, seen.skipped) == ([], ["a"])
-
-
-def test_task_that_cancels_itself() -> None:
-    """A task may raise Cancelled itself; then the whole run is cancelled."""
-    ctx, seen = recorded()
-    with pytest.raises(phases.Cancelled, match="enough"):
-        phases.execute(phases.serial(StubTask("a", always=phases.Cancelled("enough"))), ctx)
-    assert seen.finished == [("serial/a", Status.CANCELLED), ("serial", Status.CANCELLED)]
-
-
 def test_cancelled_is_not_swallowed_by_a_task_that_catches_exceptions() -> None:
     """A task that catches Exception and retries for ever still stops on cancellation."""
     ctx, _ = recorded()
@@ -147,33 +99,6 @@ def test_cancelled_is_not_swallowed_by_a_task_that_catches_exceptions() -> None:
 
     with pytest.raises(phases.Cancelled, match="enough"):
         phases.execute(stubborn, ctx)
-
-
-def test_nothing_to_do() -> None:
-    """A task that returns a Skip has the status skipped, with its reason."""
-    ctx, seen = recorded()
-
-    @phases.task("install")
-    def install(_ctx: Context) -> phases.Skip:
-        return phases.Skip("already there")
-
-    assert phases.execute(install, ctx) == phases.Skip("already there")
-    assert seen.report.status is Status.SKIPPED
-    assert seen.report.reason == "already there"
-    assert seen.report.exit_code == 0
-
-
-def test_step_inside_a_step() -> None:
-    """A task that executes another with its own context has it as a child in path and report."""
-    ctx, seen = recorded()
-    inner = StubTask("inner", 7)
-
-    @phases.task("outer")
-    def outer(ctx: Context) -> object:
-        return phases.execute(inner, ctx)
-
-    assert phases.execute(outer, ctx) == 7
-    assert seen.report.children[0].path == ("outer", "inner")
 
 
 def test_handled_failure() -> None:
@@ -236,19 +161,6 @@ def test_what_is_no_task(candidate: object, words: str) -> None:
         phases.serial(candidate)  # type: ignore[arg-type]  # the mistake that is tested
     with pytest.raises(phases.InvalidTask, match=words):
         phases.execute(candidate)  # type: ignore[arg-type]  # the mistake that is tested
-
-
-def test_observer_that_raises(caplog: pytest.LogCaptureFixture) -> None:
-    """An observer that raises is logged, and affects neither the task nor other observers."""
-    seen = RecordingObserver()
-
-    def broken(_event: phases.Event) -> None:
-        raise RuntimeError("observer out of order")
-
-    assert phases.execute(StubTask("a", 1), Context(observers=[broken, seen])) == 1
-    assert seen.finished == [("a", Status.OK)]
-    assert "the run continues" in caplog.text
-    assert "observer out of order" in caplog.text
 
 
 class Result:
@@ -337,3 +249,156 @@ def test_words_that_would_steer_a_terminal() -> None:
     """The text of an error is on one line, with control characters escaped."""
     error = OSError("a\nb\x1b[2J\ud800")
     assert phases.text.describe_error(error) == "OSError: a b\\u001b[2J\\ud800"
+
+
+def test_observers_that_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """If close() of an observer raises, the others are still closed and the report is complete, also of a failure."""
+
+    class Closing(RecordingObserver):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+            raise OSError("disk full")
+
+    first, second = Closing(), Closing()
+    assert not phases.run(StubTask("a", always=SystemExit(3)), observers=[first, second]).ok
+    assert (first.closed, second.closed) == (1, 1)
+    assert "could not be closed; the report is not affected" in caplog.text
+
+
+def test_default_observers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Away from a terminal there are log lines only."""
+    monkeypatch.setenv("TERM", "xterm")
+    [observer] = default_observers()
+    assert isinstance(observer, phases.LogObserver)
+
+
+@pytest.mark.linux
+def test_types() -> None:
+    """Mypy --strict accepts every way to write a task, and rejects the wrong ones marked in typing_tasks.py."""
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "tests/phases/typing_tasks.py"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "MYPYPATH": str(root)},
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("error", [OSError, SystemExit, GeneratorExit, phases.Cancelled])
+def test_observer_that_raises(error: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
+    """An observer that raises anything is logged, and affects neither the tasks nor the other observers."""
+    seen = RecordingObserver()
+
+    def broken(_event: phases.Event) -> None:
+        raise error("observer out of order")
+
+    report = phases.run(phases.serial(StubTask("a", 1), StubTask("b")), observers=[broken, seen])
+    assert (report.status, len(seen.finished)) == (Status.OK, 3)
+    assert "the run continues" in caplog.text
+    assert "observer out of order" in caplog.text
+
+
+class BrokenLog(logging.Handler):
+    """A handler that cannot write."""
+
+    def emit(self, _record: logging.LogRecord) -> None:
+        """Raises."""
+        raise OSError("no space left")
+
+
+def test_log_that_raises() -> None:
+    """A log that cannot be written affects no task either."""
+    logger = logging.getLogger("phases.test.broken")
+    logger.addHandler(BrokenLog())
+    logger.setLevel(logging.INFO)
+    assert phases.run(StubTask("a"), logger=logger, observers=[phases.LogObserver(logger)]).ok
+
+
+STOPS = [
+    SystemExit(3),
+    GeneratorExit(),
+    asyncio.CancelledError(),
+    BaseExceptionGroup("both", [OSError(), SystemExit(3)]),
+]
+
+
+@pytest.mark.parametrize("group", [phases.serial, phases.parallel])
+@pytest.mark.parametrize("stop", STOPS, ids=lambda error: type(error).__name__)
+def test_what_is_no_exception(stop: BaseException, group: Callable[..., phases.Task[object]]) -> None:
+    """What is not an Exception fails its task: execute raises it unchanged, run reports it, once."""
+    ctx, seen = recorded()
+    tree = group(StubTask("a", seconds=1, always=stop))
+    with pytest.raises(type(stop)) as caught:
+        phases.execute(tree, ctx)
+    assert caught.value is stop
+    assert [status for _, status in seen.finished] == [Status.FAILED, Status.FAILED]
+    report = phases.run(tree, clock=FakeClock(), observers=[])
+    assert (report.status, report.exit_code) == (Status.FAILED, 1)
+    assert [(failure.path[-1], failure.error) for failure in report.failures] == [("a", stop)]
+
+
+def test_keyboard_interrupt() -> None:
+    """A KeyboardInterrupt that a task raises itself cancels it."""
+    report = phases.run(StubTask("a", always=KeyboardInterrupt()), observers=[])
+    assert (report.status, report.reason) == (Status.CANCELLED, "interrupted from the keyboard")
+
+
+@pytest.mark.parametrize(
+    "around", [phases.serial, phases.parallel, phases.retry, lambda task: phases.deadline(task, 5)]
+)
+def test_depth(around: Callable[[phases.AnyTask], phases.AnyTask]) -> None:
+    """Tasks that are nested too deep for Python's stack are refused before the first begins; the deepest others work."""
+
+    def nested(depth: int) -> phases.AnyTask:
+        task: phases.AnyTask = StubTask("a")
+        for _ in range(depth):
+            task = around(task)
+        return task
+
+    seen = RecordingObserver()
+    report = phases.run(nested(phases.tasks.DEEPEST - 1), observers=[seen])
+    assert report.ok
+    assert len(str(report).splitlines()) == len(list(report.walk())) + 1
+    assert report.to_json()
+    assert phases.undo(nested(phases.tasks.DEEPEST - 1), after=report, observers=[]).ok
+    assert phases.plan(nested(phases.tasks.DEEPEST - 1)).ok
+    seen.events.clear()
+    calls: list[Callable[[phases.AnyTask], object]] = [phases.run, phases.execute, phases.plan, phases.undo]
+    for call in calls:
+        with pytest.raises(phases.InvalidTask, match="is nested too deep"):
+            call(nested(2000))
+    assert seen.events == []
+
+
+class TestAfterAnotherRun:
+    """run(task, after=report) goes on where a stopped run was."""
+
+    def test_what_was_done(self) -> None:
+        """What was done has its result and its place in the report and is not done again; the rest is done."""
+        flaky = phases.retry(StubTask("c", 3, seconds=1, errors=[OSError("busy")] * 2), attempts=2, jitter=0)
+        both = phases.parallel(StubTask("b", 2), flaky)
+        tree = phases.serial(StubTask("a", 1, seconds=1), both, StubTask("d", 4), name="all")
+        first = phases.run(tree, clock=FakeClock(), observers=[])
+        assert not first.ok
+        seen = RecordingObserver()
+        second = phases.run(tree, clock=FakeClock(), observers=[seen], after=first)
+        assert (seen.started, seen.skipped) == (
+            ["all", "all/parallel", "all/parallel/c", "all/d"],
+            ["all/a", "all/parallel/b"],
+        )
+        assert (second.ok, second.result) == (True, (1, (2, 3), 4))
+        assert second.find("a") == first.find("a")
+        assert phases.run(tree, observers=[], after=second).find("c") == second.find("c")
+
+    def test_what_a_group_tried_again(self) -> None:
+        """A further attempt at a group is whole: it begins again with what an earlier run has done."""
+        a, b = StubTask("a"), StubTask("b", errors=[OSError("1"), OSError("2")])
+        first = phases.run(phases.retry(phases.serial(a, b), attempts=1), observers=[])
+        again = phases.retry(phases.serial(a, b), attempts=2, jitter=0)
+        assert phases.run(again, clock=FakeClock(), observers=[], after=first).ok
+        assert (a.calls, b.calls) == (2, 3)

@@ -7,15 +7,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import phases
 from phases import Context
 from phases.testing import FakeClock, RecordingObserver, StubTask
 
 if TYPE_CHECKING:
-    from phases.clock import Clock
+    from phases import Clock
 
 
 def test_hours_pass_at_once() -> None:
@@ -24,17 +22,6 @@ def test_hours_pass_at_once() -> None:
     phases.execute(StubTask("a", seconds=86_400), Context(clock=clock))
     assert clock.now() == 86_400
     assert clock.utc() == datetime(2026, 3, 2, tzinfo=timezone.utc)
-
-
-@given(st.lists(st.lists(st.floats(0, 1e6), max_size=4), max_size=5))
-def test_parallel_sleepers(times: list[list[float]]) -> None:
-    """If threads sleep in parallel, the time that passes is the longest sum of sleeps in one thread."""
-    clock = FakeClock()
-    rows = [
-        phases.serial(*[StubTask(f"t{number}", seconds=seconds) for number, seconds in enumerate(row)]) for row in times
-    ]
-    phases.execute(phases.parallel(*rows), Context(clock=clock, observers=[]))
-    assert clock.now() == pytest.approx(max((sum(row) for row in times), default=0))
 
 
 def test_by_hand() -> None:

@@ -78,33 +78,6 @@ def test_past_failures() -> None:
     assert seen.finished[-1] == ("serial", Status.FAILED)
 
 
-def test_after_a_run() -> None:
-    """With a report, only tasks that began are undone, in reverse order of their ends, even parallel ones."""
-    log: list[str] = []
-    tree = phases.serial(
-        phases.parallel(
-            phases.serial(Step("a1", log, seconds=1), Step("a2", log, seconds=4), name="a"),
-            phases.serial(Step("b1", log, seconds=3), Step("b2", log, seconds=3), name="b"),
-            name="both",
-        ),
-        Step("bad", log, error=OSError("full")),
-        Step("never", log),
-        name="all",
-    )
-    report = phases.run(tree, clock=FakeClock(), observers=[])
-    phases.undo(tree, context()[0], after=report)
-    assert log == ["all/bad", "all/both/b/b2", "all/both/a/a2", "all/both/b/b1", "all/both/a/a1"]
-
-
-def test_after_a_run_that_left_tasks_out() -> None:
-    """Tasks that a run left out are not undone."""
-    log: list[str] = []
-    tree = phases.serial(Step("a", log), Step("b", log), phases.when(False, Step("c", log)), name="all")
-    report = phases.run(tree, skip="a", observers=[])
-    phases.undo(tree, context()[0], after=report)
-    assert log == ["all/b"]
-
-
 def test_a_group_that_undoes_itself() -> None:
     """If a group has an undo, it is called instead of those of its tasks; a single task is one line in the report."""
     log: list[str] = []
@@ -169,10 +142,12 @@ def test_inside_a_running_task() -> None:
 
 
 def test_report_of_another_tree() -> None:
-    """The report of another tree is refused, instead of undoing nothing without an error."""
+    """The report of another tree, or of its plan, is refused, instead of undoing nothing without an error."""
     report = phases.run(StubTask("one"), observers=[])
-    with pytest.raises(ValueError, match="the report is for 'one', not for 'two': nothing would be undone"):
+    with pytest.raises(ValueError, match="the report is for 'one', not for 'two': nothing would fit"):
         phases.undo(StubTask("two"), after=report)
+    with pytest.raises(ValueError, match="the report is for the plan of 'one', not for 'one'"):
+        phases.run(StubTask("one"), after=phases.plan(StubTask("one")))
 
 
 def test_failure_has_the_report() -> None:
@@ -184,21 +159,60 @@ def test_failure_has_the_report() -> None:
     assert [child.status for child in caught.value.report.children] == [Status.FAILED, Status.OK]
 
 
-def test_after_a_retried_group_that_changed_its_mind() -> None:
-    """Only the last attempt at a group counts: what it skipped is not undone."""
+def test_after_attempts() -> None:
+    """What any attempt did is undone, once: here the second stops where the first had got further."""
     log: list[str] = []
-    second: list[bool] = []
+    a, b = Step("a", log), Step("b", log)
+    flaky = StubTask("c", always=OSError("busy"))
+    once = phases.task("once", undo=lambda ctx: log.append("/".join(ctx.path)))(lambda _ctx: stop())
 
-    def not_again(_ctx: Context) -> bool:
-        return not second
+    def stop() -> None:
+        if flaky.calls:
+            raise OSError("full")
 
-    @phases.task("fail-once")
-    def fail_once(_ctx: Context) -> None:
-        if not second:
-            second.append(True)
-            raise OSError("busy")
-
-    tree = phases.retry(phases.serial(phases.when(not_again, Step("a", log)), fail_once, Step("b", log)), jitter=0)
+    tree = phases.retry(phases.serial(once, a, b, flaky), attempts=2, jitter=0)
     report = phases.run(tree, clock=FakeClock(), observers=[])
     phases.undo(tree, context()[0], after=report)
-    assert log == ["serial/b"]
+    assert log == ["serial/once", "serial/b", "serial/a"]
+
+
+def test_after_an_attempt_that_skipped() -> None:
+    """A task that failed half way, and found nothing to do in its next attempt, is undone."""
+    log: list[str] = []
+    results = iter([OSError("half"), phases.Skip("there")])
+
+    @phases.task("a", undo=lambda _ctx: log.append("a"))
+    def half(_ctx: Context) -> object:
+        result = next(results)
+        if isinstance(result, OSError):
+            raise result
+        return result
+
+    tree = phases.retry(phases.retry(half, attempts=1), jitter=0)
+    phases.undo(tree, context()[0], after=phases.run(tree, clock=FakeClock(), observers=[]))
+    assert log == ["a"]
+
+
+def test_what_an_earlier_run_has_done() -> None:
+    """After a run that went on where another had stopped, what both did is undone, the last first."""
+    log: list[str] = []
+    tree = phases.serial(Step("a", log), Step("b", log), phases.retry(StubTask("c", errors=[OSError()]), attempts=1))
+    first = phases.run(tree, observers=[])
+    phases.undo(tree, context()[0], after=phases.run(tree, observers=[], after=first))
+    assert log == ["serial/b", "serial/a"]
+
+
+def test_a_running_undo_is_not_cancelled() -> None:
+    """A cancellation lets the undo that runs finish; the next one is not called, and recorded."""
+    undone: list[str] = []
+    ctx, seen = context()
+
+    def undo(inner: Context) -> None:
+        ctx.cancel("SIGTERM")
+        inner.sleep(5)
+        undone.append(inner.path[-1])
+
+    tree = phases.serial(*[phases.task(name, undo=undo)(lambda _ctx: None) for name in "ab"])
+    with pytest.raises(phases.Cancelled):
+        phases.undo(tree, ctx)
+    assert (undone, seen.skipped) == (["b"], ["serial/a"])

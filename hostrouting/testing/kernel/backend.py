@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import Source, Verb
     from hostrouting.model import IP, Prefix, Route
     from phases import Clock
-    from phases.clock import Event
+    from phases.context import Flag
 
 __all__ = ["MemoryBackend", "MemoryWatch", "Namespace"]
 
@@ -538,7 +538,7 @@ class MemoryWatch:
         self._happenings, self._meet, self._on_clock = happenings, meet, on_clock
         self._lock = threading.Lock()
         self._heard = self._woken = self._closed = False
-        self._waiting: Event | None = None
+        self._waiting: Flag | None = None
         self._troubles: dict[Source, str] = {}
         self._listens_to_nftables = False
 

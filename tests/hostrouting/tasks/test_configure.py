@@ -174,7 +174,7 @@ class TestConfigure:
 
         def planned(**selected: str) -> list[str]:
             nodes = phases.plan(task, **selected).walk()  # type: ignore[arg-type]  # names by option
-            return [path for it in nodes if isinstance(it.plan, Change) for path in it.plan.files.writes]
+            return [path for it in nodes if isinstance(it.result, Change) for path in it.result.files.writes]
 
         whole = planned()
         assert len(whole) == len(set(whole)) == len(task.preview().files.writes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import attrs
@@ -26,12 +27,12 @@ WANTED = config(*REPAIR, cidrs=(CIDR,))
 
 @pytest.mark.parametrize("nth", [1, 2])
 def test_ctrl_c_does_not_tear_the_transaction(nth: int) -> None:
-    """Ctrl-C while routes are made is obeyed when all of them are."""
+    """Ctrl-C while routes are made is obeyed when all of them are, or none is again."""
     host = FakeHost(kernel=h200())
     host.kernel.faults.meanwhile("change", lambda: signal.raise_signal(signal.SIGINT), nth=nth)
     with pytest.raises(KeyboardInterrupt):
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-    assert len(ours(host)) == 2
+    assert len(ours(host)) in {0, 2}
     assert host.files.locked == set()
 
 
@@ -80,10 +81,11 @@ def test_stopped_while_the_unit_runs() -> None:
 
         def start(self, unit: str, *, timeout: float) -> None:
             """See Manager."""
+            assert timeout
             ctx.scope.cancel("enough")
-            if self.calls[-1] == f"stop {unit}":
-                raise UnitFailed(unit, result="signal", status=15, words=())
-            super().start(unit, timeout=timeout)
+            while self.calls[-1:] != [f"stop {unit}"]:
+                time.sleep(0.001)
+            raise UnitFailed(unit, result="signal", status=15, words=())
 
     host = FakeHost(kernel=h200(), manager=Slow())
     task = ConfigureStaticRoutes(config(*REPAIR), host=host)

@@ -11,7 +11,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.nftables import Table
 from hostrouting.testing import FakeHost, plain_vm
 from hostrouting.testing.kernel import MemoryBackend
-from phases.clock import SystemClock
+from phases.context import SystemClock
 from phases.testing import FakeClock
 
 if TYPE_CHECKING:

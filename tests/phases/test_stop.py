@@ -1,22 +1,26 @@
-"""run: the whole program, with real signals to a real process."""
+"""Signals stop runs: real signals, most of them to a real process."""
 
 from __future__ import annotations
 
-import json
-import os
+import itertools
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import phases
-from phases import Status
-from phases.program import default_observers
-from phases.testing import FakeClock, RecordingObserver, StubTask
+from phases import Context, Finished, Started, Status, stop
+from phases.testing import RecordingObserver, StubTask
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from typing_extensions import Self
+
 
 PROGRAM = """
 import logging, sys, phases
@@ -151,74 +155,6 @@ def test_handlers_are_given_back() -> None:
 
 
 @pytest.mark.linux
-def test_keyboard_interrupt_without_run() -> None:
-    """Under a bare execute, Ctrl-C in a parallel group cancels the tasks, waits for them, and is then raised."""
-    code = """
-        try:
-            phases.execute(phases.serial(phases.parallel(wait, deaf, name="both"), StubTask("next")))
-        except KeyboardInterrupt:
-            import threading
-            print(threading.active_count())
-    """
-    program = Program(code, ready=2)
-    program.process.send_signal(signal.SIGINT)
-    code_, out, err = program.end()
-    assert (code_, out) == (0, "1\n")
-    assert "serial/both/wait cancelled" in err
-    assert "serial/both/deaf completed" in err
-    assert "serial/both cancelled" in err
-    assert "serial cancelled" in err
-    assert "next" not in err
-
-
-def test_in_another_thread() -> None:
-    """Outside the main thread, without a run in the main thread, a run works the same but ignores signals."""
-    reports: list[phases.Report] = []
-    thread = threading.Thread(target=lambda: reports.append(phases.run(StubTask("a", 1), observers=[])))
-    thread.start()
-    thread.join()
-    assert reports[0].ok
-
-
-def test_deadline_of_the_program() -> None:
-    """A run with a deadline is cancelled at the deadline, and the report says why."""
-    report = phases.run(StubTask("a", seconds=60), deadline=5, clock=FakeClock(), observers=[])
-    assert (report.status, report.reason, report.duration) == (Status.CANCELLED, "the 5 s of the run are over", 5)
-    assert report.exit_code == 1
-
-
-def test_observers_are_closed() -> None:
-    """An observer with close() is closed, even if a task ends the program."""
-
-    class Closing(RecordingObserver):
-        closed = 0
-
-        def close(self) -> None:
-            self.closed += 1
-
-    closing = Closing()
-    with pytest.raises(SystemExit):
-        phases.run(StubTask("a", always=SystemExit(3)), observers=[closing])
-    assert closing.closed == 1
-
-
-def test_observers_that_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> None:
-    """If close() of an observer raises, the others are still closed and the report is complete."""
-
-    class Closing(RecordingObserver):
-        closed = 0
-
-        def close(self) -> None:
-            self.closed += 1
-            raise OSError("disk full")
-
-    first, second = Closing(), Closing()
-    assert phases.run(StubTask("a"), observers=[first, second]).ok
-    assert (first.closed, second.closed) == (1, 1)
-    assert "could not be closed; the report is not affected" in caplog.text
-
-
-@pytest.mark.linux
 def test_a_log_that_fails_does_not_cost_a_signal() -> None:
     """The run is cancelled before the log line is written, and even if a log handler raises."""
     code = """
@@ -255,29 +191,6 @@ def test_forked_children() -> None:
         print(report.status, report.result)
     """
     assert Program(code).end()[1] == "ok -15\n"
-
-
-@pytest.mark.linux
-@pytest.mark.parametrize("late", [0, 0.3])
-def test_a_run_inside_a_run(late: float) -> None:
-    """A signal during a run inside a task stops both runs, even if the outer run's thread wakes late."""
-    code = f"""
-        import os, time
-        read = os.read
-        def read_late(end, size):
-            numbers = read(end, size)
-            if _watches and end == _watches[0]._reading:
-                time.sleep({late})
-            return numbers
-        from phases.program import _watches
-        os.read = read_late
-        inner = phases.task("inner")(lambda ctx: phases.run(wait, observers=[]).status)
-        report = phases.run(phases.serial(inner, StubTask("next")))
-        print(report.status, report.find("next").status, report.signal)
-    """
-    program = Program(code)
-    program.process.send_signal(signal.SIGINT)
-    assert program.end()[1] == "cancelled skipped 2\n"
 
 
 @pytest.mark.linux
@@ -357,32 +270,210 @@ def test_an_event_loop_hears_of_its_signals() -> None:
     assert program.end()[1] == "b'\\x02' True 6\n"
 
 
-def test_default_observers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Away from a terminal there are log lines only."""
-    monkeypatch.setenv("TERM", "xterm")
-    [observer] = default_observers()
-    assert isinstance(observer, phases.LogObserver)
-
-
 @pytest.mark.linux
-def test_types() -> None:
-    """Mypy --strict accepts every way to write a task, and rejects the wrong ones marked in typing_tasks.py."""
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "tests/phases/typing_tasks.py"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "MYPYPATH": str(root)},
-    )
-    assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.linux
-def test_report_of_a_stopped_program_is_json() -> None:
-    """A stopped program can still print its report as JSON."""
-    program = Program("print(phases.run(wait, run_id='r1').to_json())")
+def test_a_child_process() -> None:
+    """A stop ends the child process of a task, and the task is cancelled, not done."""
+    code = """
+        import subprocess
+        @phases.task("child")
+        def child(ctx):
+            process = subprocess.Popen(["sleep", "100"])
+            with ctx.on_cancel(process.terminate):
+                ready()
+                process.wait()
+    """
+    program = Program(textwrap.dedent(code) + RUN.format(task="child"))
     program.process.send_signal(signal.SIGTERM)
-    found = json.loads(program.end()[1])
-    assert (found["status"], found["reason"], found["signal"], found["run"]) == ("cancelled", "SIGTERM", 15, "r1")
+    code_, out, _ = program.end()
+    assert (code_, out.split()[:2]) == (143, ["child:", "cancelled"])
+
+
+@pytest.mark.linux
+def test_a_run_inside_a_run() -> None:
+    """A signal during a run inside a task stops both runs."""
+    code = """
+        inner = phases.task("inner")(lambda ctx: phases.run(wait, observers=[]).status)
+        report = phases.run(phases.serial(inner, StubTask("next")))
+        print(report.status, report.find("next").status, report.signal)
+    """
+    program = Program(code)
+    program.process.send_signal(signal.SIGINT)
+    assert program.end()[1] == "cancelled skipped 2\n"
+
+
+@pytest.mark.linux
+def test_forks_beside_busy_threads() -> None:
+    """A child that a task forks can use its context, whatever the other threads were doing at that moment."""
+    code = """
+        import os
+        done = []
+        quick = phases.task("quick")(lambda ctx: None)
+
+        @phases.task("busy")
+        def busy(ctx):
+            while not done:
+                with ctx.within(60) as part:
+                    phases.execute(quick, part)
+
+        @phases.task("fork")
+        def fork(ctx):
+            for _ in range(100):
+                child = os.fork()
+                if not child:
+                    ctx.log.debug("here")
+                    with ctx.within(60) as part:
+                        phases.execute(quick, part)
+                    os._exit(0)
+                os.waitpid(child, 0)
+            done.append(True)
+
+        ready()
+        sys.setswitchinterval(1e-6)
+        print(phases.run(phases.parallel(fork, *[busy] * 3), observers=[lambda event: None]).status)
+    """
+    assert Program(code).end()[1] == "ok\n"
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_without_run(number: signal.Signals) -> None:
+    """Under a bare execute a signal cancels the tasks, waits for them, and then does what it does to any program."""
+    code = """
+        try:
+            phases.execute(phases.serial(phases.parallel(wait, deaf, name="both"), StubTask("next")))
+        except KeyboardInterrupt:
+            import threading
+            print(threading.active_count())
+    """
+    program = Program(code, ready=2)
+    program.process.send_signal(number)
+    code_, out, err = program.end()
+    assert (code_, out) == ((0, "1\n") if number == signal.SIGINT else (-number, ""))
+    for words in ("both/wait cancelled", "both/deaf completed", "serial/both cancelled", "serial cancelled"):
+        assert words in err
+    assert "next" not in err
+
+
+def interrupt() -> None:
+    """Send SIGINT, as a terminal does on Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("error", [None, OSError("disk full"), SystemExit(3)])
+@pytest.mark.parametrize("kind", [Started, Finished])
+def test_while_the_runner_reports(kind: type, error: BaseException | None) -> None:
+    """Ctrl-C never interrupts the runner: each task that began has ended, and then KeyboardInterrupt is raised once."""
+    seen = RecordingObserver()
+
+    def interrupting(event: phases.Event) -> None:
+        if isinstance(event, kind) and event.path[-1] == "b":
+            interrupt()
+
+    tree = phases.serial(StubTask("a"), StubTask("b", always=error))
+    with pytest.raises(KeyboardInterrupt):
+        phases.execute(tree, Context(observers=[interrupting, seen]))
+    assert sorted(seen.started) == sorted(path for path, _ in seen.finished)
+    assert phases.execute(StubTask("c", 1), Context(observers=[])) == 1
+
+
+def test_a_shielded_transaction_is_not_interrupted() -> None:
+    """Inside a shield Ctrl-C changes nothing; the next check after it stops the task."""
+    done: list[str] = []
+
+    @phases.task("transaction")
+    def transaction(ctx: Context) -> None:
+        with ctx.shielded() as safe:
+            interrupt()
+            while not ctx.cancelled:
+                safe.sleep(0.001)
+            done.append("whole")
+        ctx.check()
+        done.append("not reached")
+
+    with pytest.raises(KeyboardInterrupt):
+        phases.execute(transaction, Context(observers=[]))
+    assert done == ["whole"]
+
+
+def test_a_handler_of_ones_own() -> None:
+    """If the program handles SIGINT itself, execute keeps that handler, and run restores it."""
+    came: list[int] = []
+
+    @phases.task("interrupted")
+    def interrupted(ctx: Context) -> None:
+        interrupt()
+        ctx.sleep(60)
+
+    def handler(number: int, _frame: object) -> None:
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        phases.execute(phases.task("a")(lambda _ctx: interrupt()), Context(observers=[]))
+        assert came == [signal.SIGINT]
+        report = phases.run(interrupted, observers=[])
+        assert (report.status, report.signal, came) == (Status.CANCELLED, signal.SIGINT, [signal.SIGINT])
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_process_without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If signals cannot be watched, nothing begins, the error is raised, and the handlers are as before."""
+
+    def pipe() -> tuple[int, int]:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr("os.pipe", pipe)
+    task = StubTask("a")
+    with pytest.raises(OSError, match="too many open files"):
+        phases.run(task, observers=[])
+    assert (task.calls, signal.getsignal(signal.SIGINT)) == (0, signal.default_int_handler)
+    assert (stop._stops, stop._watches) == ([], [])
+
+
+class _AtLine:
+    """Send Ctrl-C before the n-th line of phases that the main thread runs inside the block."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.place = ""
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if Path(frame.f_code.co_filename).parent.name != "phases":
+            return None
+        if event == "line":
+            self.left -= 1
+            if not self.left:
+                self.place = f"{frame.f_code.co_name}, line {frame.f_lineno}"
+                interrupt()
+        return self._trace
+
+
+def test_at_every_line() -> None:
+    """Ctrl-C at any line of phases is raised as KeyboardInterrupt, each task has its last event, and nothing is left."""
+    task = phases.task("a")(lambda ctx: ctx.sleep(0.0001))
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    for number in itertools.count(1):
+        seen, at = RecordingObserver(), _AtLine(number)
+        ctx = Context(observers=[seen])
+        try:
+            with at:
+                phases.execute(task, ctx)
+        except KeyboardInterrupt:
+            assert at.place
+        else:
+            assert not at.place, f"Ctrl-C at {at.place} was lost"
+            break
+        assert seen.started == [path for path, _ in seen.finished], at.place
+        assert (stop._stops, stop._watches, stop._came) == ([], [], []), at.place
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers, at.place
+    assert number > 100
