@@ -73,8 +73,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # loading `typing` would take a third of the time of a program that only prints its usage
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from phases.context import Clock, Context, SystemClock
     from phases.errors import Cancelled, DeadlineExceeded, InvalidTask, PhasesError, TaskFailed, UnknownTask
     from phases.groups import deadline, parallel, retry, serial, when
@@ -117,23 +115,16 @@ _HOMES = {
 }
 
 
-def lazily(package: str, homes: dict[str, tuple[str, ...]], names: dict[str, object]) -> Callable[[str], object]:
-    """A package's __getattr__ (PEP 562) that imports each name from its module on first use."""
+if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name
 
-    def load(name: str) -> object:
-        for home, offered in homes.items():
+    def __getattr__(name: str) -> object:
+        for home, offered in _HOMES.items():
             if name in offered:
                 from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-                value = names[name] = getattr(import_module(f"{package}.{home}"), name)
+                value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
                 return value
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-
-    return load
-
-
-if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name
-    __getattr__ = lazily(__name__, _HOMES, globals())
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
