@@ -29,7 +29,7 @@ from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.fib.arrival import find_drop
 from hostrouting.model import IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
 from hostrouting.routes.plan import RoutePlan, plan_routes, plan_static_routes, wanted_routes
-from hostrouting.routes.uplink import resolve_route, seen_instead
+from hostrouting.routes.uplink import missing_default, resolve_route, seen_instead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -135,6 +135,12 @@ class Examination:
         return _worst([family.verdict for family in self.families])
 
     @property
+    def lacking(self) -> tuple[str, ...]:
+        """What the families without a default route lack, in words."""
+        lost = (family for family in self.families if _lacks_default(family))
+        return tuple(missing_default(family.fib, family=family.report.family) for family in lost)
+
+    @property
     def escapes(self) -> tuple[Escape, ...]:
         """The escapes of both families."""
         return tuple(finding for family in self.families for finding in family.escapes)
@@ -199,10 +205,8 @@ def examine(
     def attempt() -> tuple[Examination | None, str]:
         found = _examine_once(backend, config, gateway)
         last[:] = [found]
-        if missing := [
-            f"an IPv{family.report.family} default route" for family in found.families if _lacks_default(family)
-        ]:
-            return None, " and ".join(missing)
+        if found.lacking:
+            return None, " and ".join(found.lacking)
         return found, ""
 
     try:

@@ -26,6 +26,7 @@ from hostrouting.model import (
     TABLE_MAIN,
     Prefix,
     Route,
+    command_adding,
     ip_at,
     protocol_name,
     selector_of,
@@ -97,6 +98,7 @@ def _no_default_route(found: FamilyExamination, severity: Severity, *, wait: flo
     lack = f"none appeared within {wait:g} s" if wait else "there is none"
     told = f"the expected devices are those of the IPv{family} default route, and {lack}; last seen: {found.instead}"
     remedy = f"add a default route, or name routeOverlap.expectedDevs: {candidates_clause(found)}"
+    remedy = next((_flaw(flaw).remedy for flaw in found.flaws if flaw.is_of_main), remedy)
     facts = {"family": family, "instead": found.instead}
     return Finding("no-default-route", severity, told, f"IPv{family} default route", remedy, facts, can_retry=True)
 
@@ -366,11 +368,11 @@ def _unmatched_rule(declared: IntendedRule) -> Finding:
 def _flaw(flaw: Flaw) -> Finding:
     """What is wrong, and the commands that repair it."""
     ip, rule = "ip -6" if flaw.family != IPV4 else "ip", flaw.rule
-    severity: Severity = "warning" if flaw.is_serious else "note"
+    severity: Severity = "warning" if flaw.is_serious or flaw.is_of_main else "note"
     if flaw.kind == "competing" or rule is None:
         return _competing(flaw, ip, severity)
     lookup = f"lookup {table_name(rule.table)}"
-    added = f"add that rule with: {ip} rule add pref {rule.priority} {lookup}"
+    added = f"add the rule for table {table_name(rule.table)} with: {command_adding(rule)}"
     if flaw.kind == "not-local":
         own = spoken([str(address) for address in flaw.addresses], most=_NAMED)
         told = f"this host does not deliver packets for its own {own}, so it does not answer there"

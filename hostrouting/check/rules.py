@@ -12,7 +12,7 @@ empty table. Not here: where packets to the expected CIDRs leave (`overlap`), an
 - *A rule for an empty table* has no effect.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 import attrs
@@ -29,10 +29,11 @@ from hostrouting.model import (
     Rule,
     by_priority,
     default_rules,
+    missing_rules,
 )
 from hostrouting.routes.uplink import default_route
 
-__all__ = ["Flaw", "FlawKind", "find_flaws", "missing_rules"]
+__all__ = ["Flaw", "FlawKind", "find_flaws"]
 
 _ADVERTISED = 9  # the route protocol of what routers advertise
 _OF_A_VRF = 0  # the table of a rule that looks up that of the packet's VRF
@@ -56,6 +57,11 @@ class Flaw:
         """Whether no verdict is OK with it."""
         return self.kind in {"not-local", "competing"}
 
+    @property
+    def is_of_main(self) -> bool:
+        """Whether the rule for table main is missing."""
+        return self.kind == "no-rule" and self.rule is not None and self.rule.table == TABLE_MAIN
+
 
 def find_flaws(fib: Fib, family: int, *, is_named: bool = False) -> tuple[Flaw, ...]:
     """What is wrong in this family, the worst first; `is_named`: whether the configuration names the expected devices.
@@ -74,24 +80,8 @@ def find_flaws(fib: Fib, family: int, *, is_named: bool = False) -> tuple[Flaw, 
     )
 
 
-def _looks_up(rule: Rule, table: int) -> bool:
-    """Whether the rule looks up the table for all packets, and uses each of its routes."""
-    if rule.table != table or rule.action != "to_table" or rule.selection:
-        return False
-    return rule.suppress_prefixlength is None and rule.suppress_ifgroup is None
-
-
-def missing_rules(rules: Iterable[Rule], family: int) -> tuple[Rule, ...]:
-    """Those of Linux's own rules whose table no other rule looks up for all packets.
-
-    A rule with another priority is a decision: Cilium moves the rule for table local to 100, behind rules of its own.
-    """
-    standing = tuple(rules)
-    return tuple(rule for rule in default_rules(family) if not any(_looks_up(other, rule.table) for other in standing))
-
-
 def _not_local(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
-    if rules and _looks_up(rules[0], TABLE_LOCAL):
+    if rules and rules[0].looks_up(TABLE_LOCAL):
         return
     own = dict.fromkeys(
         address.ip

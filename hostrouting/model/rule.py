@@ -27,7 +27,9 @@ __all__ = [
     "RuleAction",
     "Selector",
     "by_priority",
+    "command_adding",
     "default_rules",
+    "missing_rules",
     "selector_of",
     "tos_bits",
     "tos_name",
@@ -99,6 +101,12 @@ class Rule:
         devs = {dev for dev in (self.iif, self.oif) if dev}
         said = [one.shown(self, devs) for one in SELECTORS if one.worded and one.says(self)]
         return " ".join([*(["not"] if self.invert else []), *said, *(" ".join(other) for other in self.others)])
+
+    def looks_up(self, table: int) -> bool:
+        """Whether it looks up the table for all packets, and uses each of its routes."""
+        if self.table != table or self.action != "to_table" or self.selection:
+            return False
+        return self.suppress_prefixlength is None and self.suppress_ifgroup is None
 
 
 class Selector:
@@ -463,3 +471,18 @@ def default_rules(family: int) -> tuple[Rule, ...]:
     main = Rule(family=family, priority=32766, table=TABLE_MAIN, protocol=2)
     default = Rule(family=family, priority=32767, table=TABLE_DEFAULT, protocol=2)
     return (local, main, default) if family == IPV4 else (local, main)
+
+
+def missing_rules(rules: Iterable[Rule], family: int) -> tuple[Rule, ...]:
+    """Those of Linux's own rules whose table no other rule looks up for all packets.
+
+    A rule with another priority is a decision: Cilium moves the rule for table local to 100, behind rules of its own.
+    """
+    standing = [rule for rule in rules if rule.family == family]
+    return tuple(rule for rule in default_rules(family) if not any(other.looks_up(rule.table) for other in standing))
+
+
+def command_adding(rule: Rule) -> str:
+    """The command that adds one of Linux's own rules."""
+    ip = "ip" if rule.family == IPV4 else "ip -6"
+    return f"{ip} rule add pref {rule.priority} lookup {table_name(rule.table)}"

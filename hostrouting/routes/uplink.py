@@ -29,6 +29,9 @@ from hostrouting.model import (
     RouteKey,
     as_ip,
     as_prefix,
+    command_adding,
+    default_rules,
+    missing_rules,
     width_of,
 )
 from hostrouting.model.constants import LINK_LOCAL
@@ -42,6 +45,7 @@ __all__ = [
     "default_route",
     "hides",
     "is_held",
+    "missing_default",
     "missing_device",
     "outbound_devs",
     "resolve_route",
@@ -170,6 +174,16 @@ def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
     return f"a default route by {', '.join(devs)} that is not in use" if devs else "no default route"
 
 
+def missing_default(fib: Fib, *, family: int, dev: str | None = None) -> str:
+    """What a host without a default route (by `dev`) lacks, in words: the rule that looks it up, or the route."""
+    [main] = (rule for rule in default_rules(family) if rule.table == TABLE_MAIN)
+    if main in missing_rules(fib.snapshot.rules, family) and any(
+        route.type == "unicast" and dev in {None, *route.devs} for route in fib.routes(Prefix(family, 0, 0))
+    ):
+        return f"the rule for table main ({command_adding(main)})"
+    return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
+
+
 def resolve_route(desired: DesiredRoute, fib: Fib, *, protocol: int = OURS) -> Route | Pending:
     """The complete route on this host as it is now; or a Pending that says what is missing.
 
@@ -241,7 +255,7 @@ class Uplink:
             if not ways:
                 if dev is not None and dev not in self._links:
                     return f"the device {dev}"
-                return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
+                return missing_default(self._fib, family=family, dev=dev)
             # A next hop whose device is down is left out, unless it is the only one: then that device is missing.
             up = tuple(leg for leg in ways if (link := self._links.get(leg.dev or "")) and link.up) or ways
             # The kernel keeps a weight only if there are several next hops.
@@ -253,7 +267,7 @@ class Uplink:
         if dev is not None:
             return (NextHop(dev, gateway=gateway),)
         if not ways:
-            return f"an IPv{family} default route"
+            return missing_default(self._fib, family=family)
         devs = [leg.dev for leg in ways if leg.dev is not None]
         reaching = (name for name in devs if self._reaches(name, gateway))
         return (NextHop(next(reaching, next(iter(devs), None)), gateway=gateway),)

@@ -13,11 +13,10 @@ import attrs
 from hostrouting.boot import GateStep, render_networkd_drop_in, render_preset, render_rules_script, render_rules_unit
 from hostrouting.boot.gate import Part
 from hostrouting.check.examine import read
-from hostrouting.check.rules import missing_rules
 from hostrouting.config import Upkeep
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.fileset import OURS, File, FileSet, unit_file
-from hostrouting.model import IPV4, IPV6, by_priority
+from hostrouting.model import IPV4, IPV6, by_priority, missing_rules
 from hostrouting.tasks.base import HostTask, run_once
 from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.results import Change, removal
@@ -165,11 +164,7 @@ def _missing(backend: RouteBackend) -> tuple[Rule, ...]:
 def _missing_in(before: Snapshot) -> tuple[Rule, ...]:
     """Those of Linux's own rules that are missing; a kernel without IPv6 has none of these."""
     families = (IPV4,) if before.ipv6_forwarding is None else (IPV4, IPV6)
-    return tuple(
-        rule
-        for family in families
-        for rule in missing_rules((rule for rule in before.rules if rule.family == family), family)
-    )
+    return tuple(rule for family in families for rule in missing_rules(before.rules, family))
 
 
 def _operation(rule: Rule) -> Operation:

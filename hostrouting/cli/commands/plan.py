@@ -244,8 +244,9 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
     if prospect.routes.pending:
         told = f" apply would wait for what is missing{until}{beside}"
         return line(Painted("NOT READY:", "warn"), told)
-    if prospect.answer == "not-ready":
-        return line(Painted("NOT READY:", "warn"), " apply would wait for an IPv4 default route, which the check needs")
+    if prospect.answer == "not-ready" and prospect.after is not None:
+        told = f" apply would wait for {' and '.join(prospect.after.found.lacking)}, which the check needs"
+        return line(Painted("NOT READY:", "warn"), told)
     parts = tally(prospect.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
     parts += [f"{operation.verb} {operation.object}" for operation in prospect.operations]
     parts += [f"write {counted(len(prospect.writes), 'file')}"] if prospect.writes else []

@@ -487,8 +487,9 @@ def _follows(now: Now, config: str | None, *, heals: bool) -> str:
 def _ways(now: Now, config: str | None, *, heals: bool) -> str:
     """The commands to run next."""
     if now.verdict == "no-default-route":
-        lost = next(found.report.family for found in now.check.found.families if found.verdict == now.verdict)
-        return f"See: ip {'-6 ' * (lost == IPV6)}route show default"
+        lost = next(found for found in now.check.found.families if found.verdict == now.verdict)
+        ip = "ip -6" if lost.report.family == IPV6 else "ip"
+        return f"See: {ip} {'rule' if any(flaw.is_of_main for flaw in lost.flaws) else 'route show default'}"
     by = f" --config {config}" if now.named else ""
     if now.check.found.routes and not heals:
         repair = f"hostrouting repair{by}"

@@ -105,12 +105,13 @@ class TestTheRuleForMain:
     """networkd 255 deletes it, and that for table default."""
 
     def test_no_default_route(self, host: Namespace) -> None:
-        """Without it there is no default route: the reason names the rule. Kills: "not in use" without a reason."""
+        """Without it there is no default route, and the remedy adds the rule. Kills: "add a default route"."""
         found = examined(host, DEFAULT, "rule del pref 32766", "rule del pref 32767")
         assert found.verdict == "no-default-route"
-        for note in notes(found):
-            if note.name == "missing-rule":
-                repaired_by(host, note)
+        told = {(note.name, note.target): note for note in notes(found)}
+        assert [note.severity for note in told.values()] == ["warning", "warning", "note"]
+        repaired_by(host, told["no-default-route", "IPv4 default route"])
+        repaired_by(host, told["missing-rule", "default"])
         assert (examined(host).verdict, notes(examined(host))) == ("ok", [])
         assert host.run("ip", "rule").stdout.split() == [
             *("0:", "from", "all", "lookup", "local"),
@@ -119,13 +120,13 @@ class TestTheRuleForMain:
         ]
 
     def test_another_default_route(self, host: Namespace) -> None:
-        """With a default route in another table, it is a note. Kills: the verdict depends on it."""
+        """With a default route in another table, it is a warning. Kills: the verdict depends on it."""
         found = examined(
             host, DEFAULT.replace("metric", "table 77 metric"), "rule add lookup 77", "rule del pref 32766"
         )
         assert found.verdict == "ok"
         [note] = notes(found)
-        assert (note.name, note.target, note.severity) == ("missing-rule", "main", "note")
+        assert (note.name, note.target, note.severity) == ("missing-rule", "main", "warning")
 
 
 @pytest.mark.linux

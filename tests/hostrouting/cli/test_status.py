@@ -195,16 +195,18 @@ def test_no_default_route_now(written: Callable[..., str]) -> None:
 
 
 def test_routes_that_wait_are_not_missing(repaired: str) -> None:
-    """Routes that are there, or cannot be added without a default route: the page says what they wait for."""
+    """Routes that are there, or cannot be added without the rule for main: the page says what they wait for."""
     host = checked(repaired, h200())
     host.kernel.delete_rule(default_rules(4)[1])
     said = say("status", host=host)
-    assert said.lines[3] == "WAITING: 2 of 2 routes need an IPv4 default route, and no machine starts until then"
+    rule = "the rule for table main (ip rule add pref 32766 lookup main)"
+    assert said.lines[2:4] == [
+        "  See: ip rule",
+        f"WAITING: 2 of 2 routes need {rule}, and no machine starts until then",
+    ]
     assert "MISSING" not in said.out
     assert "static-routes.service" not in said.lines[3]
-    assert say("status", "--json", host=host).json["missing"] == [
-        f"{prefix}: waiting for an IPv4 default route" for prefix in REPAIR
-    ]
+    assert say("status", "--json", host=host).json["missing"] == [f"{prefix}: waiting for {rule}" for prefix in REPAIR]
 
 
 def test_the_default_route_is_back(written: Callable[..., str]) -> None:

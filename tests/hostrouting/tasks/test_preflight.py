@@ -297,6 +297,16 @@ def test_many_routes() -> None:
     assert str(found).startswith(told)
 
 
+def test_the_rule_for_main_is_missing() -> None:
+    """Each remedy adds the rule, and none a default route, which is there."""
+    kernel = h200()
+    kernel.delete_rule(default_rules(4)[1])
+    found = {finding.name: finding for finding in look(FakeHost(kernel=kernel)).findings}
+    assert found.keys() == {"route-waits", "no-default-route", "missing-rule"}
+    assert all("ip rule add pref 32766 lookup main" in str(finding) for finding in found.values())
+    assert not any("add a default route" in str(finding) for finding in found.values())
+
+
 def test_what_configure_waits_for() -> None:
     """A default route that comes late is a warning, so a pipeline goes on to wait for it; without a wait, an error."""
     host = FakeHost(kernel=MemoryBackend())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.model import Route
+from hostrouting.model import Route, default_rules
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from tests.support.cli import say
 
@@ -166,6 +166,16 @@ def test_a_snapshot_has_no_files(repaired: str) -> None:
     assert said.lines[0] == (
         f"NOTHING TO DO: the routes already match {repaired}; only routes, because a snapshot has no files"
     )
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_the_rule_for_main_is_missing(written: Callable[..., str], family: int) -> None:
+    """Without routes of our own, too, the answer names the command. Kills: it says IPv4, and a default route."""
+    kernel = h200(dual_stack=True)
+    kernel.delete_rule(default_rules(family)[1])
+    said = say("plan", "--config", written(cidrs=["172.16.0.0/16" if family == 4 else "fd00:16::/32"]), kernel=kernel)
+    rule = f"the rule for table main (ip{' -6' * (family == 6)} rule add pref 32766 lookup main)"
+    assert said.lines[0] == f"NOT READY: apply would wait for {rule}, which the check needs"
 
 
 def test_no_default_route_to_judge_by(written: Callable[..., str]) -> None:
