@@ -124,9 +124,8 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         """Check now."""
         if self.host.backend is None:
             return CheckResult(None, changed)
-        self._forget(
-            self.host.layout.npd_path
-        )  # markers of a machine's start since `prepare`; what cannot be removed was logged there
+        for error in self._forget(self.host.layout.npd_path):
+            ctx.log.warning("%s; this file holds the result of an earlier check", error)
         with self.host.backend() as backend:
             return CheckResult(self._examine(ctx, backend), changed)
 
@@ -211,14 +210,11 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return (layout.ok_path, layout.detected_path, layout.report_path)
 
     def prepare(self, ctx: phases.Context) -> None:
-        """Warn if the mode becomes STRICT, and remove the markers of earlier checks.
-
-        A marker must not describe routes that have not been checked.
-        """
+        """Warn if the mode becomes STRICT, and remove the markers of another check: this one may not be reached."""
         if self._gets_strict:
             ctx.log.warning("%s", _TO_STRICT)
-        for error in self._forget(self.host.layout.npd_path):
-            ctx.log.warning("%s; this file holds the result of an earlier check", error)
+        if self._installed != self.config.route_overlap:
+            self._forget(self.host.layout.npd_path)
 
     def _forget(self, *others: str) -> list[FileError]:
         failures: list[FileError] = []

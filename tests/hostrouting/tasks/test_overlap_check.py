@@ -338,14 +338,19 @@ class TestCheckRouteOverlap:
             run(task)
         assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
 
-    def test_what_was_found_before_the_routes_failed(self) -> None:
-        """A marker of yesterday does not outlive a run whose routes cannot be had, and which checks nothing."""
+    @pytest.mark.parametrize(("cidr", "stays"), [(CIDR, True), ("172.16.0.0/15", False)])
+    def test_what_was_found_before_the_routes_failed(self, cidr: str, *, stays: bool) -> None:
+        """A conflict changes no route, so the last verdict stays, unless another check is installed.
+
+        Kills: a run that checks nothing forgets it; the marker of one check stands for another.
+        """
         host = FakeHost(kernel=h200())
         run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
-        assert LAYOUT.ok_path in host.files.texts
+        found = {LAYOUT.ok_path, LAYOUT.report_path, LAYOUT.npd_path}
+        assert found <= set(host.files.texts)
         with pytest.raises(phases.TaskFailed):
-            run(Configure(config(CIDR, cidrs=(CIDR,)), host=host))
-        assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
+            run(Configure(config(CIDR, cidrs=(cidr,)), host=host))
+        assert found & set(host.files.texts) == (found if stays else set())
 
     def test_what_a_machine_found_meanwhile(self) -> None:
         """What the start of a machine leaves between gate and check does not outlive a check that fails."""
