@@ -18,15 +18,13 @@ from hostrouting.inputs import NotAFile, kind_of, open_file, require_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Files", "LocalFiles", "Lock", "holder_of", "holders_of", "lock_file"]
+__all__ = ["NO_ROOM", "Files", "LocalFiles", "Lock", "holder_of", "holders_of", "lock_file"]
 
 _LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration is less than half as large
 _CHUNK = 1024 * 1024
 _NULL = os.makedev(1, 3)  # /dev/null
-
-
-# The errors of a file system on which no process can create a file.
-_NO_ROOM = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+NO_ROOM = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+"""The errors of a file system on which no process can create a file."""
 
 
 class Files(Protocol):
@@ -247,7 +245,7 @@ class LocalFiles:
             _make_folder(folder)
             _require_own_folder(folder, path)
         except OSError as error:
-            if error.errno in _NO_ROOM:
+            if error.errno in NO_ROOM:
                 return _NoLock()
             raise _file_error("lock", path, error) from error
         return lock_file(path)
@@ -279,7 +277,7 @@ def lock_file(path: str, *, passing: bool = False) -> Lock | None:
     try:
         descriptor = open_file(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             raise _file_error("lock", path, error) from error
         try:
             descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)

@@ -41,6 +41,7 @@ from hostrouting.errors import (
     is_denied,
 )
 from hostrouting.finding import ESCAPES, Finding, of_severity, worst_first
+from hostrouting.host.files import NO_ROOM
 from hostrouting.host.fileset import OURS, Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.routes.plan import RoutePlan
@@ -305,9 +306,10 @@ def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Ite
         yield Finding("file", "note", told, path, "save a copy if you need it")
 
 
-def folder_findings(errors: Sequence[FileError], *, is_root: bool) -> Iterator[Finding]:
+def folder_findings(errors: Sequence[FileError], *, is_root: bool, markers: str = "") -> Iterator[Finding]:
     """The folders into which nothing can be written; one finding for each reason.
 
+    `markers` is a folder into which only markers are written: without room for these, a bootstrap goes on.
     A denial says nothing about root unless this process is root: then it has another reason, such as an immutable file.
     """
     alike: dict[str, list[FileError]] = {}
@@ -320,7 +322,8 @@ def folder_findings(errors: Sequence[FileError], *, is_root: bool) -> Iterator[F
             yield Finding("file", "warning", told, first.path, "run preflight as root")
         else:
             told = f"cannot write into {paths}: {first.reason}" if first.reason else str(first)
-            yield Finding("file", "error", told, first.path)
+            severity: Severity = "warning" if paths == markers and first.errno in NO_ROOM else "error"
+            yield Finding("file", severity, told, first.path)
 
 
 def lock_findings(holders: Sequence[str], *, path: str) -> Iterator[Finding]:
@@ -452,10 +455,10 @@ class Preflight:
         obstacles, is_root = gate.obstacles(up), self._rights.is_root
         yield from file_findings(obstacles, is_root=is_root)
         in_the_way = {obstacle.path for obstacle in obstacles}
-        folders = {layout.at(layout.state_directory)} if up else set()
-        cleanup = self.config.azure_vnet_cleanup
+        state, cleanup = layout.at(layout.state_directory), self.config.azure_vnet_cleanup
+        folders = {state} if self.config.probe_rewrite.enabled else set()
         if cleanup is not None and not cleanup.dry_run:
-            folders |= {layout.at(layout.state_directory), layout.at(layout.lasting_directory)}
+            folders |= {state, layout.at(layout.lasting_directory)}
         changes, unknown = self._answer("file", "", partial(gate.changes, up, down), Changes())
         writes = changes.writes
         yield from unknown
@@ -464,7 +467,9 @@ class Preflight:
             "file", "", lambda: self._of_replaced(up, [write for write in writes if write not in in_the_way])
         )
         folders |= {path.rpartition("/")[0] for path in writes}
-        yield from folder_findings(list(self._unwritable(sorted(folders))), is_root=is_root)
+        markers = "" if state in folders else state
+        folders |= {state} if up else set()
+        yield from folder_findings(list(self._unwritable(sorted(folders))), is_root=is_root, markers=markers)
 
     def _of_replaced(self, up: list[Part], writes: list[str]) -> Iterator[Finding]:
         files = self.host.files

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from hostrouting.model import IP, Rule, Snapshot
 
 __all__ = ["UNIT_FOLDERS", "FakeFiles", "FakeHost", "FakeManager", "shown", "texts_of"]
+
+_NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 
 
 @attrs.define
@@ -155,7 +158,8 @@ class FakeFiles:
         for place in ("/".join(names[:count]) for count in range(2, len(names) + 1)):
             if place in self.broken:
                 reason = self.broken[place]
-                raise FileError(f"cannot write into {folder}: {reason}", path=folder, reason=reason)
+                number = _NUMBERS.get(reason.partition(";")[0])
+                raise FileError(f"cannot write into {folder}: {reason}", path=folder, errno=number, reason=reason)
             if place in {*self.texts, *self.strange} and self.strange.get(place) != "a directory":
                 reason = f"{place}: Not a directory; remove that file"
                 raise FileError(

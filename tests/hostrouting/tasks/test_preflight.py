@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -367,6 +369,15 @@ def test_one_read_only_file_system() -> None:
     assert [(it.name, it.severity, it.target) for it in found] == [("file", "error", LAYOUT.config_directory)]
     assert f"{LAYOUT.config_directory}, " in str(found[0])
     assert str(found[0]).endswith(": Read-only file system; remount it writable")
+
+
+@pytest.mark.parametrize(("wanted", "severity"), [(WHOLE, "warning"), (PROBES, "error")])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_run_is_full(wanted: HostRoutingConfig, severity: str, number: int) -> None:
+    """The check goes on without its markers, and the rewrite not without its record. Kills: an error for any folder."""
+    files = FakeFiles(broken={LAYOUT.state_directory: f"{os.strerror(number)}; mend it"})
+    host = FakeHost(kernel=h200(dual_stack=True), files=files)
+    assert ("file", severity, LAYOUT.state_directory) in told(host, wanted)
 
 
 class Denied(FakeFiles):
