@@ -67,6 +67,7 @@ __all__ = [
     "escape_finding",
     "escape_target",
     "escapes_in",
+    "flaw_findings",
     "flaw_name",
     "intended_clause",
     "marked_verdict",
@@ -365,8 +366,12 @@ def _unmatched_rule(declared: IntendedRule) -> Finding:
 # What is wrong with the rules and the default routes themselves, and the commands that repair it.
 
 
+def flaw_findings(found: FamilyExamination) -> tuple[Finding, ...]:
+    """What is wrong in a family, and the commands that repair it."""
+    return tuple(map(_flaw, found.flaws))
+
+
 def _flaw(flaw: Flaw) -> Finding:
-    """What is wrong, and the commands that repair it."""
     ip, rule = "ip -6" if flaw.family != IPV4 else "ip", flaw.rule
     severity: Severity = "warning" if flaw.is_serious or flaw.is_of_main else "note"
     if flaw.kind == "competing" or rule is None:
@@ -745,7 +750,7 @@ def check_findings(
 def remarks(found: FamilyExamination) -> Iterator[Finding]:
     """What limits or explains the verdict on a family."""
     report = found.report
-    yield from map(_flaw, found.flaws)
+    yield from flaw_findings(found)
     yield from map(_dropped, found.dropped)
     yield from map(_unused_default_route, report.suppressed)
     yield from map(_own_range, report.kept)

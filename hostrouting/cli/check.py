@@ -125,6 +125,10 @@ class Check:
         for view in self._views:
             yield from view.evidence_lines(style, now=now)
 
+    def flaw_lines(self) -> Iterator[Line]:
+        """What is wrong with the rules and default routes of this host."""
+        return (told for view in self._views for told in view.flaw_lines())
+
     def limit_lines(self, *, advice: str, again: str = "") -> Iterator[Line]:
         """The lines that say which packets the verdict holds for; without a default route also `advice`.
 
@@ -261,8 +265,7 @@ class FamilyView:
             yield line(_sentence(candidates_clause(self.found)))
             yield line(advice)
             return
-        for finding in self._told(*_OF_THE_HOST):
-            yield line(Painted(_sentence(str(finding)), "warn"))
+        yield from self.flaw_lines()
         doubts = self._told("kernel-differs")
         why = "This verdict is uncertain:" if self.found.restless else "The kernel's answers differ from its tables:"
         yield from _listed(why, doubts)
@@ -275,6 +278,11 @@ class FamilyView:
                 yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
         yield from _listed("This host drops on arrival:", self._told("dropped"))
         yield from (line(Painted(_sentence(str(finding)), "soft")) for finding in self._told("expiry"))
+
+    def flaw_lines(self) -> Iterator[Line]:
+        """What is wrong with the rules and default routes of this host, unless the answer says so already."""
+        told = () if self.found.verdict == "no-default-route" else self._told(*_OF_THE_HOST)
+        return (line(Painted(_sentence(str(finding)), "warn")) for finding in told)
 
     def _exception_lines(self, again: str) -> Iterator[Line]:
         """The packets that the verdict is not true for."""

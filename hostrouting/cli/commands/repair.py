@@ -6,7 +6,7 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
-from hostrouting.check.report import cost_findings, repair_document, unsafe_findings
+from hostrouting.check.report import cost_findings, flaw_findings, repair_document, unsafe_findings
 from hostrouting.cli.check import make_check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
 from hostrouting.cli.commands import check
@@ -73,7 +73,8 @@ def _closes(check: Check) -> str:
 def _document(check: Check) -> dict[str, Any]:
 
     found = check.found
-    told = (*unsafe_findings(found.unsafe), *cost_findings(found))
+    flaws = (finding for family in found.families for finding in flaw_findings(family))
+    told = (*unsafe_findings(found.unsafe), *cost_findings(found), *flaws)
     return {
         "schema": COMMAND.schema,
         "verdict": check.found.verdict,
@@ -92,6 +93,7 @@ def _page(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
         yield line("There is nothing to repair." if made.found.verdict == "ok" else "No static route can be proposed.")
         if made.found.verdict == "no-default-route":
             yield from made.limit_lines(advice=check.advice_line(arguments))
+        yield from made.flaw_lines()
         return
     routes, s = counted(count, "static route"), "s" if count == 1 else ""
     if not count:
@@ -104,6 +106,7 @@ def _page(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
         which += " escape" + " of plain packets" * ("undecided" in still)
         yield line(Painted("REPAIR:", "good"), f" {routes} repair{s} {which}; this was proved on the present tables")
     yield from (told for _, told in made.open_verdicts)
+    yield from made.flaw_lines()
     yield from remedy_lines(
         made, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, mode=arguments.mode
     )

@@ -231,6 +231,14 @@ class TestEveryReader:
         assert self.REMEDY in said.out
         assert say("check", CIDR, "--dev", "eth0", "--dev", "eth1", kernel=competing()).code == 0
 
+    def test_repair(self) -> None:
+        """`repair` names the commands, too: no static route helps. Kills: "No static route can be proposed" and no more."""
+        said = say("repair", CIDR, kernel=competing())
+        assert (said.code, said.lines[0]) == (3, self.ANSWER)
+        assert self.REMEDY in said.out
+        [finding] = say("repair", CIDR, "--json", kernel=competing()).json["findings"]
+        assert (finding["name"], self.REMEDY in finding["remedy"]) == ("default-routes", True)
+
     def test_what_is_installed(self, tmp_path: Path) -> None:
         """`apply` logs it, `status` is not INSTALLED, the plugin does not say that all is well."""
         path = tmp_path / "config.json"
