@@ -43,7 +43,7 @@ _TO_STRICT = Finding(
 )
 _MORE = "; all are in route-overlap.json"
 _WRONG = (*ESCAPES, "no-default-route")
-_REMEDIES = ("missing-rule", "action", "unsafe")
+_REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
 
 
 @attrs.frozen

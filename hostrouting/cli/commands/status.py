@@ -435,7 +435,8 @@ def _page(status: HostStatus, config: str | None) -> Iterator[Line]:
     for name, fact in rows:
         yield line("  ", Painted(f"{name:<{width}}  ", "soft"), fact)
     yield from status.standings.lines()
-    yield from gate_lines(status.gate)
+    # The first of each is in the answer.
+    yield from gate_lines(attrs.evolve(status.gate, openings=status.gate.openings[1:], bars=status.gate.bars[1:]))
     yield from _column("waiting" if _only_waits(status) else "missing", status.missing)
     if status.contested:
         yield line()

@@ -32,7 +32,7 @@ class TestCheckRouteOverlap:
         told = (
             "ACTION: the configuration has the routes that repair it, but this host does not; apply the configuration"
         )
-        assert str(caught.value.error).endswith(told)
+        assert f"; {told}; REPAIR-COST: " in str(caught.value.error)
 
     @pytest.mark.parametrize(
         ("old", "new", "told"),
@@ -124,12 +124,12 @@ class TestCheckRouteOverlap:
         assert RouteOverlapError("it escapes").repair == ()
 
     def test_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
-        """In STRICT what is wrong is in the error alone, and what to know besides in the log."""
+        """In STRICT what is wrong, its repair and the cost are in the error alone."""
         with pytest.raises(phases.TaskFailed) as caught:
             run(CheckRouteOverlap(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())))
         assert "OVERLAP" not in caplog.text
-        assert "neighbours there" in caplog.text
-        assert "neighbours there" not in str(caught.value)
+        assert "neighbours there" not in caplog.text
+        assert "neighbours there" in str(caught.value)
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_the_marker_is_that_of_the_boot_script(self, mode: str) -> None:

@@ -161,6 +161,13 @@ def test_an_overlap_that_is_left(written: Callable[..., str], mode: str, code: i
     assert ("The mode is STRICT: no machine starts on this host until the check passes." in said.lines) is bool(code)
 
 
+def test_what_a_repair_costs(written: Callable[..., str]) -> None:
+    """In STRICT, the page has it and the log has not. Kills: logged, and then printed again."""
+    said = say("apply", "--config", written(), kernel=h200())
+    assert ("repair diverts" in said.out, "repair diverts" in said.err) == (True, False)
+    assert "REPAIR-COST: the repair diverts" in say("apply", "--config", written(mode="WARN"), kernel=h200()).err
+
+
 def test_a_conflict_changes_nothing(written: Callable[..., str]) -> None:
     """A route that cannot be had fails the run, with the holder and the way out."""
     kernel = h200()
