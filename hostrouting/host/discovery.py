@@ -17,7 +17,7 @@ import attrs
 
 from hostrouting.config import RouteOverlapConfig
 from hostrouting.config.json import parse
-from hostrouting.errors import ConfigError, FileError
+from hostrouting.errors import ConfigError, FileError, is_denied
 from hostrouting.host.conflists import files_in_force, objects_in, read_conflists
 from hostrouting.model import as_ip
 
@@ -38,7 +38,11 @@ _NODE, _PODS, _SERVICES, _SERVER, _ASKED = (
     "API server",
     "expected by the agent",
 )
-_CNI = "/etc/cni/net.d"
+_CNI = (
+    "/etc/cni/net.d",
+    "/var/lib/rancher/k3s/agent/etc/cni/net.d",
+    "/var/lib/rancher/rke2/agent/etc/cni/net.d",
+)
 _MACHINES = "/var/lib/machines"
 _FLANNEL = "/run/flannel/subnet.env"
 _RESOLVERS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
@@ -102,8 +106,8 @@ def discover(files: Files, layout: HostLayout) -> Discovery:
     """Read whatever is there. What cannot be read or parsed is a remark, never an error."""
     found = _Search(files, layout)
     found.agent(f"{layout.config_directory}/config.json")
-    machines = found.names(_MACHINES)
-    for folder in (_CNI, *(f"{_MACHINES}/{name}{_CNI}" for name in machines)):
+    roots = ("", *(f"{_MACHINES}/{name}" for name in found.names(_MACHINES)))
+    for folder in (f"{root}{folder}" for root in roots for folder in _CNI):
         found.conflists(folder)
     found.flannel(_FLANNEL)
     servers = {server: file for file in reversed(_RESOLVERS) for server in found.resolvers(file)}
@@ -128,7 +132,9 @@ class _Search:
         try:
             return read(self._layout.at(path))
         except FileError as error:
-            self.remarks.append((path, f"cannot be read: {error.reason or error}"))
+            why = error.reason or str(error)
+            # These files are not ours: only who may read them is for the operator to change.
+            self.remarks.append((path, f"cannot be read: {why if is_denied(error) else why.partition('; ')[0]}"))
             return None
 
     def _add(self, text: object, what: str, file: str, key: str) -> None:

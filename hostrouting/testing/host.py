@@ -186,7 +186,8 @@ class FakeFiles:
 
     def _require_file(self, verb: str, path: str) -> None:
         if path in self.strange:
-            raise FileError(f"cannot {verb} {path}: there is {self.strange[path]} in its place; remove it", path=path)
+            reason = f"there is {self.strange[path]} in its place; remove it"
+            raise FileError(f"cannot {verb} {path}: {reason}", path=path, reason=reason)
 
 
 @attrs.frozen

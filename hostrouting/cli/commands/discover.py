@@ -8,6 +8,7 @@ from hostrouting.check.examine import examine_snapshot
 from hostrouting.cli.command import FAILED, FINE, Command, Reply
 from hostrouting.cli.output import Painted, line, spoken, table
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.errors import BackendError
 from hostrouting.host.discovery import discover
 
 if TYPE_CHECKING:
@@ -18,15 +19,20 @@ if TYPE_CHECKING:
     from hostrouting.cli.output import Line
     from hostrouting.host.discovery import Discovery
     from hostrouting.host.host import Host
+    from hostrouting.kernel.base import RouteBackend
 
 __all__ = ["COMMAND"]
 
 
 def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-
     here = host()
     found = discover(here.files, here.layout)
-    lost = list(_lost(found, here))
+    lost, why = None, "only files are here, and no routes"
+    if here.backend is not None:
+        try:
+            lost = list(_lost(found, here.backend))
+        except BackendError as error:
+            why = str(error)
 
     def document() -> dict[str, Any]:
         return {
@@ -47,14 +53,14 @@ def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
             "remarks": [{"file": file, "text": text} for file, text in found.remarks],
         }
 
-    return Reply(FINE if found.networks else FAILED, document, lambda _: _page(found, lost))
+    return Reply(FINE if found.networks else FAILED, document, lambda _: _page(found, lost, why))
 
 
-def _lost(found: Discovery, host: Host) -> Iterator[dict[str, str]]:
+def _lost(found: Discovery, made: Callable[[], RouteBackend]) -> Iterator[dict[str, str]]:
     """The servers for names, and the gateways, that are in these networks and escape."""
-    if host.backend is None or not found.cidrs:
+    if not found.cidrs:
         return
-    with host.backend() as backend:
+    with made() as backend:
         snapshot = backend.snapshot()
     config = HostRoutingConfig(route_overlap=RouteOverlapConfig(found.cidrs))
     if not (escapes := examine_snapshot(snapshot, config).escapes):
@@ -69,7 +75,7 @@ def _lost(found: Discovery, host: Host) -> Iterator[dict[str, str]]:
                 yield {"address": str(address), "role": role, "cidr": str(escape.cidr), "way": way}
 
 
-def _page(found: Discovery, lost: list[dict[str, str]]) -> Iterator[Line]:
+def _page(found: Discovery, lost: list[dict[str, str]] | None, why: str) -> Iterator[Line]:
     if found.networks:
         yield line("The files of this host name these networks:")
         rows = [
@@ -79,7 +85,9 @@ def _page(found: Discovery, lost: list[dict[str, str]]) -> Iterator[Line]:
         yield from table(["network", "what", "where"], rows)
     else:
         yield line(Painted("No file of this host names a network of the cluster.", "warn"))
-    for one in lost:
+    if lost is None:
+        yield line(f"Whether a name server or gateway escapes is not known: {why}")
+    for one in lost or ():
         yield line(Painted(f"{one['address']}, {one['role']}, is in {one['cidr']} and escapes: {one['way']}", "bad"))
     if found.missing:
         yield line()
@@ -120,7 +128,7 @@ hostrouting discover --json
         "networks[].isWhole": "whether this is all of them; if not, the cluster has more",
         "missing[].what": "what no file names whole",
         "missing[].command": "the command that asks the cluster",
-        "lost[].address": "a name server or gateway in one of the networks that escapes",
+        "lost[].address": "a name server or gateway in one of the networks that escapes; lost is null if not known",
         "lost[].role": "what it is, and the file or device that names it",
         "lost[].cidr": "the network that it is in",
         "lost[].way": "the device that it leaves by instead, or no-route, unreachable, blackhole or prohibit",

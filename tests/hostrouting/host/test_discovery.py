@@ -11,6 +11,8 @@ from hostrouting.testing import FakeFiles
 
 AGENT = "/etc/aks-flex-node/config.json"
 NET_D = "/etc/cni/net.d"
+K3S = "/var/lib/rancher/k3s/agent/etc/cni/net.d"
+RKE2 = "/var/lib/machines/kube1/var/lib/rancher/rke2/agent/etc/cni/net.d"
 MACHINE = "/var/lib/machines/kube1/etc/cni/net.d"
 
 
@@ -66,6 +68,16 @@ FOUND = {
         [
             "10.244.0.0/16 pods of the cluster /run/flannel/subnet.env FLANNEL_NETWORK",
             "10.9.0.0/16 pods of the cluster /run/flannel/subnet.env FLANNEL_NETWORK",
+        ],
+    ),
+    "the folders of k3s, and of RKE2 in the machine": (
+        {
+            f"{K3S}/10.conflist": ranges("10.42.0.0/24"),
+            f"{RKE2}/10.conflist": ranges("10.42.1.0/24"),
+        },
+        [
+            f"10.42.0.0/24 pods of this node {K3S}/10.conflist {AT}.ranges[0][0].subnet",
+            f"10.42.1.0/24 pods of this node {RKE2}/10.conflist {AT}.ranges[0][0].subnet",
         ],
     ),
     "another file that multus names": (
@@ -134,6 +146,12 @@ def test_files_that_cannot_be_read() -> None:
         (AGENT, "cannot be read"),
         (fifo, "cannot be read"),
     ]
+
+
+def test_a_directory_in_the_place_of_a_file() -> None:
+    """A runtime ignores it, and its owner may need it. Kills: the remedy for a file of ours, "remove it"."""
+    found = discover(FakeFiles(strange={f"{NET_D}/05.conf": "a directory"}), HostLayout())
+    assert found.remarks == ((f"{NET_D}/05.conf", "cannot be read: there is a directory in its place"),)
 
 
 def test_below_a_root() -> None:

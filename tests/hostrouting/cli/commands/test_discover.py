@@ -66,7 +66,18 @@ def test_an_image(tmp_path: Path) -> None:
     (tmp_path / "etc/aks-flex-node").mkdir(parents=True)
     (tmp_path / "etc/aks-flex-node/config.json").write_text(json.dumps(AGENT))
     said = say("discover", "--json", host=Host.offline(str(tmp_path)))
-    assert (said.code, said.json["expectedCidrs"], said.json["lost"]) == (0, ["172.16.0.0/16", "10.0.0.10/32"], [])
+    assert (said.code, said.json["expectedCidrs"], said.json["lost"]) == (0, ["172.16.0.0/16", "10.0.0.10/32"], None)
+
+
+def test_without_netlink() -> None:
+    """The proposal is there all the same, and what is lost is not known. Kills: an error in its place; `lost: []`."""
+    host = node()
+    host.kernel.faults.fail("snapshot", 5)
+    said = say("discover", host=host)
+    assert (said.code, said.lines[-1]) == (0, "To check them: hostrouting check 172.16.0.0/16 10.0.0.10/32")
+    assert [text for text in said.lines if text.startswith("Whether a name server or gateway escapes is not known: ")]
+    host.kernel.faults.fail("snapshot", 5)
+    assert say("discover", "--json", host=host).json["lost"] is None
 
 
 def test_nothing() -> None:
