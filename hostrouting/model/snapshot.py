@@ -66,12 +66,6 @@ class Snapshot:
             edits.put(route)
         return attrs.evolve(self, routes=edits.table())
 
-    def with_replaced(self, old: Route, new: Route) -> "Self":
-        """The same host with one route in place of another, as after the kernel's REPLACE."""
-        edits = RouteEdits(self.routes, about=[old])
-        edits.change(old, new)
-        return attrs.evolve(self, routes=edits.table())
-
     def to_json(self, *, indent: int | None = None) -> str:
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""
         return to_json(self, indent=indent)

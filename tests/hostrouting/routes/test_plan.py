@@ -360,7 +360,7 @@ class TestWhatIsLeftOpen:
 
     def test_default_without_gateway(self) -> None:
         """A default route without a gateway makes a link-scope route."""
-        snapshot = plain().with_replaced(plain().routes[0], Route.to("0.0.0.0/0", dev="eth0"))
+        snapshot = plain().with_routes([Route.to("0.0.0.0/0", dev="eth0")], without=plain().routes[:1])
         assert self.resolved(want("10.1.0.0/16"), snapshot) == "10.1.0.0/16 dev eth0 proto hostrouting scope link"
 
     def test_ecmp_default(self) -> None:
@@ -369,7 +369,7 @@ class TestWhatIsLeftOpen:
             NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, dead=True, weight=2),
             NextHop("eth0", gateway=as_ip("10.0.0.2")),
         )
-        snapshot = plain().with_replaced(plain().routes[0], Route(Prefix.parse("0.0.0.0/0"), legs))
+        snapshot = plain().with_routes([Route(Prefix.parse("0.0.0.0/0"), legs)], without=plain().routes[:1])
         route = resolve_route(want("10.1.0.0/16"), Fib(snapshot))
         assert isinstance(route, Route)
         assert route.legs == (attrs.evolve(legs[0], linkdown=False, dead=False), legs[1])
@@ -377,7 +377,7 @@ class TestWhatIsLeftOpen:
     def test_gateway_chooses_the_leg(self) -> None:
         """A gateway alone goes by that device of an ECMP default on which it is a neighbour."""
         legs = (NextHop("ib7", gateway=as_ip("172.16.0.1")), NextHop("eth0", gateway=as_ip("10.0.0.1")))
-        snapshot = h200().with_replaced(h200().routes[0], Route(Prefix.parse("0.0.0.0/0"), legs))
+        snapshot = h200().with_routes([Route(Prefix.parse("0.0.0.0/0"), legs)], without=h200().routes[:1])
         assert " via 10.0.0.9 dev eth0 " in self.resolved(want("10.1.0.0/16", gateway="10.0.0.9"), snapshot)
 
     @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ class TestWhatIsLeftOpen:
         dead = Route(Prefix.parse("0.0.0.0/0"), (NextHop("eth0", gateway=as_ip("10.0.0.1"), dead=True),))
         ours = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=OURS)
         for other in (dead, ours):
-            snapshot = plain().with_replaced(plain().routes[0], other)
+            snapshot = plain().with_routes([other], without=plain().routes[:1])
             assert "waiting for an IPv4 default route" in self.resolved(want("10.1.0.0/16"), snapshot)
             assert "waiting for an IPv4 default route" in self.resolved(
                 want("10.1.0.0/16", gateway="10.0.0.1"), snapshot
