@@ -302,8 +302,9 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
     guard, program = wanted.guard, wanted.guard.program or installed.guard.program
     if guard.enabled != installed.guard.enabled or (guard.enabled and program != installed.guard.program):
         yield "guard"
-    if wanted.protocol != installed.protocol:
-        yield "protocol"
+    for name, key in (("protocol", "protocol"), ("kernel_rules", "kernelRules"), ("manage_foreign", "manageForeign")):
+        if getattr(wanted, name) != getattr(installed, name):
+            yield key
 
 
 def _is_rewrite(wanted: ProbeRewriteConfig, installed: ProbeRewriteConfig) -> bool:

@@ -423,6 +423,8 @@ def test_when_the_last_check_was(repaired: str) -> None:
         ({"staticRoutes": {"enabled": False}}, ["staticRoutes"]),
         ({"guard": {"enabled": True, "program": "/opt/hostrouting"}}, ["guard"]),
         ({"protocol": 215}, ["protocol"]),
+        ({"kernelRules": "keep"}, ["kernelRules"]),
+        ({"manageForeign": "keep"}, ["manageForeign"]),
     ],
 )
 def test_a_configuration_that_is_not_the_installed_one(
