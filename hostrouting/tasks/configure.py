@@ -113,6 +113,7 @@ class Configure:
                     has_part_to_change=task.part.name in weakened,
                 )
                 for task in tasks
+                if task.name in failures or changed.get(task.part.name) or _is_concerned(task)
             ]
             try:
                 return phases.serial(*behind, name=self.name).do(ctx)
@@ -136,6 +137,14 @@ class Configure:
         """What all tasks would do together; changes nothing. FileError if a file cannot be written."""
         ctx = ctx or phases.Context(observers=[])
         return preview(self.host, [task.settled(ctx) for task in self.subtasks])
+
+
+def _is_concerned(task: HostTask[Any]) -> bool:
+    """Whether the task is wanted, or here; otherwise a report does not name it."""
+    try:
+        return task.is_wanted or task.is_here()
+    except HostRoutingError:
+        return True  # the error is that of the task
 
 
 @attrs.frozen
