@@ -11,6 +11,7 @@ single quotes, and may contain only characters that are safe in them.
 
 from __future__ import annotations
 
+from binascii import a2b_qp
 from functools import cache, lru_cache
 from ipaddress import IPv6Network
 from typing import TYPE_CHECKING, Any
@@ -139,16 +140,12 @@ def parse_check_script(text: str) -> CheckScript:
 
 def _as_word(text: str) -> str:
     """Any text as one word of a setting: each byte that is not allowed there becomes "=" and its number."""
-    from urllib.parse import quote  # noqa: PLC0415  only for rules that are declared
-
-    return quote(text, safe="/*?@:").replace("~", "%7E").replace("%", "=")
+    return "".join(chr(byte) if chr(byte) in _LETTERS - set("= ") else f"={byte:02X}" for byte in text.encode())
 
 
 def _intended_rule(words: str) -> IntendedRule:
-    from urllib.parse import unquote  # noqa: PLC0415  only for rules that are declared
-
     reason, _, rule = words.partition(" ")
-    return IntendedRule(rule, unquote(reason.replace("=", "%")))
+    return IntendedRule(rule, a2b_qp(reason).decode())
 
 
 def _metrics() -> list[str]:

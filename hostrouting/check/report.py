@@ -84,6 +84,7 @@ __all__ = [
     "unsafe_findings",
 ]
 
+_DASH = "\u2013"  # between two addresses
 _PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
 _ALTERNATIVES = 3  # at most this many kinds of packets in one sentence
 _CONDITIONS = 4  # at most this many conditions for one kind
@@ -703,7 +704,7 @@ def npd_line(answer: str, until: datetime) -> str:
 
     NPD cuts a sentence in the middle of a character. A name of a device can have any other character.
     """
-    plain = "".join(char if " " <= char <= "~" else "?" for char in answer.replace("–", "-"))  # noqa: RUF001  ranges have it
+    plain = "".join(char if " " <= char <= "~" else "?" for char in answer.replace(_DASH, "-"))
     return f"{int(until.timestamp())} {plain}\n"
 
 
@@ -772,7 +773,7 @@ def range_name(family: int, first: int, last: int) -> str:
     """A range of addresses, as its first and last address."""
     if first == last:
         return str(ip_at(family, first))
-    return f"{ip_at(family, first)}–{ip_at(family, last)}"  # noqa: RUF001  a dash between addresses, not a minus
+    return f"{ip_at(family, first)}{_DASH}{ip_at(family, last)}"
 
 
 def _holder(decision: Decision) -> str:
