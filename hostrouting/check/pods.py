@@ -222,7 +222,7 @@ def _routes_back(fib: Fib, sender: PodPackets, outs: dict[str, Prefix]) -> list[
         cell.decision
         for out, destination in outs.items()
         for source in sender.sources
-        for cell in fib.cells(source, reverse_flow(sender.flow, destination.ip, out=out))
+        for cell in fib.cells(source, reverse_flow(fib, sender.flow, destination.ip, out=out))
     ]
 
 
@@ -249,7 +249,7 @@ def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPacke
         for sent in _senders(fib, link, packets):
             # A reply has no mark by itself.
             to = _own_address(fib, link) if sent is PLAIN else sent.source
-            reply = reverse_flow(sent, to, out=_reply_leaves_by(fib, link, sent))
+            reply = reverse_flow(fib, sent, to, out=_reply_leaves_by(fib, link, sent))
             for cidr in report.cidrs:
                 for first, last, forth, back in paired(fib.cells(cidr, sent), fib.cells(cidr, reply)):
                     reason = drop_reason(fib, link, back) if forth.goes_out and link.name in forth.devs else None

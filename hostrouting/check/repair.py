@@ -229,7 +229,7 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
             alike.setdefault(tuple(address.ip in source for source in sources), []).append(address)
     lost: dict[str, set[Prefix]] = {}
     for addresses in alike.values():
-        back = reverse_flow(PLAIN, addresses[0].ip)
+        back = reverse_flow(before, PLAIN, addresses[0].ip)
         devs = {address.dev for address in addresses}
         for route in routes:
             pairs = list(paired(before.cells(route.prefix, back), after.cells(route.prefix, back)))

@@ -17,9 +17,10 @@ that holds:
   rp_filter is 1; or rp_filter is 2, and there is no route back, or the device has no IPv4 address.
 
 The route back is looked up for user 0, and with mark 0 unless `src_valid_mark` is on. So a rule by mark or user can
-lead a packet out by a device that drops the reply. IPv6 has no such filter in its routing; there, forwarding matters,
-and whether the source can be the address of one host. (Linux: `ip_route_input_slow`, `fib_validate_source`, `ip6_rcv`,
-`ip6_forward`.)
+lead a packet out by a device that drops the reply. The protocol and ports of a packet are 0 there, unless there is a
+rule by protocol or port that is not only for the host's own packets (`iif lo`). IPv6 has no such filter in its routing;
+there, forwarding matters, and whether the source can be the address of one host. (Linux: `ip_route_input_slow`,
+`fib_validate_source`, `fib_rule_requires_fldissect`, `ip6_rcv`, `ip6_forward`.)
 
 If a device is a port of a bridge, bond or team, no IP packet arrives on it: they arrive on the bridge.
 """
@@ -110,7 +111,7 @@ def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
     asked = destination if way.kind in {"local", "unicast"} else _UNSPECIFIED
     outs, found = way.devs if way.goes_out else ("lo",), []
     for out in outs:
-        back = fib.lookup(source, reverse_flow(flow, asked, out=out, keeps_mark=link.src_valid_mark))
+        back = fib.lookup(source, reverse_flow(fib, flow, asked, out=out, keeps_mark=link.src_valid_mark))
         reason = drop_reason(fib, link, back, out=out)
         if reason is not None:
             found.append(Drop(link.name, reason, source, back, out))
@@ -130,8 +131,10 @@ def _against_addresses(link: Link, source: IP, destination: IP) -> DropReason | 
     return "loopback" if inside and not link.route_localnet else None
 
 
-def reverse_flow(flow: Flow, destination: IP | None, *, out: str = "lo", keeps_mark: bool = False) -> Flow:
+def reverse_flow(fib: Fib, flow: Flow, destination: IP | None, *, out: str = "lo", keeps_mark: bool = False) -> Flow:
     """The packet that Linux looks up for the route back of one to this destination, which leaves by `out`."""
+    rules = [rule for rule in fib.snapshot.rules if rule.family == IPV4 and rule.iif != "lo"]
+    reads = any(rule.ipproto or rule.sports or rule.dports for rule in rules)
     return attrs.evolve(
         flow,
         source=destination,
@@ -139,8 +142,9 @@ def reverse_flow(flow: Flow, destination: IP | None, *, out: str = "lo", keeps_m
         oif="",
         mark=flow.mark if keeps_mark else 0,
         uid=0,
-        sport=flow.dport,
-        dport=flow.sport,
+        ipproto=flow.ipproto if reads else 0,
+        sport=flow.dport if reads else 0,
+        dport=flow.sport if reads else 0,
     )
 
 

@@ -142,7 +142,7 @@ def _find_replies(fib: Fib, destination: IP) -> Iterator[Drop]:
     own = {address.dev: address.ip for address in reversed(snapshot.addresses) if address.ip.version == IPV4}
     for link in snapshot.links if destination.version == IPV4 else ():
         if link.up and link.rp_filter and link.name in own and link.name != "lo":
-            back = fib.lookup(destination, reverse_flow(PLAIN, own[link.name]))
+            back = fib.lookup(destination, reverse_flow(fib, PLAIN, own[link.name]))
             reason = drop_reason(fib, link, back)
             if reason in RP_FILTER_REASONS:
                 yield Drop(link.name, reason, destination, back)

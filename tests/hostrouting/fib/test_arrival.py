@@ -88,11 +88,15 @@ STRICT = {**{f"{dev}/rp_filter": 1 for dev in DEVICES}, **{f"{dev}/forwarding": 
 # A rule by device counts for the device by which the packet leaves; a packet to a broadcast address has no address to
 # come back from.
 BY_DEVICE = ["route append 10.244.3.0/24 dev pod1 table 100", "rule add iif eth0 priority 100 lookup 100"]
+# Only a rule for arriving packets makes Linux read the ports of one, for the way back, too.
+BY_PORT = ["rule add iif lo ipproto udp sport 53 priority 100 prohibit"]
 BY_NETWORK = ["route append 10.0.0.0/24 dev ib0 table 100", "rule add from 10.0.0.0/24 priority 100 lookup 100"]
 
 
 @example(world=(STRICT, BY_DEVICE))
 @example(world=(STRICT, BY_NETWORK))
+@example(world=(STRICT, BY_PORT))
+@example(world=(STRICT, [*BY_PORT, "rule add iif eth0 ipproto tcp priority 101 prohibit"]))
 @settings(max_examples=scaled(150), suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(world=worlds())
 def test_what_linux_drops(world: tuple[dict[str, int], list[str]]) -> None:
