@@ -15,11 +15,13 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from hypothesis import strategies as st
 
 from hostrouting.config import (
     AzureVnetCleanupConfig,
     EbtablesChoice,
+    GuardConfig,
     HostRoutingConfig,
     ImdsConfig,
     IntendedRule,
@@ -31,6 +33,7 @@ from hostrouting.config import (
     StateFile,
     StaticRoute,
     StaticRoutesConfig,
+    Upkeep,
 )
 from hostrouting.model.constants import is_reserved
 
@@ -142,14 +145,24 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         allowed_devs=st.lists(globs, max_size=3),
         intended_rules=st.lists(intended, max_size=2),
     )
-    return st.builds(
+    guards = st.builds(GuardConfig, enabled=st.booleans(), program=st.sampled_from(["", "/opt/agent/hostrouting"]))
+    whole = st.builds(
         HostRoutingConfig,
         static_routes=st.just(StaticRoutesConfig()) | static_routes,
         route_overlap=route_overlap,
         protocol=st.integers(200, 254),
         probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
         azure_vnet_cleanup=st.none() | cleanups(),
+        kernel_rules=st.sampled_from(Upkeep),
+        manage_foreign=st.sampled_from(Upkeep),
     )
+    # A guard needs something to guard.
+    guarded = st.builds(
+        lambda config, guard: attrs.evolve(config, guard=guard) if config.route_overlap.expected_cidrs else config,
+        whole,
+        guards,
+    )
+    return whole | guarded
 
 
 def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:

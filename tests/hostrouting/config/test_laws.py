@@ -6,9 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hostrouting.config
 from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.errors import ConfigError
 from hostrouting.testing.config_strategies import configs, json_values, near_routes, scalars
@@ -45,6 +46,35 @@ def test_json_there_and_back(config: HostRoutingConfig) -> None:
     assert HostRoutingConfig.from_json(config.to_json()) == config
     assert HostRoutingConfig.from_json(config.to_json(indent=None).encode()) == config
     assert HostRoutingConfig.from_mapping({"hostRouting": config.to_mapping(), "other": 1}) == config
+
+
+def test_every_field_is_drawn() -> None:
+    """The strategy draws several values of each field of each class, so that the laws here are about all of them."""
+    seen: dict[tuple[type, str], set[str]] = {}
+
+    @settings(max_examples=200, derandomize=True, database=None)
+    @given(configs())
+    def look(config: HostRoutingConfig) -> None:
+        left: list[Any] = [config]
+        while left:
+            value = left.pop()
+            left += value if isinstance(value, tuple) else []
+            for name in attrs.fields_dict(type(value)) if attrs.has(type(value)) else ():
+                left.append(getattr(value, name))
+                seen.setdefault((type(value), name), set()).add(str(left[-1]))
+
+    look()
+    classes = [it for it in vars(hostrouting.config).values() if isinstance(it, type) and attrs.has(it)]
+    assert {key for key, values in seen.items() if len(values) > 1} == {
+        (it, name) for it in classes for name in attrs.fields_dict(it)
+    }
+
+
+@given(configs(), configs())
+def test_what_differs_is_written_otherwise(one: HostRoutingConfig, other: HostRoutingConfig) -> None:
+    """Two configurations are equal exactly if their JSON is."""
+    assert (one == other) is (one.to_mapping() == other.to_mapping())
+    assert hash(one) == hash(HostRoutingConfig.from_json(one.to_json()))
 
 
 @given(json_values())

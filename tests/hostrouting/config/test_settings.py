@@ -6,26 +6,19 @@ import json
 import subprocess
 import sys
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Any
 
 import attrs
 import pytest
 from typing_extensions import assert_type
 
-import hostrouting.config
 from hostrouting.config import (
     AzureVnetCleanupConfig,
-    EbtablesChoice,
     GuardConfig,
     HostRoutingConfig,
-    ImdsConfig,
-    IntendedRule,
     Mode,
-    OnUnknown,
     ProbeCondition,
     ProbeRewriteConfig,
     RouteOverlapConfig,
-    StateFile,
     StaticRoute,
     StaticRoutesConfig,
     Upkeep,
@@ -52,60 +45,6 @@ WHOLE = HostRoutingConfig(
     manage_foreign=Upkeep.KEEP,
 )
 
-# A different value for every field of every class: a test below fails if a field is added and not listed here.
-ROUTE = StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)
-(INTENDED,) = WHOLE.route_overlap.intended_rules
-OTHERWISE: list[tuple[Any, dict[str, Any]]] = [
-    (ROUTE, {"destination": "172.16.128.0/17", "gateway": None, "dev": None, "metric": 0}),
-    (StaticRoutesConfig(enabled=True), {"enabled": False, "routes": (ROUTE,)}),
-    (
-        WHOLE.route_overlap,
-        {
-            "expected_cidrs": (),
-            "mode": Mode.WARN,
-            "expected_devs": (),
-            "allowed_devs": (),
-            "pod_cidrs": (IPv4Network("10.244.0.0/16"),),
-            "pod_devs": ("tap*",),
-            "intended_rules": (),
-        },
-    ),
-    (
-        WHOLE,
-        {"static_routes": StaticRoutesConfig(), "route_overlap": RouteOverlapConfig(), "protocol": 213}
-        | {"probe_rewrite": ProbeRewriteConfig(), "azure_vnet_cleanup": None, "guard": GuardConfig()}
-        | {"kernel_rules": Upkeep.LEAVE, "manage_foreign": Upkeep.LEAVE},
-    ),
-    (INTENDED, {"rule": "uidrange 1000-1999", "reason": "a test"}),
-    (GuardConfig(), {"enabled": True, "program": "/usr/bin/hostrouting"}),
-    (
-        AzureVnetCleanupConfig(["10.240.0.0/16"]),
-        {
-            "managed": (IPv6Network("fd00::/48"),),
-            "protect": (IPv4Network("10.240.0.4"),),
-            "uplinks": ("eth0",),
-            "ebtables": EbtablesChoice.LEGACY,
-            "state_file": StateFile.PRUNE,
-            "dry_run": False,
-        },
-    ),
-    (ImdsConfig(), {"url": "http://10.0.0.1", "timeout": 0.5, "retries": 0, "on_unknown": OnUnknown.SKIP}),
-    (
-        WHOLE.probe_rewrite,
-        {
-            "enabled": False,
-            "interfaces": ("eth1",),
-            "link_local": IPv6Address("fe80::1"),
-            "global_address": IPv6Address("2001:db8::1"),
-            "table": "my_probes",
-            "priority": -301,
-            "ensure_route": False,
-            "condition": ProbeCondition.IMDS,
-            "imds": ImdsConfig(retries=1),
-        },
-    ),
-]
-
 
 SPLIT = "remove one of the two, or give them different metrics"
 
@@ -123,16 +62,6 @@ def one_route(**fields: object) -> dict[str, object]:
     return {"staticRoutes": {"enabled": True, "routes": [fields]}}
 
 
-def test_nothing_asked_for() -> None:
-    """An empty object asks for nothing: no routes, nothing expected, WARN, our own protocol number."""
-    config = HostRoutingConfig.from_json("{}")
-    assert config == HostRoutingConfig()
-    assert config.static_routes == StaticRoutesConfig(enabled=False, routes=())
-    assert config.route_overlap.expected_cidrs == ()
-    assert config.route_overlap.mode is Mode.WARN
-    assert config.protocol == 213
-
-
 def test_the_json_of_the_original() -> None:
     """The original's configuration is read, key by key, into typed values."""
     config = HostRoutingConfig.from_json("""{
@@ -144,42 +73,10 @@ def test_the_json_of_the_original() -> None:
     }""")
     assert config == HostRoutingConfig(
         StaticRoutesConfig(
-            enabled=True,
-            routes=(StaticRoute(IPv4Network("172.16.0.0/17"), IPv4Address("10.0.0.1"), "eth0", 50),),
+            enabled=True, routes=(StaticRoute(IPv4Network("172.16.0.0/17"), IPv4Address("10.0.0.1"), "eth0", 50),)
         ),
         RouteOverlapConfig((IPv4Network("172.16.0.0/16"),), Mode.STRICT),
     )
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"destination": "10.0.0.0/8"},
-        {"destination": "10.0.0.0/8", "gateway": "", "dev": "", "metric": 0},
-    ],
-    ids=["absent", "empty"],
-)
-def test_automatic_route(fields: dict[str, object]) -> None:
-    """Gateway and device are automatic if absent or empty, and the default metric is the kernel's 0."""
-    (route,) = HostRoutingConfig.from_mapping(one_route(**fields)).static_routes.routes
-    assert (route.gateway, route.dev, route.metric) == (None, None, 0)
-
-
-def test_host_route() -> None:
-    """A route may have a single address as destination, and another one as gateway."""
-    document = one_route(destination="10.1.2.3/32", gateway="10.1.2.4")
-    (route,) = HostRoutingConfig.from_mapping(document).static_routes.routes
-    assert route.destination == IPv4Network("10.1.2.3/32")
-    assert route.gateway == IPv4Address("10.1.2.4")
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_empty_lists(enabled: bool) -> None:  # noqa: FBT001  pytest passes it by name
-    """Empty lists are valid with enabled true or false, and so is a check without CIDRs."""
-    config = HostRoutingConfig.from_mapping(
-        {"staticRoutes": {"enabled": enabled, "routes": []}, "routeOverlap": {"expectedCidrs": []}}
-    )
-    assert config == HostRoutingConfig(StaticRoutesConfig(enabled=enabled))
 
 
 def test_larger_file_of_an_agent() -> None:
@@ -233,31 +130,12 @@ def test_all_faults_at_once_in_the_order_of_the_file() -> None:
     ]
 
 
-def test_ipv6_routes_with_the_same_key() -> None:
-    """An IPv6 route without a metric has Linux's default metric, 1024, and so the same key as one that names it."""
-    routes = [{"destination": "fd00::/8"}, {"destination": "fd00::/8", "metric": 1024}]
-    assert faults({"staticRoutes": {"enabled": True, "routes": routes}}) == [
-        (
-            "staticRoutes.routes[1]: fd00::/8 with metric 1024 is already given in staticRoutes.routes[0]; "
-            "remove one of the two, or give them different metrics"
-        )
-    ]
-
-
 @pytest.mark.parametrize("section", [{"enabled": False}, {}])
 def test_routes_need_the_switch(section: dict[str, object]) -> None:
     """Routes without enabled=true are a fault, and not silently ignored."""
     document = {"staticRoutes": {"routes": [{"destination": "10.0.0.0/8"}]} | section}
     said = "routes were provided but enabled=false; set enabled=true to apply static routes"
     assert faults(document) == [f"staticRoutes.enabled: {said}"]
-
-
-def test_a_faulty_switch_is_its_only_fault() -> None:
-    """A faulty switch causes no further faults."""
-    document = {"staticRoutes": {"enabled": "false", "routes": [{"destination": "10.0.0.0/8"}]}}
-    assert faults(document) == [
-        'staticRoutes.enabled: "false" is not true or false; write true or false, without quotes'
-    ]
 
 
 @pytest.mark.parametrize("metric", [{}, {"metric": 0}])
@@ -268,24 +146,6 @@ def test_two_routes_with_one_key(metric: dict[str, object]) -> None:
     assert faults(document) == [
         "staticRoutes.routes[2]: 10.0.0.0/8 with metric 0 is already given in staticRoutes.routes[0]; " + SPLIT
     ]
-
-
-def test_two_routes_with_one_key_from_python() -> None:
-    """The same applies to StaticRoute objects."""
-    with pytest.raises(ConfigError, match=r"routes\[1\]: 10\.0\.0\.0/8 with metric 7 is already given in routes\[0\]"):
-        StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.0.0.0/8", metric=7)] * 2)
-
-
-def test_one_destination_with_two_metrics() -> None:
-    """Two routes to one destination may have different metrics."""
-    routes = [StaticRoute("10.0.0.0/8", metric=metric) for metric in (1, 2)]
-    assert StaticRoutesConfig(enabled=True, routes=routes).routes == tuple(routes)
-
-
-def test_a_faulty_metric_collides_with_nothing() -> None:
-    """A faulty metric causes no further faults."""
-    routes = [{"destination": "10.0.0.0/8"}, {"destination": "10.0.0.0/8", "metric": "0"}]
-    assert len(faults({"staticRoutes": {"enabled": True, "routes": routes}})) == 1
 
 
 @pytest.mark.parametrize(
@@ -362,42 +222,18 @@ def test_repeated_keys() -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        (
-            [],
-            "configuration: a list is not an object; write {...} with any of the keys staticRoutes, ",
-        ),
+        ([], "configuration: a list is not an object; write {...} with any of the keys staticRoutes, "),
         ("text", 'configuration: "text" is not an object; '),
         ({"hostRouting": []}, "hostRouting: a list is not an object; "),
         ({"hostRouting": None}, "hostRouting: null is not an object; "),
-        (
-            {"staticRoutes": []},
-            "staticRoutes: a list is not an object; write {...} with any of the keys e",
-        ),
-        (
-            {"staticRoutes": {"routes": {}}},
-            "staticRoutes.routes: an object is not a list; write [...], ",
-        ),
-        (
-            {"staticRoutes": {"routes": None}},
-            "staticRoutes.routes: null is not a value; leave out the key",
-        ),
+        ({"staticRoutes": []}, "staticRoutes: a list is not an object; write {...} with any of the keys e"),
+        ({"staticRoutes": {"routes": {}}}, "staticRoutes.routes: an object is not a list; write [...], "),
+        ({"staticRoutes": {"routes": None}}, "staticRoutes.routes: null is not a value; leave out the key"),
         ({"staticRoutes": {"enabled": 1}}, "staticRoutes.enabled: 1 is not true or false; "),
-        (
-            {"routeOverlap": None},
-            "routeOverlap: null is not a value; leave out the key, or give it a value",
-        ),
-        (
-            {"routeOverlap": {"expectedCidrs": [None]}},
-            "routeOverlap.expectedCidrs[0]: null is not a string; ",
-        ),
-        (
-            one_route(dev="eth0"),
-            "staticRoutes.routes[0].destination: missing; write the destination network",
-        ),
-        (
-            one_route(destination=None),
-            "staticRoutes.routes[0].destination: null is not a value; leave",
-        ),
+        ({"routeOverlap": None}, "routeOverlap: null is not a value; leave out the key, or give it a value"),
+        ({"routeOverlap": {"expectedCidrs": [None]}}, "routeOverlap.expectedCidrs[0]: null is not a string; "),
+        (one_route(dev="eth0"), "staticRoutes.routes[0].destination: missing; write the destination network"),
+        (one_route(destination=None), "staticRoutes.routes[0].destination: null is not a value; leave"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -420,86 +256,6 @@ def test_constructors_take_what_json_has() -> None:
     assert config.static_routes.routes == (StaticRoute("10.0.0.0/8"),)
     with pytest.raises(ConfigError, match=r"^staticRoutes\.routes\[0\]\.destination: missing"):
         HostRoutingConfig({"enabled": True, "routes": [{}]})
-
-
-def test_constructors_report_all_faults() -> None:
-    """A constructor also reports every fault at once."""
-    with pytest.raises(ConfigError) as caught:
-        StaticRoute("10.0.0.1/8", gateway="x", dev="a b", metric=-1)
-    assert [fault.path for fault in caught.value.faults] == ["destination", "gateway", "dev", "metric"]
-
-
-def test_routes_from_any_iterable() -> None:
-    """Routes may come from any iterable."""
-    assert StaticRoutesConfig(enabled=True, routes=iter([ROUTE])).routes == (ROUTE,)
-    assert StaticRoutesConfig(enabled=False, routes=iter([])).routes == ()
-
-
-def test_evolve_checks_again() -> None:
-    """A changed copy is checked like a new value."""
-    route = StaticRoute("10.0.0.0/8", dev="eth0")
-    assert attrs.evolve(route, dev="eth1") == StaticRoute("10.0.0.0/8", dev="eth1")
-    with pytest.raises(ConfigError, match=r"^dev: "):
-        attrs.evolve(route, dev="eth 1")
-
-
-def test_settings_cannot_be_changed() -> None:
-    """A configuration is immutable and hashable."""
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        WHOLE.protocol = 2  # type: ignore[misc] # the mistake under test
-    assert hash(WHOLE) == hash(HostRoutingConfig.from_json(WHOLE.to_json()))
-
-
-def test_every_field_is_tried() -> None:
-    """The list of other values above is complete: a new class or field must be added to it."""
-    assert {type(settings): list(others) for settings, others in OTHERWISE} == {
-        settings: list(attrs.fields_dict(settings))
-        for settings in vars(hostrouting.config).values()
-        if isinstance(settings, type) and attrs.has(settings)
-    }
-
-
-@pytest.mark.parametrize(
-    ("settings", "change"),
-    [
-        pytest.param(settings, {field: other}, id=f"{type(settings).__name__}.{field}")
-        for settings, others in OTHERWISE
-        for field, other in others.items()
-    ],
-)
-def test_every_field_counts(settings: Any, change: dict[str, Any]) -> None:
-    """Each field takes part in equality, is written to JSON and is read from it."""
-    if isinstance(settings, ProbeRewriteConfig) and "enabled" in change:
-        settings = attrs.evolve(settings, interfaces=(), enabled=False)
-        change = {"enabled": True, "interfaces": ("eth0",)}  # neither is right without the other
-    other = attrs.evolve(settings, **change)
-    assert other != settings
-    assert other.to_mapping() != settings.to_mapping()
-    assert _read_back(other) == other
-
-
-def _read_back(settings: Any) -> Any:
-    """The same settings after writing and reading a whole configuration."""
-    match settings:
-        case StaticRoute():
-            static_routes = StaticRoutesConfig(enabled=True, routes=[settings])
-            return _read_back(static_routes).routes[0]
-        case StaticRoutesConfig():
-            return _read_back(HostRoutingConfig(static_routes=settings)).static_routes
-        case RouteOverlapConfig():
-            return _read_back(HostRoutingConfig(route_overlap=settings)).route_overlap
-        case ProbeRewriteConfig():
-            return _read_back(HostRoutingConfig(probe_rewrite=settings)).probe_rewrite
-        case AzureVnetCleanupConfig():
-            return _read_back(HostRoutingConfig(azure_vnet_cleanup=settings)).azure_vnet_cleanup
-        case GuardConfig():
-            return _read_back(HostRoutingConfig(route_overlap={"expectedCidrs": ["10.0.0.0/8"]}, guard=settings)).guard
-        case IntendedRule():
-            overlap = _read_back(HostRoutingConfig(route_overlap={"intendedRules": [settings]})).route_overlap
-            return overlap.intended_rules[0]
-        case ImdsConfig():
-            return _read_back(ProbeRewriteConfig(imds=settings)).imds
-    return HostRoutingConfig.from_json(settings.to_json())
 
 
 def test_to_json_spells_everything_out() -> None:
@@ -549,32 +305,6 @@ def test_to_json_spells_everything_out() -> None:
     }
 
 
-def test_to_json_in_one_line() -> None:
-    """Without indent, the text is one line, for logs and pipes."""
-    assert "\n" in WHOLE.to_json()
-    assert "\n" not in WHOLE.to_json(indent=None)
-
-
-def test_automatic_values_are_written_empty() -> None:
-    """Automatic values are written as empty text, as in the original."""
-    assert StaticRoute("10.0.0.0/8").to_mapping() == {
-        "destination": "10.0.0.0/8",
-        "gateway": "",
-        "dev": "",
-        "metric": 0,
-    }
-
-
-def test_defaults_are_the_same_from_python_and_from_json() -> None:
-    """A missing key has the same default as a missing argument."""
-    config = HostRoutingConfig.from_json(
-        '{"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8"}]}, "routeOverlap": {}}'
-    )
-    assert config == HostRoutingConfig(
-        StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.0.0.0/8")]), RouteOverlapConfig()
-    )
-
-
 def test_types() -> None:
     """The types of the attributes are the types that a type checker sees."""
     (route,) = WHOLE.static_routes.routes
@@ -600,19 +330,6 @@ def test_types() -> None:
         "pod_devs": tuple,
         "intended_rules": tuple,
     }
-
-
-def test_type_hints_can_be_resolved() -> None:
-    """Libraries can resolve the types at run time."""
-    attrs.resolve_types(StaticRoute)
-    assert attrs.fields_dict(StaticRoute)["destination"].type == IPv4Network | IPv6Network
-
-
-def test_catalogue() -> None:
-    """The package exports its `__all__`, in order."""
-    names = hostrouting.config.__all__
-    assert names == sorted(names)
-    assert all(getattr(hostrouting.config, name) is not None for name in names)
 
 
 @pytest.mark.linux

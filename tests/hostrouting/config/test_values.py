@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import re
 import socket
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.config import (
-    HostRoutingConfig,
-    Mode,
-    RouteOverlapConfig,
-    StaticRoute,
-)
+from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute
 from hostrouting.config.values import Word
 from hostrouting.errors import ConfigError
 from hostrouting.testing.config_strategies import near_texts
@@ -63,14 +58,6 @@ def test_refused(key: str, value: object, said: str) -> None:
     assert told.startswith(f"{key}{said[:-1]}") if said.endswith("…") else told == f"{key}{said}"
 
 
-@pytest.mark.parametrize(
-    "text", ["172.16.0.0/17", "10.1.2.3/32", "0.0.0.0/1", "128.0.0.0/1", "126.0.0.0/7", "169.254.169.254/32"]
-)
-def test_destination_accepted(text: str) -> None:
-    """Any other network is a valid destination: single hosts, link-local networks, and the halves of everything."""
-    assert StaticRoute(text).destination == IPv4Network(text)
-
-
 @given(near_texts().filter(lambda text: ":" not in text))
 def test_destination_is_what_the_grammar_says(text: str) -> None:
     """An IPv4 destination is valid exactly if it is a.b.c.d/len, without host bits, and not in a reserved range."""
@@ -109,12 +96,6 @@ def test_ipv6_address_is_what_the_c_library_says(text: str) -> None:
     assert (None if isinstance(found, IPv4Address) else found) == expected
 
 
-@pytest.mark.parametrize("text", ["fd00::/8", "2001:db8::/32", "64:ff9b::/96", "2001:db8::1/128", "::/1", "8000::/1"])
-def test_ipv6_destination_accepted(text: str) -> None:
-    """Any IPv6 network that is not reserved is a valid destination."""
-    assert StaticRoute(text).destination == IPv6Network(text)
-
-
 def test_ipv6_gateway() -> None:
     """A gateway with a link-local address needs a device; any other does not."""
     assert StaticRoute("fd00::/8", "fe80::1", "eth0").gateway == IPv6Address("fe80::1")
@@ -127,12 +108,6 @@ def test_ipv6_gateway() -> None:
         'gateway: "10.0.0.1" is IPv4, but the destination is IPv6; '
         "write an IPv6 address, or leave it out for the default gateway"
     )
-
-
-@pytest.mark.parametrize("value", ["", None])
-def test_gateway_automatic(value: str | None) -> None:
-    """An empty gateway is the default gateway."""
-    assert StaticRoute("10.0.0.0/8", gateway=value).gateway is None
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0", "10.0.0.1", "10.255.255.255"])
@@ -152,12 +127,6 @@ def test_gateway_that_is_the_destination() -> None:
     )
 
 
-@pytest.mark.parametrize("value", ["eth0", "e", "a.b-c_9", "...", "-", "e" * 15])
-def test_dev_accepted(value: str) -> None:
-    """Any other name of 1 to 15 characters is valid."""
-    assert StaticRoute("10.0.0.0/8", dev=value).dev == value
-
-
 @given(st.text(max_size=17) | st.text("eE0_.-\n/", max_size=17))
 def test_dev_is_what_the_pattern_says(text: str) -> None:
     """A device name is accepted exactly if the pattern of the specification matches it."""
@@ -170,12 +139,6 @@ def test_dev_is_what_the_pattern_says(text: str) -> None:
     else:
         assert route.dev == (text or None)
         assert right or text == ""
-
-
-@pytest.mark.parametrize("value", [0, 1, 2**32 - 1])
-def test_metric_accepted(value: int) -> None:
-    """Both ends of the range are valid."""
-    assert StaticRoute("10.0.0.0/8", metric=value).metric == value
 
 
 def test_protocols_left_for_us() -> None:
@@ -205,11 +168,7 @@ def test_mode_spelling(text: str, meant: Mode) -> None:
 def test_expected_cidrs_are_masked_in_order_and_once() -> None:
     """Host bits are masked, the order is kept, and duplicates after masking are dropped."""
     config = RouteOverlapConfig(["172.16.9.9/16", "10.0.0.0/8", "172.16.0.0/16", "172.16.0.0/17"])
-    assert [str(network) for network in config.expected_cidrs] == [
-        "172.16.0.0/16",
-        "10.0.0.0/8",
-        "172.16.0.0/17",
-    ]
+    assert [str(network) for network in config.expected_cidrs] == ["172.16.0.0/16", "10.0.0.0/8", "172.16.0.0/17"]
 
 
 def test_expected_devs() -> None:
@@ -218,9 +177,3 @@ def test_expected_devs() -> None:
     assert message_of_overlap(expected_devs=["eth0", ""]) == (
         f'expectedDevs[1]: "" is not a device name: it must have 1 to 15 characters; {LOOK}'
     )
-
-
-@pytest.mark.parametrize("value", ["cali*", "eth1", "?1", "*x*", "a" * 15 + "*", "wg* wireguard"])
-def test_allowed_devs_accepted(value: str) -> None:
-    """A pattern is a device name with the wildcards * and ?, and perhaps the kind of the device."""
-    assert RouteOverlapConfig(allowed_devs=[value]).allowed_devs == (value,)

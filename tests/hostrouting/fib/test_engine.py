@@ -1,31 +1,19 @@
 """hostrouting.fib: what the kernel would do, from a snapshot alone."""
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise, product
+from itertools import pairwise
 
 import attrs
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import ANY, PLAIN, Decision, Fib, Flow
-from hostrouting.model import (
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    as_ip,
-    default_rules,
-    ip_at,
-)
-from hostrouting.testing import vpn_node
+from hostrouting.fib import PLAIN, Decision, Fib, Flow
+from hostrouting.model import Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules, ip_at
 from hostrouting.testing.strategies import DEVICES, blocks, snapshots
 from tests.support.cases import for_each
 from tests.support.examples import scaled
 from tests.support.growth import grows_evenly
-from tests.support.topologies import h200, host, plain
+from tests.support.topologies import h200, plain
 from tests.tables.topologies import TOPOLOGIES
 
 BLOCK = st.sampled_from([4, 6]).flatmap(blocks)
@@ -233,21 +221,7 @@ class TestCellsPartitionThePrefix:
         """For 0.0.0.0, multicast and broadcast the kind follows from the address, not from the covering route."""
         cells = Fib(plain().with_routes([Route.to(it, dev="ib0") for it in ("0.0.0.0/8", "224.0.0.0/3")])).cells
         kinds = [(it.first >> 24, it.decision.kind) for it in cells(Prefix.parse("0.0.0.0/0"))]
-        assert [kinds[0], *kinds[-3:]] == [
-            (0, "local"),
-            (224, "multicast"),
-            (240, "unicast"),
-            (255, "broadcast"),
-        ]
-
-    def test_a_suppressed_default_is_no_cell(self) -> None:
-        """If a rule suppresses default routes, their cells continue in the next table, and longer prefixes stay."""
-        local, *rest = default_rules(4)
-        suppressing = Rule(family=4, priority=100, table=254, suppress_prefixlength=0)
-        tunnel = Rule(family=4, priority=200, table=51820)
-        routes = [Route.to("0.0.0.0/0", dev="wg0", table=51820), Route.to("198.51.100.0/25", dev="ib0")]
-        fib = Fib(attrs.evolve(plain().with_routes(routes), rules=(local, suppressing, tunnel, *rest)))
-        assert [cell.decision.devs for cell in fib.cells(Prefix.parse("198.51.100.0/24"))] == [("ib0",), ("wg0",)]
+        assert [kinds[0], *kinds[-3:]] == [(0, "local"), (224, "multicast"), (240, "unicast"), (255, "broadcast")]
 
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(150))
@@ -270,43 +244,6 @@ class TestCellsPartitionThePrefix:
         has_sources = any(route.source is not None for route in snapshot.routes)
         assert decided == is_enough or (decided and has_sources)
 
-    def test_what_an_address_is_anyway_makes_no_cell(self) -> None:
-        """If a route makes every address local, 0.0.0.0 is not a separate cell."""
-        everything = Route(Prefix.parse("0.0.0.0/0"), (NextHop("lo"),), table=255, type="local")
-        cells = Fib(host([], [everything])).cells(Prefix.parse("0.0.0.0/0"))
-        assert all(left.decision != right.decision for left, right in pairwise(cells))
-        assert (cells[0].first, cells[0].last > 0) == (0, True)
-
-    def test_a_suppressed_route_goes_on(self) -> None:
-        """A new route that is found and suppressed hides a worse one that was not, and may decide at a later rule."""
-        local, *rest = default_rules(4)
-        rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=24)
-        snapshot = host([], [Route.to("0.0.0.0/0", type="blackhole")], rules=[local, rule, *rest])
-        (contest,) = Fib(snapshot).contests(Prefix.parse("172.16.0.0/16"))
-        assert (contest.decision.kind, contest.length) == ("blackhole", 1)
-
-    def test_a_suppressed_default(self) -> None:
-        """If a rule suppresses defaults, a new default would not decide, but anything longer would."""
-        rule = Rule(family=4, priority=100, table=254, suppress_prefixlength=0)
-        snapshot = host([], [], rules=[rule])
-        (contest,) = Fib(snapshot).contests(Prefix.parse("172.16.0.0/16"))
-        assert (contest.decision.kind, contest.length) == ("no-route", 1)
-
-    @pytest.mark.parametrize("last", ["172.16.0.0", "172.16.0.1", "172.16.255.254", "172.16.255.255"])
-    def test_the_edges(self, last: str) -> None:
-        """A route to a single address at the edge of a prefix, or next to it, has its own cell."""
-        snapshot = plain().with_routes([Route.to(last, dev="ib0")])
-        cells = Fib(snapshot).cells(Prefix.parse("172.16.0.0/16"))
-        assert [cell.decision.devs for cell in cells if cell.first == cell.last == int(as_ip(last))] == [("ib0",)]
-        assert {cell.decision.devs for cell in cells} == {("ib0",), ("eth0",)}
-        assert sum(cell.last - cell.first + 1 for cell in cells) == 1 << 16
-
-    def test_routes_outside_do_not_matter(self) -> None:
-        """Only prefixes that begin or end inside make a boundary."""
-        fib = Fib(plain())
-        assert len(fib.cells(Prefix.parse("172.16.0.0/16"))) == 1
-        assert len(fib.cells(Prefix.parse("0.0.0.0/0"))) > 5
-
 
 class TestTheAnswerNamesItsReasons:
     """A decision has the rule, the route, the devices, and the conditions."""
@@ -320,44 +257,6 @@ class TestTheAnswerNamesItsReasons:
             decision = fib.lookup(address)
             assert decision.own or row.escape_of(decision.kind, decision.devs) == escape, address
 
-    def test_h200(self) -> None:
-        """On the H200 host a cluster's address goes to ib0: the first of eight equal routes wins."""
-        decision = Fib(h200()).lookup("172.16.200.1")
-        assert str(decision.rule) == "32766: from all lookup main"
-        assert str(decision.route) == "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"
-
-    @pytest.mark.parametrize(
-        ("address", "kind"),
-        [
-            ("10.0.0.4", "local"),
-            ("10.0.0.255", "broadcast"),
-            ("10.0.0.9", "unicast"),
-            ("224.0.0.5", "multicast"),
-            ("255.255.255.255", "broadcast"),
-            ("240.0.0.1", "unicast"),
-            (str(PLAIN.source), "local"),
-            ("0.0.0.1", "unicast"),
-        ],
-    )
-    def test_kinds_by_address(self, address: str, kind: str) -> None:
-        """Own, broadcast and multicast addresses differ from those that leave."""
-        assert Fib(plain()).lookup(address).kind == kind
-
-    def test_local_table_by_rule(self) -> None:
-        """The host's own address is decided by the rule for table local, merged with main or not."""
-        fib = Fib(plain())
-        assert str(fib.lookup("10.0.0.4").rule) == "0: from all lookup local"
-
-    def test_ecmp_lists_its_legs(self) -> None:
-        """ECMP is not hashed: all live next hops are listed."""
-        legs = (
-            NextHop("eth0", gateway=as_ip("10.0.0.1")),
-            NextHop("eth1", gateway=as_ip("10.1.0.1"), dead=True, linkdown=True),
-            NextHop("eth2", gateway=as_ip("10.2.0.1"), linkdown=True),
-        )
-        fib = Fib(host([("eth0", "10.0.0.4/24")], [Route(Prefix.parse("0.0.0.0/0"), legs)]))
-        assert fib.lookup("1.1.1.1").devs == ("eth0", "eth2")
-
     def test_a_mark_could_change_it(self) -> None:
         """A rule on an unknown mark is named, with the decision for marked packets."""
         fib = Fib(TOPOLOGIES["a rule by fwmark 0x1/0x1"].kernel().snapshot(family=4))
@@ -368,33 +267,6 @@ class TestTheAnswerNamesItsReasons:
         assert not fib.lookup("172.17.1.1").variants
         assert not fib.lookup("172.16.4.1", Flow(mark=2)).variants
         assert fib.lookup("172.16.4.1", Flow(mark=3)).devs == ("ib0",)
-
-    def test_one_mark_is_one_mark(self) -> None:
-        """Rules on the same mark match together: Tailscale's rules leave no doubt about a packet."""
-        fib = Fib(TOPOLOGIES["the rules of Tailscale"].kernel().snapshot(family=4))
-        assert not fib.lookup("172.16.1.1").variants
-        assert [v.decision.devs for v in fib.lookup("100.64.0.9").variants] == [("eth0",)]
-
-    def test_wireguard(self) -> None:
-        """A suppressed default: unmarked packets enter the tunnel, and marked ones use the default route."""
-        fib = Fib(vpn_node().snapshot(family=4))
-        answer = fib.lookup("1.1.1.1")
-        assert answer.devs == ("wg0",)
-        assert [v.decision.devs for v in answer.variants] == [("eth0",)]
-        assert fib.lookup("10.0.0.9").devs == ("eth0",)
-
-    def test_tos_of_a_route(self) -> None:
-        """A route for one tos precedes those for all, for that tos only; the possibility is reported."""
-        routes = [
-            Route.to("30.0.0.0/8", dev="ib0"),
-            attrs.evolve(Route.to("30.0.0.0/8", dev="eth0"), tos=0x10),
-        ]
-        fib = Fib(host([("eth0", "10.0.0.4/24")], routes))
-        (variant,) = fib.lookup("30.1.1.1").variants
-        assert fib.lookup("30.1.1.1", PLAIN).devs == ("ib0",)
-        assert fib.lookup("30.1.1.1", Flow(tos=0x10)).devs == ("eth0",)
-        assert variant.decision.devs == ("eth0",)
-        assert str(variant.cases[0][0]) == "tos 0x10 (rule 32766)"
 
     def test_routes_of_a_prefix(self) -> None:
         """The routes of exactly one prefix are returned in the kernel's order."""
@@ -441,33 +313,3 @@ def test_many_rules_for_single_addresses() -> None:
         return lambda: list(Fib(found).cells(Prefix.parse("172.0.0.0/8")))
 
     assert grows_evenly(work, 40)
-
-
-def combinations() -> Iterator[tuple[bool, bool]]:
-    """Whether a device has a carrier, and whether it ignores routes without one."""
-    yield from product([True, False], repeat=2)
-
-
-@pytest.mark.parametrize(("linkdown", "wary"), list(combinations()))
-def test_lost_carrier(linkdown: bool, wary: bool) -> None:  # noqa: FBT001  parametrised
-    """A route whose device lost its carrier still wins, unless the device ignores such routes."""
-    lost = Route(Prefix.parse("172.16.0.0/16"), (NextHop("ib0", linkdown=linkdown),))
-    links = [Link(name="ib0", index=9, ignore_routes_with_linkdown=wary)]
-    default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1")
-    fib = Fib(host([("eth0", "10.0.0.4/24")], [default, lost], links=links))
-    assert fib.lookup("172.16.1.1", ANY).devs == (("eth0",) if linkdown and wary else ("ib0",))
-
-
-def test_a_rule_that_leads_nowhere_says_nothing_of_the_packet() -> None:
-    """A rule for a table without routes changes nothing: a later route with the same question is still a variant."""
-    with_tos = Route(Prefix.parse("172.16.0.0/18"), (NextHop("ib0"),), tos=0x10)
-    for action in ("to_table", "nop"):
-        snapshot = Snapshot(
-            links=(Link(name="eth0", index=2), Link(name="ib0", index=3)),
-            rules=(*default_rules(4), Rule(family=4, priority=87, action=action, tos=0x10, table=100)),
-            routes=(Route.to("0.0.0.0/0", dev="eth0"), with_tos),
-        )
-        snapshot = attrs.evolve(snapshot, rules=tuple(sorted(snapshot.rules, key=lambda rule: rule.priority)))
-        decision = Fib(snapshot).lookup("172.16.0.1")
-        assert decision.devs == ("eth0",)
-        assert [variant.decision.devs for variant in decision.variants] == [("ib0",)], action

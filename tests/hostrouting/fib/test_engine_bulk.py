@@ -5,7 +5,6 @@ from itertools import pairwise
 from unittest.mock import patch
 
 import attrs
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -145,51 +144,6 @@ class TestInBulk:
             [],
         ]
 
-    @pytest.mark.parametrize(
-        ("odd", "cidr"),
-        [
-            ("10.0.0.0/24", "10.0.0.255/32"),
-            ("10.0.0.0/24", "10.0.0.0/32"),
-            ("10.0.0.255/32", "10.0.0.0/24"),
-            ("10.0.0.0/32", "10.0.0.0/24"),
-            ("10.0.0.0/24", "10.0.0.0/24"),
-        ],
-    )
-    def test_the_edges(self, odd: str, cidr: str) -> None:
-        """An odd route is found at the first and last address that it shares with a CIDR."""
-        routes = (Route.to("0.0.0.0/0", dev="eth0"), Route.to(odd, dev="ib0"))
-        fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
-        report = check_overlap(fib, [cidr], expected_devs=["eth0"])
-        (found,) = report.escapes
-        inner = max(Prefix.parse(odd), Prefix.parse(cidr), key=lambda it: it.length)
-        assert (found.first, found.last) == (inner.first, inner.last)
-
-    def test_for_one_tos(self) -> None:
-        """A route for packets of one tos only is found, although it covers nothing for the others."""
-        aside = attrs.evolve(Route.to("10.0.0.0/24", dev="eth0"), tos=0x10)
-        routes = (Route.to("0.0.0.0/0", dev="ib0"), aside, Route.to("10.0.0.0/25", dev="eth0"))
-        fib = Fib(Snapshot(rules=default_rules(4), routes=routes))
-        report = check_overlap(fib, ["10.0.0.0/24"], expected_devs=["eth0"])
-        assert [(it.first & 0xFF, it.last & 0xFF) for it in report.escapes] == [(128, 255)]
-
-    def test_what_is_left_out_lies_between(self) -> None:
-        """Two ranges that escape in the same way are two findings if the range between them is fine and not listed."""
-        middle = Prefix.parse("10.1.64.0/18")
-        rule = Rule(family=4, priority=100, dst=middle, table=TABLE_MAIN)
-        fib = Fib(Snapshot(rules=(rule,), routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
-        report = check_overlap(fib, ["10.1.0.0/16"], expected_devs=["eth0"])
-        assert [(it.kind, it.first, it.last) for it in report.escapes] == [
-            ("no-route", 0x0A010000, middle.first - 1),
-            ("no-route", middle.last + 1, 0x0A01FFFF),
-        ]
-
-    def test_a_dead_route_covers_nothing(self) -> None:
-        """A route for all of a CIDR with a dead next hop is ignored, and what no other route covers is reported."""
-        dead = Route(Prefix(4, 0, 0), (NextHop("eth0", dead=True),))
-        fib = Fib(Snapshot(rules=default_rules(4), routes=(dead, Route.to("10.1.0.0/17", dev="eth0"))))
-        report = check_overlap(fib, ["10.1.0.0/16"], expected_devs=["eth0"])
-        assert [(it.kind, it.first, it.last) for it in report.escapes] == [("no-route", 0x0A018000, 0x0A01FFFF)]
-
     def test_addresses_that_are_what_they_are(self) -> None:
         """Special addresses are never skipped."""
         fib = Fib(Snapshot(rules=plain().rules, routes=(Route.to("0.0.0.0/0", dev="eth0"),)))
@@ -207,10 +161,3 @@ def test_joined_ranges(pairs: list[tuple[int, int]]) -> None:
         it for low, high in spans for it in range(low, high + 1)
     }
     assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
-
-
-def test_families_are_apart() -> None:
-    """A plain route in one family has no effect on the other."""
-    fib = Fib(plain())
-    (cells,) = fib.doubtful_cells([Prefix.parse("2001:db8::/32")], Judge(("eth0",), ()).likes)
-    assert [cell.decision.kind for cell in cells] == ["no-route"]

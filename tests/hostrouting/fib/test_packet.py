@@ -128,34 +128,6 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         assert possible <= said
         assert all(all(variant.cases) for variant in answer.variants)
 
-    def test_contradictions(self) -> None:
-        """A packet has one mark, one input device and one protocol: what would need two of one is not a variant."""
-        for first, second in (
-            ({"fwmark": 0x200, "fwmask": 0xF00}, {"fwmark": 0xA00, "fwmask": 0xF00}),
-            ({"iif": "eth0"}, {"iif": "wg0"}),
-            ({"uids": (0, 10)}, {"uids": (11, 20)}),
-            ({"ipproto": 6}, {"ipproto": 17}),
-            ({"src": Prefix.parse("10.0.0.0/9")}, {"src": Prefix.parse("10.128.0.0/9")}),
-            ({"tos": 0x10}, {"tos": 0x8}),
-        ):
-            rules = [
-                Rule(family=4, priority=10, action="goto", target=20, **first),
-                Rule(family=4, priority=11, table=254),
-                Rule(family=4, priority=20, table=7, **second),
-            ]
-            assert others(with_rules(*rules)) == [], first
-            if "uids" not in first and "ipproto" not in first:
-                assert others(with_rules(rules[0], rules[2])) == [("wg0", [f"{text(rules[2])} (rule 20)"])], first
-
-    def test_what_an_earlier_rule_takes(self) -> None:
-        """Packets that an earlier rule always takes do not reach a later one."""
-        wide = Rule(family=4, priority=10, src=Prefix.parse("10.0.0.0/8"), table=254)
-        narrow = Rule(family=4, priority=20, src=Prefix.parse("10.1.0.0/16"), table=7)
-        assert others(with_rules(wide, narrow)) == []
-        assert others(with_rules(attrs.evolve(wide, src=Prefix.parse("10.1.1.0/24")), narrow)) == [
-            ("wg0", ["from 10.1.0.0/16 (rule 20)"])
-        ]
-
     def test_many_rules_that_do_the_same(self) -> None:
         """A thousand rules that lead to one table give one variant, with all their packets."""
         rules = [Rule(family=4, priority=1000 + n, src=Prefix(4, (10 << 24) + n, 32), table=7) for n in range(1000)]
@@ -180,52 +152,6 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         again = Rule(family=4, priority=9, action="goto", target=10, others=((name, "4"),))
         assert others(with_rules(again, attrs.evolve(rule, priority=9, table=254), attrs.evolve(rule, priority=10)))
 
-    def test_a_goto_past_a_rule_that_is_left_out(self) -> None:
-        """If a rule for other destinations is left out, a goto still leads to the rule that it names."""
-        rules = [
-            Rule(family=4, priority=5, dst=Prefix.parse("10.0.0.0/8"), table=254),
-            marked(10, 1, target=30),
-            Rule(family=4, priority=20, table=254),
-            Rule(family=4, priority=30, table=7),
-        ]
-        assert others(with_rules(*rules)) == [("wg0", ["fwmark 0x1/0xff (rule 10)"])]
-
-    def test_not_what_cannot_be(self) -> None:
-        """Conditions that are already known are not repeated: packets with mark 1 do not have mark 2."""
-        rules = [marked(10, 1, target=30), marked(20, 1, table=254), attrs.evolve(marked(30, 2, table=7), invert=True)]
-        local = attrs.evolve(rules[1], priority=11, fwmark=0, fwmask=0)
-        assert others(with_rules(rules[0], local, rules[2])) == [("wg0", ["fwmark 0x1/0xff (rule 10)"])]
-
-    def test_packets_of_a_tos_that_is_thrown_on(self) -> None:
-        """Packets that a route for their tos throws to the next rule are followed there."""
-        routes = (
-            attrs.evolve(Route.to("0.0.0.0/0", type="throw", table=9), tos=0x10),
-            Route.to("0.0.0.0/0", dev="eth0", table=9),
-            DEFAULT,
-            BY_WG0,
-        )
-        rules = (Rule(family=4, priority=10, table=9), Rule(family=4, priority=20, table=7))
-        assert others(with_rules(*rules, routes=routes)) == [("wg0", ["tos 0x10 (rule 10)"])]
-
-    def test_packets_of_a_tos_that_is_taken(self) -> None:
-        """If only packets of one tos are taken, all others continue at the next rule, marked or not."""
-        routes = (
-            attrs.evolve(Route.to("0.0.0.0/0", dev="wg0", table=9), tos=0x10),
-            Route.to("0.0.0.0/0", type="throw", table=9),
-            DEFAULT,
-        )
-        assert others(with_rules(Rule(family=4, priority=10, table=9), routes=routes)) == [
-            ("wg0", ["tos 0x10 (rule 10)"])
-        ]
-        assert others(with_rules(marked(10, 1, table=9), routes=routes)) == [
-            ("wg0", ["fwmark 0x1/0xff (rule 10) + tos 0x10 (rule 10)"])
-        ]
-        later = (Rule(family=4, priority=10, table=9), marked(20, 1, table=7))
-        assert others(with_rules(*later, routes=(*routes, Route.to("0.0.0.0/0", dev="ib0", table=7)))) == [
-            ("wg0", ["tos 0x10 (rule 10)"]),
-            ("ib0", ["fwmark 0x1/0xff (rule 20)"]),
-        ]
-
     @pytest.mark.parametrize("tos", [0x20, 0xB0])
     def test_a_tos_that_no_packet_has(self, tos: int) -> None:
         """A route for a tos with bits that IPv4 ignores matches no packet, and causes no doubt."""
@@ -233,44 +159,6 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         fib = with_rules(routes=routes)
         assert others(fib) == []
         assert fib.lookup("172.16.0.1", Flow(tos=tos)).devs == ("eth0",)
-
-    def test_two_rules_on_one_table_that_suppress_otherwise(self) -> None:
-        """Rules that look up one table and suppress different groups are kept apart."""
-        links = (Link(name="eth0", index=2), Link(name="wg0", index=3, group=5))
-        first = attrs.evolve(marked(10, 1, table=7), suppress_ifgroup=5)
-        second = attrs.evolve(marked(20, 2, table=7), suppress_ifgroup=6)
-        snapshot = Snapshot(links=links, rules=(LOCAL, first, second, *REST), routes=(DEFAULT, BY_WG0))
-        assert others(Fib(snapshot)) == [("wg0", ["fwmark 0x2/0xff (rule 20)"])]
-
-    def test_what_two_selectors_took_together(self) -> None:
-        """Packets that a rule took for two conditions do not reach a later rule with the same two, in any order."""
-        rules = [
-            attrs.evolve(marked(10, 1, table=254), ipproto=6),
-            marked(20, 1, target=30),
-            Rule(family=4, priority=25, table=254),
-            Rule(family=4, priority=30, table=7, ipproto=6),
-        ]
-        assert others(with_rules(*rules)) == []
-
-    def test_what_is_known_is_no_condition(self) -> None:
-        """A known tos is not a condition, whichever way a walk gets to a route for it."""
-        routes = (attrs.evolve(Route.to("0.0.0.0/0", dev="wg0", table=7), tos=0x10), DEFAULT)
-        answer = with_rules(marked(10, 1, table=7), routes=routes).lookup("172.16.0.1", Flow(tos=0x10))
-        assert [str(condition) for variant in answer.variants for condition in variant.cases[0]] == [
-            "fwmark 0x1/0xff (rule 10)"
-        ]
-
-    def test_what_all_earlier_rules_take(self) -> None:
-        """Packets taken by any earlier rule, not only the last one, are remembered."""
-        takers = [Rule(family=4, priority=10 + n, src=Prefix(4, (10 + n) << 24, 8), table=254) for n in range(3)]
-        assert others(with_rules(*takers, Rule(family=4, priority=90, src=Prefix.parse("10.1.0.0/16"), table=7))) == []
-
-    def test_a_source_of_the_other_family(self) -> None:
-        """An IPv4 source never matches an IPv6 rule."""
-        every = Rule(family=6, priority=10, src=Prefix.parse("::/1"), table=7)
-        route = Route.to("::/0", dev="wg0", table=7)
-        snapshot = Snapshot(links=LINKS, rules=(every, *default_rules(6)), routes=(route, Route.to("::/0", dev="eth0")))
-        assert Fib(snapshot).lookup("fd00::1", PLAIN).devs == ("eth0",)
 
     @given(st.data())
     @settings(max_examples=scaled(60))
@@ -325,19 +213,6 @@ def tabled(draw: st.DrawFn) -> Route:
 class TestRulesThatAreForNobody:
     """Rules that no packet of this host matches."""
 
-    def test_l3mdev(self) -> None:
-        """A rule for packets in a VRF matches none of ours; its opposite matches all."""
-        rule = Rule(family=4, priority=10, l3mdev=True, table=7)
-        assert with_rules(rule).lookup("172.16.0.1").devs == ("eth0",)
-        assert not with_rules(rule).lookup("172.16.0.1").variants
-        assert with_rules(attrs.evolve(rule, invert=True)).lookup("172.16.0.1").devs == ("wg0",)
-
-    @pytest.mark.parametrize("target", [5, 10, 99])
-    def test_a_goto_that_leads_back_or_nowhere(self, target: int) -> None:
-        """A goto to itself, backwards, or to no rule is skipped: a saved snapshot may have such rules."""
-        rules = [marked(5, 1, table=7), Rule(family=4, priority=10, action="goto", target=target)]
-        assert others(with_rules(*rules)) == [("wg0", ["fwmark 0x1/0xff (rule 5)"])]
-
     def test_rules_out_of_order(self) -> None:
         """A saved snapshot may list rules in any order: they are tried by priority, and no goto leads back."""
         goto = Rule(family=4, priority=5, action="goto", target=10)
@@ -348,15 +223,6 @@ class TestRulesThatAreForNobody:
         reverse = Snapshot(links=LINKS, rules=(*REST, marked(9, 0, 0, table=7), LOCAL), routes=(DEFAULT, BY_WG0))
         assert Fib(reverse).lookup("172.16.0.1").devs == ("wg0",)
         assert trace_route(reverse, "172.16.0.1").devs == ("wg0",)
-
-    def test_the_default_route_of_the_unselected(self) -> None:
-        """A rule for selected packets does not affect the default route; its opposite does."""
-        selected = marked(10, 1, table=7)
-        assert [entry.route.devs for entry in with_rules(selected).defaults(4)] == [("eth0",)]
-        opposite = attrs.evolve(selected, invert=True)
-        assert [entry.route.devs for entry in with_rules(opposite).defaults(4)] == [("wg0",), ("eth0",)]
-        blocked = attrs.evolve(opposite, action="blackhole", table=0, dst=Prefix.parse("172.16.0.0/16"))
-        assert not list(with_rules(blocked).defaults(4))
 
 
 NUMBERS = st.integers(0, 31)
@@ -382,8 +248,3 @@ class TestQuestionsTogether:
         joined = one.joined(other)
         assert both == ([number for number in numbers if joined.allows(number)] if joined else [])
         assert one.implies(other) == all(other.allows(number) for number in numbers if one.allows(number))
-
-
-def text(rule: Rule) -> str:
-    """What a rule selects on."""
-    return " ".join(f"{name} {value}" for name, value in rule.selectors())

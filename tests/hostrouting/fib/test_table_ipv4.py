@@ -5,7 +5,7 @@ import pytest
 
 from hostrouting.check.overlap import check_overlap
 from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import Link, NextHop, Prefix, Route, Snapshot, as_ip
+from hostrouting.model import Route, Snapshot
 from hostrouting.routes.uplink import outbound_devs
 from tests.support.commands import ports
 from tests.support.namespace import private_namespace
@@ -26,57 +26,10 @@ def leaving(*routes: Route, oif: str = "", tos: int = 0) -> tuple[str, ...]:
     return Fib(host(INTERFACES, routes)).lookup("172.16.5.9", attrs.evolve(PLAIN, oif=oif, tos=tos)).devs
 
 
-LEGS = (NextHop("eth1", gateway=as_ip("10.1.0.1")), NextHop("ib0", gateway=as_ip("10.2.0.1")))
-ECMP = attrs.evolve(default("eth1"), legs=LEGS)
-BARE = attrs.evolve(default("eth1"), legs=(NextHop("eth1"),))
-
-
-@pytest.mark.parametrize(
-    ("routes", "devs"),
-    [
-        ((default("eth0"), default("eth1")), ("eth0", "eth1")),
-        ((default("eth1"), default("eth0"), default("ib0")), ("eth1", "eth0", "ib0")),
-        ((default("eth0"), default("eth1", 2048)), ("eth0",)),
-        ((default("eth0"), BARE), ("eth0",)),
-        ((BARE, default("eth0")), ("eth1",)),
-        ((default("eth0"), default("eth1", scope=200)), ("eth0",)),
-        ((default("eth0"), Route.to("0.0.0.0/0", metric=1024, type="unreachable"), default("eth1")), ("eth0", "eth1")),
-        ((default("eth0"), attrs.evolve(default("eth1"), legs=(NextHop("eth1", dead=True),))), ("eth0",)),
-        ((default("eth0"), ECMP), ("eth0", "eth1")),
-        ((ECMP, default("eth0")), ("eth1", "ib0")),
-    ],
-)
-def test_which_ones(routes: tuple[Route, ...], devs: tuple[str, ...]) -> None:
-    """Routes with the same metric and a gateway alternate, beginning with the one found; ECMP counts one next hop."""
-    assert leaving(*routes) == devs
-
-
-def test_a_lost_carrier() -> None:
-    """A route shown as dead because its device ignores routes without carrier takes part; one on a down device not."""
-    lost = attrs.evolve(default("eth1"), legs=(attrs.evolve(default("eth1").legs[0], linkdown=True, dead=True),))
-    for up in (True, False):
-        links = [Link(name="eth1", index=9, ignore_routes_with_linkdown=True, up=up)]
-        decision = Fib(host(INTERFACES, [default("eth0"), lost], links=links)).lookup("172.16.5.9")
-        assert decision.devs == (("eth0", "eth1") if up else ("eth0",))
-
-
-def test_for_one_tos() -> None:
-    """A default route for one tos is followed by the best of those for any."""
-    routes = (default("eth0", tos=0x10), default("eth1", 7), default("ib0", 8))
-    assert leaving(*routes, tos=0x10) == ("eth0", "eth1")
-    assert leaving(*routes) == ("eth1",)
-
-
 def test_a_bound_socket() -> None:
     """A packet of a socket that is bound to a device uses the route of that device only."""
     routes = (default("eth0"), default("eth1"))
     assert [leaving(*routes, oif=dev) for dev in ("eth0", "eth1")] == [("eth0",), ("eth1",)]
-
-
-def test_only_default_routes() -> None:
-    """Of two routes to any other prefix the first one decides."""
-    halves = [attrs.evolve(default(dev), prefix=Prefix.parse("128.0.0.0/1")) for dev in ("eth0", "eth1")]
-    assert leaving(*halves) == ("eth0",)
 
 
 def test_all_of_them_are_expected() -> None:

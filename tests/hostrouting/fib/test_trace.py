@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.fib import Fib, Flow
 from hostrouting.fib.trace import Tried, trace_route
 from hostrouting.model import PREFERENCES, Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at
-from hostrouting.testing import h200, vpn_node
+from hostrouting.testing import h200
 from hostrouting.testing.strategies import blocks, snapshots
 
 HOSTS = st.sampled_from([4, 6]).flatmap(blocks).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
@@ -44,24 +44,6 @@ def test_it_ends_where_the_engine_does(host: tuple[Prefix, Snapshot], flow: Flow
         ends = [it for it in trace.tried if it.result in {"decides", "refused"}]
         assert ends == list(trace.tried[-1:] if decision.rule is not None else ())
         assert all((it.rule, it.route) == (decision.rule, decision.route) for it in ends)
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "0.0.0.0",  # noqa: S104  an address to ask for, and nothing is bound
-        "0.0.0.1",
-        "224.0.0.1",
-        "239.255.255.255",
-        "240.0.0.1",
-        "255.255.255.255",
-    ],
-)
-def test_addresses_that_are_what_they_are(address: str) -> None:
-    """Multicast, broadcast and the addresses of this network keep their kind under any route."""
-    with h200() as kernel:
-        snapshot = kernel.snapshot(family=4)
-    assert trace_route(snapshot, address).kind == Fib(snapshot).lookup(address, PLAIN).kind
 
 
 @given(HOSTS)
@@ -112,20 +94,6 @@ def test_the_h200_node() -> None:
     ]
 
 
-def test_a_vpn() -> None:
-    """Main's default route is suppressed, and the rule for packets without the tunnel's mark decides."""
-    with vpn_node() as kernel:
-        snapshot = kernel.snapshot(family=4)
-    trace = trace_route(snapshot, "8.8.8.8")
-    assert [(it.rule.priority, it.result) for it in trace.tried] == [
-        (0, "no-route"),
-        (32763, "suppressed"),
-        (32764, "decides"),
-    ]
-    marked = trace_route(snapshot, "8.8.8.8", Flow(mark=51820))
-    assert [(it.rule.priority, it.result) for it in marked.tried][2:] == [(32764, "not-selected"), (32766, "decides")]
-
-
 def test_every_way_in_which_a_rule_does_not_decide() -> None:
     """Each rule says what it came to, and a rule that is not for the packet what it asks for."""
     local, main, _ = default_rules(4)
@@ -138,10 +106,7 @@ def test_every_way_in_which_a_rule_does_not_decide() -> None:
         Rule(family=4, priority=6, table=100),
         Rule(family=4, priority=7, l3mdev=True),
     ]
-    routes = (
-        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
-        Route.to("172.16.0.0/16", table=100, type="throw"),
-    )
+    routes = (Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), Route.to("172.16.0.0/16", table=100, type="throw"))
     host = Snapshot(links=(Link(name="eth0", index=2),), rules=(local, *extra, main), routes=routes)
     assert [attrs.astuple(it, recurse=False)[1:] for it in trace_route(host, "172.16.0.9").tried] == [
         ("no-route", None, None),

@@ -8,16 +8,16 @@ import pytest
 
 import phases
 from hostrouting.check.examine import Examination
-from hostrouting.errors import ApplyError, FileError, RouteOverlapError, UnitFailed
+from hostrouting.errors import ApplyError, RouteOverlapError, UnitFailed
 from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
-from hostrouting.host.fileset import File, FileSet
+from hostrouting.host.fileset import FileSet
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Prefix, Route
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.testing import FakeHost, FakeManager, h200
 from tests.support.tasks import CIDR, REPAIR, config
 
 ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
@@ -40,14 +40,6 @@ def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
     with pytest.raises(kind) as caught, having_changed([RouteRequest("add", ROUTE)], ["/a"]):
         raise tell_effects(kind("x"), files=["/b", "/a"])
     assert effects_of(caught.value) == Effects((RouteRequest("add", ROUTE),), ("/a", "/b"))
-
-
-def test_files_that_were_written_before_one_that_cannot() -> None:
-    """If writing a set of files fails half-way, the error says which of them were written or deleted."""
-    files = FakeFiles(broken={"/b": "the disk is full"})
-    with pytest.raises(FileError) as caught:
-        FileSet((File("/a", "x"), File("/b", "x"), File("/c", "x"))).install(files)
-    assert effects_of(caught.value).files == ("/a",)
 
 
 def test_a_transaction_that_was_told_to_stop() -> None:

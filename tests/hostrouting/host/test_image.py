@@ -20,7 +20,7 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import FileError, HostBusy
 from hostrouting.host import ImageFiles
 from hostrouting.host.host import Host
-from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.configure import Configure
 from tests.support.children import as_nobody, running
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])
@@ -236,14 +236,6 @@ class TestImage:
         )
         assert done.returncode == 0, done.stderr
 
-    def test_when_a_file_was_written(self, tmp_path: Path) -> None:
-        """The time of a file is that of where its links lead within the image, not of a file of this machine."""
-        (tmp_path / "etc").mkdir()
-        (tmp_path / "etc" / "unit").write_text("text", encoding="utf-8")
-        os.utime(tmp_path / "etc" / "unit", (0, 86_400))
-        (tmp_path / "unit").symlink_to("/etc/unit")
-        assert ImageFiles(str(tmp_path)).modified(f"{tmp_path}/unit") == 86_400
-
     def test_behind_a_link(self, tmp_path: Path) -> None:
         """The image may be where a link leads; by either name it is one image, and locked as one."""
         (tmp_path / "image").mkdir()
@@ -262,14 +254,3 @@ class TestImage:
         with pytest.raises(phases.TaskFailed, match="/nowhere: No such file or directory; mount the image there first"):
             phases.execute(Configure(config, host=Host.offline(f"{tmp_path}/nowhere")))
         assert not list(tmp_path.iterdir())
-
-    def test_nothing_but_what_it_needs(self, tmp_path: Path) -> None:
-        """What is configured in an image is all in /etc, and without a file is left when it is removed."""
-        config = HostRoutingConfig(
-            {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}, {"expectedCidrs": ["172.16.0.0/16"]}
-        )
-        host = Host.offline(str(tmp_path))
-        phases.execute(Configure(config, host=host))
-        assert [it.name for it in tmp_path.iterdir()] == ["etc"]
-        phases.execute(Remove(config, host=host))
-        assert not [it for it in tmp_path.rglob("*") if not it.is_dir()]

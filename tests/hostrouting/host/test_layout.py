@@ -53,11 +53,6 @@ def test_where_a_clean_up_is_written_down() -> None:
     assert HostLayout(root="/mnt").undo_file("azure-vnet", 1) == "/mnt/var/lib/aks-flex-node/azure-vnet-1.undo"
 
 
-def test_machines() -> None:
-    """The pattern for the units of all machines does not match the template itself."""
-    assert HostLayout().machines == "systemd-nspawn@*.service"
-
-
 @pytest.mark.parametrize("root", ["/mnt/image", "/mnt/image/", "/mnt/my image"])
 def test_rooted_elsewhere(root: str) -> None:
     """Files of an image are below its root, and the paths inside them are those that the image itself will see."""

@@ -80,11 +80,6 @@ class TestWhatADocumentSays:
         assert asked(YES) == (IS_YES, [0.0])
         assert asked(Reply(200, body=body({"ipv6": "?"}, V6)))[0].has_ipv6
 
-    def test_the_whole_document(self) -> None:
-        """The document of the whole instance has the same under `network`."""
-        whole = {"compute": {"name": "node-1"}, "network": {"interface": [V6]}}
-        assert asked(Reply(200, body=json.dumps(whole).encode()))[0].has_ipv6
-
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
@@ -135,15 +130,6 @@ class TestWhenItIsAskedAgain:
         """Each pause is twice the one before, up to four seconds; after the last retry the answer is unknown."""
         said = "gave no complete answer within 2 s (asked 7 times)"
         assert asked(LATE, retries=6) == (Answer(None, said), [0.0, 0.5, 1.5, 3.5, 7.5, 11.5, 15.5])
-
-    def test_without_retries(self) -> None:
-        """Without retries it is asked once."""
-        assert asked(Reply(500), retries=0) == (Answer(None, "answered with status 500"), [0.0])
-
-    def test_not_after_an_error_that_stays(self) -> None:
-        """The error says whether another request may give an answer."""
-        error = MetadataError("http://x/", "has a URL without an IP address", can_retry=False)
-        assert asked(error, YES) == (Answer(None, "has a URL without an IP address"), [0.0])
 
     @pytest.mark.parametrize(
         ("value", "seconds"),

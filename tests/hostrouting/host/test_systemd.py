@@ -199,27 +199,6 @@ class TestSystemdManager:
         assert names["OTHER"] == "1"
 
     @pytest.mark.usefixtures("stub")
-    def test_its_session(self, tmp_path: Path) -> None:
-        """Ctrl-C does not reach it: it is in a session of its own."""
-        program = tmp_path / "systemctl"
-        look = 'read -r pid name state parent group session rest </proc/self/stat; echo "$pid $session"'
-        program.write_text(f"#!/bin/sh\n{look} >{tmp_path}/session\n", encoding="utf-8")
-        program.chmod(0o755)
-        SystemdManager().reload()
-        pid, session = (tmp_path / "session").read_text(encoding="utf-8").split()
-        assert session == pid
-
-    @pytest.mark.usefixtures("stub")
-    @pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (40, "signal 40")])
-    def test_ended_by_a_signal(self, tmp_path: Path, number: int, name: str) -> None:
-        """A systemctl that was ended is an error that says by what; also by a signal that has no name."""
-        program = tmp_path / "systemctl"
-        program.write_text(f"#!/bin/sh\nkill -{number} $$\n", encoding="utf-8")
-        program.chmod(0o755)
-        with pytest.raises(ManagerError, match=f"systemctl daemon-reload was killed by {name}$"):
-            SystemdManager().reload()
-
-    @pytest.mark.usefixtures("stub")
     def test_without_systemctl(self) -> None:
         """If there is no systemctl the error says what to do."""
         with pytest.raises(
@@ -248,16 +227,6 @@ def test_notify(manager: socket.socket, tmp_path: Path) -> None:
     SystemdService.of({}).notify("READY=1")
     SystemdService.of({"NOTIFY_SOCKET": str(tmp_path / "absent")}).notify("READY=1")
     NoService().notify("READY=1")
-
-
-def test_an_abstract_socket() -> None:
-    """A path that begins with @ is a socket without a file."""
-    name = f"hostrouting-test-{os.getpid()}"
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as listening:
-        listening.bind(f"\0{name}")
-        listening.settimeout(30)
-        SystemdService.of({"NOTIFY_SOCKET": f"@{name}"}).notify("READY=1")
-        assert listening.recv(1 << 16) == b"READY=1"
 
 
 @pytest.mark.parametrize(

@@ -195,28 +195,6 @@ def test_same_batches_same_outcomes(linux: NetlinkBackend, family: int, data: st
         assert listed[0] == listed[1]
 
 
-def test_what_went_is_gone_for_every_protocol(linux: NetlinkBackend) -> None:
-    """A route deleted with its protocol does not affect the deletion of one with any protocol."""
-    ours = Route.to("192.0.2.0/24", type="throw", protocol=213, metric=5)
-    anyones = attrs.evolve(ours, protocol=0)
-    standing = [RouteRequest("append", ours), RouteRequest("append", anyones)]
-    batch = [RouteRequest("delete", anyones), RouteRequest("delete", ours), RouteRequest("delete", anyones)]
-    empty(linux, 4)
-    for backend in (linux, fake()):
-        assert all(outcome.ok for outcome in backend.change(standing))
-        assert told(backend.change(batch)) == [("refused", errno.ENOTUNIQ, ""), (), ()]
-        assert table(backend, 4) == []
-
-
-def test_a_gateway_that_is_none(linux: NetlinkBackend) -> None:
-    """A batch deletes what it has just added, even if the kernel dropped a gateway of 0.0.0.0 from it."""
-    legs = (NextHop("ib0", gateway=as_ip("0.0.0.0")), *ECMP.legs[1:])  # noqa: S104  a gateway that is none
-    batch = [RouteRequest(verb, attrs.evolve(ECMP, legs=legs)) for verb in ("delete", "append", "delete")]
-    empty(linux, 4)
-    for backend in (linux, fake()):
-        assert told(backend.change(batch)) == [("no-such-route", errno.ESRCH, ""), (), ()]
-
-
 @pytest.mark.parametrize(
     ("standing", "asked"),
     [
@@ -284,34 +262,6 @@ def test_the_very_route_or_none(linux: NetlinkBackend, standing: list[Route], as
     assert len(gone) == (found[0] == [()])
     assert all((it.prefsrc, it.mtu) == (asked.prefsrc, asked.mtu or None) for it in gone)
     empty(linux, family)
-
-
-# For the second one Linux stores no packet size.
-THIN, NOUGHT = (attrs.evolve(GATED, mtu=mtu) for mtu in (1400, 0))
-MISSING = attrs.evolve(GATED, prefix=PREFIXES[4][1])
-
-
-@pytest.mark.parametrize(
-    ("batch", "done"),
-    [
-        ([("append", GATED), ("prepend", SOURCED), ("delete", GATED)], [True, True, False]),
-        ([("prepend", GATED), ("append", SOURCED), ("delete", GATED)], [True, True, True]),
-        ([("append", THIN), ("append", NOUGHT), ("delete", NOUGHT)], [True, True, False]),
-        ([("add", SOURCED), ("replace", GATED), ("delete", GATED)], [True, True, True]),
-        ([("add", SOURCED), ("add", GATED), ("delete", GATED)], [True, False, False]),
-        ([("add", GATED), ("delete", GATED), ("add", GATED), ("delete", GATED)], [True] * 4),
-    ],
-)
-def test_a_delete_knows_what_was_done_before_it(
-    linux: NetlinkBackend, batch: list[tuple[Verb, Route]], done: list[bool]
-) -> None:
-    """In a batch whose first delete caused the table to be read, each later one finds it in its present state."""
-    empty(linux, 4)
-    changes = [RouteRequest("delete", MISSING), *(RouteRequest(verb, route) for verb, route in batch)]
-    found = [told(backend.change(changes)) for backend in (linux, fake())]
-    assert found[0] == found[1]
-    assert [said == () for said in found[0]] == [False, *done]
-    empty(linux, 4)
 
 
 def test_more_legs_than_a_message_holds(linux: NetlinkBackend) -> None:

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hostrouting.errors import (
-    ProgramError,
-)
+from hostrouting.errors import ProgramError
 from hostrouting.kernel.ebtables import EbtablesProgram, batch, nat_rules
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing.filter_contracts import CONTRACT_RULES, EbtablesContract
 from tests.support.azure_rules import LOOK_ALIKES, R1, R2, R3
 from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.stand_ins import Programs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from hostrouting.kernel.ebtables import Backend
 
@@ -30,29 +28,13 @@ NOT_THERE = FileNotFoundError(2, "No such file or directory")
 DENIED = "ebtables-nft-save v1.8.9 (nf_tables): Could not fetch rule set generation id: Permission denied (you must be root)\n"
 
 
-class Said:
-    """A stand-in for the programs of the host: each gives its prepared answers, repeats the last, and is recorded."""
+class Said(Programs):
+    """A stand-in for the programs of ebtables: "nft_save" is ebtables-nft-save, "version" is `ebtables --version`."""
 
-    def __init__(self, **answers: Ended | OSError | list[Ended]) -> None:
-        """Answers: "nft_save" is for ebtables-nft-save, "version" for `ebtables --version`. The others do not exist."""
-        self.answers = answers
-        self.asked: list[tuple[tuple[str, ...], str]] = []
-        self.environment: Mapping[str, str] = {}
-
-    def __call__(
-        self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
-    ) -> Ended:
-        """See Run."""
-        assert timeout == 10
-        self.asked.append((words, text))
-        self.environment = environment or {}
-        name = words[0].removeprefix("ebtables-").replace("-", "_") if "--version" not in words else "version"
-        answer = self.answers.get(f"{name}_list" if "-L" in words else name, NOT_THERE)
-        if isinstance(answer, list):
-            answer = answer.pop(0) if len(answer) > 1 else answer[0]
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
+    def key(self, *words: str) -> str:
+        """By what the command does, and for which backend."""
+        name = words[0].removeprefix("ebtables-").replace("-", "_")
+        return "version" if "--version" in words else f"{name}_list" if "-L" in words else name
 
 
 def saved(*rules: str) -> Ended:
@@ -90,19 +72,11 @@ def every_verb(ebtables: EbtablesProgram) -> list[Callable[[], Any]]:
         (PermissionError(13, "Permission denied"), "not-permitted", "run it as root"),
         (OSError(8, "Exec format error"), "refused", r"could not be run \(ebtables: Exec format error\)"),
         (Ended(4, err=DENIED), "not-permitted", "may not read or change the rules of ebtables"),
-        (
-            Ended(3, saved(ARP).out, "Parsing nftables rule failed\nPerhaps your kernel\n"),
-            "refused",
-            r"failed\)$",
-        ),
+        (Ended(3, saved(ARP).out, "Parsing nftables rule failed\nPerhaps your kernel\n"), "refused", r"failed\)$"),
         (Ended(0, "# Table `nat' is incompatible, use 'nft' tool.\n"), "refused", "nft list table bridge nat"),
         (Ended(0, "<html>\n" * 9), "refused", "ebtables-nft-save printed '<html>'"),
         (Ended(255, err="The kernel doesn't support the ebtables 'nat' table.\n"), "not-loaded", "modprobe"),
-        (
-            Ended(1, err="ebtables Failed to initialize nft: Protocol not supported\n"),
-            "not-loaded",
-            "to legacy if",
-        ),
+        (Ended(1, err="ebtables Failed to initialize nft: Protocol not supported\n"), "not-loaded", "to legacy if"),
         (Ended(1), "refused", "ebtables printed no message"),
         (Ended(-9), "refused", "the program was killed by SIGKILL"),
     ],
@@ -308,16 +282,6 @@ def test_what_is_added_is_not_tried_again() -> None:
     assert sum("restore" in words[0] for words, _ in said.asked) == 1
 
 
-@pytest.mark.linux
-def test_a_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program of ebtables has as much time as was given."""
-    (tmp_path / "ebtables-nft-save").write_text("#!/bin/sh\n/bin/sleep 60\n", encoding="utf-8")
-    (tmp_path / "ebtables-nft-save").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with raises(ProgramError, "timeout", match=r"ebtables did not list its rules within 0\.1 s"):
-        EbtablesProgram(timeout=0.1).save()
-
-
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Namespace]:
     """A namespace for tests that begin by flushing it."""
@@ -347,21 +311,6 @@ class TestOnLinux:
             assert done.returncode
             assert ebtables.delete_one(rule) is False
         assert nat_rules(ebtables.save()) == nat_rules(before)
-
-    def test_the_twins(self, namespace: Namespace) -> None:
-        """ebtables-nft does delete a rule for frames of any unicast source instead of the one without a source."""
-        namespace.run("ebtables-nft-restore", text=batch("-A", [R1.replace(" -p ARP", " -p ARP -s Unicast"), R2]))
-        before = nat_rules(EbtablesProgram("nft", words=namespace.enter).save())
-        assert before == (R1.replace(" -p ARP", " -p ARP -s Unicast"), R2)
-        assert namespace.run("ebtables-nft-restore", "--noflush", text=batch("-D", [R1])).returncode == 0
-        assert nat_rules(EbtablesProgram("nft", words=namespace.enter).save()) == (R2,)
-
-    def test_without_privilege(self, namespace: Namespace) -> None:
-        """A process without the privilege is told so by every verb."""
-        less = ["setpriv", "--bounding-set=-net_admin"]
-        for verb in every_verb(EbtablesProgram("nft", words=[*namespace.enter, *less])):
-            with raises(ProgramError, "not-permitted"):
-                verb()
 
     def test_rules_that_ebtables_cannot_read(self, namespace: Namespace) -> None:
         """With rules created by nft in the table nothing is changed, because ebtables may not show all rules."""

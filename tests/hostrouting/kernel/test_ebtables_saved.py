@@ -5,17 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hostrouting.errors import ProgramError
-from hostrouting.kernel.ebtables import (
-    batch,
-    has_nat,
-    is_incomplete,
-    listed,
-    missing_from,
-    nat_rules,
-    require_distinct,
-    require_lines,
-)
-from hostrouting.testing.filter_contracts import CONTRACT_RULES
+from hostrouting.kernel.ebtables import has_nat, is_incomplete, listed, missing_from, require_distinct, require_lines
 from tests.support.kinds import raises
 
 TEXT = """\
@@ -32,12 +22,6 @@ TEXT = """\
 -A PREROUTING -p ARP -j DROP
 # Completed on Sat Nov 21 02:57:00 2026
 """
-
-
-def test_rules_of_nat() -> None:
-    """Only rules of table nat are returned, in order and without the verb."""
-    assert nat_rules(TEXT) == ("PREROUTING -p IPv4 -j ACCEPT", "PREROUTING -p ARP -j DROP", "PREROUTING -p ARP -j DROP")
-    assert nat_rules("") == ()
 
 
 def test_whether_there_is_nat() -> None:
@@ -62,11 +46,6 @@ def test_missing() -> None:
     assert missing_from(TEXT, ["INPUT -p ARP -j DROP"]) == ("INPUT -p ARP -j DROP",)
 
 
-def test_batch() -> None:
-    """Each line follows the verb, in table nat."""
-    assert batch("-D", ["a -j DROP", "b"]) == "*nat\n-D a -j DROP\n-D b\n"
-
-
 @pytest.mark.parametrize(
     "twin",
     [
@@ -89,14 +68,6 @@ def test_told_apart_by_mac_addresses_only(twin: str) -> None:
     require_distinct(f"{TEXT}*nat\n-A {arp} -s 0a:00:00:00:00:01\n-A {arp} -d BGA\n", [arp])
     with raises(ProgramError, "ambiguous-rule"):
         require_distinct("", [f"{arp} -s 0a:00:00:00:00:01/{mask}:00:00:00:00:00" for mask in ("ff", "fe")])
-
-
-@pytest.mark.parametrize(
-    "line", ["PREROUTING", *CONTRACT_RULES, 'PREROUTING -p ARP --log-prefix "a b" -j CONTINUE', "ä -j DROP"]
-)
-def test_rules(line: str) -> None:
-    """A rule is one line that begins with a chain."""
-    require_lines([line])
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from hostrouting.kernel.marking import IpsecPolicy, ipsec_policies, marking_of
 from hostrouting.kernel.programs import Ended
 from hostrouting.model import Prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from tests.support.stand_ins import Answer, Programs
 
 RULES = '{"nftables": [%s]}'
 CHAIN = '{"chain": {"family": "ip", "table": "mangle", "name": "PREROUTING", "type": "filter", "hook": "prerouting", "prio": 0}}'
@@ -42,31 +38,7 @@ src fd00::/64 dst fd16::/48
 """
 
 
-class Programs:
-    """Programs that print this, by their first words; all others are not installed."""
-
-    def __init__(self, **printed: Ended | str | OSError) -> None:
-        self.printed, self.ran = printed, [""]
-
-    def __call__(
-        self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
-    ) -> Ended:
-        """See Run."""
-        assert timeout > 0
-        assert environment is not None
-        assert not text
-        self.ran.append(" ".join(words))
-        found = self.printed.get(words[0].replace("-", "_"), FileNotFoundError(words[0]))
-        if isinstance(found, OSError):
-            raise found
-        return Ended(0, found) if isinstance(found, str) else found
-
-
-NOTHING: dict[str, Ended | str | OSError] = {
-    "nft": RULES % "",
-    "test": Ended(1),
-    "ip": "",
-}
+NOTHING: dict[str, Answer] = {"nft": RULES % "", "test": Ended(1), "ip": ""}
 
 
 def test_a_host_without_rules() -> None:
@@ -74,7 +46,7 @@ def test_a_host_without_rules() -> None:
     run = Programs(**NOTHING)
     found = marking_of(4, run=run)
     assert (found.setters, found.policies, found.unseen) == ((), (), ())
-    assert not any("iptables" in words for words in run.ran)
+    assert not any("iptables" in words for words in [" ".join(words) for words, _ in run.asked])
 
 
 def test_each_way() -> None:
@@ -89,7 +61,7 @@ def test_each_way() -> None:
     )
     found = marking_of(4, run=run)
     assert [it.place for it in found.setters] == ["iptables-nft, table mangle", "iptables-legacy, table mangle"]
-    assert "iptables-legacy-save -t mangle" in run.ran
+    assert "iptables-legacy-save -t mangle" in [" ".join(words) for words, _ in run.asked]
     assert found.policies == (
         IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.16.0.0/16"), "tunnel", "10.9.9.9", "uid 0"),
         IpsecPolicy(
@@ -130,11 +102,11 @@ def test_of_ipv6() -> None:
         "ip6tables-nft (the program ip6tables-nft-save is not installed)",
         "ip6tables-legacy (the program ip6tables-legacy-save is not installed)",
     )
-    assert "cat /proc/net/ip6_tables_names" in run.ran
+    assert "cat /proc/net/ip6_tables_names" in [" ".join(words) for words, _ in run.asked]
 
 
 DENIED = "Operation not permitted (you must be root)\nmore"
-FAILURES: dict[str, tuple[dict[str, Ended | str | OSError], str]] = {
+FAILURES: dict[str, tuple[dict[str, Answer], str]] = {
     "not installed": ({"nft": FileNotFoundError()}, "nftables (the program nft is not installed)"),
     "not permitted": ({"nft": Ended(1, "", DENIED)}, "nftables (Operation not permitted (you must be root))"),
     "silent": ({"nft": Ended(1)}, "nftables (nft failed)"),

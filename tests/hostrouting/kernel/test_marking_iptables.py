@@ -16,25 +16,6 @@ def setters(text: str, *, program: str) -> tuple[MarkSetter, ...]:
 
 
 @pytest.mark.parametrize(
-    ("table", "line", "effects"),
-    [
-        ("mangle", "-A OUTPUT -j MARK --set-xmark 0x1/0x1", ("own",)),
-        ("mangle", "-A PREROUTING -j MARK --set-xmark 0x1/0x1", ("arriving",)),
-        ("raw", "-A PREROUTING -j MARK --set-xmark 0x1/0x1", ("arriving",)),
-        ("nat", "-A PREROUTING -j MARK --set-xmark 0x1/0x1", ("arriving",)),
-        ("raw", "-A OUTPUT -j MARK --set-xmark 0x1/0x1", ("none",)),
-        ("filter", "-A FORWARD -j MARK --set-xmark 0x1/0x1", ("none",)),
-    ],
-)
-def test_when_it_changes_a_route(table: str, line: str, effects: tuple[Effect, ...]) -> None:
-    """Before the route is looked up, and in OUTPUT of the table mangle, which has it looked up again."""
-    found = iptables_rules(saved(line, table=table), program="iptables-nft")
-    [setter] = found.setters
-    assert (setter.place, setter.text) == (f"iptables-nft, table {table}", line)
-    assert Marking(hooks=found.hooks).effects(setter) == effects
-
-
-@pytest.mark.parametrize(
     ("later", "table", "effect"),
     [("-A OUTPUT -j DNAT --to 1.2.3.4", "nat", "own-later"), ("-A OUTPUT -j DSCP --set-dscp 5", "mangle", "own-later")],
 )
@@ -78,11 +59,6 @@ def test_chains_that_others_lead_to() -> None:
     mark = "-j MARK --set-xmark 0x1/0x1"
     text = saved("-A PREROUTING -g KUBE", f"-A KUBE {mark}", f"-A OTHER {mark}", table="nat") + saved(f"-A KUBE {mark}")
     assert [it.place for it in setters(text, program="iptables-nft")] == ["iptables-nft, table nat"]
-
-
-def test_nothing() -> None:
-    """A host without rules."""
-    assert setters("", program="iptables-nft") == ()
 
 
 def test_other_text() -> None:

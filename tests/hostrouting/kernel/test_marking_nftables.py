@@ -54,35 +54,6 @@ def test_where_it_is() -> None:
     assert found.text == "sets 0x10"
 
 
-@pytest.mark.parametrize(
-    ("kind", "hook", "effect"),
-    [
-        ("filter", "prerouting", ("arriving",)),
-        ("nat", "prerouting", ("arriving",)),
-        ("filter", "ingress", ("arriving",)),
-        ("route", "output", ("own",)),
-        ("filter", "output", ("none",)),
-        ("nat", "output", ("own-later",)),
-        ("filter", "forward", ("none",)),
-        ("filter", "postrouting", ("none",)),
-    ],
-)
-def test_when_it_changes_a_route(kind: str, hook: str, effect: tuple[str, ...]) -> None:
-    """Before the route is looked up, or in a chain that has it looked up again."""
-    assert effects(listing(chain("c", kind=kind, hook=hook), rule("c", sets(1)))) == [effect]
-
-
-@pytest.mark.parametrize(
-    ("kind", "at", "effect"),
-    [("nat", 5, "own-later"), ("route", 5, "own-later"), ("filter", 5, "none"), ("nat", -5, "none")],
-)
-def test_when_the_route_is_looked_up_again(kind: str, at: int, effect: str) -> None:
-    """A mark in output counts if a later chain of type nat or route has rules."""
-    its = [chain("c", hook="output"), rule("c", sets(1)), chain("d", kind=kind, hook="output", at=at)]
-    assert effects(listing(*its)) == [("none",)]
-    assert effects(listing(*its, rule("d", {"accept": None}))) == [(effect,)]
-
-
 def test_in_a_bridge() -> None:
     """What a bridge takes in for this host passes its hook input before IP sees it."""
     its = [(hook, chain(hook, hook=hook, family="bridge")) for hook in ("input", "forward", "output")]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from contextlib import contextmanager
-from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -59,22 +57,6 @@ class TestOnLinux:
         assert links["pod0"].peer == PeerMac(POD)
         assert (links["other"].index, links["other"].mac, links["other"].peer) == (77, OTHER, None)
 
-    def test_the_keyword_that_pyroute2_knows(self, node: Namespace) -> None:
-        """With `if_netnsid` the kernel returns the pod's device; with an unknown keyword it returns the node's."""
-
-        async def ask() -> dict[str, str]:
-            async with import_module("pyroute2").AsyncIPRoute() as wire:
-                pod0 = (await wire.link("get", ifname="pod0"))[0]
-                place = {"index": pod0.get("link")}
-                number = pod0.get("link_netnsid")
-                asked = {it: await wire.link("get", **place, **{it: number}) for it in ("if_netnsid", "target_netnsid")}
-                return {name: found[0].get("address") for name, found in asked.items()}
-
-        with node.inside():
-            found = asyncio.run(ask())
-        assert found["if_netnsid"] == POD
-        assert found["target_netnsid"] != POD
-
     def test_an_end_that_moves(self, node: Namespace) -> None:
         """An end in a third namespace is read there, and deleting it deletes both ends."""
         with private_namespace() as first, private_namespace() as second:
@@ -100,15 +82,6 @@ class TestOnLinux:
         assert {ip: state for ip, state in found.items() if ip.startswith("10.2.")} == {
             f"10.2.0.{at}": it for at, it in enumerate(states)
         }
-
-    def test_within_a_running_loop(self, node: Namespace) -> None:
-        """The reading works in a program with a running event loop."""
-
-        async def look() -> LinkLayerView:
-            return KernelLinkLayer().look()
-
-        with node.inside():
-            assert NEIGHBOUR in asyncio.run(look()).neighbours
 
     def test_without_privilege(self, node: Namespace) -> None:
         """Without the privilege the other ends are UnknownPeer, and nothing can be changed."""

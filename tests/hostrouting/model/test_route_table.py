@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.model import Prefix, Route, RouteEdits, RouteTable, Snapshot
-from hostrouting.routes.plan import RoutePlan, Step
 from hostrouting.testing.strategies import blocks
 from hostrouting.testing.strategies import routes as any_routes
 
@@ -171,11 +170,3 @@ class TestEdits:
         after = Snapshot(routes=as_read(MANY)).with_routes([new], without=[old])
         assert (len(after.routes), after.routes[-1]) == (1000, new)
         assert made == [7, 999]
-
-    def test_a_plan_looks_at_what_it_is_about(self, made: list[int]) -> None:
-        """A plan of many steps on many routes creates each affected route once, and no other."""
-        come = [Route.to(Prefix(4, number << 8, 24), dev="ib0") for number in range(1000, 1500)]
-        plan = RoutePlan((*(Step("delete", it, "") for it in MANY[:500]), *(Step("add", it, "") for it in come)))
-        after = plan.apply_to(Snapshot(routes=as_read(MANY)))
-        assert made == [*range(500)]
-        assert after.routes == (*MANY[500:], *come)

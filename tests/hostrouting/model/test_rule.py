@@ -11,18 +11,7 @@ import pytest
 from hostrouting.check.report import packets_line
 from hostrouting.fib import PLAIN, Condition, Fib, Flow
 from hostrouting.kernel.netlink.read import decode_selectors
-from hostrouting.model import (
-    IPV4,
-    SELECTORS,
-    Link,
-    Prefix,
-    Route,
-    Rule,
-    Selector,
-    Snapshot,
-    default_rules,
-    selector_of,
-)
+from hostrouting.model import IPV4, SELECTORS, Link, Prefix, Route, Rule, Selector, Snapshot, default_rules, selector_of
 from hostrouting.testing.kernel.text import print_rules
 
 LINKS = (Link(name="eth0", index=2), Link(name="wg0", index=3))
@@ -135,13 +124,7 @@ ROWS: dict[str, Row] = {
         lacks=(PLAIN, plain(uid=10)),
     ),
     "ipproto": Row(
-        {"ipproto": 6},
-        "6",
-        "ipproto tcp",
-        "with ipproto 6",
-        "without ipproto 6",
-        {22: b"\6"},
-        has=(plain(ipproto=6),),
+        {"ipproto": 6}, "6", "ipproto tcp", "with ipproto 6", "without ipproto 6", {22: b"\6"}, has=(plain(ipproto=6),)
     ),
     "sport": Row(
         {"sports": (1, 1023)},
@@ -261,14 +244,3 @@ def test_what_linux_refuses() -> None:
     )
     wrong = Rule(family=4, priority=7, src=Prefix.parse("fd00::/8"))
     assert selector_of("from").fault(wrong) == ("src", "fd00::/8 in a rule of IPv4")
-
-
-def test_what_newer_kernels_select_on() -> None:
-    """A DSCP is read with its mask; masked ports become words."""
-    whole = decode_selectors({25: b"\x0a"}, HEADER)
-    assert (whole["tos"], whole["dscp"], whole["others"]) == (0, (0xA, 0x3F), ())
-    masked = decode_selectors({25: b"\x0a", 30: b"\x0e"}, HEADER)
-    assert (masked["tos"], masked["dscp"], masked["others"]) == (0, (0xA, 0xE), ())
-    ports = decode_selectors({23: struct.pack("=HH", 53, 53), 28: b"\xff\x00"}, HEADER)
-    assert (ports["sports"], ports["others"]) == (None, (("sport", "0x35/0xff"),))
-    assert decode_selectors({77: b"\5"}, HEADER)["others"] == (("attribute-77", "05"),)

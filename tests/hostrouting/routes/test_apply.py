@@ -19,7 +19,7 @@ from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
-from hostrouting.testing import Faults, MemoryBackend, h200, plain_vm
+from hostrouting.testing import Faults, MemoryBackend, plain_vm
 from tests.support.notes import notes_of
 
 if TYPE_CHECKING:
@@ -202,19 +202,6 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
         assert note.startswith(AS_BEFORE)
 
 
-def test_how_often_it_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """apply_plan asks whether to go on before every batch, before reading the changes back, and at the end."""
-    monkeypatch.setattr("hostrouting.routes.apply._AT_ONCE", 2)
-    old = [route(destination, "10.0.0.2", 0, OURS) for destination in DESTINATIONS[:3]]
-    new = [DesiredRoute(destination, gateway=as_ip("10.0.0.3")) for destination in DESTINATIONS[:3]]
-    kernel = host(old)
-    plan, before = planned(kernel, new)
-    seen: list[int] = []
-    apply_plan(plan, kernel, before=before, check=lambda: seen.append(len(routes_of(kernel))))
-    # Two batches that make three routes, a look back, two that break three, a look at the end.
-    assert seen == [3, 5, 6, 6, 4, 3]
-
-
 somebodys = st.builds(
     RouteRequest,
     st.sampled_from(["add", "append", "prepend", "replace", "delete"]),
@@ -319,36 +306,6 @@ def test_nothing_to_do_writes_nothing() -> None:
         kernel.faults.fail(moment, BackendError("touched"))
     assert apply_plan(plan, kernel, before=before) == Applied(plan)
     assert kernel.faults.waiting == 2
-
-
-def test_make_before_break() -> None:
-    """A route of ours that changes its gateway is there at every moment, by the old gateway or the new."""
-    kernel = host([route(DESTINATIONS[0], "10.0.0.2", 0, OURS)])
-    seen: list[int] = []
-    for nth in (1, 2, 3):
-        kernel.faults.meanwhile("change", lambda: seen.append(len(routes_of(kernel))), nth=nth)
-    plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.3"))])
-    applied = apply_plan(plan, kernel, before=before)
-    assert [str(change.verb) for change in applied.changes] == ["append", "delete"]
-    assert seen == [1, 2]
-    assert applied.log_fields() == {"replace": 1}
-
-
-def test_words_of_a_conflict() -> None:
-    """A conflict names the route, its holder and the way out, and nothing was changed."""
-    kernel = h200()
-    plan, before = planned(kernel, [DesiredRoute(Prefix.parse("172.16.0.0/16"))])
-    with pytest.raises(RouteConflict) as caught:
-        apply_plan(plan, kernel, before=before)
-    assert str(caught.value) == (
-        "172.16.0.0/16 cannot be installed: another route has the same destination and metric: [172.16.0.0/16 dev ib0 proto "
-        "kernel scope link src 172.16.1.10], which is not ours; instead, configure 172.16.0.0/17 and 172.16.128.0/17, which "
-        "take precedence"
-    )
-    assert [(finding.name, finding.target) for finding in caught.value.findings] == [
-        ("route-conflict", "172.16.0.0/16")
-    ]
-    assert kernel.snapshot() == before
 
 
 def test_words_of_a_failure() -> None:

@@ -10,7 +10,6 @@ from hostrouting.model import PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Route,
 from hostrouting.routes.connected import connected_routes, is_unexplained
 from tests.support.commands import ports
 from tests.support.namespace import private_namespace
-from tests.support.topologies import h200
 
 IB0 = Link(name="ib0", index=2)
 
@@ -34,27 +33,6 @@ def of_the_kernel(snapshot: Snapshot) -> set[Route]:
     return {it for it in bare if (it.table, it.protocol) == (TABLE_MAIN, PROTOCOL_KERNEL)}
 
 
-def test_the_h200_node() -> None:
-    """If none was deleted, they are the present connected routes."""
-    assert set(connected_routes(h200()).values()) == of_the_kernel(h200())
-
-
-@pytest.mark.parametrize(
-    ("text", "more", "expected"),
-    [
-        ("172.16.1.10/16", {}, ["172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"]),
-        ("172.16.1.10/16", {"metric": 7}, ["172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10 metric 7"]),
-        ("172.16.1.10/16", {"prefix_route": False}, []),
-        ("172.16.1.10/32", {}, []),
-        ("172.16.1.10/32", {"peer": as_ip("172.16.9.9")}, ["172.16.9.9/32 dev ib0 proto kernel scope link src 172.16.1.10"]),
-        ("fd00::1/64", {}, []),
-    ],
-)  # fmt: skip
-def test_of_an_address(text: str, more: dict[str, object], expected: list[str]) -> None:
-    """The route for an address depends on its network, its metric and `noprefixroute`."""
-    assert brought(address(text, **more), IB0) == expected
-
-
 @pytest.mark.parametrize(
     "links",
     [
@@ -68,11 +46,6 @@ def test_of_an_address(text: str, more: dict[str, object], expected: list[str]) 
 def test_of_a_device(links: tuple[Link, ...]) -> None:
     """There is no route for a device that is not up, or whose routes are in another table."""
     assert brought(address("172.16.1.10/16"), *links) == []
-
-
-def test_of_a_port() -> None:
-    """A master that is not a VRF makes no difference."""
-    assert len(brought(address("172.16.1.10/16"), attrs.evolve(IB0, master="br0"), Link(name="br0", index=3))) == 1
 
 
 @pytest.mark.linux

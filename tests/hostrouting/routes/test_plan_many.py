@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hostrouting.model import OURS, Address, NextHop, Prefix, Route, RouteTable, Snapshot, as_ip, ip_at
 from hostrouting.routes import plan as plan_module
-from hostrouting.routes.plan import RoutePlan, Step, Steps, plan_routes
+from hostrouting.routes.plan import RoutePlan, Steps, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from tests.support.examples import scaled
 from tests.support.growth import grows_evenly
@@ -143,29 +143,6 @@ def test_many_routes_of_one_prefix(part: str) -> None:
     assert grows_evenly(work, 8)
 
 
-def test_one_of_many_is_wrong() -> None:
-    """The plan changes the routes that differ, and keeps all others."""
-    host = host_with([routes_on(block, metric=5 * (block == BLOCKS24[7])) for block in BLOCKS24])
-    wishes = [DesiredRoute(block) for block in BLOCKS24]
-    plan = plan_routes(wishes, host)
-    assert [(step.action, step.route.prefix) for step in plan.changes] == [
-        ("add", BLOCKS24[7]),
-        ("delete", BLOCKS24[7]),
-    ]
-    assert plan.kept == 99
-    assert plan == planned_plainly(wishes, host)
-
-
-def test_a_former_default_route_says_nothing() -> None:
-    """A default route of a former number may go: it tells nobody where the others lead to."""
-    former = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9", protocol=77)
-    host = host_with([*map(routes_on, BLOCKS24), former])
-    wishes = [DesiredRoute(block) for block in BLOCKS24]
-    plan = plan_routes(wishes, host, former={77})
-    assert (plan.kept, [step.action for step in plan.changes]) == (100, ["delete"])
-    assert plan == planned_plainly(wishes, host, former={77})
-
-
 def test_a_former_default_route_that_is_the_only_one() -> None:
     """If the only default route may be deleted, no route that takes its gateway from it is settled."""
     former = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=77)
@@ -186,9 +163,3 @@ def test_two_wishes_for_one_key(gateway: str | None) -> None:
     assert [step.action for step in plan_routes(wishes, host).steps] == ["keep", "add", "add", "add"]
     with pytest.raises(ValueError, match="two different routes are wanted"):
         plan_routes([*wishes, DesiredRoute(BLOCKS[0], gateway=hop)], host)
-
-
-def test_steps_of_a_plan_by_hand() -> None:
-    """A plan may be made of a tuple of steps; those that keep count too."""
-    step = Step("keep", routes_on(BLOCKS[0]), "it already exists")
-    assert (RoutePlan((step,)).kept, RoutePlan((step,)).changes) == (1, ())

@@ -184,6 +184,37 @@ def want(gateway: str | None = None, dev: str | None = None) -> DesiredRoute:
 class TestWhatIsMeant:
     """Missing fields are taken from the default route."""
 
+    @pytest.mark.parametrize(
+        ("wish", "routes", "said"),
+        [
+            (want(), [DEFAULT], " via 10.0.0.1 dev eth0 proto hostrouting"),
+            (want("10.0.0.9", "eth0"), [], " via 10.0.0.9 dev eth0 proto hostrouting"),
+            (want(), [away(254), DEFAULT], " dev eth1 proto hostrouting scope link"),
+            (want(dev="eth0"), [away(254), DEFAULT], " via 10.0.0.1 dev eth0 proto hostrouting"),
+            (want(), [attrs.evolve(DEFAULT, protocol=OURS)], ": waiting for an IPv4 default route"),
+            (want("10.0.0.1"), [], ": waiting for an IPv4 default route"),
+            (want(dev="eth1"), [DEFAULT], " dev eth1: waiting for an IPv4 default route on eth1"),
+            (want("10.0.0.9", "eth9"), [DEFAULT], ": waiting for the device eth9"),
+            (want("10.7.0.9"), [DEFAULT], "on eth0 that reaches the gateway 10.7.0.9 directly"),
+        ],
+        ids=str,
+    )
+    def test_what_is_missing_or_found(self, wish: DesiredRoute, routes: list[Route], said: str) -> None:
+        """Device and gateway of the default route, unless they are given; else what is missing."""
+        assert meant(wish, host(INTERFACES, routes)).startswith("10.9.0.0/16")
+        assert said in meant(wish, host(INTERFACES, routes))
+
+    def test_ecmp_default(self) -> None:
+        """A default route with several next hops gives all of them, or one by its device, without their present state."""
+        first = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, dead=True, weight=2)
+        second = NextHop("eth1", gateway=as_ip("10.1.0.1"), weight=3)
+        fib = Fib(host(INTERFACES, [Route(ANYWHERE, (first, second))]))
+        both, one = resolve_route(want(), fib), resolve_route(want(dev="eth1"), fib)
+        assert isinstance(both, Route)
+        assert isinstance(one, Route)
+        assert both.legs == (attrs.evolve(first, linkdown=False, dead=False), second)
+        assert one.legs == (attrs.evolve(second, weight=1),)
+
     def test_a_leg_that_is_down(self) -> None:
         """A next hop of an ECMP default whose device is down is left out; if none is left, the device is missing."""
         legs = (NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=3), NextHop("eth1", gateway=as_ip("10.1.0.1")))
@@ -202,8 +233,7 @@ class TestWhatIsMeant:
         assert meant(wish, snapshot) == "10.9.0.0/16 via 172.31.1.1 dev eth0 onlink proto hostrouting"
 
     @pytest.mark.parametrize(
-        ("gateway", "words"),
-        [("10.0.0.4", "this host's own address"), ("10.0.0.255", "a broadcast address")],
+        ("gateway", "words"), [("10.0.0.4", "this host's own address"), ("10.0.0.255", "a broadcast address")]
     )
     def test_a_gateway_that_is_none(self, gateway: str, words: str) -> None:
         """The host's own address and a broadcast address are refused as a gateway, with the reason."""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting import testing
 from hostrouting.errors import BackendError
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.fib.decision import is_own
@@ -82,11 +81,6 @@ def test_the_contract_has_to_be_told_what_to_test() -> None:
     """A contract suite without `make` says that it must be overridden."""
     with pytest.raises(NotImplementedError, match="override make"):
         BackendContract().make()
-
-
-def test_the_catalogue_is_true() -> None:
-    """Every name in `__all__` exists."""
-    assert [name for name in testing.__all__ if not hasattr(testing, name)] == []
 
 
 @pytest.mark.linux

@@ -1,14 +1,10 @@
 """NetlinkBackend with many routes: the table that they are read into, and many changes at a time."""
 
 import struct
-import subprocess
-import sys
 import tracemalloc
 from array import array
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,13 +17,11 @@ from hostrouting.kernel.netlink.channel import Channel, Listing, open_socket
 from hostrouting.kernel.netlink.read import RouteReader, list_routes
 from hostrouting.kernel.netlink.route_message import encode_change, read_route
 from hostrouting.model import Link, NextHop, Prefix, Route, RouteTable, as_ip
-from hostrouting.routes.plan import plan_routes
-from hostrouting.routes.uplink import DesiredRoute
-from hostrouting.testing.strategies import DEVICES, blocks, routes
+from hostrouting.testing.strategies import DEVICES, blocks
 from tests.support.asked_routes import VERBS, number_of, wanted
-from tests.support.commands import furnish, route_command
+from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.pyroute2messages import encode, route_of
+from tests.support.pyroute2messages import encode
 
 LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
 
@@ -43,45 +37,6 @@ def tables_of(message: bytes, names: dict[int, str]) -> RouteTable:
 @pytest.mark.needs("root")
 class TestReading:
     """The table of routes."""
-
-    @pytest.mark.parametrize("family", [4, 6])
-    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(data=st.data())
-    def test_pyroute2_reads_the_same(self, family: int, data: st.DataObject) -> None:
-        """pyroute2 reads equal routes from whatever the kernel lists."""
-        block = data.draw(blocks(family))
-        batch = [*map(route_command, data.draw(st.lists(routes(block) | wanted(block), max_size=16)))]
-        taken: dict[RouteReader, list[bytes]] = {}
-        take = RouteReader.take
-
-        def noted(reader: RouteReader, messages: bytes, offsets: Sequence[int]) -> None:
-            taken.setdefault(reader, []).extend(Listing(messages, array("I", offsets)))
-            take(reader, messages, offsets)
-
-        with private_namespace() as namespace, patch.object(RouteReader, "take", noted):
-            furnish(namespace, LINKS, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
-            namespace.batch(batch, force=True, family=family)
-            with NetlinkBackend(netns=namespace.path) as backend:
-                snapshot = backend.snapshot(family=family)
-        names = {link.index: link.name for link in snapshot.links}
-        *_, listed = taken.values()  # a snapshot is taken again if something changes meanwhile, such as a new device
-        assert list(snapshot.routes) == [route_of(it, names, {}) for it in listed]
-
-    def test_thousands_are_as_they_are_wanted(self, namespace: Namespace) -> None:
-        """Thousands of routes, listed in many parts, get the right shapes, and a plan keeps all of them."""
-        leg = NextHop("eth0", gateway=as_ip("10.0.0.1"))
-        routes = [
-            Route(Prefix(4, (20 << 24) + (number << 4), 28), (leg,), protocol=213, metric=7 * (number % 700 == 3))
-            for number in range(3000)
-        ]
-        with NetlinkBackend(netns=namespace.path) as backend:
-            assert all(outcome.ok for outcome in backend.change(RouteRequest("add", route) for route in routes))
-            ours = backend.snapshot(family=4, protocol=213).routes
-            assert ours == tuple(routes)
-            assert sorted(Counter(ours.shape_numbers).values()) == [5, 2995]
-            wishes = [DesiredRoute(it.prefix, gateway=leg.gateway, dev="eth0", metric=it.metric) for it in routes]
-            plan = plan_routes(wishes, backend.snapshot(family=4))
-            assert (plan.kept, plan.changes) == (3000, ())
 
     def test_many_take_little_memory(self, namespace: Namespace) -> None:
         """20,000 routes, read and indexed, take less than a fifth of 120 MB, including working memory."""
@@ -101,14 +56,6 @@ class TestReading:
 
 class TestUnknown:
     """Unknown data is harmless."""
-
-    def test_attributes_of_the_future(self) -> None:
-        """An unknown attribute is skipped, and the rest of the route is read."""
-        route = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", metric=7, protocol=213)
-        known = encode_change("add", route, number_of)
-        future = struct.pack("=HH8s", 12, 4711 & 0x3FFF, b"whatever")
-        data = struct.pack("=I", len(known) + len(future)) + known[4:] + future
-        assert tables_of(data, {number_of("eth0"): "eth0"}) == (route,)
 
     def test_attributes_in_any_order(self) -> None:
         """A route is read correctly even if the kernel lists attributes in a different order than now."""
@@ -206,13 +153,3 @@ class TestBatches:
             deleted = backend.change([RouteRequest("delete", change.route) for change in asked])
             assert [outcome.ok for outcome in deleted] == [outcome.ok for outcome in outcomes]
             assert len(backend.snapshot(protocol=213).routes) == 0
-
-
-@pytest.mark.linux
-def test_pyroute2_is_loaded_late() -> None:
-    """Importing the backend does not load pyroute2."""
-    code = (
-        "import sys, hostrouting.kernel.netlink\n"
-        "assert not [name for name in sys.modules if name.split('.')[0] in {'pyroute2', 'asyncio', 'ctypes'}]\n"
-    )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)

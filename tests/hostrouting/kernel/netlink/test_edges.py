@@ -12,6 +12,7 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, KernelError, Lost, open_socket
+from hostrouting.kernel.netlink.read import Names
 from hostrouting.model import NextHop, Prefix, Route, Snapshot, as_ip
 from tests.support.kinds import kind_of, raises
 from tests.support.namespace import Namespace
@@ -30,6 +31,13 @@ def test_sequence_numbers_begin_anew(backend: NetlinkBackend) -> None:
         assert len(backend.lookup([route.prefix.ip for route in routes])) == len(routes)
         assert all(outcome.ok for outcome in backend.change(RouteRequest("delete", route) for route in routes))
         assert 0 < backend._channel._sequence < 0x7FFFFFFF  # noqa: SLF001 RUF100
+
+
+def test_names_one_by_one(backend: NetlinkBackend) -> None:
+    """The kernel is asked for the name of one device, and a number that no device has is no name."""
+    names = Names(backend._channel)  # noqa: SLF001 RUF100
+    assert names[1] == "lo"
+    assert 4711 not in names
 
 
 def test_an_answer_after_a_loss_does_not_make_up_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,27 +114,12 @@ def test_a_permission_that_is_lost_in_the_middle_of_a_batch(
     assert "this process may no longer change routing" in str(refused.error)
 
 
-def test_all_options_are_set() -> None:
-    """The socket options are set: explain errors, leave out the request in errors, and filter lists."""
-    with open_socket() as made:
-        options = (n.NETLINK_EXT_ACK, n.NETLINK_CAP_ACK, n.NETLINK_GET_STRICT_CHK)
-        assert [made.getsockopt(n.SOL_NETLINK, option) for option in options] == [1, 1, 1]
-
-
 @pytest.mark.parametrize("family", [4, 6])
 def test_hears_when_lost_carriers_begin_to_count(namespace: Namespace, backend: NetlinkBackend, family: int) -> None:
     """Setting ignore_routes_with_linkdown is a change like any other, in both families."""
     with backend.watch() as watch:
         namespace.sysctl(f"ipv{family}/conf/ib0/ignore_routes_with_linkdown", 1)
         assert watch.wait(5)
-
-
-def test_lost_carriers_count_by_device_in_ipv6(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """In IPv6 the setting for "all" only sets every device: one that was reset afterwards is off."""
-    namespace.sysctl("ipv6/conf/all/ignore_routes_with_linkdown", 1)
-    namespace.sysctl("ipv6/conf/ib0/ignore_routes_with_linkdown", 0)
-    links = {link.name: link.ipv6_ignore_routes_with_linkdown for link in backend.snapshot(family=6).links}
-    assert (links["eth0"], links["ib0"]) == (True, False)
 
 
 def test_devices_without_ipv6(namespace: Namespace, backend: NetlinkBackend) -> None:

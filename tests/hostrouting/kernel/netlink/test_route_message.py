@@ -267,19 +267,6 @@ class TestFillingIn:
         filled = lookup_template(family, flow, number_of).fill(sequence, ip_at(family, destination).packed)
         assert filled == encode_lookup(family, flow, number_of, sequence=sequence, dst=destination)
 
-    def test_each_device_is_asked_for_once(self) -> None:
-        """Routes of many shapes by one device need one lookup of its number."""
-        asked: list[str] = []
-
-        def index_of(dev: str) -> int:
-            asked.append(dev)
-            return number_of(dev)
-
-        encoder = ChangeEncoder(index_of)
-        for metric in range(3):
-            encoder.message(RouteRequest("add", attrs.evolve(PLAIN, metric=metric, legs=TWO)), 0)
-        assert asked == ["eth0", "wg0"]
-
     def test_shapes_without_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """With any number of shapes, only a limited number is kept."""
         monkeypatch.setattr(route_message, "_MOST_SHAPES", 3)

@@ -170,21 +170,6 @@ def test_one_of_two_cannot_be_opened(stack: ExitStack, deaf: Source) -> None:
             assert not watch.wait(0)
 
 
-def test_a_trouble_ends_with_listening(stack: ExitStack) -> None:
-    """A watch that no longer listens to nftables does not care whether it could."""
-
-    def make(source: Source) -> socket.socket:
-        if source == "nftables":
-            raise BackendError("not now")
-        return pair(stack)[0]
-
-    with NetlinkWatch(make) as watch:
-        watch.listen(nftables=True)
-        assert watch.troubles
-        watch.listen(nftables=False)
-        assert troubles(watch) == []
-
-
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_no_descriptor_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
 from hypothesis import given, settings
 
-from hostrouting.errors import (
-    ProgramError,
-)
-from hostrouting.kernel.nftables import Chain, Counter, Match, NftProgram, Rule, Table, Verdict
+from hostrouting.errors import ProgramError
+from hostrouting.kernel.nftables import NftProgram, Table
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing.filter_contracts import NftablesContract, contract_table
 from hostrouting.testing.nftables_strategies import tables
 from tests.support.examples import scaled
 from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.stand_ins import Programs
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -33,26 +30,12 @@ DENIED = "internal:0:0-0: Error: Could not process rule: Operation not permitted
 OWNED = "table ip6 first { # progname nft\n\tflags owner\n}\n"
 
 
-class Said:
-    """A stand-in for the programs of the host: it gives prepared answers by command, and records the calls."""
+class Said(Programs):
+    """A stand-in for nft: it answers `json` to a JSON command, `text` to the text listing, and `names`."""
 
-    def __init__(self, **answers: Ended | OSError) -> None:
-        """Answer this to a JSON command, to `text`, the text listing, and to `names`."""
-        self.answers = answers
-        self.asked: list[tuple[tuple[str, ...], str]] = []
-        self.environment: Mapping[str, str] = {}
-
-    def __call__(
-        self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
-    ) -> Ended:
-        """See Run."""
-        assert timeout == 10
-        self.asked.append((words, text))
-        self.environment = environment or {}
-        answer = self.answers["json" if "-f" in words else "names" if "tables" in words else "text"]
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
+    def key(self, *words: str) -> str:
+        """By what is asked."""
+        return "json" if "-f" in words else "names" if "tables" in words else "text"
 
 
 def every_verb(nft: NftProgram) -> list[Callable[[], Any]]:
@@ -141,16 +124,6 @@ def test_unreadable() -> None:
         assert nft.counters("first") == ()
 
 
-@pytest.mark.linux
-def test_a_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program nft has as much time as was given."""
-    (tmp_path / "nft").write_text("#!/bin/sh\n/bin/sleep 60\n", encoding="utf-8")
-    (tmp_path / "nft").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with raises(ProgramError, "timeout", match=r"nft did not list the tables within 0\.1 s"):
-        NftProgram(timeout=0.1).names()
-
-
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Namespace]:
     """A namespace for tests that begin by flushing it."""
@@ -189,22 +162,6 @@ class TestOnLinux:
         assert namespace.run("nft", "-f", str(tmp_path / "text")).stderr == ""
         assert nft.table("first") == contract_table()
 
-    def test_ours_in_the_words_of_a_script(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Names of ICMPv6 types, braces around one value, and adjacent values in a set are read by their meaning."""
-        (tmp_path / "text").write_text(
-            "table ip6 first { chain c {\n"
-            'icmpv6 type { nd-redirect, mld-listener-done } oifname { "eth0" } return\n'
-            "ip6 saddr { fe80::/65, fe80:0:0:0:8000::/65, 2001:db8::2, 2001:db8::3 } counter\n"
-            "}; }\n",
-            encoding="utf-8",
-        )
-        assert namespace.run("nft", "-f", str(tmp_path / "text")).stderr == ""
-        rules = [
-            Rule([Match("icmpv6 type", [132, 137]), Match("oifname", ["eth0"]), Verdict("return")]),
-            Rule([Match("ip6 saddr", ["fe80::/64", "2001:db8::2/127"]), Counter()]),
-        ]
-        assert NftProgram(words=namespace.enter).table("first") == Table("first", [Chain("c", rules)])
-
     @pytest.mark.parametrize(
         "change",
         [
@@ -232,18 +189,6 @@ class TestOnLinux:
         nft.replace(contract_table())
         assert nft.table("first") == contract_table()
 
-    def test_dormant(self, namespace: Namespace) -> None:
-        """A dormant table is found and unreadable, with its flag; it hides no other, and can be replaced."""
-        nft = NftProgram(words=namespace.enter)
-        nft.replace(contract_table())
-        assert namespace.run("nft", "add table ip6 first { flags dormant; }").stderr == ""
-        found = nft.table("first")
-        assert found is not None
-        assert found.flags == ("dormant",)
-        assert nft.names() == (("ip6", "first"),)
-        nft.replace(contract_table())
-        assert nft.table("first") == contract_table()
-
     def test_another_owner(self, namespace: Namespace) -> None:
         """A table that another process owns stays unchanged, and so do those in the same transaction."""
         nft = NftProgram(words=namespace.enter)
@@ -268,64 +213,6 @@ class TestOnLinux:
         for verb in every_verb(NftProgram(words=[*namespace.enter, *less])):
             with raises(ProgramError, "not-permitted"):
                 verb()
-
-    def test_priority(self, namespace: Namespace) -> None:
-        """A chain can be replaced by one with another priority, hook and policy."""
-        nft = NftProgram(words=namespace.enter)
-        for hook, priority, policy in (("prerouting", -300, "accept"), ("input", -299, "drop")):
-            wanted = Table("first", [Chain("c", [], hook=hook, priority=priority, policy=policy)])
-            nft.replace(wanted)
-            assert nft.table("first") == wanted
-
-    def test_other_tables_stay(self, namespace: Namespace) -> None:
-        """A table with another name or family stays unchanged to the byte, including its handles."""
-        nft = NftProgram(words=namespace.enter)
-        for text in (
-            "inet first { counter c { packets 5 bytes 7; }; }",
-            "ip6 other { chain c { drop; }; }",
-            "ip first",
-        ):
-            assert namespace.run("nft", f"add table {text}").stderr == ""
-        before = namespace.run("nft", "-a", "list", "ruleset").stdout
-        for _ in range(3):
-            nft.replace(contract_table(), without=["second"])
-        nft.remove("first", "second")
-        assert namespace.run("nft", "-a", "list", "ruleset").stdout == before
-        assert nft.names() == (("inet", "first"), ("ip", "first"), ("ip6", "other"))
-
-    def test_counted(self, namespace: Namespace) -> None:
-        """The packet counts are read in the order of the rules, and are not part of the table."""
-        rules = [f"counter packets {number} bytes 9 return" for number in (3, 5)]
-        assert namespace.run("nft", f"add table ip6 first {{ chain c {{ {'; '.join(rules)}; }}; }}").stderr == ""
-        nft = NftProgram(words=namespace.enter)
-        assert nft.counters("first") == (3, 5)
-        rule = Rule([Counter(), Verdict("return")])
-        assert nft.table("first") == Table("first", [Chain("c", [rule, rule])])
-
-    def test_nobody_meets_half_a_table(self, namespace: Namespace) -> None:
-        """While a table is replaced 50 times, a reader always sees one of the two tables, whole."""
-        nft = NftProgram(words=namespace.enter)
-        one = contract_table()
-        other = Table(
-            "first", [attrs.evolve(chain, priority=chain.priority + 5 * bool(chain.hook)) for chain in one.chains]
-        )
-        nft.replace(one)
-        met: list[Table | None] = []
-        over = threading.Event()
-
-        def look() -> None:
-            while not over.is_set():
-                met.append(nft.table("first"))
-
-        thread = threading.Thread(target=look)
-        thread.start()
-        try:
-            for number in range(50):
-                nft.replace(other if number % 2 else one)
-        finally:
-            over.set()
-            thread.join()
-        assert set(met) == {one, other}
 
 
 @contextmanager

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import TYPE_CHECKING
 
 from hostrouting.errors import ProgramError
-from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.ebtables import nat_rules
 from hostrouting.testing.filter_contracts import CONTRACT_RULES, EbtablesContract
 from hostrouting.testing.kernel.ebtables import MemoryEbtables
@@ -22,40 +19,6 @@ if TYPE_CHECKING:
 
 
 ARP = CONTRACT_RULES[0]
-
-
-def every_verb(ebtables: MemoryEbtables) -> list[Callable[[], Any]]:
-    """Each verb, ready to be called."""
-    asked = ebtables.of(ebtables.backend)
-    return [
-        it
-        for way in (ebtables, asked)
-        for it in (way.save, lambda: way.delete([ARP]), lambda: way.delete_one(ARP), lambda: way.add([ARP]))  # noqa: B023
-    ]
-
-
-def test_a_fault_that_stays() -> None:
-    """A fault is raised by every verb until it is cleared, and nothing is done."""
-    ebtables = MemoryEbtables([ARP])
-    for error in (refusal.missing(), refusal.not_permitted(), refusal.not_loaded(), refusal.refused("do it", "no")):
-        ebtables.fault = error
-        for verb in every_verb(ebtables):
-            with raises(ProgramError, error.kind):
-                verb()
-    ebtables.fault = None
-    assert nat_rules(ebtables.save()) == (ARP,)
-    assert ebtables.writes == []
-
-
-@pytest.mark.parametrize("done", [False, True])
-def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both are tested
-    """Only the nth call fails; if it was still carried out, the result shows."""
-    ebtables = MemoryEbtables([ARP])
-    ebtables.fail(refusal.timed_out("delete it", 10), nth=2, done=done)
-    ebtables.save()
-    with raises(ProgramError, "timeout"):
-        ebtables.delete([ARP])
-    assert (nat_rules(ebtables.save()) == ()) is done
 
 
 def test_what_happens_meanwhile() -> None:

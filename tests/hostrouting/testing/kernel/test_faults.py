@@ -1,13 +1,21 @@
-"""Faults of the memory kernel: each happens once, at the moment that was named."""
+"""Faults of the fakes: those of the memory kernel happen once, at the moment that was named; those of the others may stay."""
 
 import errno
+from collections.abc import Callable
+from operator import methodcaller
+from typing import Any
 
 import pytest
 
-from hostrouting.errors import BackendError
+from hostrouting.errors import BackendError, ProgramError
 from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.nftables import Table
 from hostrouting.model import OURS, Route, as_ip
 from hostrouting.testing import plain_vm
+from hostrouting.testing.filter_contracts import CONTRACT_RULES, contract_table, contract_view
+from hostrouting.testing.kernel.ebtables import MemoryEbtables
+from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
+from hostrouting.testing.kernel.nftables import MemoryNftables
 from tests.support.kinds import kind_of, raises
 
 CHANGES = [
@@ -104,3 +112,39 @@ def test_nth_begins_with_one() -> None:
     """The lowest value of nth is 1."""
     with pytest.raises(ValueError, match="the lowest value is 1"):
         plain_vm().faults.hang("change", nth=0)
+
+
+# The fakes with one kind of call. The first verb reads, the second changes something.
+
+ARP, NEIGHBOUR = [CONTRACT_RULES[0]], contract_view().neighbours[0]
+EBTABLES = [("save",), ("delete", ARP), ("delete_one", ARP[0]), ("add", ARP)]
+NFTABLES = [("table", "first"), ("remove", "first"), ("counters", "first"), ("names",), ("replace", Table("first"))]
+NEIGHBOURS = [("look",), ("delete_neighbour", NEIGHBOUR), ("add_neighbour", NEIGHBOUR)]
+FAKES: dict[str, tuple[Callable[[], Any], list[tuple[Any, ...]]]] = {
+    "ebtables": (lambda: MemoryEbtables(ARP), EBTABLES),
+    "nftables": (lambda: MemoryNftables(contract_table()), NFTABLES),
+    "link layer": (lambda: MemoryLinkLayer(contract_view().links, contract_view().neighbours), NEIGHBOURS),
+}
+
+
+@pytest.mark.parametrize("name", FAKES)
+@pytest.mark.parametrize("done", [False, True])
+def test_faults_of_the_others(name: str, *, done: bool) -> None:
+    """A fault that stays is raised by every verb, and nothing is done; one at the nth call may happen after the work."""
+    make, verbs = FAKES[name]
+    fake, fault = make(), ProgramError("no", program="nft", kind="refused")
+    fake.fault = fault
+    for world in [fake, fake.of("nft")] if name == "ebtables" else [fake]:
+        for verb in verbs:
+            with pytest.raises(ProgramError, match=r"^no$"):
+                methodcaller(*verb)(world)
+    fake.fault = None
+    assert fake.writes == []
+    fake.fail(fault, nth=2, done=done)
+    methodcaller(*verbs[0])(fake)
+    with pytest.raises(ProgramError, match=r"^no$"):
+        methodcaller(*verbs[1])(fake)
+    assert bool(fake.writes) is done
+    methodcaller(*verbs[0])(fake)
+    with pytest.raises(ValueError, match="nth is 0, but the next call is 1"):
+        fake.fail(fault, nth=0)

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.errors import BackendError
-from hostrouting.kernel import neighbours as refusal
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac, UnknownPeer, canonical_mac
 from hostrouting.testing.filter_contracts import LinkLayerContract, contract_view
 from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
-from tests.support.kinds import raises
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 NEIGHBOUR = contract_view().neighbours[0]
@@ -24,35 +21,6 @@ NEIGHBOUR = contract_view().neighbours[0]
 def fake() -> MemoryLinkLayer:
     """The host of the contract."""
     return MemoryLinkLayer(contract_view().links, contract_view().neighbours)
-
-
-def test_a_fault_that_stays() -> None:
-    """A fault is raised by every verb until it is cleared, and nothing is done."""
-    link_layer = fake()
-    link_layer.fault = refusal.refused("look", 1)
-    verbs: list[Callable[[], object]] = [
-        link_layer.look,
-        lambda: link_layer.delete_neighbour(NEIGHBOUR),
-        lambda: link_layer.add_neighbour(NEIGHBOUR),
-    ]
-    for verb in verbs:
-        with pytest.raises(BackendError, match="run it as root"):
-            verb()
-    link_layer.fault = None
-    assert link_layer.look() == contract_view()
-    assert link_layer.writes == []
-
-
-@pytest.mark.parametrize("done", [False, True])
-def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both are tested
-    """Only the nth call fails; if it was still carried out, the result shows."""
-    link_layer = fake()
-    link_layer.fail(refusal.timed_out("delete it", 10), done=done)
-    with raises(BackendError, "timeout", match="could not delete it within 10 s: the kernel did not answer"):
-        link_layer.delete_neighbour(NEIGHBOUR)
-    assert (NEIGHBOUR not in link_layer.neighbours) is done
-    assert link_layer.add_neighbour(NEIGHBOUR) is True
-    assert link_layer.writes == [f"delete {NEIGHBOUR}", f"add {NEIGHBOUR}"] * done
 
 
 def test_a_device_that_goes_meanwhile() -> None:

@@ -3,60 +3,18 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.nftables import Table
-from hostrouting.kernel.nftables import program as refusal
 from hostrouting.testing.filter_contracts import NftablesContract, contract_table
 from hostrouting.testing.kernel.nftables import MemoryNftables
 from tests.support.kinds import raises
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-
-def every_verb(nft: MemoryNftables) -> list[Callable[[], Any]]:
-    """Each verb, ready to be called."""
-    return [
-        lambda: nft.table("first"),
-        lambda: nft.counters("first"),
-        nft.names,
-        lambda: nft.replace(Table("first")),
-        lambda: nft.remove("first"),
-    ]
-
-
-@pytest.mark.parametrize(
-    "error",
-    [refusal.missing(), refusal.too_old(), refusal.not_permitted(), refusal.refused("do it", "no")],
-    ids=lambda error: error.kind,
-)
-def test_a_fault_that_stays(error: ProgramError) -> None:
-    """A fault is raised by every verb until it is cleared, and nothing is done."""
-    nft = MemoryNftables(contract_table())
-    nft.fault = error
-    for verb in every_verb(nft):
-        with raises(ProgramError, error.kind):
-            verb()
-    nft.fault = None
-    assert nft.table("first") == contract_table()
-    assert nft.writes == []
-
-
-@pytest.mark.parametrize("done", [False, True])
-def test_a_fault_that_happens_once(done: bool) -> None:  # noqa: FBT001  both are tested
-    """Only the nth call fails; if it was still carried out, the result shows."""
-    nft = MemoryNftables(contract_table())
-    nft.fail(refusal.timed_out("remove it", 10), nth=2, done=done)
-    nft.table("first")
-    with raises(ProgramError, "timeout"):
-        nft.remove("first")
-    assert (nft.table("first") is None) is done
-    with pytest.raises(ValueError, match="nth is 0, but the next call is 1"):
-        nft.fail(refusal.missing(), nth=0)
 
 
 def test_what_happens_meanwhile() -> None:
@@ -99,16 +57,6 @@ def test_counts() -> None:
     assert nft.counters("first") == (0, 0, 0)
     with pytest.raises(ValueError, match="1 numbers for the table first, which has 3 counters"):
         nft.count("first", 1)
-
-
-def test_what_was_written() -> None:
-    """Every change is recorded, but reading is not."""
-    nft = MemoryNftables()
-    nft.replace(Table("first"))
-    nft.table("first")
-    nft.remove("first", "second")
-    nft.remove()
-    assert nft.writes == ["replace first", "remove first second"]
 
 
 def test_text() -> None:
