@@ -3,7 +3,7 @@
 from hostrouting.release import __version__ as __version__
 
 # 1. For the pipeline of an agent: tasks for `phases`, each made from a configuration and a host
-from hostrouting.tasks.configure import Configure as Configure  # the next four, in order
+from hostrouting.tasks.configure import Configure as Configure  # all that the configuration asks for, in order
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes  # adds the static routes, now and at every boot
 from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap  # checks that expected addresses leave by an expected device
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource as RewriteProbeSource  # makes load-balancer probes over IPv6 reach the pods

@@ -167,7 +167,7 @@ class LinkLayerView:
     neighbours: tuple[Neighbour, ...] = attrs.field(default=(), converter=_neighbours)
     """By device, then by address."""
     learned: tuple[tuple[str, str], ...] = ()
-    """Each MAC address that a bridge has learned, with the port behind which it is."""
+    """Each MAC address that a bridge has learned or was told, with the port behind which it is."""
 
     def link(self, name: str) -> EthernetLink | None:
         """The device with this name; None if it does not exist."""
@@ -214,7 +214,7 @@ T = TypeVar("T")
 _REQUIREMENT = "pyroute2<0.10,>=0.9.7"
 _AF_INET, _AF_INET6 = 2, 10
 _AF_BRIDGE = 7
-_IFF_UP, _NLM_F_DUMP_INTR, _NTF_EXT_LEARNED, _NUD_NOARP, _NUD_PERMANENT = 1, 0x10, 0x10, 0x40, 0x80
+_IFF_UP, _NLM_F_DUMP_INTR, _NTF_EXT_LEARNED, _NUD_PERMANENT = 1, 0x10, 0x10, 0x80
 _READINGS = 5
 
 
@@ -284,7 +284,7 @@ async def _look(wire: Any) -> LinkLayerView:
     learned = {
         (message.get("lladdr"), names[message["ifindex"]])
         for message in await _settled(lambda: wire.fdb("dump"))
-        if not message["state"] & (_NUD_PERMANENT | _NUD_NOARP) and message["ifindex"] in names
+        if not message["state"] & _NUD_PERMANENT and message["ifindex"] in names
     }
     by_device = sorted(neighbours, key=lambda entry: (entry.dev, entry.ip.version, int(entry.ip)))
     return LinkLayerView(links, by_device, tuple(sorted(learned)))

@@ -13,6 +13,7 @@ from hostrouting.cli.output import Painted, counted, finding_lines, items, line
 from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import ConfigError, Fault, InputError
+from hostrouting.finding import of_severity
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, name_of, read_bytes
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.cleanup.plan import CleanupPlan
@@ -142,7 +143,8 @@ def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
     if plan.hindrances:
         yield line(Painted("REFUSED:", "bad"), f" --apply would delete nothing: {plan.hindrances[0]}")
     elif plan.is_empty:
-        yield line(Painted("NOTHING TO DO:", "good"), " there are no stale leftovers of azure-vnet")
+        but = ", but see below" if any(of_severity(plan.findings, "warning")) else ""
+        yield line(Painted("NOTHING TO DO:", "good"), f" there are no stale leftovers of azure-vnet{but}")
     else:
         yield line(Painted("STALE:", "warn"), f" {counted(len(plan.deletions), 'thing')} of azure-vnet to delete")
     yield from _part("To be deleted:", plan.deletions, "warn")

@@ -101,7 +101,7 @@ class CleanStaleAzureVnet(Cleanup):
             remedy = "wait for azure-vnet to write it, or remove it if azure-vnet is gone"
             found.append(Finding("azure-vnet", "error", told, STATE_FILE, remedy))
         entries = tuple(stale_entries(settings, facts, endpoints))
-        gone = [entry.spec for entry in entries if entry.kind == "pod"]
+        gone = [entry.spec for entry in entries if entry.kind == "pod" and entry.fate == "delete"]
         if gone:
             found.append(_listed(gone, facts, prunes=settings.state_file is StateFile.PRUNE))
         if settings.state_file is StateFile.READ:
@@ -367,8 +367,9 @@ class _Judge:
             reason = (
                 kept or f"its addresses are managed by another CNI, and its device {endpoint.device} does not exist"
             )
-            spec = f"{endpoint.name} ({', '.join(map(str, endpoint.ips))})"
-            yield CleanupEntry("pod", spec, "keep" if kept else "delete", reason, endpoint.name)
+            name = endpoint.name if endpoint.name.isprintable() else ascii(endpoint.name)
+            spec = f"{name} ({', '.join(map(str, endpoint.ips))})"
+            yield CleanupEntry("pod", spec, "keep" if kept else "delete", reason, endpoint.key)
 
     def _pod_rule(self, rule: PodRule) -> _Judged:
         if not self._is_managed(rule.ip):
@@ -440,7 +441,9 @@ class _Judge:
         The host's own devices come last, so that they win if an address occurs twice: they are easier to check.
         """
         view = self._facts.view
-        yield from ((mac, f"a device behind {dev}") for mac, dev in view.learned if dev not in self._uplinks)
+        yield from (
+            (mac, f"a device behind {dev}") for mac, dev in view.learned if not {mac, dev} & {*_NO_MAC, *self._uplinks}
+        )
         yield from (
             (link.peer.mac, f"a pod behind {link.name}") for link in view.links if isinstance(link.peer, PeerMac)
         )
@@ -536,6 +539,13 @@ class Endpoint:
     """The veth at the host's end."""
     ips: tuple[IP, ...] = ()
     mac: str = ""
+    network: tuple[str, ...] = ()
+    """The names of its interface and its network: a pod's name alone may stand in several networks."""
+
+    @property
+    def key(self) -> str:
+        """Names exactly this pod."""
+        return "/".join((*self.network, self.name))
 
 
 class StateFileUnreadable(ValueError):  # noqa: N818  reads as what is wrong
@@ -545,38 +555,45 @@ class StateFileUnreadable(ValueError):  # noqa: N818  reads as what is wrong
 def read_state(text: str) -> tuple[Endpoint, ...]:
     """Every endpoint in the text, in order. Raises StateFileUnreadable."""
     return tuple(
-        _endpoint(name, _object(endpoint, "Endpoints"))
-        for endpoints in _endpoints(_parsed(text))
+        attrs.evolve(_endpoint(name, _object(endpoint, "Endpoints")), network=network)
+        for network, endpoints in _endpoints(_parsed(text))
         for name, endpoint in endpoints.items()
     )
 
 
 def pruned_state(text: str, pods: Iterable[str]) -> str:
-    """The text without these endpoints, in the form that azure-vnet writes. Raises StateFileUnreadable."""
+    """The text without the endpoints with these keys, as azure-vnet writes it. Raises StateFileUnreadable."""
     import json  # noqa: PLC0415  only where there is a state file
 
     document, gone = _parsed(text), set(pods)
-    for endpoints in _endpoints(document):
-        for name in gone & endpoints.keys():
+    for network, endpoints in _endpoints(document):
+        for name in [name for name in endpoints if Endpoint(name, "", network=network).key in gone]:
             del endpoints[name]
-    return json.dumps(document, indent="\t", ensure_ascii=False)
+    try:
+        found = json.dumps(document, indent="\t", ensure_ascii=False, allow_nan=False)
+        found.encode()
+    except ValueError as error:
+        raise StateFileUnreadable(f"it cannot be written again: {error}") from error
+    return found
 
 
 def _parsed(text: str) -> object:
     import json  # noqa: PLC0415  only where there is a state file
 
+    if "\ufffd" in text:
+        raise StateFileUnreadable("it is not UTF-8")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise StateFileUnreadable(f"it is not JSON, or is truncated: {error}") from error
 
 
-def _endpoints(document: object) -> Iterator[dict[str, Any]]:
-    """The endpoints of each network, by name."""
+def _endpoints(document: object) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """The names of each interface and network, with its endpoints by name."""
     network = _object(_object(document, "").get("Network"), "Network")
-    for interface in _object(network.get("ExternalInterfaces"), "ExternalInterfaces").values():
-        for one in _object(_object(interface, "ExternalInterfaces").get("Networks"), "Networks").values():
-            yield _object(_object(one, "Networks").get("Endpoints"), "Endpoints")
+    for interface, found in _object(network.get("ExternalInterfaces"), "ExternalInterfaces").items():
+        for name, one in _object(_object(found, "ExternalInterfaces").get("Networks"), "Networks").items():
+            yield (interface, name), _object(_object(one, "Networks").get("Endpoints"), "Endpoints")
 
 
 def _endpoint(name: str, known: dict[str, Any]) -> Endpoint:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import attrs
@@ -24,7 +24,7 @@ from hostrouting.host.host import Host, needs_host
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.ebtables import PROGRAMS
 from hostrouting.kernel.neighbours import Neighbour
-from hostrouting.model import Route
+from hostrouting.model import Route, as_ip
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks.cleanup.plan import CleanupFacts, CleanupPlan
 from hostrouting.tasks.cleanup.saved_rules import read_saved
@@ -34,6 +34,7 @@ from hostrouting.tasks.results import CleanupResult, UndoResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from hostrouting.host import Files
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.ebtables import Backend, Ebtables
     from hostrouting.kernel.neighbours import LinkLayer
@@ -48,6 +49,7 @@ _TIME_LIMIT = 10.0
 """The timeout in seconds for deleting one by one: each deletion reads all rules again, with the host locked."""
 _PATIENCE = 10.0
 """The timeout in seconds for the lock of the CNI's own list."""
+_PRIVATE = 0o600
 _HOST_NAME, _BOOT_ID = "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"
 _NO_KERNEL = "an image does not have a running kernel, so it has no rules, neighbours or routes"
 _NOUNS: dict[Kind, str] = {"rule": "ebtables rule", "neighbour": "neighbour", "route": "route", "pod": "listed pod"}
@@ -103,10 +105,10 @@ class Cleanup:
     2. Lock the host and find it again. Delete only what is in both results, or in `approved` and the second result.
        Stale entries that were not approved stay and are reported.
     3. Log what will be deleted, and write it to a file as commands that restore it, before the deletion.
-    4. Take pods out of the CNI's own list, under its lock and after saving a copy. Delete the rules in one batch, all
-       or none. If another process has deleted one of them, read the rules again and retry, three attempts in all; then
-       delete one by one, for at most ten seconds. Then delete the neighbours, each after it was read once more, and
-       then the routes.
+    4. Delete the rules in one batch, all or none. If another process has deleted one of them, read the rules again and
+       retry, three attempts in all; then delete one by one, for at most ten seconds. Then take pods out of the CNI's
+       own list, after saving a copy: its lock is held since before the deletion of their rules, so that no program that
+       reads the list adds these again. Then delete the neighbours, each after it was read once more, and the routes.
     5. Check that what was deleted has not come back. If it has, another program is active.
     """
 
@@ -116,7 +118,7 @@ class Cleanup:
     list_path: ClassVar[str] = ""
     """The CNI's own list of pods; empty if it has none that could be changed."""
     lock_paths: ClassVar[tuple[str, str]] = ("", "")
-    """The file that is locked to change the list, and one that locks the list by its existence."""
+    """The file that is locked to change the list, and one that locks the list by its existence, in older versions."""
     host: Host = attrs.field(factory=Host.local, validator=needs_host)
     approved: CleanupPlan | None = attrs.field(default=None, repr=False)
     """The plan that the administrator has approved, made on this host since it booted; only its entries are deleted."""
@@ -173,7 +175,9 @@ class Cleanup:
                 return _Deleting(attrs.evolve(self, host=host), edges.kept_to(program), shown, program).carry_out(safe)
 
     def undo(self, ctx: phases.Context) -> UndoResult | phases.Skip:
-        """Restore what the last run on this host deleted."""
+        """Restore what the last clean-up after this CNI deleted on this host."""
+        if not self.is_wanted or self.is_dry_run:
+            return phases.Skip("the task deletes nothing")
         files, folder = self.host.files, self.host.layout.at(self.host.layout.lasting_directory)
         last = max(_numbers(files.names(folder), self.cni), default=0)
         if not last:
@@ -214,6 +218,17 @@ class Cleanup:
         return attrs.evolve(found, host=host, boot=boot, is_dry_run=self.is_dry_run)
 
 
+def _lock_file(files: Files, ctx: phases.Context, path: str, stack: ExitStack) -> str:
+    """Lock a file until the stack is closed; why it is not locked, if it is not free in time."""
+    end = ctx.clock.now() + _PATIENCE
+    while (lock := files.try_lock(path)) is None:
+        if ctx.clock.now() >= end:
+            return f"{files.holder(path)}; wait until it is released"
+        ctx.sleep(0.1)
+    stack.callback(lock.release)
+    return ""
+
+
 def _of_kind(plan: CleanupPlan, kind: Kind) -> list[CleanupEntry]:
     return [entry for entry in plan.deletions if entry.kind == kind]
 
@@ -251,13 +266,14 @@ class _Deleting:
             ctx.log.info("will delete %s", entry)
         self._log.write(plan.deletions)
         with self._telling():  # more may have been deleted than is known: after an error the file stays as written
-            self._delete_pods(ctx, plan)
-            try:
-                plan = self._delete_rules(ctx, plan)
-            except (CleanupError, ProgramError) as error:
-                if isinstance(error, CleanupError) or error.kind == "too-old":  # no further rule was deleted
-                    self._log.settle(ctx, self._done)
-                raise
+            with self._locked_list(ctx, plan) as obstacle:
+                try:
+                    plan = self._delete_rules(ctx, plan)
+                except (CleanupError, ProgramError) as error:
+                    if isinstance(error, CleanupError) or error.kind == "too-old":  # no further rule was deleted
+                        self._log.settle(ctx, self._done)
+                    raise
+                self._delete_pods(plan, obstacle)
             self._delete_neighbours(plan)
             self._delete_routes(plan)
         self._log.settle(ctx, self._done)
@@ -296,37 +312,46 @@ class _Deleting:
         agreed, self._others = self._seen.split(self._shown)
         return agreed
 
-    def _delete_pods(self, ctx: phases.Context, plan: CleanupPlan) -> None:
-        """Take pods out of the CNI's own list. It comes first, because what reads the list adds their rules again."""
+    def _delete_pods(self, plan: CleanupPlan, obstacle: str) -> None:
+        """Take pods out of the CNI's own list, unless there is an obstacle."""
         pods = _of_kind(plan, "pod")
         if not pods:
             return
         files, path = self._task.host.files, self._task.host.layout.at(self._task.list_path)
-        with self._locked_list(ctx) as is_locked:
-            text = files.read(path)
-            if not is_locked or text is None:
-                why = "its lock is held by another program" if text is not None else "the list is gone"
-                self._left += [f"listed pod {pod.spec}: {why}" for pod in pods]
-                return
-            found = self._task.without(text, [str(pod.thing) for pod in pods])
-            self._log.save(plan.deletions, path, text, found)
-            files.write(path, found)
-            self._done += pods
+        text, found = files.read(path), ""
+        if text is None:
+            obstacle = f"{path} does not exist any more"
+        elif not obstacle:
+            try:
+                found = self._task.without(text, [str(pod.thing) for pod in pods])
+            except ValueError as error:
+                obstacle = f"{path} cannot be read: {error}"
+        if obstacle or text is None:
+            self._left += [f"listed pod {pod.spec}: {obstacle}" for pod in pods]
+            return
+        self._log.save(plan.deletions, SavedFile(self._log.copy, path, digest_of(found), self._lock), text)
+        files.write(path, found, mode=_PRIVATE)
+        self._done += pods
+
+    @property
+    def _lock(self) -> str:
+        return self._task.host.layout.at(self._task.lock_paths[0])
 
     @contextmanager
-    def _locked_list(self, ctx: phases.Context) -> Iterator[bool]:
-        """Hold the lock of the CNI's list for the block; False if it is not free in time."""
-        files, at = self._task.host.files, self._task.host.layout.at
-        locked, existing = map(at, self._task.lock_paths)
-        end = ctx.clock.now() + _PATIENCE
+    def _locked_list(self, ctx: phases.Context, plan: CleanupPlan) -> Iterator[str]:
+        """Hold both locks of the CNI's list for the block, if the plan changes the list; the obstacle, or ""."""
+        if not _of_kind(plan, "pod"):
+            yield ""
+            return
+        files, older = self._task.host.files, self._task.host.layout.at(self._task.lock_paths[1])
         with ExitStack() as stack:
-            while files.is_there(existing) or not (lock := files.try_lock(locked)):
-                if ctx.clock.now() >= end:
-                    yield False
-                    return
-                ctx.sleep(0.1)
-            stack.callback(lock.release)
-            yield True
+            if not (found := _lock_file(files, ctx, self._lock, stack)):
+                if files.is_there(older):
+                    found = f"{older} exists, so another program is changing the list; remove it if none is"
+                elif (lock := files.try_lock(older)) is not None:
+                    stack.callback(lock.release)
+                    stack.callback(files.remove, older)
+            yield found
 
     def _delete_rules(self, ctx: phases.Context, plan: CleanupPlan) -> CleanupPlan:
         """Delete the rules of the plan; returns the plan as it is after the last read."""
@@ -391,7 +416,8 @@ class _Deleting:
         told = f"was added again: {self._task.cni} or another program is active"
         self._left += [f"{kind} {spec} {told}" for kind, spec in more if done[kind, spec]]
         if self._left:
-            gone = f"{len(self._done)} of {planned} entries were deleted, and are saved in {self._log.path}"
+            saved = f", and are saved in {self._log.path}" if self._done else ""
+            gone = f"{len(self._done)} of {planned} entries were deleted{saved}"
             raise CleanupError(f"{gone}; not deleted", self._left, kind="incomplete")
 
 
@@ -417,8 +443,8 @@ class UndoCleanup:
         log = self._read()
         with self.host.locked(ctx):
             ctx.check()
-            with ctx.shielded():
-                return self._restore(edges.kept_to(log.program), log)
+            with ctx.shielded() as safe:
+                return self._restore(safe, edges.kept_to(log.program), log)
 
     def plan(self, _ctx: phases.Context) -> UndoLog:
         """What the file says; changes nothing."""
@@ -433,10 +459,10 @@ class UndoCleanup:
         except ValueError as error:
             raise InputError("undo-file", path=self.path, problem=str(error)) from error
 
-    def _restore(self, edges: _Edges, log: UndoLog) -> UndoResult:
-        restoring = _Restoring(self.host, edges, _users(edges.look(self.host), log.ips))
+    def _restore(self, ctx: phases.Context, edges: _Edges, log: UndoLog) -> UndoResult:
+        restoring = _Restoring(self.host, edges, _users(edges.look(self.host), log))
         try:
-            restoring.files(log.files)
+            restoring.files(ctx, log.files)
             restoring.rules(log.rules)
             restoring.neighbours(log.neighbours)
             restoring.routes(log.routes)
@@ -449,18 +475,29 @@ class UndoCleanup:
         return UndoResult(tuple(restoring.done))
 
 
-def _users(facts: CleanupFacts, ips: frozenset[IP]) -> dict[IP, str]:
-    """Each of these addresses that is in use on the host now, and by whom."""
+def _users(facts: CleanupFacts, log: UndoLog) -> dict[IP, str]:
+    """Each address that is in use on the host now, and how that is known.
+
+    Neighbours with a MAC address of the log, and routes by its devices, are those of the pods that were gone.
+    """
+    devs, macs = log.devs, log.macs
     found = {address.ip: f"it is an address of {address.dev}" for address in facts.snapshot.addresses}
-    bridges = {link.name for link in facts.view.links if link.kind == "bridge"}
     for route in facts.snapshot.routes:
-        ip = route.prefix.ip
-        if ip in ips and route.prefix.length == ip.max_prefixlen and not bridges.issuperset(route.devs):
-            found.setdefault(ip, f"there is a route to it: {route}")
+        if route.prefix.length == route.prefix.ip.max_prefixlen and not devs.issuperset(route.devs):
+            found.setdefault(route.prefix.ip, f"there is a route to it: {route}")
     for neighbour in facts.view.neighbours:
-        if neighbour.mac and neighbour.dev not in bridges and neighbour.state not in {"failed", "incomplete", "none"}:
+        if neighbour.mac not in {"", *macs} and neighbour.state not in {"failed", "incomplete", "none"}:
             found.setdefault(neighbour.ip, f"there is a neighbour with it: {neighbour}")
-    return {ip: who for ip, who in found.items() if ip in ips}
+    return found
+
+
+def _ips_in(text: str) -> set[IP]:
+    """The addresses that a text contains as whole words."""
+    found = set()
+    for word in set(re.findall(r"[0-9A-Fa-f:.]{3,}", text)):
+        with suppress(ValueError):
+            found.add(as_ip(word))
+    return found
 
 
 class _Restoring:
@@ -471,17 +508,24 @@ class _Restoring:
         self.done: list[Operation] = []
         self.left: list[str] = []
 
-    def files(self, saved: tuple[SavedFile, ...]) -> None:
-        """Put each file back, unless another program has written it since."""
+    def files(self, ctx: phases.Context, saved: tuple[SavedFile, ...]) -> None:
+        """Put each file back, unless another program has written it since, or an address that it adds is in use."""
         for one in saved:
-            now, before = self._files.read(one.path), self._files.read(one.copy)
-            if now == before:
-                continue
-            if before is None or now is None or digest_of(now) != one.digest:
-                self.left.append(f"{one.path} has changed since; as it was before: {one.copy}")
-                continue
-            self._files.write(one.path, before)
-            self.done.append(Operation("add", f"the pods that {one.path} had", "it is in the undo file"))
+            with ExitStack() as stack:
+                obstacle = _lock_file(self._files, ctx, one.lock, stack)
+                now, before = self._files.read(one.path), self._files.read(one.copy)
+                if now is None or now == before:  # a file below /run does not survive a reboot
+                    continue
+                used = sorted(map(str, (_ips_in(before or "") - _ips_in(now)) & self._users.keys()))
+                if not obstacle and used:
+                    obstacle = f"{used[0]} is in use again: {self._users[as_ip(used[0])]}"
+                elif not obstacle and (before is None or digest_of(now) != one.digest):
+                    obstacle = f"it has changed since; as it was before: {one.copy}"
+                if obstacle or before is None:
+                    self.left.append(f"{one.path}: {obstacle}")
+                    continue
+                self._files.write(one.path, before, mode=_PRIVATE)
+                self.done.append(Operation("add", f"the pods that {one.path} had", "it is in the undo file"))
 
     def rules(self, lines: tuple[str, ...]) -> None:
         """Add each rule as often as it was deleted, less the copies that exist now."""
@@ -555,19 +599,23 @@ class _Log:
     def write(self, entries: tuple[CleanupEntry, ...]) -> None:
         """Record what will be deleted; called before the deletion."""
         coming = self._last.with_entries(entries)
-        self._files.write(self.path, str(coming), mode=0o600)
+        self._files.write(self.path, str(coming), mode=_PRIVATE)
         self._written = coming
 
-    def save(self, entries: tuple[CleanupEntry, ...], path: str, text: str, coming: str) -> None:
-        """Keep a copy of a file with this text, which will have the text `coming`."""
-        copy = self.path.removesuffix("undo") + "copy"
-        self._files.write(copy, text, mode=0o600)
-        self._last = attrs.evolve(self._last, files=(SavedFile(copy, path, digest_of(coming)),))
+    @property
+    def copy(self) -> str:
+        """The path of the copy of the list."""
+        return self.path.removesuffix("undo") + "copy"
+
+    def save(self, entries: tuple[CleanupEntry, ...], saved: SavedFile, text: str) -> None:
+        """Keep a copy of a file with this text, and record it."""
+        self._files.write(saved.copy, text, mode=_PRIVATE)
+        self._last = attrs.evolve(self._last, files=(saved,))
         self.write(entries)
 
     def settle(self, ctx: phases.Context, done: list[CleanupEntry]) -> None:
         """Write the file again if less was deleted than recorded; remove it if nothing was deleted."""
-        if self._written == self._last.with_entries(done):
+        if done and self._written == self._last.with_entries(done):
             return
         try:
             if done:

@@ -6,13 +6,14 @@ writing and parsing the text. Not here: where the file is, and the undo itself (
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.kernel.ebtables import PROGRAMS
-from hostrouting.kernel.neighbours import Neighbour
+from hostrouting.kernel.neighbours import Neighbour, canonical_mac
 from hostrouting.model import IPV6, TABLE_MAIN, NextHop, Prefix, Route, as_ip
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hostrouting.model import IP
     from hostrouting.tasks.cleanup.plan import CleanupEntry
 
 __all__ = ["SavedFile", "UndoLog"]
@@ -29,10 +29,12 @@ __all__ = ["SavedFile", "UndoLog"]
 _HEAD = """\
 # What hostrouting deleted, because another CNI had left it behind. To restore it, as root:
 #   hostrouting clean azure-vnet --undo FILE
-# or run this file with sh, but only once: rules that still exist would be added a second time.
+# or run this file with sh, but only once: rules that still exist would be added a second time. sh does not find out
+# whether a pod has one of the addresses by now: it would be cut off.
 """
 _ANY = "ebtables"
 """The program name on a host where ebtables is not named after its backend."""
+_MAC = re.compile(r"\b[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2}){5}\b")
 _OPTIONS = ("dev", "table", "proto", "scope", "metric", "src", "mtu", "advmss")
 
 
@@ -45,10 +47,23 @@ class SavedFile:
     path: str
     digest: str
     """The SHA-256 of the file as the clean-up left it; if the file has another one, another program wrote it."""
+    lock: str
+    """The file that is locked while the file is written."""
 
     def __str__(self) -> str:
         told = shlex.quote(f"{self.digest}  {self.path}")
-        return f"echo {told} | sha256sum --check --quiet && {shlex.join(['cp', self.copy, self.path])}"
+        inner = f"echo {told} | sha256sum --check --quiet && {shlex.join(['cp', self.copy, self.path])}"
+        return shlex.join(["flock", self.lock, "sh", "-c", inner])
+
+    @classmethod
+    def parse(cls, lock: str, inner: str) -> Self:
+        """The file in such a line; ValueError if the line is another one."""
+        match shlex.split(inner):
+            case ["echo", told, "|", "sha256sum", "--check", "--quiet", "&&", "cp", copy, path]:
+                digest, _, name = told.partition("  ")
+                if name == path:
+                    return cls(copy, path, digest, lock)
+        raise ValueError("it is not a command of an undo file")
 
 
 @attrs.frozen
@@ -74,15 +89,16 @@ class UndoLog:
         )
 
     @property
-    def ips(self) -> frozenset[IP]:
-        """The addresses of all entries."""
-        rules = read_saved("\n-A ".join(["*nat", *self.rules])).rules
+    def macs(self) -> frozenset[str]:
+        """The MAC addresses of all entries: those of the pods that were gone."""
+        words = " ".join((*self.rules, *(near.mac for near in self.neighbours)))
+        return frozenset(map(canonical_mac, _MAC.findall(words)))
+
+    @property
+    def devs(self) -> frozenset[str]:
+        """The devices of the deleted neighbours and routes."""
         return frozenset(
-            (
-                *(rule.address for rule in rules if rule.address is not None),
-                *(neighbour.ip for neighbour in self.neighbours),
-                *(route.prefix.ip for route in self.routes),
-            )
+            (*(near.dev for near in self.neighbours), *(dev for route in self.routes for dev in route.devs))
         )
 
     @classmethod
@@ -103,10 +119,8 @@ class UndoLog:
                         neighbours.append(Neighbour(as_ip(ip), mac, dev))
                     case ["ip", "-4" | "-6", "route", "add", prefix, *words]:
                         routes.append(_route(prefix, words))
-                    case ["echo", told, "|", "sha256sum", "--check", "--quiet", "&&", "cp", copy, path] if (
-                        told.endswith(f"  {path}")
-                    ):
-                        files.append(SavedFile(copy, path, told.partition(" ")[0]))
+                    case ["flock", lock, "sh", "-c", inner]:
+                        files.append(SavedFile.parse(lock, inner))
                     case _:
                         raise ValueError("it is not a command of an undo file")  # noqa: TRY301  reported with its line
             except ValueError as error:

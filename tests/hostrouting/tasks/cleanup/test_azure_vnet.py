@@ -289,9 +289,10 @@ class TestListedPods:
         """With `prune` each is an entry of the plan, unless its address or MAC address is in use or not managed."""
         prune = {"state_file": "prune"}
         [it] = planned(files=listing("azv7", "10.240.0.5", "fd00:1::5"), settings=prune).deletions
-        assert (it.kind, it.spec, it.thing) == ("pod", "a-eth0 (10.240.0.5, fd00:1::5)", "a-eth0")
+        assert (it.kind, it.spec, it.thing) == ("pod", "a-eth0 (10.240.0.5, fd00:1::5)", "eth0/azure/a-eth0")
         for kept in (listing("azv7", "10.9.0.5"), listing("azv7", "10.240.0.5", mac="AgAAAACq")):
-            assert [it.fate for it in planned(files=kept, settings=prune).entries] == ["keep"]
+            plan = planned(files=kept, settings=prune)
+            assert ([it.fate for it in plan.entries], plan.findings) == (["keep"], ())
         for ignored in (listing("azv1", "10.240.0.5"), listing("", "10.240.0.5"), listing("azv7")):
             assert planned(files=ignored, settings=prune).entries == ()
 
@@ -505,7 +506,7 @@ def state(endpoints: object) -> str:
 def test_its_endpoints() -> None:
     """Each endpoint has a device and addresses of both families."""
     ips = (ip_address("10.240.0.5"), ip_address("fd00:1::5"))
-    assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips, DEAD),)
+    assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips, DEAD, ("eth0", "azure")),)
 
 
 @pytest.mark.parametrize(
@@ -528,6 +529,7 @@ def test_what_is_empty(text: str) -> None:
     [
         ("", "not JSON, or is truncated"),
         (state({"a": ENDPOINT})[:-9], "not JSON, or is truncated"),
+        ("\ufffd", "it is not UTF-8"),
         ("[]", "the document is not a JSON object"),
         (state([]), "Endpoints is not a JSON object"),
         (state({"a": {**ENDPOINT, "IPAddresses": [{"IP": "ten"}]}}), "the endpoint 'a' has an invalid address"),
@@ -542,8 +544,16 @@ def test_what_is_not_a_state_file(text: str, why: str) -> None:
 
 def test_a_pod_is_taken_out() -> None:
     """All other pods stay as they are, with every key."""
-    text = pruned_state(state({"a": ENDPOINT, "b": {**ENDPOINT, "More": [1]}}), ["a", "c"])
+    text = pruned_state(state({"a": ENDPOINT, "b": {**ENDPOINT, "More": [1]}}), ["eth0/azure/a", "eth0/other/b"])
     assert json.loads(text) == json.loads(state({"b": {**ENDPOINT, "More": [1]}}))
+
+
+@pytest.mark.parametrize("odd", [float("inf"), "\ud800"])
+def test_what_cannot_be_written_again(odd: object) -> None:
+    """A file with a value that azure-vnet could not read is left alone."""
+    text = json.dumps({**json.loads(state({"a": ENDPOINT})), "Odd": odd})
+    with pytest.raises(StateFileUnreadable, match="it cannot be written again"):
+        pruned_state(text, ["eth0/azure/a"])
 
 
 # The CNI configuration.

@@ -50,6 +50,7 @@ from tests.support.tasks import LAYOUT, run
 
 STALE = R2.format("10.240.0.5", DEAD)
 STATE = "/var/run/azure-vnet.json"
+LOCK = "/var/run/azure-vnet/azure-vnet.lock"
 UNDO = "/var/lib/aks-flex-node/azure-vnet-1.undo"
 CONFLIST = {"/etc/cni/net.d/10-azure.conflist": json.dumps({"plugins": [{"type": "azure-vnet"}]})}
 POD = EthernetLink(name="azv5", index=9, kind="veth", master="azure0", peer=PeerMac(DEAD))
@@ -521,13 +522,15 @@ class TestListedPods:
         return azure_host(files=FakeFiles({STATE: self.TEXT}))
 
     def test_there_and_back(self) -> None:
-        """The dead pod leaves the list before its rules go; the undo restores the list as it was, to the byte."""
+        """Both locks are held while its rules and the dead pod go; the undo restores the list as it was, to the byte."""
         host = self.host()
-        seen: list[bool] = []
-        ebtables_of(host).meanwhile(lambda: seen.append("dead" in host.files.texts[STATE]), nth=3)
+        seen: list[set[str]] = []
+        ebtables_of(host).meanwhile(lambda: seen.append({*host.files.locked}), nth=3)
         result = clean(host, state_file="prune")
-        assert seen == [False]
-        assert result.deleted[0].spec == "dead (10.240.0.5)"
+        assert seen[0] >= {LOCK, f"{STATE}.lock"}
+        assert f"{STATE}.lock" not in host.files.texts
+        assert [it.spec for it in result.deleted if it.kind == "pod"] == ["dead (10.240.0.5)"]
+        assert host.files.modes[STATE] == 0o600
         assert result.files == (UNDO, self.COPY)
         assert '"live"' in host.files.texts[STATE]
         assert host.files.texts[self.COPY] == self.TEXT
@@ -539,23 +542,52 @@ class TestListedPods:
         host = self.host()
         clean(host, state_file="prune")
         host.files.texts[STATE] += " "
-        with pytest.raises(phases.TaskFailed, match=f"{STATE} has changed since; as it was before: {self.COPY}"):
+        with pytest.raises(phases.TaskFailed, match=f"{STATE}: it has changed since; as it was before: {self.COPY}"):
             restore(host)
         assert host.files.texts[STATE] != self.TEXT
+        del host.files.texts[STATE]  # as after a reboot
+        assert restore(host).operations == ()
 
-    @pytest.mark.parametrize("is_old", [True, False])
-    def test_its_lock(self, is_old: bool) -> None:  # noqa: FBT001  a parameter
+    def test_a_listed_address_that_is_in_use_again(self) -> None:
+        """The list is not restored then: Azure's network monitor would add the rules of the dead pod again."""
+        host = self.host()
+        clean(host, state_file="prune")
+        host.neighbours.links.append(EthernetLink(name="cni0", index=30, kind="bridge"))
+        host.neighbours.neighbours.append(Neighbour("10.240.0.5", "02:00:00:00:00:77", "cni0", "reachable"))
+        with pytest.raises(phases.TaskFailed, match=f"{STATE}: 10.240.0.5 is in use again: there is a neighbour"):
+            restore(host)
+        assert '"dead"' not in host.files.texts[STATE]
+        assert not any("10.240.0.5" in rule for rule in ebtables_of(host).rules)
+
+    def test_an_ebtables_that_is_too_old(self) -> None:
+        """The list stays as it is if the rules cannot be deleted."""
+        host = self.host()
+        ebtables_of(host).fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
+        with pytest.raises(phases.TaskFailed):
+            clean(host, state_file="prune")
+        assert host.files.texts[STATE] == self.TEXT
+
+    @pytest.mark.parametrize(("is_old", "told"), [(True, f"{STATE}.lock exists"), (False, "has locked /var/run/azure")])
+    def test_its_lock(self, told: str, *, is_old: bool) -> None:
         """While azure-vnet holds the lock the list stays as it is, and all the rest is deleted."""
         host = self.host()
         if is_old:
             host.files.texts[f"{STATE}.lock"] = "7"
         else:
-            host.files.locked.add("/var/run/azure-vnet/azure-vnet.lock")
+            host.files.locked.add(LOCK)
         task = CleanStaleAzureVnet(azure_config(state_file="prune"), host=host)
-        with pytest.raises(phases.TaskFailed, match=r"listed pod dead .*: its lock is held") as caught:
+        with pytest.raises(phases.TaskFailed, match=rf"listed pod dead .*{told}") as caught:
             phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
         assert len(effects_of(caught.value.error).operations) == 12
         assert host.files.texts[STATE] == self.TEXT
+
+    def test_nothing_but_the_list(self) -> None:
+        """If nothing at all could be deleted, no undo file is left."""
+        host = FakeHost(files=FakeFiles({STATE: self.TEXT, f"{STATE}.lock": "7"}))
+        task = CleanStaleAzureVnet(azure_config(state_file="prune"), host=host)
+        with pytest.raises(phases.TaskFailed, match="0 of 2 entries were deleted; not deleted"):
+            phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
+        assert UNDO not in host.files.texts
 
 
 class TestUndo:
@@ -583,6 +615,8 @@ class TestUndo:
         task = CleanStaleAzureVnet(azure_config(), host=host)
         assert isinstance(task.undo(phases.Context(observers=[])), phases.Skip)
         clean(host)
+        report = CleanStaleAzureVnet(azure_config(dry_run=True), host=host)
+        assert isinstance(report.undo(phases.Context(observers=[])), phases.Skip)
         assert phases.undo(task, observers=[]).ok
         assert sorted(ebtables_of(host).rules) == sorted(ebtables_of(azure_host()).rules)
 
@@ -618,10 +652,10 @@ class TestUndo:
         error = caught.value.error
         assert isinstance(error, CleanupError)
         assert error.kind == "incomplete"
-        assert str(error).startswith(f"10 entries of {UNDO} were restored; not restored: ")
-        assert error.reasons[0].endswith("another entry exists for this address")
-        assert error.reasons[1].startswith("10.240.0.7/32 dev azv2")
-        assert len(effects_of(error).operations) == 10
+        assert str(error).startswith(f"5 entries of {UNDO} were restored; not restored: ")
+        assert ["10.240.0.5 is in use again" in reason for reason in error.reasons] == [True] * 6 + [False]
+        assert error.reasons[-1].startswith("10.240.0.7/32 dev azv2")
+        assert len(effects_of(error).operations) == 5
 
     def test_a_neighbour_whose_device_is_gone(self) -> None:
         """The neighbour is named with the kernel's reason."""

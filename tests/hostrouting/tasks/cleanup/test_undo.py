@@ -52,7 +52,7 @@ LOGS = st.builds(
     st.lists(RULES, max_size=3).map(tuple),
     st.lists(st.builds(Neighbour, IPV4 | IPV6, MACS, DEVS), max_size=3).map(tuple),
     st.lists(ROUTES, max_size=3).map(tuple),
-    st.sampled_from([(), (SavedFile("/var/lib/a b/x.copy", "/var/run/azure-vnet.json", "0" * 64),)]),
+    st.sampled_from([(), (SavedFile("/var/lib/a b/x.copy", "/var/run/azure-vnet.json", "0" * 64, "/run/a'b.lock"),)]),
 )
 
 
@@ -67,7 +67,7 @@ def test_a_changed_file(tmp_path: Path) -> None:
     """The line for a file restores it only while it is as the clean-up left it; any shell can run it."""
     copy, path = tmp_path / "x.copy", tmp_path / "azure vnet.json"
     copy.write_text("before")
-    line = str(SavedFile(str(copy), str(path), digest_of("after")))
+    line = str(SavedFile(str(copy), str(path), digest_of("after"), str(tmp_path / "lock")))
     for found, left in (("after", "before"), ("another", "another")):
         path.write_text(found)
         subprocess.run(["sh", "-c", line], check=False, capture_output=True)
@@ -103,6 +103,7 @@ def test_how_it_reads() -> None:
         ("ip -4 route add 10.0.0.1 dev azure0 table 255 proto 3 metric 0", "it is not a route to a single address"),
         ("ip -4 route add 10.0.0.1 via 10.0.0.2", "it is not a route in the form that an undo file has"),
         ("ip -4 route add 10.0.0.1 dev", "it is not a route in the form that an undo file has"),
+        ("flock /l sh -c 'rm -rf /'", "it is not a command of an undo file"),
         ("ip 'neigh", "No closing quotation"),
     ],
 )
