@@ -39,7 +39,7 @@ from hostrouting.config import RouteOverlapConfig as RouteOverlapConfig  # which
 from hostrouting.config import IntendedRule as IntendedRule  # a policy rule that sends some packets elsewhere on purpose
 from hostrouting.config import Mode as Mode  # what happens if a CIDR does not leave as it must: WARN or STRICT
 from hostrouting.config import ProbeRewriteConfig as ProbeRewriteConfig  # how a load balancer's probes over IPv6 are rewritten
-from hostrouting.config import ProbeCondition as ProbeCondition  # on which hosts this is done: always, local-ipv6 or imds
+from hostrouting.config import ProbeCondition as ProbeCondition  # on which hosts this is done: always or imds
 from hostrouting.config import ImdsConfig as ImdsConfig  # how the instance metadata service is asked about it
 from hostrouting.config import OnUnknown as OnUnknown  # what happens if it gives no usable answer: fail, apply or skip
 from hostrouting.config import GuardConfig as GuardConfig  # whether the guard runs as a service

@@ -360,7 +360,7 @@ class MetadataError(HostRoutingError):
         self.url, self.reason, self.can_retry = url, reason, can_retry
         super().__init__(
             f"the instance metadata service at {url} {reason}; make sure that this host can reach it, or set "
-            "probeRewrite.condition to always or local-ipv6, or probeRewrite.imds.onUnknown to apply or skip"
+            "probeRewrite.condition to always, or probeRewrite.imds.onUnknown to apply or skip"
         )
 
 

@@ -41,7 +41,6 @@ FOREIGN = {
     "hypothesis": {
         "hostrouting.testing.strategies",
         "hostrouting.testing.config_strategies",
-        "hostrouting.testing.nftables_strategies",
     },
 }
 SLOW = {"rich", "pyroute2", "pytest", "hypothesis", "asyncio", "typing_extensions"}

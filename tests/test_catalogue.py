@@ -140,7 +140,7 @@ def test_nothing_is_loaded_for_a_rewrite_that_nobody_wants() -> None:
         "from hostrouting import Configure, Host, HostRoutingConfig\n"
         "Host.local()\n"
         "print(Configure(HostRoutingConfig(), host=Host.offline('/nowhere')).preview().is_empty)\n"
-        "ways = 'kernel.nftables', 'host.metadata', 'tasks.probe_rewrite.rules'\n"
+        "ways = 'kernel.nftables', 'host.metadata'\n"
         "print(*[name for name in sys.modules if name.startswith(tuple(f'hostrouting.{way}' for way in ways))])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -5,7 +5,7 @@ here: which files a host needs (`tasks`), and writing a set of files (`host`).
 
 scripts     the boot scripts of the IPv4 tasks: a static body, and the settings as data in one block
 units       the units that run one script each, that of the guard, and the name of our route protocol
-probe       the boot script that rewrites the source of probes, and its unit
+probe       the table that rewrites the source of probes, and the script and unit that load it at boot
 gate_files  the drop-in, unit, script and list of steps that keep machines from starting too early
 gate        how these are installed, changed and removed
 gate_state  what lets machines start unchecked although they are there
@@ -25,10 +25,10 @@ from hostrouting.boot.gate_files import (
     render_gate_unit,
 )
 from hostrouting.boot.probe import (
-    BootCondition,
     ProbeScript,
     parse_probe_script,
     render_probe_script,
+    render_probe_table,
     render_probe_unit,
 )
 from hostrouting.boot.scripts import (
@@ -62,13 +62,13 @@ __all__ = [
     "render_check_script",
     "render_rules_script",
     "render_probe_script",
+    "render_probe_table",
     "parse_static_routes_script",
     "parse_check_script",
     "parse_probe_script",
     "RoutesScript",
     "CheckScript",
     "ProbeScript",
-    "BootCondition",
     "DEFAULT_WAIT",
     "MOST_WAIT",
     # their units

@@ -1,78 +1,102 @@
-"""The boot script and the unit that rewrite the source of load-balancer probes, and the settings in the script.
+"""The nftables table that rewrites the source of load-balancer probes, and the script and unit that load it at boot.
 
-Here: text. Not here: evaluating a condition that depends on more than the host itself (`tasks`); such a condition is
-written into the script as its result, `always` or `never`.
+Here: text, rendered from the configuration. The table is one text: `apply` and the guard load it, and the script has it
+among its settings and loads the same. It begins by deleting a former table of its name, so to load it is one
+transaction, whatever was there. Not here: when it is loaded, and what is done if it is not in force (`tasks`).
 """
 
 from __future__ import annotations
-
-from ipaddress import IPv6Address
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import attrs
 
 from hostrouting.boot.scripts import DEFAULT_WAIT, KnownSettings, filled, settings_in
 from hostrouting.boot.units import FLUSHERS, GRACE, render_oneshot
+from hostrouting.config import ProbeRewriteConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import DEFAULT_METRIC, IPV6, OURS
+from hostrouting.model.constants import LINK_LOCAL, MULTICAST
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+__all__ = [
+    "ON_LINK",
+    "OUR_COMMENT",
+    "ProbeScript",
+    "parse_probe_script",
+    "render_probe_deletion",
+    "render_probe_script",
+    "render_probe_table",
+    "render_probe_unit",
+]
 
-__all__ = ["BootCondition", "ProbeScript", "parse_probe_script", "render_probe_script", "render_probe_unit"]
-
-BootCondition: TypeAlias = Literal["always", "local-ipv6", "never"]
-"""When the script rewrites: `local-ipv6` means if an interface has a global or unique local IPv6 address."""
-
-# The script puts these into nft commands, so their form is checked, not only their letters.
-_TABLE = r"[a-z][a-z0-9_]{0,63}"
-_INTERFACE = r"[A-Za-z0-9_.-]{1,15}"
-
-
-def _of_form(pattern: str) -> Callable[[object, attrs.Attribute[str], str], None]:
-    def check(_: object, attribute: attrs.Attribute[str], value: str) -> None:
-        import re  # noqa: PLC0415  loaded only if this script is rendered or parsed
-
-        if not re.fullmatch(pattern, value):
-            raise ValueError(f"{attribute.name}: {value!r} is not of the form {pattern}")
-
-    return check
+OUR_COMMENT = 'comment "hostrouting: '
+"""What nft lists of each of our tables: the table and its rules have comments that begin like this."""
+ON_LINK = (LINK_LOCAL, MULTICAST[IPV6])
+"""Destinations of packets that are not forwarded, so their source stays as it is."""
+_DISCOVERY = "130, 131, 132, 133, 134, 135, 136, 137, 143"
+"""The ICMPv6 types of MLD and neighbour discovery."""
+_ANSWERS = ("no", "yes")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class ProbeScript:
     """The settings of probe-rewrite.sh."""
 
-    table: str = attrs.field(validator=_of_form(_TABLE))
-    priority: int = attrs.field(converter=int)
-    link_local: IPv6Address = attrs.field(converter=IPv6Address)
-    global_address: IPv6Address = attrs.field(converter=IPv6Address)
-    interfaces: tuple[str, ...] = attrs.field(
-        validator=[attrs.validators.min_len(1), attrs.validators.deep_iterable(_of_form(_INTERFACE))]
-    )
-    ensure_route: bool = True
-    """Whether the script adds a route for the replies by the first interface."""
-    condition: BootCondition = attrs.field(validator=attrs.validators.in_(get_args(BootCondition)))
+    config: ProbeRewriteConfig
+    """Without the settings of the instance metadata service, which the script does not ask."""
     protocol: int = OURS
     wait: int = DEFAULT_WAIT
-    """The timeout in seconds for a device or an address."""
+
+
+def render_probe_deletion(name: str) -> str:
+    """The text that deletes this table; an absent one is created first, because to delete it is an error."""
+    return f"add table ip6 {name}\ndelete table ip6 {name}\n"
+
+
+def render_probe_table(config: ProbeRewriteConfig) -> str:
+    """The text that puts the table in the place of a former one.
+
+    Addresses are compared before devices, because that decides nearly every packet with one comparison. On a node that
+    forwards 184,000 small packets per second, these rules cost 7 % of them, two empty chains 4 %, and the same rules
+    with devices first 8 %.
+    """
+    probe, known, says = config.link_local, config.global_address, OUR_COMMENT
+    uplinks = "{ " + ", ".join(f'"{dev}"' for dev in config.interfaces) + " }"
+    on_link = "{ " + ", ".join(map(str, ON_LINK)) + " }"
+    return f"""\
+{render_probe_deletion(config.table)}table ip6 {config.table} {{
+  {says}IPv6 probes of the load balancer"
+  chain prerouting {{
+    type filter hook prerouting priority {config.priority}; policy accept;
+    ip6 saddr != {probe} return {says}not a probe"
+    iifname != {uplinks} return {says}did not come in by an uplink"
+    ip6 daddr {on_link} return {says}stays on the link"
+    icmpv6 type {{ {_DISCOVERY} }} return {says}neighbour discovery and MLD"
+    counter ip6 saddr set {known} {says}from an address that may be forwarded"
+  }}
+  chain postrouting {{
+    type filter hook postrouting priority {config.priority}; policy accept;
+    ip6 daddr {known} oifname {uplinks} counter ip6 daddr set {probe} {says}back to the address of the probe"
+  }}
+}}
+"""
 
 
 def render_probe_script(told: ProbeScript, *, layout: HostLayout | None = None) -> str:
-    """The script that loads the table and adds the route, or deletes both, depending on the condition."""
-    where = layout or HostLayout()
+    """The script that loads the table, and adds the route for the replies."""
+    config = told.config
     settings = [
-        f"table {told.table}",
-        f"priority {told.priority}",
-        f"link-local {told.link_local}",
-        f"global {told.global_address}",
-        *(f"interface {name}" for name in told.interfaces),
-        f"route {'yes' if told.ensure_route else 'no'}",
+        f"table {config.table}",
+        f"priority {config.priority}",
+        f"link-local {config.link_local}",
+        f"global {config.global_address}",
+        *(f"interface {name}" for name in config.interfaces),
+        f"route {_ANSWERS[config.ensure_route]}",
+        f"condition {config.condition}",
+        f"required {_ANSWERS[config.required]}",
         f"protocol {told.protocol}",
         f"metric {DEFAULT_METRIC[IPV6]}",
-        f"condition {told.condition}",
         f"wait {told.wait}",
-        f"state {where.state_directory}",
+        f"state {(layout or HostLayout()).state_directory}",
+        *(f"nft {line}" for line in render_probe_table(config).splitlines()),
     ]
     return filled("probe-rewrite.sh", settings)
 
@@ -81,17 +105,18 @@ def parse_probe_script(text: str) -> ProbeScript:
     """The settings that were rendered; ValueError if the text is not such a script."""
     settings = settings_in(text)
     known = KnownSettings(settings)
-    return ProbeScript(
+    config = ProbeRewriteConfig(
+        enabled=True,
+        interfaces=[value for key, value in settings if key == "interface"],
+        link_local=known["link-local"],
+        global_address=known["global"],
         table=known["table"],
         priority=int(known["priority"]),
-        link_local=IPv6Address(known["link-local"]),
-        global_address=IPv6Address(known["global"]),
-        interfaces=tuple(value for key, value in settings if key == "interface"),
-        ensure_route=known["route"] == "yes",
-        condition=cast("BootCondition", known["condition"]),
-        protocol=int(known["protocol"]),
-        wait=int(known["wait"]),
+        ensure_route=known["route"] == _ANSWERS[True],
+        condition=known["condition"],
+        required=known["required"] == _ANSWERS[True],
     )
+    return ProbeScript(config, int(known["protocol"]), int(known["wait"]))
 
 
 def render_probe_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:

@@ -46,7 +46,7 @@ __all__ = [
 _OPENING, _CLOSING = "configuration=(", ")"
 _INCLUDE = "#include "
 _HEADING = "# ---"
-_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@: ")
+_LETTERS = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@:;,!{}" ')
 
 DEFAULT_WAIT = 30
 """The default timeout in seconds for whatever a task or a boot script waits for."""

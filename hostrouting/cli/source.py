@@ -21,7 +21,7 @@ from hostrouting.boot import (
     parse_static_routes_script,
 )
 from hostrouting.cli.output import SHOWN, spoken
-from hostrouting.config import GuardConfig, HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig, Upkeep
+from hostrouting.config import GuardConfig, HostRoutingConfig, RouteOverlapConfig, Upkeep
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
 from hostrouting.config.values import gateway
 from hostrouting.errors import BackendError, ConfigError, Fault
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from hostrouting.boot import ProbeScript
     from hostrouting.config.values import Network
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
@@ -139,7 +138,7 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
         None if routes is None else routes.config,
         None if check is None else check.config,
         OURS if found is None else found.protocol,
-        probe_rewrite=None if probe is None else _rewrite_of(probe),
+        probe_rewrite=None if probe is None else probe.config,
         guard=None if program is None or not has_work else GuardConfig(enabled=True, program=program),
         kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
         manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,
@@ -157,20 +156,6 @@ def installed_wait(host: Host) -> float:
     check = _script(host, host.layout.check_script_path, parse_check_script)
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
     return next((float(section.wait) for section in (routes, check, probe) if section is not None), float(DEFAULT_WAIT))
-
-
-def _rewrite_of(script: ProbeScript) -> ProbeRewriteConfig:
-    """The configuration that the script was made from. Its condition `never` is a negative answer of the metadata."""
-    return ProbeRewriteConfig(
-        enabled=True,
-        interfaces=script.interfaces,
-        link_local=script.link_local,
-        global_address=script.global_address,
-        table=script.table,
-        priority=script.priority,
-        ensure_route=script.ensure_route,
-        condition="imds" if script.condition == "never" else script.condition,
-    )
 
 
 def _script(host: Host, path: str, parse: Callable[[str], T]) -> T | None:

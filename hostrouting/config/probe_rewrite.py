@@ -53,8 +53,6 @@ class ProbeCondition(Word):
     """The condition for rewriting probes if the section is enabled."""
 
     ALWAYS = "always"
-    LOCAL_IPV6 = "local-ipv6"
-    """When an interface has a global or unique local address; one that is tentative is waited for first."""
     IMDS = "imds"
     """When the instance metadata service says that the host has IPv6."""
 
@@ -111,6 +109,8 @@ class ProbeRewriteConfig:
     """Whether to add a route to the global address, so that replies leave by the uplink."""
     condition: ProbeCondition
     imds: ImdsConfig
+    required: bool
+    """Whether a machine starts only if the rules and the route are in force."""
 
     def __init__(
         self,
@@ -122,8 +122,9 @@ class ProbeRewriteConfig:
         table: str = DEFAULT_TABLE,
         priority: int = DEFAULT_PRIORITY,
         ensure_route: bool = True,
-        condition: ProbeCondition | str = ProbeCondition.LOCAL_IPV6,
+        condition: ProbeCondition | str = ProbeCondition.ALWAYS,
         imds: ImdsConfig | Mapping[str, object] | None = None,
+        required: bool = False,
     ) -> None:
         given = PROBE_REWRITE.check(
             enabled=enabled,
@@ -135,6 +136,7 @@ class ProbeRewriteConfig:
             ensure_route=ensure_route,
             condition=condition,
             imds={} if imds is None else imds,
+            required=required,
         )
         self.__attrs_init__(**given)
 
@@ -277,6 +279,7 @@ PROBE_REWRITE = Keys(
         "ensure_route": switch,
         "condition": one_of(ProbeCondition, "a condition"),
         "imds": _IMDS.reader(ImdsConfig),
+        "required": switch,
     },
     absent={"enabled": False, "interfaces": (), "ensure_route": True},
     together=_rules_of_several,

@@ -145,10 +145,15 @@ def _read(body: bytes) -> Answer | _Unknown:
 
 
 def _ipv6_addresses(interface: object) -> list[Any] | None:
-    """The IPv6 addresses of an interface, empty without such a key; None if they cannot be read."""
+    """The IPv6 addresses of an interface, empty without such a key; None if they cannot be read.
+
+    A blank privateIpAddress is not an address: the service lists one for an interface that has none.
+    """
     ipv6 = interface.get("ipv6", {}) if isinstance(interface, dict) else None
     found = ipv6.get("ipAddress", []) if isinstance(ipv6, dict) else None
-    return found if isinstance(found, list) else None
+    if not isinstance(found, list) or not all(isinstance(address, dict) for address in found):
+        return None
+    return [address for address in found if str(address.get("privateIpAddress") or "").strip()]
 
 
 def fetch(url: str, timeout: float) -> Reply:

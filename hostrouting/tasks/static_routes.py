@@ -217,6 +217,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                 *(needed[key] for key in done),
             ),
             lost=tuple(needed[key] for key in lost),
+            waiting=tuple(_repair_key(pending.desired.key) for pending in plan.pending),
             findings=(
                 *(finding for finding in plan.findings(wait=None) if finding.name in _NOT_NOW),
                 *asked.beside,
@@ -320,7 +321,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return reply_destinations(self.config)
         from hostrouting.tasks.probe_rewrite.rules import Record  # noqa: PLC0415  few hosts have such routes
 
-        return reply_destinations(self.config, former=[route.address for route in Record.parse(text).routes])
+        return reply_destinations(self.config, former=[address for address, _ in Record.parse(text).routes])
 
     def _read(self) -> Snapshot | None:
         if self.host.backend is None:
@@ -364,12 +365,15 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
 def repair_of(step: Step) -> Repair:
     """The step as a repair: what programs can fight about is a destination with a metric."""
-    route = step.route
-    usual = DEFAULT_METRIC[route.prefix.family]
-    key = str(route.prefix) + (f" metric {route.metric}" if route.metric != usual else "")
+    route, key = step.route, _repair_key(step.route.key)
     if step.action == "delete":
         return Repair(key, "no route", f"[{route}]")
     return Repair(key, f"[{route}]", "no route" if step.held is None else f"[{step.held}]")
+
+
+def _repair_key(key: RouteKey) -> str:
+    usual = DEFAULT_METRIC[key.prefix.family]
+    return str(key.prefix) + (f" metric {key.metric}" if key.metric != usual else "")
 
 
 def _as_told(snapshot: Snapshot, protocols: Collection[int]) -> list[str]:

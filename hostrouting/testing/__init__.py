@@ -11,7 +11,6 @@
     filter_contracts   those of Nftables, Ebtables and LinkLayer, such as `filter_contracts.NftablesContract`
     strategies         hypothesis strategies for prefixes, routes, rules and snapshots
     config_strategies  hypothesis strategies for configurations
-    nftables_strategies  hypothesis strategies for nftables tables
     plugin             pytest fixtures, enabled with `pytest_plugins = ["hostrouting.testing.plugin"]`
 
 hypothesis and pytest are not dependencies. They are imported only by the modules that need them.

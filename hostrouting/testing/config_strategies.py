@@ -65,7 +65,7 @@ KEYS = (
     *("hostRouting", "staticRoutes", "routeOverlap", "protocol", "enabled", "routes"),
     *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
     *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "table", "priority", "ensureRoute", "condition"),
-    *("imds", "url", "timeout", "retries", "onUnknown"),
+    *("required", "imds", "url", "timeout", "retries", "onUnknown"),
     *("azureVnetCleanup", "managed", "protect", "uplinks", "ebtables", "dryRun", "stateFile"),
 )
 """Every key of a configuration."""
@@ -203,6 +203,7 @@ def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
             ),
             priority=st.integers(-399, -201),
             condition=st.sampled_from(ProbeCondition),
+            required=st.booleans(),
             imds=imds,
             **switches,
         )
@@ -289,6 +290,7 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
             "priority": st.integers(-401, -199) | anything,
             "ensureRoute": st.booleans() | anything,
             "condition": st.sampled_from(ProbeCondition).map(str) | anything,
+            "required": st.booleans() | anything,
             "imds": st.fixed_dictionaries(
                 {},
                 optional={

@@ -53,9 +53,9 @@ def _plan(lab: Lab, rewriting: Rewriting) -> Contest:
             raise RuntimeError("there was something to do")
 
     def listing() -> None:
-        lab.node.run("nft", "-j", "list", "table", "ip6", _TABLE)
+        lab.node.run("nft", "list", "table", "ip6", _TABLE)
 
-    methods = {f"{_TASK}.plan": plan, "nft -j list table": listing}
+    methods = {f"{_TASK}.plan": plan, "nft list table": listing}
     return Contest(f"{_WORK}: plan, nothing to do", in_turn(methods, rounds=30))
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 import phases
+from hostrouting.boot import render_probe_table
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.nftables import NftProgram
-from hostrouting.tasks.probe_rewrite.rules import wanted_table
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeManager
 
@@ -30,9 +30,9 @@ def settings(**more: Any) -> ProbeRewriteConfig:
     return ProbeRewriteConfig(**{"enabled": True, "interfaces": ["eth0"], **more})
 
 
-def rules() -> str:
-    """The ruleset as nft prints it."""
-    return str(wanted_table(settings()))
+def rules(**more: Any) -> str:
+    """The text that nft loads."""
+    return render_probe_table(settings(**more))
 
 
 @attrs.define
@@ -94,9 +94,12 @@ class Rewriting:
         """The installed boot script."""
         return self._files.texts[self._host.layout.probe_script_path]
 
-    def boot(self, directory: Path) -> None:
-        """Write the boot script into this directory, and run it."""
+    def boot(self, directory: Path, *words: str) -> str:
+        """Run the boot script, which writes its record into this directory; what it says. The words are the gate's."""
         script = directory / "script"
         script.write_text(self.script)
-        done = self._node.run("bash", str(script), RUNTIME_DIRECTORY=str(directory))
+        done = self._node.run("bash", str(script), *words, RUNTIME_DIRECTORY=str(directory))
         assert done.returncode == 0, done.stderr
+        path = self._host.layout.probe_applied_path
+        self._files.texts[path] = (directory / "probe-rewrite.applied").read_text()
+        return done.stderr

@@ -16,19 +16,20 @@ import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
-from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 import phases
 from hostrouting.boot import (
     GateStep,
     ProbeScript,
+    StepKind,
     render_preset,
     render_probe_script,
     render_probe_unit,
 )
 from hostrouting.boot.gate import Gate, Part
 from hostrouting.boot.units import FLUSHERS
+from hostrouting.config import ProbeRewriteConfig
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.host.host import Host
 from tests.support.gate import KUBE1, LAYOUT, await_start, end
@@ -42,16 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FLUSH", "TABLE", "TOLD", "WORD", "flushing", "has_table", "in_force", "start_once"]
 
-TABLE = "hostrouting_slb"
-TOLD = ProbeScript(
-    table=TABLE,
-    priority=-300,
-    link_local=IPv6Address("fe80::1234:5678:9abc"),
-    global_address=IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc"),
-    interfaces=("eth0",),
-    condition="always",
-    wait=5,
-)
+CONFIG = ProbeRewriteConfig(enabled=True, interfaces=["eth0"], required=True)
+TABLE, TOLD = CONFIG.table, ProbeScript(CONFIG, wait=5)
 FLUSH = "nftables-flush.service"
 
 _FLUSH_UNIT = """\
@@ -92,7 +85,7 @@ exec sleep "$(printf '%d.%03d' 0 "$((RANDOM % {most}))")"
 
 
 def part(host: Host, told: ProbeScript = TOLD) -> Part:
-    """The script, required by every start of a machine, and the unit that runs it at every boot."""
+    """The script, which runs at every start of a machine, and the unit that runs it at every boot."""
     layout = host.layout
     unit = unit_file(layout.probe_unit_path, render_probe_unit(layout), script=layout.probe_script, layout=layout)
     preset = File(layout.probe_preset_path, render_preset(layout.probe_unit))
@@ -100,7 +93,8 @@ def part(host: Host, told: ProbeScript = TOLD) -> Part:
         (unit, preset), links=((layout.probe_enabled_path, f"{layout.unit_directory}/{layout.probe_unit}"),)
     )
     script = File(layout.probe_script_path, render_probe_script(told, layout=layout), mode=0o755)
-    return Part(GateStep(70, "requires", "probe-rewrite"), files, layout.probe_unit, FileSet((script,)))
+    kind: StepKind = "requires" if told.config.required else "wants"
+    return Part(GateStep(70, kind, "probe-rewrite"), files, layout.probe_unit, FileSet((script,)))
 
 
 @contextmanager

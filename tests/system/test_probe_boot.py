@@ -5,6 +5,7 @@ import re
 import attrs
 import pytest
 
+from hostrouting.boot import render_probe_table
 from tests.support.gate import LAYOUT, await_start, begin_start, gate_tests, is_starting
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
@@ -22,9 +23,11 @@ def test_at_boot_and_at_every_start() -> None:
     with flushing(late=0.15) as system:
         assert system.show(LAYOUT.probe_unit, "Result") == "success"
         assert has_table(system), system.journal(LAYOUT.probe_unit)
-        told = f"table {TABLE}\nroute {TOLD.global_address} dev eth0 protocol 213\n"
-        assert system.read(LAYOUT.probe_applied_path) == told
-        assert "dev eth0" in system.must("ip", "-6", "route", "show", str(TOLD.global_address))
+        known = str(TOLD.config.global_address)
+        told = f"table {TABLE}\nroute {known} protocol 213\n\n{render_probe_table(TOLD.config)}"
+        listing = system.must("nft", "-n", "-s", "list", "table", "ip6", TABLE)
+        assert system.read(LAYOUT.probe_applied_path) == told + listing
+        assert "dev eth0" in system.must("ip", "-6", "route", "show", known)
         assert [start_once(system) for _ in range(3)] == ["in force"] * 3
         for unit in (LAYOUT.gate_unit, LAYOUT.probe_unit):
             assert {FLUSH, "nftables.service"} <= set(system.show(unit, "After").split())
@@ -53,6 +56,20 @@ def test_a_second_machine_while_the_gate_runs_for_the_first() -> None:
         system.must("rm", "/run/held")
         assert await_start(system, "kube2")
         assert in_force(system, "kube2") == [True]
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_a_machine_whose_probes_are_lost(required: bool) -> None:  # noqa: FBT001
+    """A rewrite that fails, here because nft fails, holds a machine back only if it is required, and says so."""
+    told = attrs.evolve(TOLD, config=attrs.evolve(TOLD.config, required=required))
+    with flushing(told=told) as system:
+        system.lay("/usr/sbin/nft", '#!/bin/sh\n[ "$1" = flush ]\n', mode=0o755)
+        begin_start(system)
+        assert await_start(system) is not required
+        said = system.journal(LAYOUT.gate_unit)
+        assert f"nft refuses table ip6 {TABLE}" in said
+        end = "no machine starts: probe-rewrite.sh failed" if required else "the machine starts anyway"
+        assert end in said
 
 
 def has_slowed(system: System) -> bool:

@@ -295,7 +295,7 @@ REFUSED: list[tuple[str, Any, str]] = [
             *[("priority", value, f": {value} is out of range; {PRIORITY}") for value in (-400, -200, 0)],
             ("priority", -300.0, f": -300.0 is not an integer; {PRIORITY}"),
             ("ensureRoute", "no", ': "no" is not true or false; write true or false, without quotes'),
-            ("condition", "Always", ': "Always" is not a condition; write "always", "local-ipv6" or "imds"'),
+            ("condition", "Always", ': "Always" is not a condition; write "always" or "imds"'),
         ]
     ),
     *(

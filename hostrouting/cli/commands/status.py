@@ -308,12 +308,10 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
 
 
 def _is_rewrite(wanted: ProbeRewriteConfig, installed: ProbeRewriteConfig) -> bool:
-    """Whether the installed script is that of these settings. It has the answer of `imds`, and not who was asked."""
+    """Whether the installed script is that of these settings, or the metadata service has said that none is needed."""
     if not (wanted.enabled and installed.enabled):
-        return wanted.enabled == installed.enabled
-    is_answer = wanted.condition is ProbeCondition.IMDS and installed.condition is not ProbeCondition.LOCAL_IPV6
-    condition = installed.condition if is_answer else wanted.condition
-    return attrs.evolve(wanted, imds=installed.imds, condition=condition) == installed
+        return wanted.enabled == installed.enabled or (wanted.enabled and wanted.condition is ProbeCondition.IMDS)
+    return attrs.evolve(wanted, imds=installed.imds) == installed
 
 
 def _heals(snapshot: Snapshot, installed: HostRoutingConfig, by: HostRoutingConfig) -> bool:

@@ -36,6 +36,8 @@ class Look:
     """What was repaired."""
     lost: tuple[Repair, ...] = ()
     """What was repaired too, but was undone before it could be read back."""
+    waiting: tuple[str, ...] = ()
+    """The keys of what cannot be repaired yet, such as a route whose device is down: Linux itself took it away."""
     findings: tuple[Finding, ...] = ()
     """What is wrong and could not be repaired."""
     failures: Mapping[str, str] = attrs.field(factory=dict)
@@ -60,6 +62,7 @@ class Look:
         return Look(
             repairs=(*self.repairs, *other.repairs),
             lost=(*self.lost, *other.lost),
+            waiting=(*self.waiting, *other.waiting),
             findings=(*self.findings, *other.findings),
             failures={**self.failures, **other.failures},
             routes=self.routes or other.routes,

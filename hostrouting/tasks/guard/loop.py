@@ -287,7 +287,7 @@ class _Watching:
     def _report(self, look: Look) -> Look:
         """Write and tell what this look has found."""
         now = self._clock.now()
-        self._fights = self._fights.later(now).made((*look.repairs, *look.lost), now)
+        self._fights = self._fights.later(now).without(look.waiting).made((*look.repairs, *look.lost), now)
         self._publish(self._state.after(look, self._fights.named(now), self._clock.utc()))
         return look
 
@@ -413,7 +413,7 @@ class _Watching:
 
 def _without_repairs(look: Look) -> Look:
     """What is still known after a look: its repairs were made once, and took their time once."""
-    return attrs.evolve(look, repairs=(), lost=(), seconds=0.0, repair_seconds=0.0)
+    return attrs.evolve(look, repairs=(), lost=(), waiting=(), seconds=0.0, repair_seconds=0.0)
 
 
 def _told_troubles(troubles: Iterable[str]) -> str:

@@ -7,7 +7,8 @@ The guard looks soon after an event, once a minute in any case, and less often a
 Something else may keep undoing what the guard repairs: that is a fight. Each key is repaired ten times at once, then
 once a minute. If something else belongs at a key, such as the route by a new default gateway, it is repaired at once: a
 route by the former gateway would be of no use. That begins the ten times anew. But if that never ends, it is a fight,
-too.
+too. A link that flaps does not fight: if a look finds that a route has to wait for its device, what was counted for the
+route is forgotten.
 
 Both spend from a bucket: what was taken from it comes back at a fixed rate.
 """
@@ -190,6 +191,11 @@ class Fights:
             times = (*fight.times, now)[-NAMED - 1 :]
             known[repair.key] = Fight(repair, fight.rounds + 1, bucket.take(1, now), times, now)
         return Fights(known)
+
+    def without(self, keys: Iterable[str]) -> Fights:
+        """Without these keys: Linux took away what belongs there, with a device that went down, and nothing fights."""
+        gone = set(keys)
+        return Fights({key: fight for key, fight in self._known.items() if key not in gone}) if gone else self
 
     def later(self, now: float) -> Fights:
         """Without the keys that no longer matter."""

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
-from ipaddress import IPv6Address, IPv6Network
+from ipaddress import IPv6Network
 from pathlib import Path
 from typing import get_args
 
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import hostrouting.boot
 from hostrouting.boot import (
     SHELL,
-    BootCondition,
     CheckScript,
     GateStep,
     ProbeScript,
@@ -45,10 +44,17 @@ from hostrouting.boot import (
     render_static_routes_script,
 )
 from hostrouting.boot.scripts import asset_lines
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config import (
+    HostRoutingConfig,
+    ImdsConfig,
+    ProbeRewriteConfig,
+    RouteOverlapConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+)
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import DEFAULT_METRIC
-from hostrouting.testing.config_strategies import configs
+from hostrouting.testing.config_strategies import configs, probe_rewrites
 
 ASSETS = Path(hostrouting.boot.__file__).parent / "assets"
 WAITS = st.integers(0, 600)
@@ -84,21 +90,10 @@ def gate_steps() -> st.SearchStrategy[GateStep]:
 
 
 def probe_scripts() -> st.SearchStrategy[ProbeScript]:
-    """Anything that the script about probes can be told."""
-    return st.builds(
-        ProbeScript,
-        table=st.from_regex("[a-z][a-z0-9_]{0,63}", fullmatch=True),
-        priority=st.integers(-399, -201),
-        link_local=st.ip_addresses(network="fe80::/10"),
-        global_address=st.ip_addresses(network="2000::/3"),
-        interfaces=st.lists(
-            st.from_regex("[A-Za-z0-9_.-]{1,15}", fullmatch=True), min_size=1, max_size=3, unique=True
-        ).map(tuple),
-        ensure_route=st.booleans(),
-        condition=st.sampled_from(get_args(BootCondition)),
-        protocol=st.integers(0, 255),
-        wait=WAITS,
-    )
+    """Anything that the script about probes can be told; it does not ask the metadata service."""
+    rewrites = probe_rewrites().filter(lambda rewrite: rewrite.enabled)
+    told = rewrites.map(lambda rewrite: attrs.evolve(rewrite, imds=ImdsConfig()))
+    return st.builds(ProbeScript, told, st.integers(0, 255), WAITS)
 
 
 def block_of(text: str) -> tuple[list[str], list[str]]:
@@ -127,14 +122,7 @@ def texts(config: HostRoutingConfig) -> list[str]:
     ]
 
 
-PROBE = ProbeScript(
-    table="hostrouting_slb",
-    priority=-300,
-    link_local=IPv6Address("fe80::1234:5678:9abc"),
-    global_address=IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc"),
-    interfaces=("eth0", "-rf"),
-    condition="local-ipv6",
-)
+PROBE = ProbeScript(ProbeRewriteConfig(enabled=True, interfaces=["eth0"]))
 SCRIPTS = {
     "static-routes": render_static_routes_script(ODD),
     "check-route-overlap": render_check_script(ODD),
@@ -260,21 +248,7 @@ class TestValuesAreDataOnly:
         except ValueError:
             return
         assert f"  'device {text}'" in block_of(script)[0]
-        assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@: ")
-
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [
-            *(("table", value) for value in ("", "a b", "a;b", "A", "1a", "a" * 65, "a\n")),
-            *(("interfaces", (value,)) for value in ("", "eth*", 'e";', "a" * 16, "a b", "eth0\n")),
-            ("interfaces", ()),
-            ("condition", "imds"),
-        ],
-    )
-    def test_what_the_script_about_probes_is_never_told(self, name: str, value: object) -> None:
-        """What would mean more to nft or to the shell than a name is a ValueError."""
-        with pytest.raises(ValueError, match=name):
-            attrs.evolve(PROBE, **{name: value})  # type: ignore[arg-type]  # that is what is tried
+        assert set(text) <= set('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@:;,!{}" ')
 
     @pytest.mark.linux
     @settings(max_examples=10, deadline=None)

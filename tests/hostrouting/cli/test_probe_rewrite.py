@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.kernel.nftables import Chain, Counter, Rule, Table
-from hostrouting.kernel.nftables import program as refusal
+from hostrouting.kernel.nftables import missing
 from hostrouting.model import Route
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
@@ -24,7 +23,7 @@ SUBJECT = f"probes from {PROBE} by eth0"
 def probes(tmp_path: Path) -> str:
     """A configuration with the rewrite, and a CIDR that is expected and escapes."""
     path = tmp_path / "probes.json"
-    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    rewrite = {"enabled": True, "interfaces": ["eth0"]}
     path.write_text(json.dumps({"probeRewrite": rewrite, "routeOverlap": {"expectedCidrs": ["10.1.0.0/16"]}}))
     return str(path)
 
@@ -56,8 +55,8 @@ def test_plan_apply_and_remove(probes: str, host: FakeHost) -> None:
 
 def test_what_stands_in_the_way(probes: str, host: FakeHost) -> None:
     """Plan says what apply would fail of, as apply does, with the same exit code; nothing is to be done then."""
-    theirs = Table("hostrouting_slb", [Chain("c", [Rule([Counter()], "theirs")])])
-    host.tables.replace(theirs)
+    theirs = 'table ip6 hostrouting_slb {\n  comment "theirs"\n}\n'
+    host.tables.load(theirs)
     host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="ib0", metric=1024, protocol=4))
     host.kernel.add_address("eth0", f"{KNOWN}/128")
     planned = say("plan", "--config", probes, host=host)
@@ -70,12 +69,12 @@ def test_what_stands_in_the_way(probes: str, host: FakeHost) -> None:
     assert (document["answer"], document["operations"]) == ("conflict", [])
     address, table, route = (finding["sentence"] for finding in document["findings"])
     assert "is an address of this host, on eth0" in address
-    assert "is not ours: no rule in it has a comment" in table
+    assert "is not ours: nothing in it has a comment" in table
     assert "another route has the same destination and metric" in route
     host.kernel.delete_address("eth0", f"{KNOWN}/128")
     applied = say("apply", "--config", probes, host=host)
     assert (applied.code, table in applied.out) == (1, True)
-    assert host.tables.table("hostrouting_slb") == theirs
+    assert host.tables.tables["hostrouting_slb"] == theirs
 
 
 def test_remove_names_every_file(probes: str, host: FakeHost) -> None:
@@ -88,6 +87,7 @@ def test_remove_names_every_file(probes: str, host: FakeHost) -> None:
 
 def test_status_and_check(probes: str, host: FakeHost) -> None:
     """Both tell that it is in force, then that it is not, or cannot work, with exit code 1."""
+    host.kernel.add_address("eth0", "2001:db8::5/64")
     say("apply", "--config", probes, host=host)
     for words in (("status",), ("check",), ("status", "--config", probes), ("check", "--config", probes)):
         told = say(*words, host=host)
@@ -117,7 +117,7 @@ def test_a_check_of_cidrs_alone(probes: str, host: FakeHost) -> None:
 def test_without_expected_cidrs(host: FakeHost, tmp_path: Path) -> None:
     """A configuration that has a rewrite alone is checked for that alone."""
     path = tmp_path / "alone.json"
-    path.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"}}))
+    path.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}))
     missing = say("check", "--config", str(path), host=host)
     assert (missing.code, missing.lines[0]) == (1, f"NOT IN FORCE: {SUBJECT}")
     say("apply", "--config", str(path), host=host)
@@ -129,7 +129,7 @@ def test_without_expected_cidrs(host: FakeHost, tmp_path: Path) -> None:
 def test_what_cannot_be_found_out(probes: str, host: FakeHost) -> None:
     """If nft may not be asked, check is undecided and says why."""
     say("apply", "--config", probes, host=host)
-    host.tables.fault = refusal.missing()
+    host.tables.fault = missing()
     told = say("check", host=host)
     assert told.code == 3
     assert any(line.startswith("Not known: rewrite-probe-source: ") for line in told.lines)
@@ -171,7 +171,7 @@ def test_render(probes: str, tmp_path: Path) -> None:
 def test_what_repair_prints_keeps_it(host: FakeHost, tmp_path: Path) -> None:
     """A configuration that is printed to be pasted has the installed rewrite, too."""
     path = tmp_path / "both.json"
-    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    rewrite = {"enabled": True, "interfaces": ["eth0"]}
     check = {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}
     path.write_text(json.dumps({"probeRewrite": rewrite, "routeOverlap": check}))
     say("apply", "--config", str(path), host=host)

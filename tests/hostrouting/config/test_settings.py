@@ -283,13 +283,14 @@ def test_to_json_spells_everything_out() -> None:
             "table": "hostrouting_slb",
             "priority": -300,
             "ensureRoute": True,
-            "condition": "local-ipv6",
+            "condition": "always",
             "imds": {
                 "url": "http://169.254.169.254/metadata/instance/network?api-version=2021-02-01",
                 "timeout": 2.0,
                 "retries": 5,
                 "onUnknown": "fail",
             },
+            "required": False,
         },
         "azureVnetCleanup": {
             "managed": ["10.240.0.0/16"],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 V4: dict[str, Any] = {"ipv4": {"ipAddress": [{"privateIpAddress": "10.0.0.4"}]}, "macAddress": "000D3A000000"}
 V6: dict[str, Any] = V4 | {"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::4"}]}}
-NONE_LISTED = V4 | {"ipv6": {"ipAddress": []}}
+NONE_LISTED = V4 | {"ipv6": {"ipAddress": [{"privateIpAddress": ""}, {}]}}
 
 
 def body(*interfaces: object) -> bytes:
@@ -70,7 +70,7 @@ def asked(*answers: Reply | MetadataError, retries: int = 5) -> tuple[Answer, li
 class TestWhatADocumentSays:
     """A missing `ipv6` key means no IPv6; an unreadable document means unknown, never "no IPv6"."""
 
-    @pytest.mark.parametrize("interface", [V4, NONE_LISTED, V4 | {"ipv6": {}}], ids=["no key", "empty list", "empty"])
+    @pytest.mark.parametrize("interface", [V4, NONE_LISTED, V4 | {"ipv6": {}}], ids=["no key", "blank", "empty"])
     def test_no(self, interface: object) -> None:
         """A host whose interfaces list no IPv6 address has none."""
         assert asked(Reply(200, body=body(interface))) == (IS_NO, [0.0])

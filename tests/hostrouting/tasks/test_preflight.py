@@ -108,7 +108,7 @@ def test_nothing_is_changed(*, is_configured: bool) -> None:
     assert not host.files.writes
     assert not manager.calls
     assert manager.asked
-    assert host.tables.table("hostrouting_slb") is None
+    assert host.tables.loads == []
     assert host.kernel.reopen().snapshot() == before
 
 
@@ -193,7 +193,7 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
     "probes cannot be forwarded": (
         lambda: FakeHost(files=FakeFiles({"/proc/sys/net/ipv6/conf/all/forwarding": "0\n"})),
         PROBES,
-        ("probe-rewrite", "warning", "net.ipv6.conf.all.forwarding"),
+        ("probe-rewrite", "note", "net.ipv6.conf.all.forwarding"),
     ),
     "no systemd": (
         lambda: FakeHost(kernel=h200(), manager=FakeManager(running=False)),

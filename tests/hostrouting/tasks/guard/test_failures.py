@@ -287,7 +287,7 @@ def test_it_cannot_listen_for_a_while(play: Play) -> None:
 def test_it_cannot_listen_to_nftables(play: Play) -> None:
     """A new configuration is used at once and whole, also if its nftables cannot be listened to; routes still are."""
     play = Play(h200(dual_stack=True), config("10.9.0.0/16"))
-    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    rewrite = {"enabled": True, "interfaces": ["eth0"]}
     play.again = lambda: attrs.evolve(play.settings, probe_rewrite=rewrite)
     tables, seen = play.host.tables, list[tuple[int, int]]()
 
@@ -363,7 +363,7 @@ def test_a_configuration_that_cannot_be_read(play: Play) -> None:
 
 def test_the_time_of_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of the last repair is that of this repair, also if another task has failed since its own repair."""
-    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    rewrite = {"enabled": True, "interfaces": ["eth0"]}
     play = Play(h200(dual_stack=True), attrs.evolve(config(*REPAIR), probe_rewrite=rewrite))
     play.spent = lambda: 0.0
     seconds = {"172.16.0.0/17": 5.0}

@@ -6,7 +6,7 @@ import errno
 import itertools
 from typing import TYPE_CHECKING
 
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.errors import RouteRefused
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model import Route
@@ -113,6 +113,22 @@ def test_a_flapping_link(play: Play) -> None:
         *((at + late, scene) for at in range(10, 90, 10) for late, scene in ((0, play.delete), (0.2, see))), until=100
     )
     assert seen == [1] * 8
+
+
+def test_a_link_that_goes_down_again_and_again() -> None:
+    """Linux takes the route of the rewrite with the link each time: it is added each time, which is not a fight."""
+    play = Play(h200(dual_stack=True), HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]}))
+    prefix, seen, kernel = f"{ProbeRewriteConfig().global_address}/128", list[int](), play.kernel
+
+    def see() -> None:
+        seen.append(len(play.route(prefix)))
+
+    flap = ((0, lambda: kernel.set_down("eth0")), (5, lambda: kernel.set_up("eth0")), (9, see))
+    play.perform(*((at + late, scene) for at in range(10, 150, 10) for late, scene in flap), until=160)
+    assert seen == [1] * 14
+    told = play.service.texts
+    assert not [it for it in told if "not stay" in it or "could not be applied" in it or it.startswith("repaired nft")]
+    assert [it for it in told if "waiting for the device eth0 to be up" in it]
 
 
 def test_an_opponent_that_is_faster(play: Play) -> None:

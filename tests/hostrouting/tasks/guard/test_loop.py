@@ -152,7 +152,7 @@ def test_the_time_of_the_boot_check_is_kept(play: Play) -> None:
 
 def test_the_table_and_the_route_of_the_rewrite(play: Play) -> None:
     """If the route cannot be added, the table is loaded all the same, and each has its own line."""
-    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    rewrite = {"enabled": True, "interfaces": ["eth0"]}
     play = Play(h200(dual_stack=True), HostRoutingConfig(probe_rewrite=rewrite))
     real = play.kernel.change
 
@@ -258,7 +258,7 @@ def test_a_long_time(play: Play) -> None:
 def test_a_flushed_table() -> None:
     """The table of the probe rewrite is loaded again 150 ms after another program has flushed nftables."""
     kernel = h200(dual_stack=True)
-    settings = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"], "condition": "always"})
+    settings = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
     play = Play(kernel, settings)
     [name] = play.host.tables.tables
     seen: list[bool] = []
@@ -273,7 +273,7 @@ def test_a_flushed_table() -> None:
 
 def test_a_rewrite_that_comes_later() -> None:
     """If a new configuration enables the probe rewrite, the events of nftables are heard from then on."""
-    rewrite = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+    rewrite = {"enabled": True, "interfaces": ["eth0"]}
     play = Play(h200(dual_stack=True), config("10.9.0.0/16"))
     play.again = lambda: HostRoutingConfig(probe_rewrite=rewrite)
     tables, seen = play.host.tables, list[int]()

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot import parse_probe_script
+from hostrouting.boot import parse_probe_script, render_probe_table
 from hostrouting.boot.gate import Gate
 from hostrouting.cli.failure import code_of
 from hostrouting.config import HostRoutingConfig
@@ -21,14 +21,14 @@ from hostrouting.errors import (
 )
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
-from hostrouting.kernel.nftables import program as refusal
+from hostrouting.kernel import nftables as refusal
 from hostrouting.model import Link, Route
 from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.probe_rewrite.rules import wanted_table
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.tasks.results import ProbeResult
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_vm
 from hostrouting.testing.kernel.nftables import MemoryNftables
+from phases.testing import FakeClock
 from tests.support.kinds import kind_of
 from tests.support.tasks import LAYOUT, run
 
@@ -42,8 +42,8 @@ FORWARDING = {"/proc/sys/net/ipv6/conf/all/forwarding": "1\n", "/proc/sys/net/ip
 
 
 def config(**settings: Any) -> HostRoutingConfig:
-    """A configuration with the rewrite, on eth0 and always."""
-    given = {"enabled": True, "interfaces": ["eth0"], "condition": "always", **settings}
+    """A configuration with the rewrite, on eth0."""
+    given = {"enabled": True, "interfaces": ["eth0"], **settings}
     return HostRoutingConfig.from_mapping({"probeRewrite": given})
 
 
@@ -68,7 +68,12 @@ def failure(host: FakeHost, **settings: Any) -> BaseException:
 
 def table_of(host: FakeHost, name: str = TABLE) -> object:
     """What nftables has under this name."""
-    return host.tables.table(name)
+    return host.tables.tables.get(name)
+
+
+def wanted(**settings: Any) -> str:
+    """The text that is loaded."""
+    return render_probe_table(config(**settings).probe_rewrite)
 
 
 def routes_of(host: FakeHost) -> list[str]:
@@ -87,10 +92,11 @@ class TestApply:
             f"create nftables table ip6 {TABLE}    # it is missing",
             f"add route {KNOWN}/128 dev eth0 proto hostrouting metric 1024    # it does not exist",
         ]
-        assert table_of(host) == wanted_table(config().probe_rewrite)
+        assert host.tables.loads == [wanted()]
         assert routes_of(host) == [f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"]
-        assert [str(step) for step in Gate(host).steps] == ["70 requires probe-rewrite"]
-        assert host.files.texts[LAYOUT.probe_applied_path] == f"table {TABLE}\nroute {KNOWN} dev eth0 protocol 213\n"
+        assert [str(step) for step in Gate(host).steps] == ["70 wants probe-rewrite"]
+        loaded = f"{wanted()}{table_of(host)}"
+        assert host.files.texts[LAYOUT.probe_applied_path] == f"table {TABLE}\nroute {KNOWN} protocol 213\n\n{loaded}"
         assert host.manager is not None
         assert host.manager.calls[-1] == f"start {LAYOUT.probe_unit}"
         assert result.log_fields() == {"in_force": True, "hindrances": 0, "operations": 2, "files": 8}
@@ -133,10 +139,10 @@ class TestApply:
         host = a_host()
         apply(host, table="first_name")
         apply(host, globalAddress="2603:1062::2")
-        assert (table_of(host, "first_name"), table_of(host)) == (
-            None,
-            wanted_table(config(globalAddress="2603:1062::2").probe_rewrite),
-        )
+        assert table_of(host, "first_name") is None
+        assert host.tables.loads[-1].startswith(wanted(globalAddress="2603:1062::2"))
+        assert "delete table ip6 first_name" in host.tables.loads[-1]
+        assert "first_name" not in host.files.texts[LAYOUT.probe_applied_path].partition("\n\n")[0]
         assert routes_of(host) == ["2603:1062::2/128 dev eth0 proto hostrouting metric 1024"]
         run(Remove(HostRoutingConfig(), host=host))
         assert (table_of(host), routes_of(host)) == (None, [])
@@ -155,7 +161,13 @@ class TestApply:
         task = RewriteProbeSource(config(condition="imds"), host=Host.offline(root))
         phases.execute(task, phases.Context(observers=[]))
         text = (tmp_path / "etc/aks-flex-node/probe-rewrite.sh").read_text()
-        assert parse_probe_script(text).condition == "always"
+        assert parse_probe_script(text).config.condition == "imds"
+
+    def test_required(self) -> None:
+        """Only if the configuration says so, a machine starts only behind the rules and the route."""
+        host = a_host()
+        apply(host, required=True)
+        assert [str(step) for step in Gate(host).steps] == ["70 requires probe-rewrite"]
 
 
 class TestRefusals:
@@ -170,21 +182,23 @@ class TestRefusals:
         assert "is an address of this host, on eth0" in str(error)
 
     def test_a_foreign_table(self) -> None:
-        """A table of that name without a comment of ours is not touched."""
-        host = a_host()
-        theirs = attrs.evolve(
-            wanted_table(config().probe_rewrite),
-            chains=tuple(
-                attrs.evolve(chain, rules=tuple(attrs.evolve(rule, comment="") for rule in chain.rules))
-                for chain in wanted_table(config().probe_rewrite).chains
-            ),
-        )
-        host.tables.replace(theirs)
+        """A table of that name without a comment of ours is not touched, neither by apply nor by remove."""
+        theirs = f"table ip6 {TABLE} {{\n  chain prerouting {{\n  }}\n}}\n"
+        host = a_host(tables=MemoryNftables(theirs))
         error = failure(host)
         assert kind_of(error) == "owned"
         assert "set probeRewrite.table to another name" in str(error)
-        assert table_of(host) == theirs
-        assert routes_of(host) == []
+        run(Remove(HostRoutingConfig(), host=host))
+        assert (table_of(host), routes_of(host)) == (theirs, [])
+
+    def test_a_load_without_an_answer(self) -> None:
+        """What may have been loaded is recorded before: a later configuration deletes it."""
+        host = a_host()
+        host.tables.fail(refusal.missing(), nth=2, done=True)
+        failure(host, table="first_name")
+        assert table_of(host, "first_name") is not None
+        apply(host)
+        assert table_of(host, "first_name") is None
 
     def test_a_foreign_route(self) -> None:
         """A route of another owner with that key: neither table nor route is changed."""
@@ -217,19 +231,11 @@ class TestRefusals:
         run(Remove(HostRoutingConfig(), host=host))
         assert host.files.texts == FORWARDING
 
-    def test_a_table_that_another_process_owns(self) -> None:
-        """The plan says so, and so does the failure."""
-        host = a_host()
-        apply(host)
-        [found] = host.tables.tables.values()
-        host.tables.tables[found.name] = attrs.evolve(found, flags=("owner",), chains=found.chains[:1])
-        assert kind_of(failure(host)) == "owned"
-
     def test_a_table_that_does_not_stay(self) -> None:
         """A table that another program takes away at once has failed to be applied; that is not an open question."""
         host = a_host()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(host.tables, "replace", lambda *_, **__: None)
+            patch.setattr(host.tables, "load", lambda _: None)
             error = failure(host)
         assert isinstance(error, ProgramError)
         assert error.kind == "not-in-force"
@@ -242,48 +248,15 @@ class TestRefusals:
 class TestConditions:
     """When probes are rewritten."""
 
-    def test_local_ipv6(self) -> None:
-        """Without a global address on the uplink nothing is loaded, and the result says why; with one it is."""
-        host = a_host()
-        result = apply(host, condition="local-ipv6")
-        assert result.standing is not None
-        assert not result.standing.is_on
-        assert "eth0 has no global IPv6 address" in result.standing.findings[0].sentence
-        assert table_of(host) is None
-        host.kernel.add_address("eth0", "2001:db8::5/64")
-        assert apply(host, condition="local-ipv6").operations
-        assert table_of(host) is not None
-
-    def test_an_address_that_stays_tentative(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The task waits for the address; then it loads the rules anyway, with a warning."""
-        host = a_host()
-        host.kernel.add_address("eth0", "2001:db8::5/64")
-        host.files.texts["/proc/self/net/if_inet6"] = "20010db8000000000000000000000005 02 40 00 40 eth0\n"
-        result = apply(host, condition="local-ipv6")
-        assert table_of(host) is not None
-        assert routes_of(host)
-        assert result.standing is not None
-        assert result.standing.is_on
-        assert result.standing.is_right
-        assert "the IPv6 addresses of eth0 are still tentative after 30 s" in caplog.text
-        assert RewriteProbeSource(config(condition="local-ipv6"), host=host).look(up=True).operations == ()
-
-    def test_the_address_goes(self) -> None:
-        """When the condition does not hold any more, table and route go; the script stays."""
-        host = a_host()
-        host.kernel.add_address("eth0", "2001:db8::5/64")
-        apply(host, condition="local-ipv6")
-        host.kernel.delete_address("eth0", "2001:db8::5/64")
-        apply(host, condition="local-ipv6")
-        assert (table_of(host), routes_of(host)) == (None, [])
-        assert LAYOUT.probe_script_path in host.files.texts
-
     @pytest.mark.parametrize(
-        ("interface", "at_boot"),
-        [({"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::1"}]}}, "always"), ({"ipv4": {}}, "never")],
+        ("interface", "has_ipv6"),
+        [
+            ({"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::1"}]}}, True),
+            ({"ipv4": {}}, False),
+        ],
     )
-    def test_imds(self, interface: dict[str, object], at_boot: str) -> None:
-        """The answer of the metadata service is what the script is told, and what is done now."""
+    def test_imds(self, interface: dict[str, object], has_ipv6: bool) -> None:  # noqa: FBT001
+        """If the metadata service knows no IPv6 address, nothing is installed, and what is there goes."""
         asked: list[str] = []
 
         def fetch(url: str, _timeout: float) -> Reply:
@@ -291,43 +264,59 @@ class TestConditions:
             return Reply(200, body=json.dumps({"interface": [interface]}).encode())
 
         host = a_host(fetch=fetch)
+        apply(host)
         apply(host, condition="imds")
         assert len(asked) == 1
-        assert parse_probe_script(host.files.texts[LAYOUT.probe_script_path]).condition == at_boot
-        assert (table_of(host) is not None) is (at_boot == "always")
+        assert (LAYOUT.probe_script_path in host.files.texts, table_of(host) is not None) == (has_ipv6, has_ipv6)
         standing = RewriteProbeSource(config(condition="imds"), host=host).standing()
         assert standing is not None
-        assert (standing.is_on, standing.is_right) == (at_boot == "always", True)
-        assert len(asked) == 1  # how it stands is told without asking again
+        assert (standing.is_on, standing.is_right) == (has_ipv6, True)
+        planned = RewriteProbeSource(config(condition="imds"), host=host).plan(CONTEXT)
+        assert (planned.is_empty, "not rewritten: " in str(planned)) == (True, not has_ipv6)
 
     @pytest.mark.parametrize(("on_unknown", "loaded"), [("apply", True), ("skip", False)])
     def test_unknown(self, on_unknown: str, loaded: bool) -> None:  # noqa: FBT001
         """Without an answer the configuration decides."""
         host = a_host()
-        apply(host, condition="imds", imds={"onUnknown": on_unknown, "retries": 0})
-        assert (table_of(host) is not None) is loaded
+        result = run(
+            RewriteProbeSource(config(condition="imds", imds={"onUnknown": on_unknown, "retries": 0}), host=host)
+        )
+        assert (isinstance(result, ProbeResult), table_of(host) is not None) == (True, loaded)
 
     def test_unknown_fails(self) -> None:
-        """Unless it says otherwise, no answer is a failure, and machines start with the rules at the next boot."""
+        """Unless it says otherwise, no answer is a failure, and the host stays as it was."""
         host = a_host()
         error = failure(host, condition="imds", imds={"retries": 0})
         assert isinstance(error, MetadataError)
         assert "onUnknown" in str(error)
-        assert parse_probe_script(host.files.texts[LAYOUT.probe_script_path]).condition == "always"
+        assert host.files.texts == FORWARDING
 
-    def test_a_device_is_waited_for(self) -> None:
-        """A link that is not there by the deadline is named."""
+    def test_a_device_is_waited_for(self, caplog: pytest.LogCaptureFixture) -> None:
+        """If the device is not there by the deadline, the rules are loaded, and the warning says what adds the route."""
         host = a_host(kernel=MemoryBackend())
-        with pytest.raises(phases.TaskFailed, match="the device eth0"):
-            run(RewriteProbeSource(config(), host=host, wait=1))
+        run(RewriteProbeSource(config(), host=host, wait=1))
+        assert table_of(host) is not None
+        assert "waiting for the device eth0" in caplog.text
+        assert "the guard or the next start of a machine then adds the route" in caplog.text
+        with pytest.raises(phases.TaskFailed, match="gave up after 1 s: waiting for the device eth0"):
+            run(RewriteProbeSource(config(required=True), host=host, wait=1))
 
-    def test_ipv6_is_waited_for(self) -> None:
-        """A device on which IPv6 is disabled at the deadline is named."""
+    def test_a_device_that_comes(self) -> None:
+        """A device that comes up while it is waited for gets its route."""
+        host = a_host()
+        host.kernel.set_down("eth0")
+        host.kernel.faults.meanwhile("wait", lambda: host.kernel.set_up("eth0"))
+        apply(host)
+        assert routes_of(host) == [f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"]
+
+    def test_ipv6_is_off(self) -> None:
+        """Nothing waits for IPv6 on a device where it is disabled: without it there are no probes to lose."""
         kernel = MemoryBackend()
         kernel.add_link(Link(name="eth0", index=0, ipv6_disabled=True))
         kernel.set_up("eth0")
-        with pytest.raises(phases.TaskFailed, match="waiting for IPv6 to be enabled on eth0"):
-            run(RewriteProbeSource(config(), host=a_host(kernel=kernel), wait=1))
+        clock = FakeClock()
+        report = phases.run(RewriteProbeSource(config(), host=a_host(kernel=kernel)), clock=clock, observers=[])
+        assert (report.ok, clock.now()) == (True, 0)
 
 
 class TestStanding:
@@ -336,6 +325,7 @@ class TestStanding:
     def test_each_edge_is_asked(self) -> None:
         """Settings, devices and tables of the host are looked at; counters are told."""
         host = a_host()
+        host.kernel.add_address("eth0", "2001:db8::5/64")
         apply(host)
         host.files.texts["/proc/sys/net/ipv6/conf/all/forwarding"] = "0\n"
         standing = RewriteProbeSource(config(), host=host).standing()
@@ -348,9 +338,9 @@ class TestStanding:
         """When the table goes while it is looked at, nothing is counted."""
 
         class Flushed(MemoryNftables):
-            def counters(self, name: str) -> tuple[int, ...]:
+            def counts(self, name: str) -> tuple[int, ...]:
                 self.flush()
-                return super().counters(name)
+                return super().counts(name)
 
         host = a_host(tables=Flushed())
         assert apply(host).standing is not None
@@ -364,6 +354,16 @@ class TestStanding:
         host = a_host(nftables=lambda: pytest.fail("nft was asked"))
         host.files.texts[LAYOUT.gate_script_path] = "of a run that did not end"
         assert RewriteProbeSource(HostRoutingConfig(), host=host).standing() is None
+
+    def test_a_route_that_is_gone(self) -> None:
+        """A missing route is told once, and not also as a packet without a route."""
+        host = a_host()
+        apply(host)
+        [route] = host.kernel.reopen().snapshot(family=6, protocol=213).routes
+        host.kernel.ip_route("delete", route)
+        standing = RewriteProbeSource(config(), host=host).standing()
+        assert standing is not None
+        assert [finding.severity for finding in standing.findings] == ["error"]
 
     def test_faults(self) -> None:
         """A step that is not in force is a fault, even on a host whose routing is right."""
@@ -385,12 +385,12 @@ def test_with_the_others() -> None:
             "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}],
         },
         "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
-        "probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"},
+        "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
     }
-    wanted = HostRoutingConfig.from_mapping(document)
-    run(Configure(wanted, host=host))
+    everything = HostRoutingConfig.from_mapping(document)
+    run(Configure(everything, host=host))
     assert [step.name for step in Gate(host).steps] == ["static-routes", "check-route-overlap", "probe-rewrite"]
-    assert Configure(wanted, host=host).preview().is_empty
+    assert Configure(everything, host=host).preview().is_empty
     run(Remove(HostRoutingConfig(), host=host))
     assert host.files.texts == FORWARDING
     assert (table_of(host), routes_of(host)) == (None, [])

@@ -1,4 +1,4 @@
-"""The fake nftables: what a test can set up with them, and their contract."""
+"""The fake nftables: its faults, what a test does to it, and the contract."""
 
 from __future__ import annotations
 
@@ -8,64 +8,40 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import ProgramError
-from hostrouting.kernel.nftables import Table
+from hostrouting.kernel.nftables import missing
 from hostrouting.testing.filter_contracts import NftablesContract, contract_table
 from hostrouting.testing.kernel.nftables import MemoryNftables
-from tests.support.kinds import raises
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
-def test_what_happens_meanwhile() -> None:
-    """Another program may change something just before a call."""
-    nft = MemoryNftables(others=[("inet", "filter")])
-    nft.replace(contract_table())
+def test_a_fault_after_the_work() -> None:
+    """A fault may strike after the load, as a timeout does; every load that was done is recorded."""
+    nft = MemoryNftables()
+    nft.fail(missing(), done=True)
+    with pytest.raises(ProgramError, match="not in PATH"):
+        nft.load(contract_table())
+    assert nft.loads == [contract_table()]
+    assert nft.names() == (("ip6", "first"),)
+
+
+def test_what_another_program_does() -> None:
+    """A flush takes everything away, of other families too, and may come just before a call; a test hears of it."""
+    nft, heard = MemoryNftables(contract_table(), others=[("inet", "filter")]), list[bool]()
+    nft.on_change = lambda: heard.append(True)
+    assert str(nft).startswith("table inet filter {\n}\ntable ip6 first {\n")
     nft.meanwhile(nft.flush)
-    assert nft.table("first") is None
-    assert nft.names() == ()
-
-
-def test_flags() -> None:
-    """A table with a flag is unreadable; a dormant one can be replaced, and one with an owner cannot be changed."""
-    dormant = Table("first", contract_table().chains, ["dormant"])
-    nft = MemoryNftables(dormant, Table("mine", flags=["owner"]))
-    assert nft.table("first") == Table("first", flags=["dormant"], is_readable=False)
-    assert nft.counters("first") == ()
-    verbs: list[Callable[[], None]] = [
-        lambda: nft.replace(Table("mine")),
-        lambda: nft.replace(Table("first"), without=["mine"]),
-        lambda: nft.remove("first", "mine"),
-    ]
-    for verb in verbs:
-        with raises(ProgramError, "owned", match="the table ip6 mine is owned by another process, and only its owner"):
-            verb()
-    assert nft.tables["first"] is dormant
-    nft.replace(contract_table())
-    assert nft.table("first") == contract_table()
-    nft.flush()
-    assert nft.names() == (("ip6", "mine"),)
+    assert (nft.listing("first"), nft.names(), heard) == (None, (), [True])
 
 
 def test_counts() -> None:
-    """A test sets the packet counts, and a new table begins at 0."""
+    """A test sets the counts of packets; other numbers than the table has counters are as if nothing was counted."""
     nft = MemoryNftables(contract_table())
-    nft.count("first", 1, 2, 3)
-    nft.count("first", 1, 0, 0)
-    assert nft.counters("first") == (2, 2, 3)
-    nft.replace(contract_table())
-    assert nft.counters("first") == (0, 0, 0)
-    with pytest.raises(ValueError, match="1 numbers for the table first, which has 3 counters"):
-        nft.count("first", 1)
-
-
-def test_text() -> None:
-    """The text is what nft prints for a ruleset."""
-    nft = MemoryNftables(contract_table(), others=[("inet", "filter")])
-    assert str(nft) == f"table inet filter {{\n}}\n{contract_table()}"
-
-
-# The fake nftables fulfil the contract of Nftables
+    nft.count("first", 1, 2)
+    assert nft.counts("first") == (1, 2)
+    nft.count("first", 1)
+    assert nft.counts("first") == (0, 0)
 
 
 class TestMemoryNftables(NftablesContract):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.nftables import Table
 from hostrouting.testing import FakeHost, plain_vm
 from hostrouting.testing.kernel import MemoryBackend
 from phases.context import SystemClock
@@ -86,12 +85,12 @@ def test_changes_of_nftables() -> None:
     """A fake host's watches hear the changes of its nftables, as long as they listen to them."""
     host = FakeHost()
     with host.kernel.watch() as watch:
-        host.tables.replace(Table("one"))
+        host.tables.load("add table ip6 one\n")
         assert not watch.wait(0)
         watch.listen(nftables=True)
         changes: list[Callable[[], object]] = [
-            partial(host.tables.replace, Table("one")),
-            partial(host.tables.remove, "one"),
+            partial(host.tables.load, "add table ip6 one\n"),
+            partial(host.tables.load, "delete table ip6 one\n"),
             host.tables.flush,
         ]
         for change in changes:
@@ -99,7 +98,7 @@ def test_changes_of_nftables() -> None:
             assert watch.wait(0)
             assert not watch.wait(0)
         watch.listen(nftables=False)
-        host.tables.replace(Table("one"))
+        host.tables.load("add table ip6 one\n")
         assert not watch.wait(0)
 
 
