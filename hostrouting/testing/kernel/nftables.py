@@ -33,12 +33,12 @@ class MemoryNftables(Faulty[ProgramError]):
         """The listings of the family ip6, for a test to change as another program would."""
         self.others = list(others)
         """Family and name of the tables of other families."""
-        self.loads: list[str] = []
+        self.writes: list[str] = []
         """The texts that were loaded, in order."""
         self._counts: dict[str, tuple[int, ...]] = {}
         if text:
             self.load(text)
-            self.loads.clear()
+            self.writes.clear()
 
     def count(self, name: str, *packets: int) -> None:
         """Set the numbers of packets that the counters of the table have counted."""
@@ -56,7 +56,7 @@ class MemoryNftables(Faulty[ProgramError]):
         if not fault.done:
             fault.strike()
         self.tables = self._after(text)
-        self.loads.append(text)
+        self.writes.append(text)
         self.on_change()
         fault.strike()
 

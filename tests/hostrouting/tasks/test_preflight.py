@@ -108,7 +108,7 @@ def test_nothing_is_changed(*, is_configured: bool) -> None:
     assert not host.files.writes
     assert not manager.calls
     assert manager.asked
-    assert host.tables.loads == []
+    assert host.tables.writes == []
     assert host.kernel.reopen().snapshot() == before
 
 

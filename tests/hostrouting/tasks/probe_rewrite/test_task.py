@@ -92,7 +92,7 @@ class TestApply:
             f"create nftables table ip6 {TABLE}    # it is missing",
             f"add route {KNOWN}/128 dev eth0 proto hostrouting metric 1024    # it does not exist",
         ]
-        assert host.tables.loads == [wanted()]
+        assert host.tables.writes == [wanted()]
         assert routes_of(host) == [f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"]
         assert [str(step) for step in Gate(host).steps] == ["70 wants probe-rewrite"]
         loaded = f"{wanted()}{table_of(host)}"
@@ -140,8 +140,8 @@ class TestApply:
         apply(host, table="first_name")
         apply(host, globalAddress="2603:1062::2")
         assert table_of(host, "first_name") is None
-        assert host.tables.loads[-1].startswith(wanted(globalAddress="2603:1062::2"))
-        assert "delete table ip6 first_name" in host.tables.loads[-1]
+        assert host.tables.writes[-1].startswith(wanted(globalAddress="2603:1062::2"))
+        assert "delete table ip6 first_name" in host.tables.writes[-1]
         assert "first_name" not in host.files.texts[LAYOUT.probe_applied_path].partition("\n\n")[0]
         assert routes_of(host) == ["2603:1062::2/128 dev eth0 proto hostrouting metric 1024"]
         run(Remove(HostRoutingConfig(), host=host))

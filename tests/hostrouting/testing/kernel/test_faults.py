@@ -9,7 +9,6 @@ import pytest
 
 from hostrouting.errors import BackendError, ProgramError
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.kernel.nftables import Table
 from hostrouting.model import OURS, Route, as_ip
 from hostrouting.testing import plain_vm
 from hostrouting.testing.filter_contracts import CONTRACT_RULES, contract_table, contract_view
@@ -118,7 +117,7 @@ def test_nth_begins_with_one() -> None:
 
 ARP, NEIGHBOUR = [CONTRACT_RULES[0]], contract_view().neighbours[0]
 EBTABLES = [("save",), ("delete", ARP), ("delete_one", ARP[0]), ("add", ARP)]
-NFTABLES = [("table", "first"), ("remove", "first"), ("counters", "first"), ("names",), ("replace", Table("first"))]
+NFTABLES = [("listing", "first"), ("load", contract_table()), ("counts", "first"), ("names",)]
 NEIGHBOURS = [("look",), ("delete_neighbour", NEIGHBOUR), ("add_neighbour", NEIGHBOUR)]
 FAKES: dict[str, tuple[Callable[[], Any], list[tuple[Any, ...]]]] = {
     "ebtables": (lambda: MemoryEbtables(ARP), EBTABLES),

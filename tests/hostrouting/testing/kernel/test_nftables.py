@@ -22,7 +22,7 @@ def test_a_fault_after_the_work() -> None:
     nft.fail(missing(), done=True)
     with pytest.raises(ProgramError, match="not in PATH"):
         nft.load(contract_table())
-    assert nft.loads == [contract_table()]
+    assert nft.writes == [contract_table()]
     assert nft.names() == (("ip6", "first"),)
 
 
