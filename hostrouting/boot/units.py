@@ -52,18 +52,17 @@ FLUSHERS = "nftables-flush.service nftables.service"
 # (prlimit64), make the kernel kill them first (/proc/PID/oom_score_adj), and read root's files. io_uring could open
 # sockets of the refused families. Every mount costs the start of a machine a millisecond: mounting /proc and /sys as a
 # whole takes 10 ms less than the many mounts of ProtectKernelTunables=. ProtectHostname= is not set: systemd 247 cannot
-# combine it with a read-only /proc, and without CAP_SYS_ADMIN the script cannot change the host name.
+# combine it with a read-only /proc, and without CAP_SYS_ADMIN the script cannot change the host name. PrivateDevices=
+# includes DevicePolicy=closed; UMask=0022, KeyringMode=private and no ambient capabilities are what systemd gives.
 SANDBOX = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
-AmbientCapabilities=
 RestrictAddressFamilies=AF_NETLINK
 IPAddressDeny=any
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
-SystemCallFilter=~@privileged @resources @aio @keyring userfaultfd kcmp
-SystemCallFilter=~kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal
-SystemCallFilter=~prlimit64 process_vm_readv process_vm_writev
+SystemCallFilter=~@privileged @resources @aio @keyring userfaultfd kcmp \
+kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal prlimit64 process_vm_readv process_vm_writev
 SystemCallErrorNumber=EPERM
 ProtectSystem=strict
 ReadOnlyPaths=/run /proc /sys
@@ -71,7 +70,6 @@ InaccessiblePaths=-/dev/shm -/dev/mqueue -/run/initctl -/etc/shadow -/etc/shadow
 ProtectHome=yes
 PrivateTmp=yes
 PrivateDevices=yes
-DevicePolicy=closed
 PrivateIPC=yes
 ProtectKernelModules=yes
 ProtectKernelLogs=yes
@@ -84,9 +82,6 @@ RestrictRealtime=yes
 RestrictSUIDSGID=yes
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
-RemoveIPC=yes
-KeyringMode=private
-UMask=0022
 """
 
 
