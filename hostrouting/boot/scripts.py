@@ -24,7 +24,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, default_rules, protocol_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "DEFAULT_WAIT",
@@ -77,11 +77,13 @@ class CheckScript:
 
 def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAULT_WAIT) -> str:
     """The script that installs the static routes of the configuration, and deletes our other routes."""
-    settings = [f"protocol {config.protocol}", f"wait {wait}"]
-    settings += map(_route_setting, config.static_routes.routes)
+    routes = config.static_routes.routes
+    devs = sorted({route.dev for route in routes if route.dev})
+    # The script finds the wait and the devices by their places.
+    settings = [f"protocol {config.protocol}", f"wait {wait}", f"devs {' '.join(devs)}", *map(_route_setting, routes)]
     if config.probe_rewrite.enabled:
         settings.append(f"spare {_as_listed(config.probe_rewrite.global_address)}/128")
-    settings += [*_metrics(), _names()]
+    settings += [*_metrics(), *_several("protocols", _protocols())]
     return filled("static-routes.sh", settings)
 
 
@@ -105,17 +107,30 @@ def render_check_script(
     """The script that checks the expected CIDRs of the configuration."""
     check = config.route_overlap
     where = layout or HostLayout()
-    settings = [f"mode {check.mode}", f"wait {wait}", f"state {where.state_directory}", f"protocol {config.protocol}"]
-    settings += [f"cidr {cidr}" for cidr in check.expected_cidrs]
+    families = sorted({str(cidr.version) for cidr in check.expected_cidrs})
+    # The script finds the first four by their places.
+    settings = [
+        f"mode {check.mode}",
+        f"wait {wait}",
+        f"state {where.state_directory}",
+        f"families {' '.join(families)}",
+    ]
+    settings += [f"protocol {config.protocol}", *(f"cidr {cidr}" for cidr in check.expected_cidrs)]
     settings += [f"device {dev}" for dev in check.expected_devs]
-    settings += [f"allow {pattern}" for pattern in check.allowed_devs]
+    # Of several words, such as a pattern and the kind of a device, a slash makes one.
+    settings += _several("allow", [pattern.replace(" ", "/") for pattern in check.allowed_devs])
     # The script checks only plain packets of the host itself; `hostrouting check` reads these here.
     settings += [f"pod-cidr {cidr}" for cidr in check.pod_cidrs]
     settings += [f"pod-device {pattern}" for pattern in check.pod_devs]
     settings += [f"intended-rule {_as_word(it.reason)} {it.rule}" for it in check.intended_rules]
-    settings += _pod_blocks()
-    settings.append(_names())
+    settings += _several("pods", _pod_blocks())
+    settings += _several("protocols", _protocols())
     return filled("check-route-overlap.sh", settings)
+
+
+def _several(key: str, words: Sequence[str]) -> list[str]:
+    """Settings with this key and all the words, eight in a line."""
+    return [f"{key} {' '.join(words[at : at + 8])}" for at in range(0, len(words), 8)]
 
 
 def parse_check_script(text: str) -> CheckScript:
@@ -130,7 +145,7 @@ def parse_check_script(text: str) -> CheckScript:
         each("cidr"),
         known["mode"],
         each("device"),
-        each("allow"),
+        [word.replace("/", " ") for words in each("allow") for word in words.split()],
         pod_cidrs=each("pod-cidr"),
         pod_devs=each("pod-device"),
         intended_rules=map(_intended_rule, each("intended-rule")),
@@ -153,16 +168,16 @@ def _metrics() -> list[str]:
 
 
 @cache
-def _names() -> str:
+def _protocols() -> tuple[str, ...]:
     """The numbers and names of route protocols: the scripts print the same names as the library."""
     names = ((number, protocol_name(number)) for number in range(256))
-    return "protocols " + " ".join(f"{number}={name}" for number, name in names if name != str(number))
+    return tuple(f"{number}/{name}" for number, name in names if name != str(number))
 
 
 def _pod_blocks() -> list[str]:
-    """The refusing routes of CNIs: type and protocol as numbers, any or for single addresses, a pattern of a device."""
+    """The refusing routes of CNIs: type and protocol as numbers, a device, perhaps only single addresses."""
     return [
-        f"pods {ROUTE_TYPES.index(kind)} {protocol} {'single' if route.single else 'any'} {route.dev}"
+        f"{ROUTE_TYPES.index(kind)}/{protocol}/{route.dev}{'/single' * route.single}"
         for route in CNI_ROUTES
         for kind in sorted(route.types)
         for protocol in sorted(route.protocols)

@@ -15,20 +15,9 @@ configuration=(
 set -uo pipefail
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-families=()
-for line in "${configuration[@]}"; do
-  case $line in
-    'cidr '*:*) families[6]=6 ;;
-    'cidr '*) families[4]=4 ;;
-    'mode '*) mode=${line#* } ;;
-    'wait '*) wait=${line#* } ;;
-    'state '*) directory=${line#* } ;;
-  esac
-done
+mode=${configuration[0]#* } wait=${configuration[1]#* } families=${configuration[3]#* }
+directory=${RUNTIME_DIRECTORY:-${configuration[2]#* }}
 [[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
-# The gate, which is the caller then, has added the static routes just now.
-start='' && [[ ! ${1-} && -e ${BASH_SOURCE[0]%/*}/static-routes.sh ]] && start='systemctl start static-routes.service'
-directory=${RUNTIME_DIRECTORY:-$directory}
 awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
 level=3 && [[ $mode == WARN ]] && level=4 # of syslog: an error, or a warning
 #include nap.sh
@@ -89,9 +78,8 @@ BEGIN {
   for (; n; n--) is_spare[hex(spare[n])] = 1 # what is asked about elsewhere
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
   kind["Network is unreachable"] = kind["Operation not supported"] = "no-route" # the second: without IPv6
-  kind["No route to host"] = "unreachable"; said["unreachable"] = "is unreachable"
-  kind["Invalid argument"] = "blackhole"; said["blackhole"] = "is dropped by a blackhole"
-  kind["Permission denied"] = "prohibit"; said["prohibit"] = "is refused"
+  kind["No route to host"] = "unreachable"; kind["Invalid argument"] = "blackhole"
+  kind["Permission denied"] = "prohibit"
 }
 function joined(list, separator, item) { return list (list == "" ? "" : separator) item }
 
@@ -109,6 +97,7 @@ $1 == 1 && part == "answers" && $2 != "default" && $3 != "from" { next }
 /^2 [^ ]+ dev / && / table 255 proto 2 / && !/ dev lo / && !first_local[family] { read_prefix($2); is_home[first] = 1 }
 # A table that no rule looks up says nothing.
 /^[1-9] / && match($0, / table [0-9]+/) {
+  if ($2 == "default") seen[family] = joined(seen[family], ", ", whole())
   if (looks["l3mdev"] || looks[family substr($0, RSTART + 6, RLENGTH - 6)]) read_route()
   next
 }
@@ -121,10 +110,13 @@ $1 == "family" { family = $2; next }
 $1 == "inet6" && $2 == "all" { forwards = $4 == "on" }
 function read_setting(   i, word) {
   if ($2 == "device") { expect(4, $3); expect(6, $3); configured = 1 }
-  if ($2 == "allow") { allow[++allows] = glob($3); allow_kind[allows] = $4 }
-  if ($2 == "protocols") for (i = 3; i <= NF; i++) { split($i, word, "="); protocol[word[1]] = word[2] }
-  # Refusing routes of a type and protocol are those of a CNI if it has this device: any, or those to single addresses.
-  if ($2 == "pods") { cni[++cnis] = $3 " " $4; is_single[cnis] = $5 == "single"; cni_dev[cnis] = glob($6) }
+  for (i = 3; i <= NF; i++) {
+    split($i, word, "/")
+    if ($2 == "allow") { allow[++allows] = glob(word[1]); allow_kind[allows] = word[2] }
+    if ($2 == "protocols") protocol[word[1]] = word[2]
+    # Refusing routes of a type and protocol are from a CNI if there is this device: any, or those to single addresses.
+    if ($2 == "pods") { cni[++cnis] = word[1] " " word[2]; cni_dev[cnis] = glob(word[3]); is_single[cnis] = word[4] }
+  }
   if ($2 == "cidr") {
     read_prefix($3); cidr[++cidrs] = $3; to[cidrs] = last; asked[substr(first, 1, 1)] = 1
     from[cidrs] = first == "400000000" ? "400000001" : first # 0.0.0.0 is this host, and cannot be asked about
@@ -146,13 +138,14 @@ function cut(   behind) {
   if ((behind = beside(last, 1)) && is_judged(behind, behind)) wanted[behind]
 }
 # Linux applies the rules. Here a rule is a prefix, a table, and perhaps packets that are not judged.
-function read_rule(   n, i, word, selected) {
+function read_rule(   n, i, word, selected, is_for_others) {
   n = split($0, word, " "); first = family ZEROS; last = family ONES; bits = 0
   if (!rules[family]++) first_local[family] = /^[0-9]+:\tfrom all lookup 255( proto [^ ]+)? *$/
   for (i = 2; i <= n; i++) {
-    # Not for type 7 (unreachable): Linux answers such a lookup as if there were no route. Nor for other packets.
-    if (word[i] ~ /^[68]$/ && !($2 == "not" ? !/ to / && selected ~ /^ ipproto [^ ]*(17|udp)$/ : \
-      selected ~ / (fwmark 0x[1-9a-f]|iif|sport|dport|uidrange [1-9])/)) refuse(word[i], "rule")
+    is_for_others = $2 == "not" ? !/ to / && selected ~ /^ ipproto [^ ]*(17|udp)$/ : \
+      selected ~ / (fwmark 0x[1-9a-f]|iif|oif|sport|dport|uidrange [1-9])/
+    # Not for type 7 (unreachable): Linux answers such a lookup as if there were no route.
+    if (word[i] ~ /^[68]$/ && !is_for_others) refuse(word[i], "rule")
     if (word[i] ~ /^(not|nop|\[unresolved\]|\[detached\]|[678])$/) continue
     if (word[i] == "to") {
       read_prefix(word[i + 1]); cut()
@@ -160,7 +153,7 @@ function read_rule(   n, i, word, selected) {
       if ($2 == "not") { first = family ZEROS; last = family ONES }
     }
     if (word[i] == "suppress_ifgroup") suppresses[family] = $1 + 0
-    if (word[i] == "lookup") looks[word[i + 1] ~ /^[0-9]/ ? family " " word[i + 1] : "l3mdev"] = 1
+    if (word[i] == "lookup" && !is_for_others) looks[word[i + 1] ~ /^[0-9]/ ? family " " word[i + 1] : "l3mdev"] = 1
     if (word[i] ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
       if (word[i] word[i + 1] !~ /^(fromall|iiflo)$/) selected = selected " " word[i] " " word[i + 1]
     } else if (word[i] !~ /^(to|lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$/)
@@ -183,7 +176,6 @@ function read_route() {
   read_words($0)
   if ($1 ~ /^[678]$/) refuse($1, has["table"])
   if (bits) return
-  seen[family] = joined(seen[family], ", ", $0)
   if (!((family, has["table"]) in top) && !is_by_fabric()) top[family, has["table"]] = $1 == 1 ? $0 : ""
   if ($1 != 1) return
   default_route[++defaults] = $0; default_rank[defaults] = rank()
@@ -223,7 +215,7 @@ function learn(   n, i, own, line, hidden, used, usable) {
 }
 # Default routes of one rank by several devices: which is used is an accident. One route with several next hops is a
 # decision, but in IPv6 Linux makes one of those that several routers advertise.
-function compare(line,   n, same, i, its, live, met, kinds, devs) {
+function compare(line,   n, same, i, its, live, met, kinds, routes) {
   read_words(line); same = rank()
   for (n = 1; n <= defaults; n++) if (default_rank[n] == same) {
     read_words(default_route[n]); its = live = ""
@@ -231,11 +223,13 @@ function compare(line,   n, same, i, its, live, met, kinds, devs) {
       if (!leg_dead[i] && !leg_lost[i]) live = 1
       if (!index(its ", ", ", " leg_dev[i] ", ")) its = its ", " leg_dev[i]
     }
-    if (live && !met[its]++) { kinds += family == 6 && has["proto"] == 9 && its ~ /, .*, / ? 2 : 1; devs = devs its }
+    $0 = default_route[n]; if (live) routes = joined(routes, " or ", whole())
+    if (live && !met[its]++) kinds += family == 6 && has["proto"] == 9 && its ~ /, .*, / ? 2 : 1
   }
-  if (kinds > 1) doubtful[++doubts] = "IPv" family " default routes by" substr(devs, 2) " compete: Linux uses one or" \
-    " the other; name the right devices in routeOverlap.expectedDevs, or give one route another metric"
+  if (kinds > 1) doubt("IPv" family " default routes compete: Linux uses " routes \
+    "; name the right devices in routeOverlap.expectedDevs, or give one route another metric")
 }
+function doubt(text) { doubts++; print "note", text }
 function is_aside(address,   i) {
   for (i = 1; i <= asides; i++) if ((aside[i] <= address && address <= aside_last[i]) != is_rest[i]) return 1
 }
@@ -258,7 +252,7 @@ function decide(n,   i, type, devs, by, used, met, lost, words) {
   what = is_own = ""; if (place[n] ~ /^(4e|6ff)/) return # multicast
   if (n in failure) {
     $0 = ""; type = kind[failure[n]]; if (type != "no-route" && is_for_pods(place[n], type)) return
-    by = type == "no-route" ? "has no IPv" family " route" : said[type] " [" named() "]"
+    by = type == "no-route" ? "has no IPv" family " route" : "is refused by [" named() "]"
     what = type SUBSEP by "; expected via " expected[family] SUBSEP halved(); return
   }
   # Of a hundred thousand answers, most are alike but for the prefix: those which are right are looked at once.
@@ -290,6 +284,8 @@ function named(   proto) {
   read_words($0); proto = has["proto"] in protocol ? protocol[has["proto"]] : has["proto"]
   return ($1 == 1 ? "" : type_name[$1] " ") $2 " proto " proto (has["table"] == 254 ? "" : " table " has["table"])
 }
+# The route in $0, in the words of `ip`.
+function whole() { sub(/ +$/, ""); return "[" ($1 == 1 ? "" : type_name[$1] " ") substr($0, 3) "]" }
 # The prefix of the route in $0, if it is in table main and has halves.
 function halved() { return / table 254 / && $2 ~ /\// ? $2 : "" }
 # Whether an address is refused for being in a pod block. Linux does not say what refuses it: each table can, with its
@@ -336,8 +332,8 @@ function judge(c,   n, was, begin) {
   if (was) report(c, begin, to[c], was)
 }
 function report(c, begin, end, what,   part, half) {
-  split(what, part, SUBSEP); if (!told[c]++) remedy = remedy " " cidr[c]
-  wrong[++wrongs] = toupper(part[1]) ": expected CIDR " cidr[c] " (" spelled(begin) \
+  split(what, part, SUBSEP); wrongs++; if (!told[c]++) remedy = remedy " " cidr[c]
+  print "wrong", toupper(part[1]) ": expected CIDR " cidr[c] " (" spelled(begin) \
     (begin == end ? "" : "–" spelled(end)) ") " part[2]
   if (example || !part[3]) return
   read_prefix(part[3]); half = spelled(first) "/" bits + 1; read_prefix(half)
@@ -350,7 +346,7 @@ function examine(   c, i, n, dev, had, ready) {
     for (read_words(default_route[n]); legs; legs--) if ((family, leg_dev[legs]) in is_expected) ready = 1
   n = split(expected[family], dev, ", "); for (i = 1; i <= n; i++) if (!is_up[dev[i]]) ready = 0
   had = wrongs; for (c = 1; c <= cidrs && n; c++) if (substr(from[c], 1, 1) == family) judge(c)
-  if (!n) wrong[++wrongs] = "NO-DEFAULT-ROUTE: the expected devices are those of the IPv" family \
+  if (!n && ++wrongs) print "wrong", "NO-DEFAULT-ROUTE: the expected devices are those of the IPv" family \
     " default route, and " (waited + 0 ? "none appeared within " waited " s" : "there is none") \
     "; last seen: " (seen[family] ? seen[family] : "no default route") (looks[family " 254"] ? "" : \
     "; no rule looks up table main: run: ip " (family == 6 ? "-6 " : "") "rule add pref 32766 lookup main")
@@ -381,14 +377,11 @@ END {
   }
   if (unknown) give_up("this check does not know what a rule means: " unknown)
   for (family = 4; family <= 6; family += 2) if (family in asked) examine()
-  for (i = 1; i <= wrongs; i++) print "wrong", wrong[i]
-  if (remedy) print "action", "ACTION: run: hostrouting repair" remedy \
-    (example ? "; for example, routes to " example : "") \
-    (start ? "; if such routes are configured already: " start : "")
+  if (remedy)
+    print "action", "ACTION: run: hostrouting repair" remedy (example ? "; for example, routes to " example : "")
   for (address in is_home) if (answer[at[address]] !~ /^2 / && !lost[family = substr(address, 1, 1)]++)
-    doubtful[++doubts] = "this host does not deliver packets for its own " spelled(address) ", so it does not answer" \
-      " there; run: ip " (family == 6 ? "-6 " : "") "rule add pref 0 lookup local"
-  for (i = 1; i <= doubts; i++) print "note", doubtful[i]
+    doubt("this host does not deliver packets for its own " spelled(address) ", so it does not answer there; run: ip " \
+      (family == 6 ? "-6 " : "") "rule add pref 0 lookup local")
   if (unjudged) print "note", "not judged are packets that these select: " unjudged "; for these run: hostrouting check"
   print "verdict", remedy ? "overlap" : wrongs ? "no-default-route" : doubts ? "undecided" : "ok", leaving
 }
@@ -401,7 +394,7 @@ look() {
   # Without most of the details: the timers of a bridge would differ in every look.
   ip -N -d -o link show 2>&1 |
     sed -E 's/^([^<]*<[^>]*>)[^\\]*\\ +(link\/[^ ]+)[^\\]*(\\ +([^ ]+))?.*/\1 \2 \4/' || return
-  for family in "${families[@]}"; do
+  for family in $families; do
     echo "family $family"
     [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
     if [[ $family == 4 ]]; then list 4; else list 6 | sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'; fi ||
@@ -411,7 +404,7 @@ look() {
 # Runs one part of the program. Any of these programs may be killed, so each part needs the end of what it reads.
 judge() {
   printf '%s\n' "${configuration[@]/#/setting }" "${@:2}" end |
-    "$awk" -v part="$1" -v waited="$wait" -v final="$last" -v start="$start" "$program"
+    "$awk" -v part="$1" -v waited="$wait" -v final="$last" "$program"
 }
 # Sets `told` to the result. Fails if it is not final: something is missing that may still appear, or the tables changed
 # while they were read or the kernel was asked.
@@ -426,7 +419,7 @@ check() {
   [[ $places == *'#z' ]] || return 0
   answers=$(printf '%s\n' "$places" | ip -N -d -o -force -batch - 2>&1)
   told=$(judge answers "$tables" places "$places" answers "${answers//$'\n\tnh_info'/ nh_info}")
-  [[ $told == 'not yet' ]] && return 1
+  [[ $told == *'not yet' ]] && return 1
   [[ $last || $(look) == "$seen" ]]
 }
 
@@ -450,13 +443,12 @@ main() {
   # The files of an earlier check; that of the command is among them.
   why=$(rm -f "$directory"/route-overlap.{new,json,npd,detected,ok} 2>&1) ||
     complain "a file of an earlier check stays: ${why##*$'\n'}"
-  hash "$awk" 2>/dev/null || { say "$awk is not installed" && finish 1; }
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   while
     ((waited >= wait * 5)) && last=last
     ! check
   do
-    if [[ $told == 'not yet' ]]; then nap; elif ((++tries == 3)); then last=last; fi
+    if [[ $told == *'not yet' ]]; then nap; elif ((++tries == 3)); then last=last; fi
   done
   while read -r kind text; do
     case $kind in

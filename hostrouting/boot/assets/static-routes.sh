@@ -19,11 +19,6 @@ plan=() why=() undo=() awk='awk' wait=${configuration[1]#wait }
 [[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 hash mawk 2>/dev/null && awk=mawk       # it starts fastest
 
-devs=()
-for line in "${configuration[@]}"; do
-  [[ $line =~ ^route.*\ dev\ ([^ ]+) && " ${devs[*]} " != *" ${BASH_REMATCH[1]} "* ]] && devs+=("${BASH_REMATCH[1]}")
-done
-
 #include nap.sh
 
 main() {
@@ -36,7 +31,6 @@ main() {
       end) finished=1 && exit ;; # read back: nothing is left to do
       refused*) break ;;
       write) write && ((++tries < 6)) && continue ;;
-      ask) ask && ((++tries < 6)) && continue ;;
     esac
     ((waited < wait * 5)) || break
     nap
@@ -46,8 +40,8 @@ main() {
   give_back # and it exits like a script that was cut short
 }
 
-# Makes the plan: lines "missing …" and "refused …"; or "write" or "ask", the commands, and as many that undo them; then
-# "end". The inputs of awk are written at the same time, and read one after the other.
+# Makes the plan: lines "missing …" and "refused …"; or "write", the commands, and as many that undo them; then "end".
+# The inputs of awk are written at the same time, and read one after the other.
 look() {
   local said
   mapfile -t plan < <(exec "$awk" "$program" <(printf 'setting %s\n' "${configuration[@]}") <(list 4) <(list 6))
@@ -65,7 +59,7 @@ list() {
   [[ $1 == 4 || -e /proc/self/net/if_inet6 ]] || return # a kernel without IPv6 has no such file
   [[ $1 == 4 ]] || places='2001:db8::1 3fff::1 8000::1'
   echo "family $1"
-  for dev in '' "${devs[@]}"; do
+  for dev in '' ${configuration[2]#devs}; do
     echo "asked by:$dev"
     # shellcheck disable=SC2086 # several words
     printf "route get fibmatch %s ipproto 17${dev:+ oif $dev}\n" $places | ip -"$1" -N -o -force -batch - 2>/dev/null
@@ -74,36 +68,28 @@ list() {
   exec ip -"$1" -N -o -batch - 2>&1 < <(printf '%s\n' 'route show table all' 'link show')
 }
 
-# Runs one batch. If the kernel refuses a command, undoes the rest. Fails if it can only help to wait, for instance for
-# a gateway; if the table has changed since it was read, it is read again at once.
+# Runs the commands in one batch. If the kernel refuses one, undoes all and fails: it can only help to wait, such as for
+# a gateway. If the table has changed since it was read, it is read again at once. Only Linux knows who owns an IPv6
+# next hop: what it does not find under our protocol is not ours.
 write() {
-  local said command=${plan[1]} count=$((${#plan[@]} / 2 - 1)) at=0
+  local said status=0 line why_not='' reason='' count=$((${#plan[@]} / 2 - 1))
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
-  if said=$(exec ip -batch - 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")); then
-    why=()
-    ((tries < 5)) || why=("refused another program keeps changing these routes: $command")
-    return
-  fi
-  if [[ $said =~ 'Command failed -:'([0-9]+)$ ]]; then
-    at=$((BASH_REMATCH[1] - 1))
-    undo=("${undo[@]:count-at}") # only those before it
-  fi
-  said=${said:-ip printed nothing}
-  why=("refused ${plan[at + 1]}: ${said%%$'\n'*}")
-  give_back
-  [[ $said == *'File exists'* || $said == *'No such process'* ]]
-}
-
-# Runs one batch whose commands may fail: only Linux knows who owns an IPv6 next hop. What it does not find under our
-# protocol is not ours.
-ask() {
-  local line said='' count=$((${#plan[@]} / 2 - 1))
-  undo=("${plan[@]:count+1:count}" "${undo[@]}") why=()
+  said=$(exec ip -batch - -force 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")) || status=$?
   while read -r line; do
-    [[ $line == 'Command failed -:'* ]] || { said=$line && continue; }
+    [[ $line == 'Command failed -:'* ]] || { reason=${reason:-$line} && continue; }
+    unset "undo[count - ${line##*:}]"
     line=${plan[${line##*:}]}
-    case $said in *'No such process') configuration+=("theirs $line") ;; *) why=("refused $line: $said") ;; esac
-  done < <(printf '%s\n' "${plan[@]:1:count}" | ip -force -batch - 2>&1)
+    case $reason in
+      *'No such process') configuration+=("theirs $line") ;;
+      *'File exists') ;;
+      *) why_not=${why_not:-$line: $reason} ;;
+    esac
+    reason=''
+  done < <(printf '%s\n' "$said")
+  ((status < 2)) || why_not=${why_not:-${plan[1]}: ${reason:-ip printed nothing}} # 1: a command has failed
+  [[ ! $why_not ]] || { why=("refused $why_not"); give_back; return 1; }
+  why=()
+  ((tries < 5)) || why=("refused another program keeps changing these routes: ${plan[1]}")
 }
 
 # Undoes what was written, the last first. A route that is already gone or already back is not an error.
@@ -138,7 +124,7 @@ BEGIN {
 }
 $1 == "setting" {
   if ($2 == "protocol") ours = $3
-  if ($2 == "protocols") for (i = 3; i <= NF; i++) { split($i, word, "="); name[word[1]] = word[2] }
+  if ($2 == "protocols") for (i = 3; i <= NF; i++) { split($i, word, "/"); name[word[1]] = word[2] }
   if ($2 == "metric") usual[$3] = $4 # of a route that is added without one
   if ($2 == "spare") spare[$3] = 1
   if ($2 == "theirs") { sub(/^setting theirs route /, ""); theirs[$0] = 1 }
@@ -160,10 +146,9 @@ END {
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
   # Routes that are no longer configured are deleted once everything else is in place.
   if (!steps) for (r = 1; r <= routes; r++) if (is_ours[like[r]] && !(r in stays)) remove(r)
-  if (!steps && asks) { for (i = 1; i <= asks; i++) change(asked[i], unasked[i]); verb = "ask" }
   if (!steps && !waits) for (i = 1; i <= warnings; i++) print "<4>static-routes: " warning[i] > "/dev/stderr"
   if (steps && !conflicts && !waits) {
-    print verb
+    print "write"
     for (i = 1; i <= steps; i++) print "route " forth[i]
     for (i = steps; i >= 1; i--) print "route " inverse[i]
   }
@@ -180,7 +165,7 @@ function read_route(   at, to, is_first, words, f) {
   is_first = to != previous
   previous = to
   if (!is_first) shared[to] = 1
-  if (at == 1 && !(to in wanted) && $1 != "default" && !index($0 " ", " proto " ours " ")) return
+  if (!(to in wanted) && $at != "default" && !index($0 " ", " proto " ours " ")) return
   r = ++routes
   head[r] = (at == 2 ? $1 " " : "") $at
   words = at == 2 ? $1 substr($0, index($0, " " $2) + length($2) + 1) : substr($0, length($1) + 1)
@@ -188,7 +173,6 @@ function read_route(   at, to, is_first, words, f) {
   f = like[r] = first[words]
   prefix[r] = to; leads[r] = is_first
   if (to in spare) stays[r] = 1
-  if (type[f] == "local ") own[$2 (to ~ /^fe[89ab]/ ? " " dev[f, 1] : "")] = 1 # a link-local address is of one device
   if (is_partial[f]) return
   if (table_of[f] == 254) holder[to " " metric[f], ++holders[to " " metric[f]]] = r
   if (to == everything[family]) default_at[family, ++defaults[family]] = f
@@ -259,16 +243,11 @@ function default_route(by,   i, n, r, key) {
 }
 
 # The next hop to use, which begins with a blank; or what is missing. The kernel checks if a gateway can be reached.
-function resolve(gateway, by,   d, found, word, n) {
+function resolve(gateway, by,   d, found) {
   if (by != "" && !(by in up)) return "the device " by
   d = default_route(by)
   found = way(d, by, gateway, 0) # if the configured gateway is the default one, onlink as there
   if (found == "" && gateway != "" && (d || by != "")) found = " via " gateway " dev " (by == "" ? dev[d, 1] : by)
-  for (n = split(found, word, " "); n > 3; n--) { # "via", an address, "dev", a name
-    gateway = word[n - 2]
-    if (word[n - 3] == "via" && (gateway in own || (gateway " " word[n]) in own))
-      return gateway " to be a router next to this host (it is this host\047s own address)"
-  }
   return found != "" ? found : "an IPv" family " default route" (by == "" ? "" : " on " by)
 }
 
@@ -368,13 +347,12 @@ function remove(r,   f, n, text, part) {
       text shape[f])
 }
 
-function change(command, undoing) { if (!steps++) verb = "write"; forth[steps] = command; inverse[steps] = undoing }
+function change(command, undoing) { forth[++steps] = command; inverse[steps] = undoing }
 
-# Plans a command that may fail, once everything else is in place. Returns 0 if it has failed.
+# Plans a command that may fail. Returns 0 if it has failed.
 function ask(command, undoing) {
   if (command in theirs) return 0
-  asked[++asks] = command; unasked[asks] = undoing
-  return 1
+  asks++; change(command, undoing); return 1
 }
 '
 main

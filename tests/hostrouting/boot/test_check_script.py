@@ -85,18 +85,6 @@ class TestOneHost:
         told = line.replace("–", "-")  # noqa: RUF001
         assert re.fullmatch(rf"\d{{10}} 1 {re.escape(told)}; for more, .*; checked at \d.*Z\n", checked.npd)
 
-    def test_routes_that_may_be_configured_already(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Where static routes are installed, such routes may be among them: then there is a command to add them now.
-
-        The gate adds them before each check, so there that cannot be the reason.
-        """
-        (tmp_path / "static-routes.sh").touch()
-        by_hand = Checked(namespace, check(), tmp_path)
-        told = "; if such routes are configured already: systemctl start static-routes.service"
-        assert by_hand.said.splitlines()[-1] == f"<3>{ACTION}{told}"
-        in_the_gate = Checked(namespace, check(), tmp_path, before='set -- 5; bash() { /bin/bash "$@" 5; }')
-        assert in_the_gate.said.splitlines()[-1] == f"<3>{ACTION}"
-
     @pytest.mark.parametrize("count", [20, 21])
     def test_many_findings(self, namespace: Namespace, tmp_path: Path, count: int) -> None:
         """The journal has the first twenty lines and the number of the others; the marker has all."""
@@ -141,12 +129,24 @@ class TestOneHost:
 
     @each_awk
     def test_what_there_was_instead(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
-        """If no default route can be used, the message has those that there are, as `ip` lists them."""
-        seen = "7 default table 254 proto 3 scope 0 metric 9"
+        """If no default route can be used, the message has those that there are, as `ip` lists them, in any table."""
+        seen = (
+            "[default via 10.0.0.1 dev eth0 table 100 proto 3 scope 0], "
+            "[unreachable default table 254 proto 3 scope 0 metric 9]"
+        )
         namespace.batch(["route del default"])
         line = lack_of(namespace, check()).replace("no default route", seen)
-        namespace.batch(["route add unreachable default metric 9"])
+        namespace.batch(["route add unreachable default metric 9", "route add default via 10.0.0.1 dev eth0 table 100"])
         assert Checked(namespace, check(), tmp_path, awk=awk).said == f"<3>{line}\n"
+
+    def test_routes_that_compete(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The line that makes a verdict undecided has each of these routes, in words for `ip route del`."""
+        namespace.batch(["route append default via 10.0.0.7 dev eth1 onlink"])
+        (line,) = Checked(namespace, check("10.0.0.0/8"), tmp_path).left["route-overlap.ok"].splitlines()[1:]
+        routes = [route.split() for route in re.findall(r"\[(.*?)\]", line)]
+        assert [route[route.index("dev") + 1] for route in routes] == ["eth0", "eth1"]
+        namespace.batch([f"route del {' '.join(routes[1])}"])
+        assert Checked(namespace, check("10.0.0.0/8"), tmp_path).answer == Answer("ok")
 
     @pytest.mark.parametrize("devs", [[], ["eth0"], ["late0"]])
     def test_awaited(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
@@ -381,15 +381,6 @@ class TestOneHost:
         done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
         assert (done.returncode, done.stderr) == (0, "<6>check-route-overlap: ok: every expected CIDR leaves by eth0\n")
         assert sum("link" in line or "nexthop" in line for line in asked.read_text().splitlines()) <= 4
-
-    def test_no_awk(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Without an awk, one line says so."""
-        script = tmp_path / "check.sh"
-        (tmp_path / "rm").symlink_to("/bin/rm")
-        path = f" PATH={tmp_path}"
-        script.write_text(render_check_script(check()).replace(" PATH=/usr/sbin:/usr/bin:/sbin:/bin", path))
-        done = namespace.run("/bin/bash", str(script), RUNTIME_DIRECTORY=str(tmp_path))
-        assert (done.returncode, done.stderr) == (1, "<3>check-route-overlap: awk is not installed\n")
 
     def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
         """A run that is ended from outside, as by its unit's time-out, says so and ends as told; it leaves no marker."""

@@ -499,6 +499,18 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "ok",
     ),
+    "a blackhole that only other packets meet over a pod block": (
+        [
+            *ports("cali1"),
+            "route add blackhole 172.20.40.0/26 proto 80",
+            "route add blackhole default table 100",
+            "rule add pref 100 fwmark 0x7/0xf lookup 100",
+            "rule add pref 101 uidrange 1000-2000 lookup 100",
+            "rule add pref 102 oif eth1 lookup 100",
+        ],
+        [],
+        "ok",
+    ),
     "a rule that refuses unmarked packets of a pod block": (
         [
             *ports("cali1"),
