@@ -146,7 +146,6 @@ END {
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
   # Routes that are no longer configured are deleted once everything else is in place.
   if (!steps) for (r = 1; r <= routes; r++) if (is_ours[like[r]] && !(r in stays)) remove(r)
-  if (!steps && !waits) for (i = 1; i <= warnings; i++) print "<4>static-routes: " warning[i] > "/dev/stderr"
   if (steps && !conflicts && !waits) {
     print "write"
     for (i = 1; i <= steps; i++) print "route " forth[i]
@@ -301,7 +300,7 @@ function joins(r, new) {
 }
 
 # Adds the next hops that a route lacks. Those not wanted, or not with this weight, are deleted if they are ours.
-function exchange(r, new,   n, i, count, hop, held, part, have, want, text, told) {
+function exchange(r, new,   n, i, count, hop, held, part, have, want, text) {
   text = " " prefix[r] " table 254 proto " ours " metric " metric[like[r]] " tos 0" bare[like[r]]
   count = split_hops(way(like[r], "", "", 1), held)
   for (i = 1; i <= count; i++) have[hop_of(held[i])] = 1
@@ -313,14 +312,9 @@ function exchange(r, new,   n, i, count, hop, held, part, have, want, text, told
   for (i = 1; i <= count; i++) {
     hop = hop_of(held[i])
     if (want[hop] == held[i]) continue
-    if (ask("del" text hop, "append" text " nexthop" held[i])) {
-      if (want[hop]) ask("append" text " nexthop" want[hop], "del" text hop)
-    } else if (!want[hop])
-      told = told (told ? "; " : "") "the next hop" hop " is not from the configuration and stays, so Linux sends it" \
-        " a part of the packets; if no other program needs it, delete it with: ip -6 route del " prefix[r] hop \
-        " metric " metric[like[r]]
+    if (ask("del" text hop, "append" text " nexthop" held[i]) && want[hop])
+      ask("append" text " nexthop" want[hop], "del" text hop)
   }
-  if (told) warning[++warnings] = prefix[r] ": " told
 }
 
 # Splits the next hops, gives each a weight, and returns their number.

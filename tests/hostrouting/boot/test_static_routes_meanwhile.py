@@ -226,16 +226,13 @@ class TestMeanwhile:
         assert len(ours(namespace, IPV6)) == 8
 
     def test_somebody_takes_the_place_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
-        """IPv6 makes one route of two with gateways: the next hop that has come meanwhile is told, and stays beside ours."""
+        """IPv6 makes one route of two with gateways: the next hop that has come meanwhile stays beside ours."""
         namespace.batch(["route add ::/0 via fe80::1 dev eth0", "route add fd00:16::/64 dev ib0 proto 213"])
         stolen = "for n in 16 17; do ip route append fd00:$n::/64 via fe80::9 dev eth0 proto static; done"
         once = f'[[ "$*" == "-batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
         wanted = [StaticRoute("fd00:16::/64"), StaticRoute("fd00:17::/64")]
         ran = Ran(namespace, wanted, tmp_path, tools={"ip": once})
-        assert (ran.status, len(ran.lines)) == (0, 2)
-        assert all(
-            "<4>" in line and "fd00:1" in line and "via fe80::9 dev eth0 is not from" in line for line in ran.lines
-        )
+        assert (ran.status, ran.lines) == (0, [])
         hops = [
             f"route del fd00:{n}::/64 via {way}" for n in (16, 17) for way in ("fe80::9 proto 4", "fe80::1 proto 213")
         ]
