@@ -92,7 +92,7 @@ section == "answers" && /^[0-9]/ { given[++givens] = $0; next }
 section == "answers" && sub(/^Command failed .*:/, "") { failure[$0 + 0] = reason; next }
 section == "answers" { reason = $0; sub(/^[^:]*: /, "", reason); next }
 # There can be 100,000 routes: in the second part, the answers are enough for most.
-$1 == 1 && part == "answers" && $2 != "default" && $3 != "from" { next }
+$1 == 1 && part == "answers" && $2 != "default" && $3 != "from" && !suppresses { next }
 # The own addresses. If the first rule is not that for table local, Linux is asked whether it delivers packets for them.
 /^2 [^ ]+ dev / && / table 255 proto 2 / && !/ dev lo / && !first_local[family] { read_prefix($2); is_home[first] = 1 }
 # A table that no rule looks up says nothing.
@@ -105,7 +105,7 @@ $1 == "family" { family = $2; next }
 /^[0-9]+:\t/ { read_rule(); next }
 /^[0-9]+: / {
   sub(/[@:].*/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/
-  is_fabric[$2] = $4 ~ /\[32\]|infiniband/; dev_kind[$2] = $5; next
+  is_fabric[$2] = $4 ~ /\[32\]|infiniband/; group[$2] = $5; dev_kind[$2] = $6; next
 }
 $1 == "inet6" && $2 == "all" { forwards = $4 == "on" }
 function read_setting(   i, word) {
@@ -152,7 +152,8 @@ function read_rule(   n, i, word, selected, is_for_others) {
       aside[++asides] = first; aside_last[asides] = last; is_rest[asides] = $2 == "not" && !/ lookup /
       if ($2 == "not") { first = family ZEROS; last = family ONES }
     }
-    if (word[i] == "suppress_ifgroup") suppresses[family] = $1 + 0
+    if (word[i] == "suppress_ifgroup" && family == 6 && !is_for_others)
+      suppresses = suppressed[word[i + 1]] = "rule " $1 + 0 " of IPv6 (suppress_ifgroup)"
     if (word[i] == "lookup" && !is_for_others) looks[word[i + 1] ~ /^[0-9]/ ? family " " word[i + 1] : "l3mdev"] = 1
     if (word[i] ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
       if (word[i] word[i + 1] !~ /^(fromall|iiflo)$/) selected = selected " " word[i] " " word[i + 1]
@@ -168,13 +169,16 @@ function refuse(type, table) {
   refusal_bits[refusals] = bits; refusal_first[refusals] = first; refusal_last[refusals] = last
 }
 # Only default routes and those in the expected CIDRs matter.
-function read_route() {
+function read_route(   i) {
   read_prefix($2); if (bits && !is_judged(first, last)) return
   if (part == "places") { if (bits) { cut(); if (first in wanted) wanted[first] = $2 }; return }
   if ($3 == "from") leave_out("packets from " $4)
   if ($3 ~ /^(from|tos)$/) return
   read_words($0)
   if ($1 ~ /^[678]$/) refuse($1, has["table"])
+  # For such a rule, IPv6 chooses a next hop for each address: some are suppressed, and others are not.
+  if (suppresses && $1 == 1 && legs != 1) for (i = 0; i <= legs; i++) if (!legs || group[leg_dev[i]] in suppressed)
+    uncertain = suppresses " can treat each address differently: " $0
   if (bits) return
   if (!((family, has["table"]) in top) && !is_by_fabric()) top[family, has["table"]] = $1 == 1 ? $0 : ""
   if ($1 != 1) return
@@ -234,13 +238,14 @@ function is_aside(address,   i) {
   for (i = 1; i <= asides; i++) if ((aside[i] <= address && address <= aside_last[i]) != is_rest[i]) return 1
 }
 # Reads a default route with the next hops of those that Linux takes in turn with it: they have its table, metric and
-# preference. It has a gateway. In IPv4, each has one next hop; in IPv6, this is so on a host that does not forward.
+# preference. It has a gateway. IPv4 takes the first next hop of each. IPv6 takes all, on a host that does not forward.
 function read_turns(line,   n, i, same, all) {
   read_words(line); same = rank()
   if (!leg_via[1] || (family == 4 ? legs > 1 : forwards)) return
   for (n = 1; n <= defaults; n++) if (default_rank[n] == same) {
     read_words(default_route[n])
-    if (family == 6 || legs == 1 && leg_via[1]) for (i = 1; i <= legs; i++) all = all " nexthop dev " leg_dev[i]
+    if (family == 4) legs = leg_via[1] != ""
+    for (i = 1; i <= legs; i++) all = all " nexthop dev " leg_dev[i]
   }
   read_words(all ? "1 default" all : line)
 }
@@ -262,9 +267,6 @@ function decide(n,   i, type, devs, by, used, met, lost, words) {
   by = named()
   if (!bits && family == 4) read_turns($0)
   if (!legs) give_up("the kernel names no device for this route; set net.ipv4.nexthop_compat_mode to 1: " $0)
-  # For such a rule, IPv6 chooses a next hop for each address, and the others may be suppressed or not.
-  if (family == 6 && legs > 1 && 6 in suppresses)
-    give_up("rule " suppresses[6] " of IPv6 (suppress_ifgroup) can treat each address differently: " $0)
   for (lost = i = 1; i <= legs; i++) { # an IPv4 next hop without a carrier may get packets, even if listed as dead
     if (leg_dead[i] && (family == 6 || !is_up[leg_dev[i]])) continue
     used = 1; if (!leg_lost[i]) lost = 0
@@ -375,6 +377,7 @@ END {
     if (!(n in failure)) answer[n] = given[++used]
     else if (!(failure[n] in kind)) give_up("the kernel did not answer for " spelled(place[n]) ": " failure[n])
   }
+  if (uncertain) give_up(uncertain)
   if (unknown) give_up("this check does not know what a rule means: " unknown)
   for (family = 4; family <= 6; family += 2) if (family in asked) examine()
   if (remedy)
@@ -393,7 +396,7 @@ look() {
   local family
   # Without most of the details: the timers of a bridge would differ in every look.
   ip -N -d -o link show 2>&1 |
-    sed -E 's/^([^<]*<[^>]*>)[^\\]*\\ +(link\/[^ ]+)[^\\]*(\\ +([^ ]+))?.*/\1 \2 \4/' || return
+    sed -E 's/^([^<]*<[^>]*>)[^\\]* group ([^ ]+)[^\\]*\\ +(link\/[^ ]+)[^\\]*(\\ +([^ ]+))?.*/\1 \3 \2 \5/' || return
   for family in $families; do
     echo "family $family"
     [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file

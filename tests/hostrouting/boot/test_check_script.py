@@ -225,6 +225,25 @@ class TestOneHost:
         assert checked.said.startswith(f"<3>check-route-overlap: {told}")
         assert (checked.status, checked.left) == (1, {})
 
+    def test_a_group_is_suppressed_where_nobody_asked(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Nor is an answer by another route: where Linux chooses the other next hop, the rule does not suppress it."""
+        namespace.batch(["link set eth1 group 7"])
+        hops = "nexthop via fe80::1 dev eth1 nexthop via fe80::2 dev ib0"
+        cidrs = [f"fd16:{at}::/32" for at in range(8)]
+        batch = ["route add default via fe80::1 dev eth0", "rule add pref 0 lookup 100 suppress_ifgroup 7"]
+        namespace.batch([*batch, *(f"route add {cidr} table 100 {hops}" for cidr in cidrs)], family=IPV6)
+        for cidr in cidrs:
+            assert Checked(namespace, check(cidr), tmp_path).answer == Answer("failed")
+
+    def test_a_group_that_no_next_hop_is_in(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If no next hop is in the group, or the rule is for other packets, Linux treats all addresses alike."""
+        hops = "nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1"
+        namespace.batch(["link set ib0 group 7", "link set eth1 group 8"])
+        rules = ["lookup main suppress_ifgroup 7", "dport 53 lookup main suppress_ifgroup 8"]
+        batch = [f"route add default {hops}", *(f"rule add pref 5{at} {rule}" for at, rule in enumerate(rules))]
+        namespace.batch(batch, family=IPV6)
+        assert Checked(namespace, check("fd16::/32"), tmp_path).answer == Answer("ok")
+
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_a_rule_with_a_word_of_tomorrow(self, namespace: Namespace, tmp_path: Path, mode: str) -> None:
         """A rule that the script does not know is no ok: STRICT refuses and says why, and WARN says the same."""

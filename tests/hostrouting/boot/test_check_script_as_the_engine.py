@@ -299,6 +299,15 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "default routes that take turns, one of them by two": (
+        [
+            "route append default nexthop via 10.0.0.7 dev eth1 onlink nexthop via 10.0.0.8 dev wg0 onlink",
+            "route add 172.20.9.0/24 dev eth1",
+            "route add 172.20.10.0/24 dev wg0",
+        ],
+        [],
+        "overlap",
+    ),
     "addresses of its own": (["address add 172.20.7.7/24 dev ib0"], [], "overlap"),
     "a gateway of IPv6": (["route add 172.20.18.0/24 via inet6 fe80::1 dev ib0"], [], "overlap"),
     "a device that is allowed": ([*ports("pod0.5"), "route add 172.20.19.0/24 dev pod0.5"], [], "ok"),
