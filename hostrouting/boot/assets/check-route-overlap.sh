@@ -5,8 +5,7 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 # Linux decides: it is asked with `ip route get`. Its answer can change only where the prefix of a route or of a rule
 # starts, and right after one ends. So it is asked at these places, and each answer holds up to the next one. It is also
 # asked about a few addresses elsewhere: the devices of the default route that it uses there are the expected ones.
-# Exit status: 0, or 1 when the machine must not start. The result is in the journal, and in route-overlap.ok or
-# route-overlap.detected in the state directory. No file changes the verdict.
+# Exit status: 0, or 1 when the machine must not start. The journal and route-overlap.ok or .detected have the result.
 
 # Data only: no line of it is executed.
 configuration=(
@@ -138,12 +137,12 @@ function cut(   behind) {
   if ((behind = beside(last, 1)) && is_judged(behind, behind)) wanted[behind]
 }
 # Linux applies the rules. Here a rule is a prefix, a table, and perhaps packets that are not judged.
-function read_rule(   n, i, word, selected, is_for_others) {
+function read_rule(   n, i, word, selected, needs_mark, is_for_others) {
   n = split($0, word, " "); first = family ZEROS; last = family ONES; bits = 0
   if (!rules[family]++) first_local[family] = /^[0-9]+:\tfrom all lookup 255( proto [^ ]+)? *$/
   for (i = 2; i <= n; i++) {
     is_for_others = $2 == "not" ? !/ to / && selected ~ /^ ipproto [^ ]*(17|udp)$/ : \
-      selected ~ / (fwmark 0x[1-9a-f]|iif|oif|sport|dport|uidrange [1-9])/
+      needs_mark || selected ~ / (iif|oif|sport|dport|uidrange [1-9])/
     # Not for type 7 (unreachable): Linux answers such a lookup as if there were no route.
     if (word[i] ~ /^[68]$/ && !is_for_others) refuse(word[i], "rule")
     if (word[i] ~ /^(not|nop|\[unresolved\]|\[detached\]|[678])$/) continue
@@ -152,16 +151,24 @@ function read_rule(   n, i, word, selected, is_for_others) {
       aside[++asides] = first; aside_last[asides] = last; is_rest[asides] = $2 == "not" && !/ lookup /
       if ($2 == "not") { first = family ZEROS; last = family ONES }
     }
+    if (word[i] == "fwmark") needs_mark = is_mark(word[i + 1])
     if (word[i] == "suppress_ifgroup" && family == 6 && !is_for_others)
       suppresses = suppressed[word[i + 1]] = "rule " $1 + 0 " of IPv6 (suppress_ifgroup)"
     if (word[i] == "lookup" && !is_for_others) looks[word[i + 1] ~ /^[0-9]/ ? family " " word[i + 1] : "l3mdev"] = 1
     if (word[i] ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
       if (word[i] word[i + 1] !~ /^(fromall|iiflo)$/) selected = selected " " word[i] " " word[i + 1]
     } else if (word[i] !~ /^(to|lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$/)
-      unknown = joined(unknown, ", ", $0)
+      uncertain = "this check does not know what a rule means: " $0
     i++
   }
   if (selected) leave_out("rule " $1 + 0 (family == 6 ? " of IPv6" : "") " (" substr(selected, 2) ")")
+}
+# Whether packets without a mark do not match, by one digit that says so: a mask can leave nothing of a mark.
+function is_mark(text,   part, i, gap) {
+  sub(/^0x/, "", text); split(text "/0x" ONES, part, "/0x"); part[2] = ZEROS part[2]
+  gap = length(part[2]) - length(part[1])
+  for (i = length(part[1]); i; i--)
+    if (substr(part[1], i, 1) != 0 && index("f" substr(part[1], i, 1), substr(part[2], gap + i, 1))) return 1
 }
 function leave_out(packets) { if (!left_out[packets]++) unjudged = joined(unjudged, "; ", packets) }
 function refuse(type, table) {
@@ -378,7 +385,6 @@ END {
     else if (!(failure[n] in kind)) give_up("the kernel did not answer for " spelled(place[n]) ": " failure[n])
   }
   if (uncertain) give_up(uncertain)
-  if (unknown) give_up("this check does not know what a rule means: " unknown)
   for (family = 4; family <= 6; family += 2) if (family in asked) examine()
   if (remedy)
     print "action", "ACTION: run: hostrouting repair" remedy (example ? "; for example, routes to " example : "")
@@ -447,10 +453,7 @@ main() {
   why=$(rm -f "$directory"/route-overlap.{new,json,npd,detected,ok} 2>&1) ||
     complain "a file of an earlier check stays: ${why##*$'\n'}"
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
-  while
-    ((waited >= wait * 5)) && last=last
-    ! check
-  do
+  until ((waited >= wait * 5)) && last=last; check; do
     if [[ $told == *'not yet' ]]; then nap; elif ((++tries == 3)); then last=last; fi
   done
   while read -r kind text; do

@@ -508,6 +508,26 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "ok",
     ),
+    "marks beside their masks": (
+        [
+            *(f"rule add pref {at} fwmark {mark} lookup {at}" for at, mark in ((100, "0x10/0x1"), (101, "0xff/0x100"))),
+            "route add 172.20.9.0/24 dev ib0 table 100",
+            "route add 172.20.10.0/24 dev ib0 table 101",
+            "rule add pref 102 fwmark 0x80000/0xff0000 lookup 102",
+            "route add 172.20.11.0/24 dev ib0 table 102",
+        ],
+        [],
+        "overlap",
+    ),
+    "a mark beside its mask over a pod block": (
+        [
+            *ports("cali1"),
+            "route add blackhole 172.20.40.0/26 proto 80",
+            "rule add pref 100 to 172.20.40.0/27 fwmark 0x10/0x1 blackhole",
+        ],
+        [],
+        "overlap",
+    ),
     "a blackhole that only other packets meet over a pod block": (
         [
             *ports("cali1"),
