@@ -242,7 +242,8 @@ function compare(line,   n, same, i, its, live, met, kinds, routes) {
 }
 function doubt(text) { doubts++; print "note", text }
 function is_aside(address,   i) {
-  for (i = 1; i <= asides; i++) if ((aside[i] <= address && address <= aside_last[i]) != is_rest[i]) return 1
+  for (i = 1; i <= asides; i++)
+    if (aside[i] ~ "^" family && (aside[i] <= address && address <= aside_last[i]) != is_rest[i]) return 1
 }
 # Reads a default route with the next hops of those that Linux takes in turn with it: they have its table, metric and
 # preference. It has a gateway. IPv4 takes the first next hop of each. IPv6 takes all, on a host that does not forward.

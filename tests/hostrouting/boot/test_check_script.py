@@ -565,6 +565,13 @@ class TestBothFamilies:
         assert checked.lines == [checked.lines[0], line] if escaping else ["no-default-route"]
         assert checked.status == 1
 
+    def test_a_rule_of_the_other_family(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A rule for all but some IPv6 addresses says nothing about IPv4 ones."""
+        batch = ["route add default via fe80::1 dev eth1", "rule add pref 50 not to fd16::/32 prohibit"]
+        namespace.batch(batch, family=IPV6)
+        config = check("fd16::/32", "10.0.0.0/8")
+        assert Checked(namespace, config, tmp_path).answer == Answer("ok")
+
     def test_ok(self, namespace: Namespace, tmp_path: Path) -> None:
         """The line for "ok" names the devices of each family."""
         namespace.batch(["route add default via fe80::1 dev eth1"], family=IPV6)
