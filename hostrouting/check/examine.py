@@ -21,12 +21,13 @@ import attrs
 
 from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, check_overlap, follow_kernel
 from hostrouting.check.packets import find_pod_packets
-from hostrouting.check.pods import Ask, Dropped, PodReport, check_pods, find_dropped
-from hostrouting.check.repair import Diversion, Filtered, Repair, Unsafe, propose_repair
+from hostrouting.check.pods import Ask, PodReport, check_pods, find_dropped
+from hostrouting.check.repair import Repair, Unsafe, propose_repair
 from hostrouting.check.rules import Flaw, find_flaws
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.fib.arrival import find_drop
+from hostrouting.finding import Finding
 from hostrouting.model import IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
 from hostrouting.routes.plan import RoutePlan, plan_routes, plan_static_routes, wanted_routes
 from hostrouting.routes.uplink import missing_default, resolve_route, seen_instead
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.check.packets import PodPackets
-    from hostrouting.config import HostRoutingConfig, IntendedRule
+    from hostrouting.config import HostRoutingConfig
     from hostrouting.kernel.base import Answer, RouteBackend
     from hostrouting.model import IP
     from hostrouting.routes.uplink import DesiredRoute
@@ -76,15 +77,12 @@ class FamilyExamination:
     """The tables that were checked."""
     pods: tuple[PodReport, ...] = ()
     """The verdicts on what pods send, if any pod CIDRs are configured."""
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Finding, ...] = ()
     """What this host drops when it arrives; it does not change the verdict."""
-    surprises: tuple[str, ...] = ()
-    """The answers of the kernel that are not what its tables say, each as a sentence."""
+    surprises: tuple[Finding, ...] = ()
+    """The answers of the kernel that are not what its tables say."""
     restless: bool = False
     """Whether the tables kept changing while they were read."""
-    unmatched: tuple[IntendedRule, ...] = ()
-    """The rules that the configuration declares and this host does not have."""
-
     flaws: tuple[Flaw, ...] = ()
     """What is wrong with the rules and the default routes themselves."""
 
@@ -156,24 +154,14 @@ class Examination:
         return tuple(unsafe for family in self.families for unsafe in family.repair.unsafe)
 
     @property
-    def diverted(self) -> tuple[Diversion, ...]:
-        """What the repair takes from other devices, in both families."""
-        return tuple(diversion for family in self.families for diversion in family.repair.diverted)
+    def costs(self) -> tuple[Finding, ...]:
+        """What the repair takes from other devices, and what devices drop once it is in place, in both families."""
+        return tuple(cost for family in self.families for cost in family.repair.costs)
 
     @property
-    def filtered(self) -> tuple[Filtered, ...]:
-        """What devices drop once the repair is in place."""
-        return tuple(filtered for family in self.families for filtered in family.repair.filtered)
-
-    @property
-    def dropped(self) -> tuple[Dropped, ...]:
-        """What this host drops when it arrives, in both families."""
-        return tuple(dropped for family in self.families for dropped in family.dropped)
-
-    @property
-    def surprises(self) -> tuple[str, ...]:
-        """The kernel's answers that are not what its tables say, in both families; each a sentence."""
-        return tuple(text for family in self.families for text in family.surprises)
+    def surprises(self) -> tuple[Finding, ...]:
+        """The kernel's answers that are not what its tables say, in both families."""
+        return tuple(finding for family in self.families for finding in family.surprises)
 
     @property
     def fib(self) -> Fib:
@@ -261,8 +249,9 @@ def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP 
         except BackendError as error:
             error.fib = fib
             raise
-        told = (*(() if still else (_RESTLESS,)), *asking.surprises)
-        found.append(attrs.evolve(examined, surprises=told, restless=not still))
+        told = [*([] if still else [_RESTLESS]), *asking.surprises]
+        surprises = tuple(Finding("kernel-differs", "warning", text) for text in told)
+        found.append(attrs.evolve(examined, surprises=surprises, restless=not still))
     return Examination(tuple(found))
 
 
@@ -287,15 +276,12 @@ def _with_pods(
         # With several named devices, which of them it is differs from host to host.
         names_dev=len(check.expected_devs) == 1,
     )
-    selections = {rule.selection for rule in fib.snapshot.rules} if check.intended_rules else set()
-    unmatched = tuple(declared for declared in check.intended_rules if declared.rule not in selections)
     return FamilyExamination(
         report,
         repair,
         fib,
         pods,
         find_dropped(fib, report, packets),
-        unmatched=unmatched,
         flaws=find_flaws(fib, report.family, is_named=bool(check.expected_devs)) if report.cidrs else (),
     )
 

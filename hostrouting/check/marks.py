@@ -106,9 +106,7 @@ def marks_of(found: Examination, host: Callable[[], SourcesOfMarks] | None) -> M
     of_families = []
     for family in found.families:
         of_family = [rule for rule in family.fib.snapshot.rules if rule.family == family.report.family]
-        marks = {
-            drop.replies_to.mark for drop in family.dropped if drop.replies_to is not None and drop.replies_to.mark
-        }
+        marks = {finding.facts["mark"] for finding in family.dropped} - {0}
         rules = [
             *rules_in(note.cases for note in family.notes if not note.known),
             *(

@@ -1,6 +1,7 @@
 """Compare the kernel's decisions with the expected CIDRs: the escapes, and the verdict.
 
-Here: facts, as values. Not here: the messages about them (`report`), and the routes that close an escape (`repair`).
+Here: facts, as values, and what explains a verdict. Not here: the findings about escapes (`report`), and the routes
+that close an escape (`repair`).
 
 A CIDR falls into cells: ranges of addresses with one decision. A decision escapes if it sends packets out by a device
 that is neither expected nor allowed, or sends them nowhere, unless they stay on this host or are for one of its own pod
@@ -21,7 +22,19 @@ from hostrouting.check.exceptions import Exceptions, Known
 from hostrouting.check.packets import PodPackets
 from hostrouting.config import IntendedRule
 from hostrouting.fib import ANY, Case, Cases, Cell, Decision, Fib, Flow
-from hostrouting.model import IPV4, NextHop, Prefix, Route, Rule, as_prefix, extent, prefixes_between, width_of
+from hostrouting.finding import Finding
+from hostrouting.model import (
+    IPV4,
+    NextHop,
+    Prefix,
+    Route,
+    Rule,
+    as_prefix,
+    extent,
+    prefixes_between,
+    table_name,
+    width_of,
+)
 from hostrouting.model.constants import LOOPBACK
 from hostrouting.routes.connected import is_unexplained
 from hostrouting.routes.uplink import default_route, outbound_devs
@@ -30,10 +43,8 @@ __all__ = [
     "Escape",
     "EscapeKind",
     "Judge",
-    "Kept",
     "Note",
     "OverlapReport",
-    "Suppressed",
     "Verdict",
     "check_overlap",
     "follow_kernel",
@@ -77,11 +88,6 @@ class Escape:
         """The range as the fewest blocks."""
         return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
-    def __repr__(self) -> str:
-        way = f" by {', '.join(self.devs)}" if self.devs else ""
-        where = extent(self.cidr.family, self.first, self.last)
-        return f"<Escape {self.kind} {where} of {self.cidr}{way}: {self.decision}>"
-
 
 @attrs.frozen
 class Note:
@@ -110,34 +116,6 @@ class Note:
         """Whether the verdict is undecided because of it."""
         return self.escapes and not self.known
 
-    def __repr__(self) -> str:
-        cases = " or ".join(" and ".join(map(str, case)) for case in self.cases)
-        fate = f"{'escape' if self.escapes else 'stay'}, {self.more_routes} more routes"
-        fate += f", {self.known}" if self.known else ""
-        where = f"{extent(self.cidr.family, self.first, self.last)} of {self.cidr}"
-        return f"<Note {where}, {cases}: {self.decision}, {fate}>"
-
-
-@attrs.frozen
-class Kept:
-    """A range of an expected CIDR, wider than one address, that is delivered on this host: no packet for it leaves."""
-
-    cidr: Prefix
-    first: int
-    last: int
-    decision: Decision
-
-    def __repr__(self) -> str:
-        return f"<Kept {extent(self.cidr.family, self.first, self.last)} of {self.cidr}: {self.decision}>"
-
-
-@attrs.frozen
-class Suppressed:
-    """A default route that plain packets skip, because a rule suppresses it and another default route is used."""
-
-    route: Route
-    rule: Rule
-
 
 @attrs.frozen
 class OverlapReport:
@@ -149,17 +127,9 @@ class OverlapReport:
     allowed_devs: tuple[str, ...] = ()
     escapes: tuple[Escape, ...] = ()
     notes: tuple[Note, ...] = ()
-    kept: tuple[Kept, ...] = ()
-    suppressed: tuple[Suppressed, ...] = ()
-    """The default routes that are not expected for this reason; empty if the devices were named."""
-    holds_for: int | None = None
-    """The seconds until the first of the routes expires that the verdict depends on: the verdict may change then.
-
-    None if none of them expires.
-    """
+    remarks: tuple[Finding, ...] = ()
+    """What explains the verdict, and how long it holds."""
     intended_rules: tuple[IntendedRule, ...] = ()
-    is_uniform: bool = True
-    """Whether no rule treats some packets differently, also where the verdict on them is the same."""
 
     @property
     def family(self) -> int:
@@ -193,32 +163,32 @@ def check_overlap(
         )
     family = families.pop() if families else IPV4
     named = tuple(dict.fromkeys(names(expected_devs, "check_overlap: expected_devs")))
-    suppressed: tuple[Suppressed, ...] = ()
+    remarks: list[Finding] = []
     ends: set[int] = set()
     if not named:
         named = outbound_devs(fib, family=family)
         default = default_route(fib, family=family)
         ends |= {default.expires} if default is not None and default.expires is not None else set()
         unused = fib.suppressed_defaults(family)
-        suppressed = tuple(Suppressed(route, rule) for rule, route in unused if not {*route.devs} <= {*named})
+        remarks += (_unused(route, rule) for rule, route in unused if not {*route.devs} <= {*named})
     patterns = names(allowed_devs, "check_overlap: allowed_devs")
     if not named and expected:
         return OverlapReport("no-default-route", expected, (), patterns)
     intended = tuple(intended_rules)
     judge = Judge(named, patterns, blocks=PodBlocks(fib, expected, patterns))
     exceptions = Exceptions(fib, family, allowed_devs=patterns, intended=intended)
-    is_uniform = True
     findings: list[Escape] = []
     notes: list[Note] = []
-    kept: list[Kept] = []
     for cidr, cells in zip(expected, fib.doubtful_cells(expected, judge.likes, flow), strict=True):
         if not cells:
             continue
         findings += _findings(cidr, cells, judge)
         notes += _notes(cidr, cells, judge, exceptions)
-        kept += _kept(cidr, cells, judge)
-        is_uniform = is_uniform and not any(cell.decision.variants for cell in cells)
+        remarks += _own_ranges(cidr, cells, judge)
         ends.update(end for cell in cells for end in _ends(cell.decision))
+    selections = {rule.selection for rule in fib.snapshot.rules} if intended else set()
+    remarks += (_unmatched(declared) for declared in intended if declared.rule not in selections)
+    remarks += [_expiry(min(ends))] if ends else []
     return OverlapReport(
         _verdict(findings, notes),
         expected,
@@ -226,11 +196,8 @@ def check_overlap(
         patterns,
         _owned(findings, fib),
         tuple(notes),
-        tuple(kept),
-        suppressed,
-        min(ends, default=None),
+        tuple(remarks),
         intended,
-        is_uniform,
     )
 
 
@@ -373,20 +340,43 @@ def _counts_in(decision: Decision, address: int) -> bool:
     return route is None or route.prefix.first <= address <= route.prefix.last
 
 
-def _kept(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Kept]:
+def _own_ranges(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Finding]:
     """Ranges that a route of type local delivers to this host, as for its single addresses; and its pod blocks."""
-    blocks: dict[int, Kept] = {}
+    blocks: dict[int, Finding] = {}
     for cell in cells:
         route = cell.decision.route
         if route is not None and judge.is_own_block(cell.decision):
             # Pods split the block into many cells: it is reported once, as a whole.
             first, last = max(route.prefix.first, cidr.first), min(route.prefix.last, cidr.last)
-            blocks.setdefault(id(route), Kept(cidr, first, last, cell.decision))
+            blocks.setdefault(id(route), _own_range(cidr, first, last, cell.decision))
         if cell.decision.kind != "local" or route is None or route.type != "local" or route.prefix == _LOOPBACK:
             continue
         if route.prefix.length < width_of(cidr.family):
-            yield Kept(cidr, cell.first, cell.last, cell.decision)
+            yield _own_range(cidr, cell.first, cell.last, cell.decision)
     yield from blocks.values()
+
+
+def _own_range(cidr: Prefix, first: int, last: int, decision: Decision) -> Finding:
+    where = extent(cidr.family, first, last)
+    told = f"expected CIDR {cidr} ({where}) is this host's own [{decision.holder}]: packets for it never leave"
+    return Finding("own-range", "note", told, where)
+
+
+def _unused(route: Route, rule: Rule) -> Finding:
+    devs = ", ".join(route.devs) or "an unknown device"
+    told = f"the default route by {devs} in table {table_name(route.table)} is not used by plain packets"
+    return Finding("unused-default-route", "note", f"{told}: rule {rule.priority} suppresses it", devs)
+
+
+def _unmatched(declared: IntendedRule) -> Finding:
+    told = f"routeOverlap.intendedRules: this host has no rule with the selectors {declared.rule!r}"
+    remedy = "write them as 'ip rule' prints them, or remove the entry"
+    return Finding("unmatched-rule", "note", told, declared.rule, remedy)
+
+
+def _expiry(seconds: int) -> Finding:
+    told = f"the verdict holds for {seconds:,} s: then an IPv6 route that it depends on expires, unless it is renewed"
+    return Finding("expiry", "note", told, facts={"seconds": seconds})
 
 
 def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge, exceptions: Exceptions) -> Iterator[Note]:

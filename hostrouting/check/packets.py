@@ -25,8 +25,11 @@ from hostrouting.check.cni import is_like
 from hostrouting.fib import Fib, Flow
 from hostrouting.fib.arrival import arrives_on
 from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, spans_of, width_of
+from hostrouting.text import spoken
 
-__all__ = ["PodPackets", "find_pod_packets", "with_devices_of"]
+__all__ = ["PodPackets", "find_pod_packets", "senders_phrase", "some_of", "with_devices_of"]
+
+_NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
 
 _ANY_DEVICE = "/"  # stands for a device that no rule names; no device can have this name
 
@@ -63,6 +66,24 @@ def find_pod_packets(
     sources = _classes_of_sources(snapshot, cidrs, rules)
     devices = _classes_of_devices(snapshot, pod_devs, expected, rules)
     return tuple(PodPackets(some, devs, exist) for devs, exist in devices for some in sources)
+
+
+def senders_phrase(packets: Iterable[PodPackets]) -> str:
+    """A phrase that names packets of pods: where they come from, and the devices that they arrive on."""
+    sources: dict[tuple[tuple[str, ...], bool], dict[Prefix, None]] = {}
+    for sender in packets:
+        sources.setdefault((sender.devs, sender.exist), {}).update(dict.fromkeys(sender.sources))
+    ways: dict[tuple[Prefix, ...], list[str]] = {}
+    for (devs, exist), ranges in sources.items():
+        named = [dev if exist else f"{dev} (which does not exist)" for dev in devs]
+        ways.setdefault(tuple(sorted(ranges)), []).extend(named or ["a device that no rule names"])
+    told = [f"from {some_of(ranges)} that arrive on {some_of(devs)}" for ranges, devs in ways.items()]
+    return f"packets of pods {', or '.join(told[:_NAMED])}" + ", or others" * (len(told) > _NAMED)
+
+
+def some_of(things: Iterable[object]) -> str:
+    """The first few of these as a phrase, and the number of the others."""
+    return spoken(tuple(map(str, things)), most=_NAMED, last="or")
 
 
 def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:

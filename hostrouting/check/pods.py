@@ -19,17 +19,26 @@ Three things are looked for:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, check_overlap, follow_kernel
-from hostrouting.check.packets import PodPackets, with_devices_of
+from hostrouting.check.packets import PodPackets, some_of, with_devices_of
 from hostrouting.fib import PLAIN, Decision, Fib, Flow, paired
-from hostrouting.fib.arrival import RP_FILTER_REASONS, DropReason, drop_reason, is_forwarding_off, reverse_flow
+from hostrouting.fib.arrival import (
+    RP_FILTER_REASONS,
+    DropReason,
+    drop_reason,
+    filter_clause,
+    forwarding_clause,
+    is_forwarding_off,
+    reverse_flow,
+)
+from hostrouting.finding import Finding
 from hostrouting.model import IP, IPV4, Link, Prefix, Rule, prefixes_between, spans_of, width_of
 
-__all__ = ["Ask", "Dropped", "DroppedKind", "PodReport", "check_pods", "find_dropped"]
+__all__ = ["Ask", "PodReport", "check_pods", "find_dropped"]
 
 Ask: TypeAlias = Callable[[PodPackets], Mapping[int, Decision]]
 
@@ -114,30 +123,65 @@ def _note_key(note: Note) -> tuple[object, ...]:
 
 # Packets that this host drops when they arrive, although they and the replies are routed correctly.
 
-# sent: what pods send. replies: what comes back, to pods or to the host itself.
-DroppedKind: TypeAlias = Literal["sent", "replies"]
+
+def _dropped(
+    what: str,
+    family: int,
+    devs: tuple[str, ...],
+    reason: DropReason,
+    *,
+    sources: Iterable[Prefix] = (),
+    back: Decision | None = None,
+    to: Flow | None = None,
+    unless_marked: bool = False,
+) -> Finding:
+    """Packets that are dropped as they arrive on one of these devices; none are those that are created later.
+
+    `back` decides the route back, if it is the reason. Replies are those `to` these packets, or to all that pods send.
+    """
+    ranges, is_sent = tuple(sources), what == "sent"
+    facts = {
+        "kind": what,
+        "family": family,
+        "devs": list(devs),
+        "reason": reason,
+        "sources": list(map(str, ranges)),
+        "mark": to.mark if to else 0,
+        "uid": to.uid if to else 0,
+        "boundTo": to.oif if to else "",
+        "ofPods": to is None or to.iif != "lo",
+    }
+    origin = f" from {some_of(ranges)}" if ranges else ""
+    told = f"packets of pods{origin}" if is_sent else f"replies{origin} to {_replied(to)}"
+    told += f" are dropped {f'when they arrive on {some_of(devs)}' if devs else 'on every new device of a pod'}: "
+    if reason == "forwarding":
+        told += forwarding_clause(family, devs)
+    else:
+        whose = ("their" if len(devs) > 1 else "its") if devs else "the"
+        way = "the route back to these pods" if is_sent else "the route back"
+        told += filter_clause(reason, way, back, whose=whose)
+        # The device has src_valid_mark.
+        told += "; a packet filter that marks the replies prevents this" if unless_marked else ""
+    return Finding("dropped", "warning" if devs else "note", told, ", ".join(devs), facts=facts)
 
 
-@attrs.frozen
-class Dropped:
-    """Packets that are dropped as they arrive on one of these devices, and why."""
-
-    kind: DroppedKind
-    family: int
-    devs: tuple[str, ...]
-    """Empty for devices that are created later."""
-    reason: DropReason
-    sources: tuple[Prefix, ...] = ()
-    """Where the packets come from; empty if that does not matter."""
-    back: Decision | None = None
-    """What decides the route back, if it is the reason."""
-    replies_to: Flow | None = None
-    """The packets that the replies are for; None for all that pods send."""
-    unless_marked: bool = False
-    """Whether a packet filter that marks the replies prevents it: the devices have src_valid_mark."""
+def _replied(flow: Flow | None) -> str:
+    """A phrase: which packets the dropped replies are for."""
+    if flow is None:
+        return "packets of pods"
+    whose = "packets" if flow.iif == "lo" else "packets of pods"
+    if flow.mark:
+        return f"{whose} with mark {flow.mark:#x}"
+    if flow.uid:
+        return f"{whose} of user {flow.uid}"
+    if flow.oif:
+        return f"{whose} of sockets that are bound to {flow.oif}"
+    if flow.source == PLAIN.source:
+        return f"{whose} of sockets that are bound to no address"
+    return f"{whose} that Linux sends by two default routes in turn"
 
 
-def find_dropped(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> tuple[Dropped, ...]:
+def find_dropped(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> tuple[Finding, ...]:
     """What this host drops of the packets between the expected CIDRs of a report and pods, or the host itself."""
     if not report.expected_devs:
         return ()
@@ -163,7 +207,7 @@ def _ways(fib: Fib, report: OverlapReport, flow: Flow) -> dict[str, Prefix]:
     return found
 
 
-def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dropped]:
+def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Finding]:
     """The devices that do not forward packets of pods, or the replies to these packets."""
     if not ways:
         return
@@ -171,19 +215,19 @@ def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dro
     links = {link.name: link for link in snapshot.links}
     there = dict.fromkeys(dev for sender in ways if sender.exist for dev in sender.devs)
     if not there and is_forwarding_off(snapshot, snapshot.default_link, family):
-        yield Dropped("sent", family, (), "forwarding")
+        yield _dropped("sent", family, (), "forwarding")
         return  # as on every node before its CNI starts
     off = tuple(dev for dev in there if is_forwarding_off(snapshot, links[dev], family))
     if off:
-        yield Dropped("sent", family, off, "forwarding")
+        yield _dropped("sent", family, off, "forwarding")
     leaving = {dev for outs in ways.values() for dev in outs}
     devs = [dev for dev in report.expected_devs if dev in leaving and dev in links]
     off = tuple(dev for dev in devs if is_forwarding_off(snapshot, links[dev], family))
     if off:
-        yield Dropped("replies", family, off, "forwarding")
+        yield _dropped("replies", family, off, "forwarding")
 
 
-def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Dropped]:
+def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Finding]:
     """The pods' devices that take no source in the pod CIDRs, those together that have the same reason."""
     if report.family != IPV4:
         return
@@ -198,7 +242,7 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
     for sender in ways:
         for dev in sender.devs if sender.exist else ():
             senders_by_dev.setdefault(dev, []).append(sender)
-    alike: dict[object, Dropped] = {}
+    alike: dict[tuple[DropReason, Decision, tuple[Prefix, ...]], list[str]] = {}
     for dev, senders in senders_by_dev.items():
         link = links.get(dev)
         if link is None or any(dev in ways_back[sender] for sender in senders):
@@ -209,10 +253,9 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
         if filtered and None not in [reason for reason, _ in found]:
             reason, back = filtered[0]
             sources = tuple(dict.fromkeys(source for sender in senders for source in sender.sources))
-            known = alike.get((reason, back.route, sources))
-            devs = (*(known.devs if known else ()), dev)
-            alike[reason, back.route, sources] = Dropped("sent", IPV4, devs, reason, sources, back)
-    yield from alike.values()
+            alike.setdefault((reason, back, sources), []).append(dev)
+    for (reason, back, sources), devs in alike.items():
+        yield _dropped("sent", IPV4, tuple(devs), reason, sources=sources, back=back)
     yield from _dropped_on_new_devices(fib, report, backs)
 
 
@@ -228,7 +271,7 @@ def _routes_back(fib: Fib, sender: PodPackets, outs: dict[str, Prefix]) -> list[
 
 def _dropped_on_new_devices(
     fib: Fib, report: OverlapReport, backs: dict[PodPackets, list[Decision]]
-) -> Iterator[Dropped]:
+) -> Iterator[Finding]:
     """The same for devices that are created later, if no pod has one yet but there is a route to pods."""
     link = fib.snapshot.default_link
     for sender, decisions in backs.items():
@@ -236,11 +279,11 @@ def _dropped_on_new_devices(
             reason = None if link is None else drop_reason(fib, link, back)
             # The default route leads to addresses for which the CNI adds a route later.
             if reason in RP_FILTER_REASONS and not set(back.devs) & set(report.expected_devs):
-                yield Dropped("sent", IPV4, (), reason, sender.sources, back)
+                yield _dropped("sent", IPV4, (), reason, sources=sender.sources, back=back)
                 break
 
 
-def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> Iterator[Dropped]:
+def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> Iterator[Finding]:
     """The replies from the expected CIDRs that are dropped by the device that sent the packets."""
     if report.family != IPV4:
         return
@@ -258,7 +301,7 @@ def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPacke
                         spans.setdefault(key, []).extend(prefixes_between(IPV4, first, last))
     for (dev, sent, reason, back, marked), blocks in spans.items():
         sources = tuple(block for span in spans_of(blocks) for block in prefixes_between(*span))
-        yield Dropped("replies", IPV4, (dev,), reason, sources, back, sent, marked)
+        yield _dropped("replies", IPV4, (dev,), reason, sources=sources, back=back, to=sent, unless_marked=marked)
 
 
 def _reply_leaves_by(fib: Fib, link: Link, sent: Flow) -> str:

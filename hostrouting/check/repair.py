@@ -23,7 +23,7 @@ device. Routes whose network is ::, such as the default route, and routes that r
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import accumulate
 from typing import Literal, NamedTuple, TypeAlias
@@ -33,10 +33,11 @@ import attrs
 from hostrouting.arguments import require
 from hostrouting.check.cover import Zone, ZoneKind, cover
 from hostrouting.check.overlap import Escape, Judge, OverlapReport, check_overlap
-from hostrouting.check.packets import PodPackets, with_devices_of
+from hostrouting.check.packets import PodPackets, some_of, with_devices_of
 from hostrouting.check.pods import PodReport, check_pods
 from hostrouting.fib import ANY, PLAIN, Contest, Decision, Fib, Flow, paired
 from hostrouting.fib.arrival import drop_reason, reverse_flow
+from hostrouting.finding import Finding
 from hostrouting.model import (
     DEFAULT_METRIC,
     IP,
@@ -56,7 +57,6 @@ from hostrouting.model import (
     Rule,
     Snapshot,
     default_rules,
-    extent,
     prefixes_between,
     spans_of,
     width_of,
@@ -64,8 +64,9 @@ from hostrouting.model import (
 from hostrouting.model.constants import LINK_LOCAL, RESERVED_RANGES, is_reserved
 from hostrouting.routes.connected import is_unexplained
 from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, default_route
+from hostrouting.text import spoken
 
-__all__ = ["TOO_MANY", "Diversion", "Filtered", "Repair", "Unsafe", "UnsafeReason", "propose_repair", "refused_gateway"]
+__all__ = ["TOO_MANY", "Repair", "Unsafe", "UnsafeReason", "propose_repair", "refused_gateway"]
 
 
 # earlier-rule: a rule decides before table main is looked up. longest-prefix: a route to a single address decides, and
@@ -102,47 +103,23 @@ class Unsafe:
     senders: tuple[PodPackets, ...] = ()
     """The packets of pods that it is about; empty if it is about those that the host itself sends."""
 
-    def __repr__(self) -> str:
-        missing = f", {self.missing}" if self.missing else ""
-        return f"<Unsafe {extent(self.family, self.first, self.last)}, {self.reason}{missing}: {self.decision}>"
 
-
-@attrs.frozen
-class Diversion:
-    """Traffic that the repair changes: it reached other devices without a gateway, or a route refused it.
-
-    If the devices are `connected` to the network, neighbours there become unreachable; otherwise traffic into a tunnel
-    is diverted. Traffic that the route `refused` rejected is now sent out.
-    """
-
-    prefix: Prefix
-    devs: tuple[str, ...]
-    connected: bool
-    refused: Route | None = None
-
-
-@attrs.frozen
-class Filtered:
-    """Sources whose packets a device drops once the repair is in place, and accepted before.
-
-    Its rp_filter is 1, and the route back to the sources leaves by another device then.
-    """
-
-    dev: str
-    sources: tuple[Prefix, ...]
+# What the repair does to a network that packets for the repaired range reach without a gateway, or that a route
+# refuses: the sentence before and after the name of the network.
+_Diversion: TypeAlias = tuple[str, str]
 
 
 @attrs.frozen
 class Repair:
-    """The routes that close the escapes, what they cannot close, what they divert, and the check with them in place."""
+    """The routes that close the escapes, what they cannot close, what they cost, and the check with them in place."""
 
     routes: tuple[DesiredRoute, ...]
     unsafe: tuple[Unsafe, ...]
-    diverted: tuple[Diversion, ...]
     proof: OverlapReport
     pods: tuple[PodReport, ...] = ()
     """The check of what pods send with the routes in place."""
-    filtered: tuple[Filtered, ...] = ()
+    costs: tuple[Finding, ...] = ()
+    """What they take from other devices, and what devices drop once they are in place."""
 
 
 def propose_repair(
@@ -166,7 +143,7 @@ def propose_repair(
     require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
     require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
     means = _Means(protocol, metric, gateway, names_dev)
-    repair, routes, replaced = _propose(fib, report, flow, means)
+    repair, routes, replaced, diverted = _propose(fib, report, flow, means)
     after = _with(fib, routes, replaced)
     added = list(routes)
     every = [packets for pod_report in pods for packets in pod_report.packets]
@@ -176,14 +153,15 @@ def propose_repair(
     ]:
         seen = with_devices_of(after, every)
         left = _check(seen, report, packets.flow)
-        more, routes, replaced = _propose(seen, left, packets.flow, means)
+        more, routes, replaced, others = _propose(seen, left, packets.flow, means)
         reason: UnsafeReason | None = "too-many" if len(added) + len(routes) > TOO_MANY else None
         if reason is None and routes and _diverts(seen, _with(seen, routes, replaced), report, flows):
             reason = "clash"
         if reason is not None:
-            more, routes, replaced = _nothing(left, reason)
+            more, routes, replaced, others = _nothing(left, reason)
         repair, after = _both(repair, more, packets), _with(after, routes, replaced)
         added += routes
+        diverted = {**others, **diverted}
     surprising = [
         attrs.evolve(lost, senders=pod_report.packets)
         for pod_report in pods
@@ -193,7 +171,7 @@ def propose_repair(
     if pods:
         proof = _check(after, report, flow)
         repair = attrs.evolve(repair, proof=proof, pods=check_pods(after, proof, every))
-    return attrs.evolve(repair, filtered=tuple(_filtered(fib, after, report, added)))
+    return attrs.evolve(repair, costs=(*_diversions(diverted), *_filtered(fib, after, report, added)))
 
 
 def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
@@ -213,7 +191,17 @@ def _diverts(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flo
     )
 
 
-def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[Route]) -> Iterator[Filtered]:
+def _diversions(diverted: Mapping[Prefix, _Diversion]) -> Iterator[Finding]:
+    """What the repair takes from other devices; alike ones together."""
+    alike: dict[_Diversion, list[str]] = {}
+    for prefix, diversion in diverted.items():
+        alike.setdefault(diversion, []).append(str(prefix))
+    for (before, after), prefixes in alike.items():
+        networks = spoken(prefixes)
+        yield Finding("repair-cost", "warning", f"{before}{networks}{after}" if after else before, networks)
+
+
+def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[Route]) -> Iterator[Finding]:
     """What the reverse path filter drops after the repair, and accepted before.
 
     For a packet that arrives on a device for an address of this host, Linux looks up the way back from that address. In
@@ -238,7 +226,11 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
                 for dev in devs.intersection(() if then.own or then.route is None else then.route.devs):
                     if drop_reason(after, links[dev], now) and not drop_reason(before, links[dev], then):
                         lost.setdefault(dev, set()).update(prefixes_between(IPV4, *_beside_own(pairs, place)))
-    yield from (Filtered(dev, tuple(_blocks(lost[dev]))) for dev in links if dev in lost)
+    for dev in links:
+        if dev in lost:
+            origin, why = some_of(_blocks(lost[dev])), "rp_filter 1: the route back then leaves by another device"
+            told = f"after the repair, packets from {origin} that arrive on {dev} are dropped ({why})"
+            yield Finding("repair-cost", "warning", told, dev)
 
 
 def _beside_own(pairs: Sequence[tuple[int, int, Decision, Decision]], place: int) -> tuple[int, int]:
@@ -264,19 +256,17 @@ def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
 
 
 def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
-    """The routes of both, and what either cannot close or diverts, each once; the other is for these packets."""
+    """The routes of both, and what either cannot close, each once; the other is for these packets."""
     unsafe = {_place(lost): lost for lost in one.unsafe}
     for lost in other.unsafe:
         known = unsafe.get(_place(lost))
         # What the host itself sends there escapes as well.
         if known is None or known.senders:
             unsafe[_place(lost)] = attrs.evolve(lost, senders=(*(known.senders if known else ()), packets))
-    diverted = {diversion.prefix: diversion for diversion in (*other.diverted, *one.diverted)}
     return attrs.evolve(
         one,
         routes=(*one.routes, *(route for route in other.routes if route not in one.routes)),
         unsafe=tuple(unsafe.values()),
-        diverted=tuple(diverted.values()),
     )
 
 
@@ -293,14 +283,14 @@ class _Means(NamedTuple):
     names_dev: bool
 
 
-# A repair, the routes that it adds, and our routes that these replace.
-_Proposal: TypeAlias = tuple[Repair, tuple[Route, ...], tuple[Route, ...]]
+# A repair, the routes that it adds, our routes that these replace, and what it diverts.
+_Proposal: TypeAlias = tuple[Repair, tuple[Route, ...], tuple[Route, ...], dict[Prefix, _Diversion]]
 
 
 def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Proposal:
     """The repair of what was found for the packets of this flow."""
     if not report.escapes:
-        return Repair((), (), (), report), (), ()
+        return Repair((), (), report), (), (), {}
     family, protocol = report.family, means.protocol
     uplink = Uplink(fib, protocol=protocol)
     pattern = _pattern(fib, report, family, means.metric, means.gateway)
@@ -329,10 +319,9 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
     repair = Repair(
         tuple(attrs.evolve(written, destination=route.prefix, metric=_as_written(route)) for route in routes),
         (*task.unsafe, *_surprising(report.escapes), *_still_open(proof, task.unsafe)),
-        tuple(task.diverted.values()),
         proof,
     )
-    return repair, tuple(routes), tuple(replaced)
+    return repair, tuple(routes), tuple(replaced), task.diverted
 
 
 def _nothing(
@@ -343,7 +332,7 @@ def _nothing(
         Unsafe(report.family, finding.first, finding.last, reason, finding.decision, missing, against)
         for finding in report.escapes
     )
-    return Repair((), tuple(lost), (), report), (), ()
+    return Repair((), tuple(lost), report), (), (), {}
 
 
 def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
@@ -369,8 +358,7 @@ def _missing(way: Pending, fib: Fib) -> str:
     dev, names = way.desired.dev, [link.name for link in fib.snapshot.links if link.name != "lo"]
     if dev is None or dev in names or dev not in way.missing:
         return way.missing
-    there = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    return f"the device {dev}, which expectedDevs names; this host has {there or 'none'}"
+    return f"the device {dev}, which expectedDevs names; this host has {spoken(names, most=_NAMED) or 'none'}"
 
 
 def _blocks(cidrs: Iterable[Prefix]) -> Iterator[Prefix]:
@@ -411,7 +399,7 @@ class _Task:
         self.unsafe: list[Unsafe] = []
         # The last address of the last unsafe range, or of the own addresses directly after it.
         self._reach = -1
-        self.diverted: dict[Prefix, Diversion] = {}
+        self.diverted: dict[Prefix, _Diversion] = {}
 
     @property
     def lost(self) -> int:
@@ -515,7 +503,8 @@ class _Task:
         if route is None or route.prefix in self.diverted:
             return
         if route.type in REFUSING:
-            self.diverted[route.prefix] = Diversion(route.prefix, (), connected=False, refused=route)
+            told = f"the repair overrides [{decision.holder}], which may be there on purpose"
+            self.diverted[route.prefix] = f"{told}: packets for the repaired range are no longer refused", ""
         if any(leg.gateway is None for leg in route.legs):
             near = [other for other in self._fib.routes(route.prefix, table=route.table) if other.type in _SENDING]
             devs = tuple(dict.fromkeys(dev for other in near for dev in other.devs if dev not in self._way.devs))
@@ -523,7 +512,9 @@ class _Task:
             connected = any(
                 other.protocol == PROTOCOL_KERNEL and not is_unexplained(other, self._fib.snapshot) for other in near
             )
-            self.diverted[route.prefix] = Diversion(route.prefix, devs, connected)
+            lost = "neighbours there, in the repaired range, become unreachable over IP"
+            after = lost if connected else "packets for the repaired range no longer go there"
+            self.diverted[route.prefix] = "the repair diverts addresses of ", f" from {', '.join(devs)}: {after}"
 
 
 def _merged(zones: list[Zone]) -> list[Zone]:

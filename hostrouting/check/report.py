@@ -17,36 +17,32 @@ import attrs
 
 from hostrouting.check.cni import is_like
 from hostrouting.check.examine import Correction, Examination, FamilyExamination
-from hostrouting.check.repair import TOO_MANY, Diversion, Unsafe, UnsafeReason
-from hostrouting.fib import CHOSEN, PLAIN, REACHABLE, Cases, Condition, Decision, Flow
+from hostrouting.check.packets import senders_phrase
+from hostrouting.check.repair import TOO_MANY, Unsafe, UnsafeReason
+from hostrouting.fib import CHOSEN, REACHABLE, Cases, Condition
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.model import (
     IPV4,
-    REFUSING,
     TABLE_MAIN,
-    Prefix,
-    Route,
     command_adding,
+    extent,
     ip_at,
     protocol_name,
     selector_of,
     table_name,
 )
-from hostrouting.model.constants import LINK_LOCAL, LOOPBACK
+from hostrouting.model.constants import LINK_LOCAL
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from hostrouting.check.exceptions import Known
-    from hostrouting.check.overlap import Escape, Kept, Note, Suppressed
+    from hostrouting.check.overlap import Escape, Note
     from hostrouting.check.packets import PodPackets
-    from hostrouting.check.pods import Dropped
     from hostrouting.check.rules import Flaw
-    from hostrouting.config import IntendedRule
-    from hostrouting.fib.arrival import Drop, DropReason
     from hostrouting.finding import Severity
     from hostrouting.routes.uplink import DesiredRoute
 
@@ -59,10 +55,8 @@ __all__ = [
     "check_document",
     "check_findings",
     "contested_clause",
-    "cost_findings",
     "deletion_lines",
     "document_in",
-    "drop_clause",
     "entries_name",
     "escape_finding",
     "escape_target",
@@ -74,12 +68,9 @@ __all__ = [
     "npd_line",
     "owner_name",
     "packets_line",
-    "prefix_name",
-    "range_name",
     "remarks",
     "repair_document",
     "repair_sentence",
-    "senders_phrase",
     "unexplained_owner",
     "unsafe_findings",
 ]
@@ -136,8 +127,8 @@ def candidates_clause(found: FamilyExamination) -> str:
 def escape_finding(escape: Escape, expected_devs: Iterable[str], severity: Severity) -> Finding:
     """Where the packets for a range go, and where they should go."""
     where = escape_target(escape)
-    what = f"expected CIDR {escape.cidr} ({where}){_of_pods(escape)}"
-    expected, holder = ", ".join(expected_devs), _holder(escape.decision)
+    what = f"expected CIDR {escape.cidr} ({where}){_of_pods(escape.senders)}"
+    expected, holder = ", ".join(expected_devs), escape.decision.holder
     if escape.surprise and escape.decision.route is None:
         holder = "the kernel's own answer"
     if escape.kind == "overlap":
@@ -154,7 +145,7 @@ def escape_finding(escape: Escape, expected_devs: Iterable[str], severity: Sever
 
 def escape_target(escape: Escape) -> str:
     """The range that escapes: the target of its finding."""
-    return range_name(escape.cidr.family, escape.first, escape.last)
+    return extent(escape.cidr.family, escape.first, escape.last)
 
 
 def _escape_facts(escape: Escape) -> dict[str, Any]:
@@ -191,6 +182,11 @@ def _packets(senders: Iterable[PodPackets]) -> dict[str, Any]:
     return {"packets": packets} if packets else {}
 
 
+def _of_pods(senders: Sequence[PodPackets]) -> str:
+    """A phrase in commas: which packets of pods it is about; empty if it is about those that the host itself sends."""
+    return f", for {senders_phrase(senders)}," if senders else ""
+
+
 def intended_clause(escapes: Iterable[Escape]) -> str:
     """A clause: the virtual devices that these leave by, and how to allow them; empty if there are none, or too many.
 
@@ -218,39 +214,6 @@ def unexplained_owner(name: str, devs: Iterable[str]) -> str:
     return f"{name} (but no address on {', '.join(devs)} makes the kernel add this route)"
 
 
-def senders_phrase(packets: Collection[PodPackets]) -> str:
-    """A phrase that names packets of pods: where they come from, and the devices that they arrive on."""
-    sources: dict[tuple[tuple[str, ...], bool], dict[Prefix, None]] = {}
-    for sender in packets:
-        sources.setdefault((sender.devs, sender.exist), {}).update(dict.fromkeys(sender.sources))
-    ways: dict[tuple[Prefix, ...], list[tuple[tuple[str, ...], bool]]] = {}
-    for way, ranges in sources.items():
-        ways.setdefault(tuple(sorted(ranges)), []).append(way)
-    told = [f"from {_some(map(str, ranges), 'range')} that arrive on {_devices(some)}" for ranges, some in ways.items()]
-    more = len(told) - _NAMED
-    kinds = f", or of {more} more {'kind' if more == 1 else 'kinds'}" if more > 0 else ""
-    return f"packets of pods {', or '.join(told[:_NAMED])}{kinds}"
-
-
-def _devices(ways: Iterable[tuple[tuple[str, ...], bool]]) -> str:
-    names = [dev if exist else f"{dev} (which does not exist)" for devs, exist in ways for dev in devs]
-    return _some([*names, *("a device that no rule names" for devs, _ in ways if not devs)], "device")
-
-
-def _some(names: Iterable[str], what: str) -> str:
-    """The first few names, and the number of the others."""
-    every = list(names)
-    rest = len(every) - _NAMED
-    if rest > 0:
-        return f"{', '.join(every[:_NAMED])} and {rest:,} more {what}{'' if rest == 1 else 's'}"
-    return ", ".join(every[:-1]) + (" or " if len(every) > 1 else "") + every[-1]
-
-
-def _of_pods(found: Escape | Note | Unsafe) -> str:
-    """A phrase in commas: which packets of pods it is about; empty if it is about those that the host itself sends."""
-    return f", for {senders_phrase(found.senders)}," if found.senders else ""
-
-
 # Notes: what the verdict does not hold for, and what explains it.
 
 _KNOWN: dict[Known, str] = {
@@ -267,8 +230,8 @@ def _other_packets(note: Note, *, alone: bool) -> Finding:
 
     It is not `alone` if findings about pods may be about these packets, too.
     """
-    where = f"expected CIDR {note.cidr} ({range_name(note.cidr.family, note.first, note.last)})"
-    where += _of_pods(note).removesuffix(",")
+    where = f"expected CIDR {note.cidr} ({extent(note.cidr.family, note.first, note.last)})"
+    where += _of_pods(note.senders).removesuffix(",")
     told = f"{where}: {packets_line(note.cases)} {_fate(note)}"
     if note.known:
         told += f"; {': '.join([_KNOWN[note.known], *note.reasons])}"
@@ -295,7 +258,7 @@ def _declaration(note: Note) -> str:
 
 def _fate(note: Note) -> str:
     """Where the packets of a note go."""
-    decision, holder = note.decision, _holder(note.decision)
+    decision, holder = note.decision, note.decision.holder
     if note.more_routes:
         holder += f" and {note.more_routes} more {'route' if note.more_routes == 1 else 'routes'}"
     if decision.goes_out:
@@ -334,34 +297,6 @@ def _condition(condition: Condition) -> str:
     else:
         [(_, words)] = told
     return f"{words} (rule {condition.rule.priority})"
-
-
-def _own_range(kept: Kept) -> Finding:
-    """Packets to this range never leave the host."""
-    where = range_name(kept.cidr.family, kept.first, kept.last)
-    told = f"expected CIDR {kept.cidr} ({where}) is this host's own [{_holder(kept.decision)}]"
-    return Finding("own-range", "note", f"{told}: packets for it never leave", where)
-
-
-def _unused_default_route(suppressed: Suppressed) -> Finding:
-    """A rule suppresses this default route, so its devices are not the expected ones."""
-    route, rule = suppressed.route, suppressed.rule
-    devs = ", ".join(route.devs) or _UNKNOWN
-    told = f"the default route by {devs} in table {table_name(route.table)} is not used by plain packets"
-    return Finding("unused-default-route", "note", f"{told}: rule {rule.priority} suppresses it", devs)
-
-
-def _expiry(seconds: int) -> Finding:
-    """How long the verdict holds, because one of the routes that decide expires then."""
-    told = f"the verdict holds for {seconds:,} s: then an IPv6 route that it depends on expires, unless it is renewed"
-    return Finding("expiry", "note", told, facts={"seconds": seconds})
-
-
-def _unmatched_rule(declared: IntendedRule) -> Finding:
-    """The configuration declares a rule that this host does not have."""
-    told = f"routeOverlap.intendedRules: this host has no rule with the selectors {declared.rule!r}"
-    remedy = "write them as 'ip rule' prints them, or remove the entry"
-    return Finding("unmatched-rule", "note", told, declared.rule, remedy)
 
 
 # What is wrong with the rules and the default routes themselves, and the commands that repair it.
@@ -422,96 +357,6 @@ def flaw_name(flaw: Flaw) -> str:
     if flaw.kind == "competing":
         return f"IPv{flaw.family} default routes by {spoken(_competing_devs(flaw))} compete"
     return f"own IPv{flaw.family} addresses are not delivered on the host"
-
-
-# Packets that a host drops as they arrive.
-
-
-def drop_clause(drop: Drop) -> str:
-    """A clause: why a packet is dropped as it arrives on a device."""
-    dev, source = drop.dev, drop.source
-    match drop.reason:
-        case "bad-source":
-            return f"{source} is not the address of one host, so no packet may come from it"
-        case "loopback" if source.version == IPV4:
-            return f"addresses in {LOOPBACK} stay inside a host (net.ipv4.conf.{dev}.route_localnet is 0)"
-        case "loopback":
-            return "::1 stays inside a host"
-        case "forwarding":
-            return _forwarding_clause(source.version, (dev,))
-        case "own-source":
-            return f"{source} is an address of this host (net.ipv4.conf.{dev}.accept_local is 0)"
-        case _:
-            return _filter_clause(drop.reason, f"the route back to {source}", drop.back)
-
-
-def _dropped(dropped: Dropped) -> Finding:
-    """Which packets this host drops when they arrive, and why."""
-    facts = {
-        "kind": dropped.kind,
-        "family": dropped.family,
-        "devs": list(dropped.devs),
-        "reason": dropped.reason,
-        "sources": list(map(str, dropped.sources)),
-        "mark": dropped.replies_to.mark if dropped.replies_to else 0,
-        "uid": dropped.replies_to.uid if dropped.replies_to else 0,
-        "boundTo": dropped.replies_to.oif if dropped.replies_to else "",
-        "ofPods": dropped.replies_to is None or dropped.replies_to.iif != "lo",
-    }
-    target = ", ".join(dropped.devs)
-    return Finding("dropped", "warning" if dropped.devs else "note", _dropped_sentence(dropped), target, facts=facts)
-
-
-def _dropped_sentence(dropped: Dropped) -> str:
-    where = f"when they arrive on {_some(dropped.devs, 'device')}" if dropped.devs else "on every new device of a pod"
-    sources = f" from {_some(map(str, dropped.sources), 'range')}" if dropped.sources else ""
-    is_sent = dropped.kind == "sent"
-    what = f"packets of pods{sources}" if is_sent else f"replies{sources} to {_replied(dropped.replies_to)}"
-    if dropped.reason == "forwarding":
-        return f"{what} are dropped {where}: {_forwarding_clause(dropped.family, dropped.devs)}"
-    back = "the route back to these pods" if is_sent else "the route back"
-    unless = "; a packet filter that marks the replies prevents this" if dropped.unless_marked else ""
-    whose = ("their" if len(dropped.devs) > 1 else "its") if dropped.devs else "the"
-    return f"{what} are dropped {where}: {_filter_clause(dropped.reason, back, dropped.back, whose=whose)}{unless}"
-
-
-def _replied(flow: Flow | None) -> str:
-    """A phrase: which packets the dropped replies are for."""
-    if flow is None:
-        return "packets of pods"
-    whose = "packets" if flow.iif == "lo" else "packets of pods"
-    if flow.mark:
-        return f"{whose} with mark {flow.mark:#x}"
-    if flow.uid:
-        return f"{whose} of user {flow.uid}"
-    if flow.oif:
-        return f"{whose} of sockets that are bound to {flow.oif}"
-    if flow.source == PLAIN.source:
-        return f"{whose} of sockets that are bound to no address"
-    return f"{whose} that Linux sends by two default routes in turn"
-
-
-def _forwarding_clause(family: int, devs: Sequence[str]) -> str:
-    """A clause: which setting of this host forbids to forward packets; no devices are those that are created later."""
-    if family != IPV4:
-        return "this host does not forward IPv6 packets (net.ipv6.conf.all.forwarding is 0)"
-    if not devs:
-        return "this host does not forward packets yet (net.ipv4.conf.default.forwarding is 0)"
-    if len(devs) > 1:
-        return "these devices do not forward packets (net.ipv4.conf.DEVICE.forwarding is 0)"
-    return f"{devs[0]} does not forward packets (net.ipv4.conf.{devs[0]}.forwarding is 0)"
-
-
-def _filter_clause(reason: DropReason, back: str, decision: Decision | None, *, whose: str = "its") -> str:
-    """A clause about the reverse path filter: its setting, and the route back."""
-    filters = f"{whose} rp_filter is {1 if reason == 'strict' else 2}"
-    filters += ", it has no IPv4 address" if reason == "no-address" else ""
-    route = None if decision is None else decision.route
-    if route is None:
-        return f"{filters}, and {back} does not exist"
-    if route.type in REFUSING:
-        return f"{filters}, and {back} is [{_route_name(route)}], which sends nothing"
-    return f"{filters}, and {back} leaves by {', '.join(route.devs)}"
 
 
 # The repair: what to change in a configuration, what no route can repair, and what a repair costs.
@@ -615,7 +460,7 @@ def unsafe_findings(unsafe: Iterable[Unsafe], severity: Severity = "warning") ->
 def _reason(unsafe: Unsafe, holder: str) -> str:
     unled = unsafe.reason == "earlier-rule" and unsafe.decision.rule is None
     return _REASONS["no-rule" if unled else unsafe.reason].format(
-        holder=holder, missing=unsafe.missing, against="" if unsafe.against is None else _holder(unsafe.against)
+        holder=holder, missing=unsafe.missing, against="" if unsafe.against is None else unsafe.against.holder
     )
 
 
@@ -628,43 +473,15 @@ def _cause(alike: list[Unsafe]) -> tuple[str, str]:
             spans[-1] = attrs.evolve(spans[-1], last=lost.last)
         else:
             spans.append(lost)
-    names = [range_name(span.family, span.first, span.last) for span in spans]
-    more, holders = len(names) - _RANGES, len({lost.decision.route for lost in alike})
-    where = ", ".join(names[:_RANGES]) + (f" and {more} more {'range' if more == 1 else 'ranges'}" if more > 0 else "")
-    holder = _holder(first.decision)
+    where = spoken([extent(span.family, span.first, span.last) for span in spans], most=_RANGES)
+    holders = len({lost.decision.route for lost in alike})
+    holder = first.decision.holder
     if holders > 1:
         holder += f" and {holders - 1} more {'route' if holders == 2 else 'routes'}"
     reason = _reason(first, holder)
     if len(spans) > 1 and reason.startswith("is "):
         reason = reason.replace("is ", "are ", 1)
-    return where, f"{where}{_of_pods(first)} {reason}"
-
-
-def cost_findings(found: Examination) -> Iterator[Finding]:
-    """What the repair takes from other devices, and what devices drop once it is in place; alike ones together."""
-    alike: dict[object, list[Diversion]] = {}
-    for diversion in found.diverted:
-        alike.setdefault((diversion.devs, diversion.connected, diversion.refused), []).append(diversion)
-    for them in alike.values():
-        networks = spoken([str(diversion.prefix) for diversion in them])
-        yield Finding("repair-cost", "warning", _diversion(them[0], networks), networks)
-    for filtered in found.filtered:
-        sources = _some(map(str, filtered.sources), "range")
-        told = f"after the repair, packets from {sources} that arrive on {filtered.dev} are dropped"
-        why = "rp_filter 1: the route back then leaves by another device"
-        yield Finding("repair-cost", "warning", f"{told} ({why})", filtered.dev)
-
-
-def _diversion(diversion: Diversion, networks: str) -> str:
-    """A sentence: what the repair takes from other devices."""
-    if diversion.refused is not None:
-        route = _route_name(diversion.refused)
-        what = f"the repair overrides [{route}], which may be there on purpose: "
-        return f"{what}packets for the repaired range are no longer refused"
-    what = f"the repair diverts addresses of {networks} from {', '.join(diversion.devs)}: "
-    if diversion.connected:
-        return f"{what}neighbours there, in the repaired range, become unreachable over IP"
-    return f"{what}packets for the repaired range no longer go there"
+    return where, f"{where}{_of_pods(first.senders)} {reason}"
 
 
 # Documents, written and read again.
@@ -745,54 +562,19 @@ def check_findings(
         notes += remarks(family)
     action = action_finding(found, where=where, correction=correction)
     unsafe = unsafe_findings(found.unsafe, severity)
-    return tuple(dict.fromkeys([*escapes, *action, *unsafe, *cost_findings(found), *notes]))
+    return tuple(dict.fromkeys([*escapes, *action, *unsafe, *found.costs, *notes]))
 
 
 def remarks(found: FamilyExamination) -> Iterator[Finding]:
     """What limits or explains the verdict on a family."""
     report = found.report
     yield from flaw_findings(found)
-    yield from map(_dropped, found.dropped)
-    yield from map(_unused_default_route, report.suppressed)
-    yield from map(_own_range, report.kept)
+    yield from found.dropped
+    yield from report.remarks
     yield from (_other_packets(note, alone=not found.pods) for note in found.notes)
-    yield from map(_unmatched_rule, found.unmatched)
-    yield from () if report.holds_for is None else [_expiry(report.holds_for)]
-    yield from (Finding("kernel-differs", "warning", text) for text in found.surprises)
+    yield from found.surprises
 
 
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
     """The routes as written under staticRoutes.routes in the configuration."""
     return [route.to_mapping() for route in routes]
-
-
-# Names of ranges, routes and rules.
-
-
-def range_name(family: int, first: int, last: int) -> str:
-    """A range of addresses, as its first and last address."""
-    if first == last:
-        return str(ip_at(family, first))
-    return f"{ip_at(family, first)}{_DASH}{ip_at(family, last)}"
-
-
-def _holder(decision: Decision) -> str:
-    """What decides: a route with its route protocol, or a rule."""
-    route, rule = decision.route, decision.rule
-    if route is None:
-        return f"rule {rule}" if rule else "no rule"
-    away = route.table != TABLE_MAIN and rule is not None
-    table = f" table {table_name(route.table)}, rule {rule.priority}" if away and rule else ""
-    # A route by a device without a carrier still wins, but its packets are lost.
-    lost = " linkdown" if decision.legs and all(leg.linkdown for leg in decision.legs) else ""
-    return f"{_route_name(route)}{table}{lost}"
-
-
-def _route_name(route: Route) -> str:
-    kind = "" if route.type == "unicast" else f"{route.type} "
-    return f"{kind}{prefix_name(route.prefix)} proto {protocol_name(route.protocol)}"
-
-
-def prefix_name(prefix: Prefix) -> str:
-    """A route's prefix as `ip route` prints it."""
-    return "default" if prefix.length == 0 else str(prefix)

@@ -14,6 +14,7 @@ import attrs
 
 from hostrouting.check.examine import Examination, examine, examine_snapshot, repair_routes, with_repair
 from hostrouting.check.marks import marks_of
+from hostrouting.check.packets import senders_phrase
 from hostrouting.check.report import (
     candidates_clause,
     check_document,
@@ -21,10 +22,7 @@ from hostrouting.check.report import (
     intended_clause,
     owner_name,
     packets_line,
-    prefix_name,
-    range_name,
     remarks,
-    senders_phrase,
 )
 from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, finding_lines, line, spoken, table
@@ -39,7 +37,7 @@ from hostrouting.cli.source import (
     start_command,
 )
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model import ip_at, table_name
+from hostrouting.model import extent, ip_at, table_name
 
 if TYPE_CHECKING:
     import argparse
@@ -307,9 +305,7 @@ class FamilyView:
         family = self.found.report.family
         if any(pods.escapes_beyond(self.found.report) for pods in self.found.pods):
             return f"Holds for all IPv{family} packets that this host itself sends."
-        if not self.found.report.is_uniform:
-            return f"Holds for all IPv{family} packets: a rule treats some of them differently, with the same verdict."
-        return f"Holds for all IPv{family} packets: no rule treats some of them differently."
+        return f"Holds for all IPv{family} packets."
 
 
 _OF_THE_HOST = ("local-rule", "missing-rule", "default-routes", "empty-table", "unused-default-route", "unmatched-rule")
@@ -363,7 +359,7 @@ def _devs(finding: Escape) -> str:
 
 def _row(finding: Escape) -> Sequence[Piece]:
     route, rule = finding.decision.route, finding.decision.rule
-    where = ("", "", "") if route is None else (prefix_name(route.prefix), table_name(route.table), owner_name(finding))
+    where = ("", "", "") if route is None else (route.name, table_name(route.table), owner_name(finding))
     return (
         _range(finding),
         Painted(", ".join(finding.devs) or finding.kind, "bad"),
@@ -377,7 +373,7 @@ def _range(finding: Escape) -> str:
     blocks = finding.prefixes
     if len(blocks) <= _BLOCKS:
         return " ".join(map(str, blocks))
-    return range_name(finding.cidr.family, finding.first, finding.last)
+    return extent(finding.cidr.family, finding.first, finding.last)
 
 
 def _maps(view: FamilyView, style: Style, now: str) -> Iterator[Line]:

@@ -15,7 +15,6 @@ import attrs
 from hostrouting.check.examine import find_correction
 from hostrouting.check.report import (
     contested_clause,
-    cost_findings,
     deletion_lines,
     entries_name,
     repair_document,
@@ -254,7 +253,7 @@ def repaired_configuration(check: Check, named: HostRoutingConfig | None, *, mod
 def warning_lines(check: Check) -> Iterator[str]:
     """What to know before it is applied, one sentence each."""
     contested = _Remedy(check).contested
-    yield from map(str, cost_findings(check.found))
+    yield from map(str, check.found.costs)
     yield from (f"no static route can repair it: {lost}" for lost in unsafe_findings(check.found.unsafe))
     if contested:
         yield f"left out of the configuration: the {entries_name(contested)}: {contested_clause(contested)}"
@@ -305,7 +304,7 @@ def route_lines(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
 
 def _price(found: Examination) -> Iterator[Line]:
     for head, findings in (
-        ("What the repair costs", [*cost_findings(found)]),
+        ("What the repair costs", found.costs),
         ("What no static route can repair", [*unsafe_findings(found.unsafe, "error")]),
     ):
         if findings:

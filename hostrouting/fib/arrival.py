@@ -25,7 +25,7 @@ there, forwarding matters, and whether the source can be the address of one host
 If a device is a port of a bridge, bond or team, no IP packet arrives on it: they arrive on the bridge.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address
 from typing import Literal, TypeAlias
 
@@ -41,7 +41,9 @@ __all__ = [
     "DropReason",
     "arrives_on",
     "drop_reason",
+    "filter_clause",
     "find_drop",
+    "forwarding_clause",
     "is_forwarding_off",
     "reverse_flow",
 ]
@@ -70,6 +72,45 @@ class Drop:
     back: Decision | None = None
     out: str = ""
     """The device by which it leaves if it is dropped; empty if it is dropped in any case."""
+
+    def __str__(self) -> str:
+        """A clause: why it is dropped."""
+        match self.reason:
+            case "bad-source":
+                return f"{self.source} is not the address of one host, so no packet may come from it"
+            case "loopback" if self.source.version == IPV4:
+                return f"addresses in {LOOPBACK} stay inside a host (net.ipv4.conf.{self.dev}.route_localnet is 0)"
+            case "loopback":
+                return "::1 stays inside a host"
+            case "forwarding":
+                return forwarding_clause(self.source.version, (self.dev,))
+            case "own-source":
+                return f"{self.source} is an address of this host (net.ipv4.conf.{self.dev}.accept_local is 0)"
+            case _:
+                return filter_clause(self.reason, f"the route back to {self.source}", self.back)
+
+
+def forwarding_clause(family: int, devs: Sequence[str]) -> str:
+    """A clause: which setting of this host forbids to forward packets; no devices are those that are created later."""
+    if family != IPV4:
+        return "this host does not forward IPv6 packets (net.ipv6.conf.all.forwarding is 0)"
+    if not devs:
+        return "this host does not forward packets yet (net.ipv4.conf.default.forwarding is 0)"
+    if len(devs) > 1:
+        return "these devices do not forward packets (net.ipv4.conf.DEVICE.forwarding is 0)"
+    return f"{devs[0]} does not forward packets (net.ipv4.conf.{devs[0]}.forwarding is 0)"
+
+
+def filter_clause(reason: DropReason, back: str, decision: Decision | None, *, whose: str = "its") -> str:
+    """A clause about the reverse path filter: its setting, and the route back."""
+    filters = f"{whose} rp_filter is {1 if reason == 'strict' else 2}"
+    filters += ", it has no IPv4 address" if reason == "no-address" else ""
+    route = None if decision is None else decision.route
+    if decision is None or route is None:
+        return f"{filters}, and {back} does not exist"
+    if route.type in REFUSING:
+        return f"{filters}, and {back} is [{decision.holder}], which sends nothing"
+    return f"{filters}, and {back} leaves by {', '.join(route.devs)}"
 
 
 def arrives_on(links: Mapping[str, Link], dev: str) -> str | None:

@@ -9,7 +9,17 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, extent, width_of
+from hostrouting.model import (
+    TABLE_MAIN,
+    NextHop,
+    Prefix,
+    Route,
+    RouteType,
+    Rule,
+    protocol_name,
+    table_name,
+    width_of,
+)
 from hostrouting.model.constants import MULTICAST
 
 __all__ = [
@@ -114,6 +124,18 @@ class Decision:
         """Whether the packet leaves by a device, so that the device matters."""
         return goes_out(self.kind, self.route)
 
+    @property
+    def holder(self) -> str:
+        """What decides: a route with its route protocol, or a rule."""
+        route, rule = self.route, self.rule
+        if route is None:
+            return f"rule {rule}" if rule else "no rule"
+        away = rule is not None and route.table != TABLE_MAIN
+        table = f" table {table_name(route.table)}, rule {rule.priority}" if away and rule else ""
+        # A route by a device without a carrier still wins, but its packets are lost.
+        lost = " linkdown" if self.legs and all(leg.linkdown for leg in self.legs) else ""
+        return f"{route.name} proto {protocol_name(route.protocol)}{table}{lost}"
+
     def __str__(self) -> str:
         """The deciding route, its next hops in use if these are not all, the rule, and the number of variants."""
         words = [self.kind if self.route is None else str(self.route)]
@@ -149,12 +171,6 @@ class Cell:
     first: int
     last: int
     decision: Decision
-
-    def __repr__(self) -> str:
-        decision = self.decision
-        of = decision.rule.family if decision.rule else decision.route.prefix.family if decision.route else None
-        where = f"{self.first} to {self.last}" if of is None else extent(of, self.first, self.last)
-        return f"<Cell {where}: {decision}>"
 
 
 def paired(some: Sequence[Cell], others: Sequence[Cell]) -> Iterator[tuple[int, int, Decision, Decision]]:

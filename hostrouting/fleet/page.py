@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.check.examine import examine_snapshot, with_repair
-from hostrouting.check.report import deletion_lines, range_name, repair_document
+from hostrouting.check.report import deletion_lines, repair_document
 from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of, told_segments
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import ESCAPES
 from hostrouting.fleet.grouping import common_correction, own_file_reason, tally_verdicts
 from hostrouting.fleet.judge import judge
 from hostrouting.host.saved import snapshot_bytes, snapshot_in
-from hostrouting.model import ip_at
+from hostrouting.model import extent, ip_at
 from hostrouting.release import __version__
 from hostrouting.text import counted, spoken
 from phases.text import escaped, moment_as_text
@@ -213,7 +213,7 @@ def _ranges(cidr: Prefix, segments: Sequence[Segment]) -> Markup:
 
 
 def _range(cidr: Prefix, segment: Segment) -> Iterator[str]:
-    yield f"{range_name(cidr.family, segment.first, segment.last)}: "
+    yield f"{extent(cidr.family, segment.first, segment.last)}: "
     if segment.judgement != "own":
         yield f"{segment.label}, "
     says = JUDGEMENTS[segment.judgement]

@@ -152,7 +152,9 @@ class Prefix:
 
 def extent(family: int, first: int, last: int) -> str:
     """The addresses first … last (both included) as text."""
-    return f"{ip_at(family, first)}-{ip_at(family, last)}"
+    if first == last:
+        return str(ip_at(family, first))
+    return f"{ip_at(family, first)}\N{EN DASH}{ip_at(family, last)}"
 
 
 def as_prefix(value: "Prefix | IPv4Network | IPv6Network | str") -> Prefix:

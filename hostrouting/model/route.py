@@ -237,9 +237,14 @@ class Route:
         ways = map(str, self.legs)
         return tuple(way.replace("via inet6 ", "via ") if self.prefix.family == IPV6 else way for way in ways)
 
+    @property
+    def name(self) -> str:
+        """Its type, unless that is unicast, and its prefix, as `ip route` prints them."""
+        where = "default" if self.prefix.length == 0 else str(self.prefix)
+        return where if self.type == "unicast" else f"{self.type} {where}"
+
     def __str__(self) -> str:
-        words: list[str] = [] if self.type == "unicast" else [self.type]
-        words.append("default" if self.prefix.length == 0 else str(self.prefix))
+        words = [self.name]
         words += [f"from {self.source}"] if self.source is not None else []
         if len(self.legs) == 1:
             words += self.ways

@@ -13,7 +13,7 @@ import attrs
 
 from hostrouting.check.cni import PodBlocks
 from hostrouting.check.marks import look_for_marks, rules_in
-from hostrouting.check.report import drop_clause, packets_line, prefix_name, unexplained_owner
+from hostrouting.check.report import packets_line, unexplained_owner
 from hostrouting.check.segments import segments_of
 from hostrouting.cli.changes import Standings
 from hostrouting.cli.check import Check, draw_map, mark_lines
@@ -183,7 +183,7 @@ def explain_document(explanation: Explanation) -> dict[str, Any]:
         "passed": [_passed(passed) for passed in trace.passed],
         "dropped": None
         if explanation.drop is None
-        else {"reason": explanation.drop.reason, "text": drop_clause(explanation.drop)},
+        else {"reason": explanation.drop.reason, "text": str(explanation.drop)},
         "dropsReplies": [drop.dev for drop in explanation.replies],
         "others": [
             {
@@ -388,7 +388,7 @@ def _page(
     yield _answer_line(found)
     if found.drop is not None:
         unless = f" if it leaves by {found.drop.out}" if found.drop.out else ""
-        told = f"But this host drops it when it arrives on {found.drop.dev}{unless}: {drop_clause(found.drop)}."
+        told = f"But this host drops it when it arrives on {found.drop.dev}{unless}: {found.drop}."
         yield line(Painted(told, "bad"))
     if source:
         yield line(Painted(f"{source[0].upper()}{source[1:]}.", "warn"))
@@ -456,7 +456,7 @@ def _came_to(tried: Tried) -> Painted:
         case "suppressed":
             return Painted(f"finds {_named(tried.route)}, but suppresses it", "warn")
         case "thrown":
-            return Painted(f"finds {_named(tried.route)} of type throw: continues with the next rule", "warn")
+            return Painted(f"finds {_named(tried.route)}: continues with the next rule", "warn")
         case "jump":
             return Painted(f"continues with rule {rule.target}", "soft")
         case "nothing":
@@ -468,7 +468,7 @@ def _came_to(tried: Tried) -> Painted:
 
 def _named(route: Route | None) -> str:
 
-    return "no route" if route is None else prefix_name(route.prefix)
+    return "no route" if route is None else route.name
 
 
 def _facts(found: Explanation, route: Route) -> Iterator[Line]:
@@ -539,7 +539,7 @@ def _replies(found: Explanation) -> Iterator[str]:
         alike.setdefault(drop.reason, []).append(drop)
     for drops in alike.values():
         devs = spoken([drop.dev for drop in drops])
-        yield f"packets from {found.trace.address} that arrive on {devs} are dropped: {drop_clause(drops[0])}"
+        yield f"packets from {found.trace.address} that arrive on {devs} are dropped: {drops[0]}"
 
 
 def _limits(found: Explanation) -> Iterator[Line]:

@@ -9,7 +9,7 @@ from hostrouting.check.cni import PodBlocks, is_like
 from hostrouting.check.examine import Examination, FamilyExamination
 from hostrouting.check.overlap import OverlapReport, check_overlap
 from hostrouting.check.repair import Repair, propose_repair
-from hostrouting.check.report import check_findings, cost_findings
+from hostrouting.check.report import check_findings
 from hostrouting.config import DEFAULT_ALLOWED_DEVS
 from hostrouting.fib import Fib
 from hostrouting.model import OURS, Link, Prefix, Route, RouteType, Snapshot, ip_at
@@ -146,7 +146,7 @@ def test_a_repair_spares_the_block() -> None:
 
 def test_overriding_another_one_is_a_cost() -> None:
     """A repair that overrides a refusing route names it, like diverted traffic."""
-    report, repair, snapshot = examined(refuse("172.20.4.0/24", kind="prohibit"))
+    report, repair, _ = examined(refuse("172.20.4.0/24", kind="prohibit"))
     assert [finding.kind for finding in report.escapes] == ["prohibit"]
-    (cost,) = cost_findings(Examination((FamilyExamination(report, repair, Fib(snapshot)),)))
+    (cost,) = repair.costs
     assert cost.sentence.startswith("the repair overrides [prohibit 172.20.4.0/24 proto static], which may be there")

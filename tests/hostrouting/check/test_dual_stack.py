@@ -124,8 +124,8 @@ def test_verdicts_of_their_own(node: Namespace, tmp_path: Path) -> None:
     found = overlap_on(host, config(cidrs=["172.16.0.0/16", "2001:db9::/32"]))
     assert [it.verdict for it in found.families] == ["overlap", "ok"]
     # The verdict holds until the advertised default route expires.
-    assert 1700 < (found.families[1].report.holds_for or 0) <= 1800
-    assert found.families[0].report.holds_for is None
+    assert [1700 < it.facts["seconds"] <= 1800 for it in found.families[1].report.remarks] == [True]
+    assert found.families[0].report.remarks == ()
 
 
 RADVD = """interface router {

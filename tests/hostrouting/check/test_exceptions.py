@@ -265,12 +265,6 @@ def test_faults_of_a_declaration(entry: dict[str, str], fault: str) -> None:
 class TestWhatHoldsForAllPackets:
     """The sentence about packets without an exception is true."""
 
-    def test_a_rule_that_makes_no_difference(self) -> None:
-        """A rule whose packets escape in the same way treats them differently all the same."""
-        kernel = node(by(fwmark=1, fwmask=1), kernel=h200())
-        assert "a rule treats some of them differently" in say("check", CIDR, kernel=kernel).out
-        assert "no rule treats some of them differently" in say("check", CIDR, kernel=h200()).out
-
     def test_packets_of_pods_that_a_rule_drops(self, tmp_path: Path) -> None:
         """What pods send is dropped, and what the host sends leaves by ib0: only the latter is said of all packets."""
         config = tmp_path / "config.json"

@@ -11,8 +11,8 @@ import pytest
 import phases
 from hostrouting.boot import parse_check_script, render_check_script
 from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
-from hostrouting.check.packets import PodPackets, find_pod_packets
-from hostrouting.check.report import check_findings, senders_phrase
+from hostrouting.check.packets import PodPackets, find_pod_packets, senders_phrase
+from hostrouting.check.report import check_findings
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, RouteOverlapError
 from hostrouting.fib import Fib
@@ -281,7 +281,7 @@ class TestTold:
             ([PodPackets((PODS,), (), exist=False)], "from 10.244.3.0/24 that arrive on a device that no rule names"),
             (
                 [PodPackets((PODS,), tuple(f"cali{number}" for number in range(30)))],
-                "from 10.244.3.0/24 that arrive on cali0, cali1, cali2 and 27 more devices",
+                "from 10.244.3.0/24 that arrive on cali0, cali1, cali2 or 27 more",
             ),
             (
                 [PodPackets((PODS,), ("cni0",)), PodPackets((UPPER,), ("veth1",))],

@@ -210,13 +210,14 @@ class TestRepairOfKnownHosts:
     def test_h200(self) -> None:
         """No InfiniBand route changes, and the devices from which addresses are diverted are named."""
         _, repair = repaired(h200(), Prefix.parse("172.16.0.0/16"))
-        ((prefix, devs),) = [(it.prefix, it.devs) for it in repair.diverted]
-        assert (str(prefix), devs) == ("172.16.0.0/16", tuple(f"ib{number}" for number in range(8)))
+        [cost] = repair.costs
+        assert cost.target == "172.16.0.0/16"
+        assert f" from {', '.join(f'ib{number}' for number in range(8))}: neighbours there" in cost.sentence
 
     def test_nothing_to_repair(self) -> None:
         """Without findings there is nothing to repair, and the proof is the check itself."""
         report, repair = repaired(plain(), Prefix.parse("172.16.0.0/16"))
-        assert repair == Repair((), (), (), report)
+        assert repair == Repair((), (), report)
 
     def test_the_proof_keeps_local_and_main_apart(self) -> None:
         """If the tables local and main are known to be separate, despite the usual rules, the proof uses that."""
@@ -344,7 +345,7 @@ class TestRepairOfKnownHosts:
         """Diverted traffic is diverted from other devices than the repair's."""
         near = [(dev, f"172.16.{at}.1/16") for at, dev in enumerate(("ib0", "eth0", "ib1"))]
         repair = proposed(host([("eth0", "10.0.0.4/24"), *near], [DEFAULT]), "172.16.0.0/16")
-        assert [(it.devs, it.connected) for it in repair.diverted] == [(("ib0", "ib1"), True)]
+        assert [" from ib0, ib1: neighbours there" in cost.sentence for cost in repair.costs] == [True]
 
     def test_what_the_proof_finds_open_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """If a repair did not close an escape, the proof would show it, and the range would be unsafe."""
@@ -375,7 +376,7 @@ class TestRepairOfKnownHosts:
         (unsafe,) = repair.unsafe
         assert (unsafe.reason, unsafe.missing) == (
             "no-way",
-            "the device eth7, which expectedDevs names; this host has eth0, ib0, ib1, ib2, ib3, ib4, ib5, ib6, ib7",
+            "the device eth7, which expectedDevs names; this host has eth0, ib0, ib1, ib2, ib3, ib4, ib5, ib6 and ib7",
         )
         assert repair.proof == report
 

@@ -14,7 +14,6 @@ from hostrouting.check.report import (
     GUARD_SCHEMA,
     check_document,
     check_findings,
-    cost_findings,
     document_in,
     packets_line,
     repair_document,
@@ -320,7 +319,7 @@ def test_what_is_taken_from_a_tunnel() -> None:
     halves = [Route.to(text, dev="wg0", protocol=3) for text in ("0.0.0.0/1", "128.0.0.0/1")]
     fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT, *halves], links=[]))
     found = examined(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
-    assert [it.sentence for it in cost_findings(found)] == [
+    assert [it.sentence for it in found.costs] == [
         "the repair diverts addresses of 128.0.0.0/1 from wg0: packets for the repaired range no longer go there"
     ]
 

@@ -256,7 +256,7 @@ def test_addresses_that_go_nowhere() -> None:
     assert said.lines[0] == (
         "OVERLAP: 2 ranges of 172.16.0.0/16 leave by no device (blackhole and unreachable), not by eth0"
     )
-    assert "  172.16.0.0/17    blackhole    172.16.0.0/17    main   unspec  32766" in said.lines
+    assert any(row.split()[:4] == ["172.16.0.0/17", "blackhole", "blackhole", "172.16.0.0/17"] for row in said.lines)
 
 
 def test_no_route(tmp_path: Path) -> None:

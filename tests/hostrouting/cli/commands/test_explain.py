@@ -315,7 +315,7 @@ def test_every_way_in_which_a_rule_does_not_decide() -> None:
         "does not match this packet: only to 10.0.0.0/8",
         "does nothing",
         "continues with rule 6",
-        "finds 8.0.0.0/8 of type throw: continues with the next rule",
+        "finds throw 8.0.0.0/8: continues with the next rule",
         "decides: route default",
     ]
 

@@ -138,7 +138,7 @@ def test_what_no_route_can_close_is_told_by_cause() -> None:
         ),
         (
             [Route.to(f"172.16.{at}.0/24", dev=f"ib{at % 8}", table=100) for at in (1, 2, 3, 5, 7, 9)],
-            "172.16.1.0–172.16.3.255, 172.16.5.0–172.16.5.255, 172.16.7.0–172.16.7.255 and 1 more range are "  # noqa: RUF001  as above
+            "172.16.1.0–172.16.3.255, 172.16.5.0–172.16.5.255, 172.16.7.0–172.16.7.255 and 1 more are "  # noqa: RUF001  as above
             + told.format("172.16.1.0/24 proto unspec table 100, rule 100 and 5 more routes"),
         ),
     ):
