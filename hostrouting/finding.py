@@ -42,6 +42,7 @@ NAMES = (
     "unsafe",
     "repair-cost",
     # our routes
+    "route-missing",
     "route-conflict",
     "route-waits",
     "route-will-not-last",
@@ -51,6 +52,8 @@ NAMES = (
     "gate-open",
     "gate-shut",
     "edited-file",
+    "not-installed",
+    "not-known",
     "removal",
     "mode",
     "file",

@@ -17,7 +17,7 @@ import attrs
 from hostrouting.boot import SHELL, parse_gate_steps, render_gate_drop_in
 from hostrouting.boot.gate import Gate
 from hostrouting.errors import FileError
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, worst_first
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -80,16 +80,12 @@ _REFUSALS = {1, 2, 126, 127, *range(200, 256)}
 
 @attrs.frozen
 class GateState:
-    """Whether machines start only after a successful check. Every sentence names the file or unit, and the remedy."""
+    """Whether machines start only after a successful check."""
 
     is_up: bool = False
     """Whether the drop-in that makes machines run the gate exists."""
-    openings: tuple[str, ...] = ()
-    """What lets a machine start unchecked."""
-    bars: tuple[str, ...] = ()
-    """What keeps every machine from starting, whatever the routes are."""
-    edited: tuple[str, ...] = ()
-    """What else was edited since it was written, and does not matter when a machine starts."""
+    findings: tuple[Finding, ...] = ()
+    """What lets a machine start unchecked, what keeps every machine from starting, and what else was edited."""
     hold: str = f"systemctl mask --runtime {HostLayout.machine_unit}"
     """The command with which an operator keeps machines from starting, with or without a gate.
 
@@ -97,18 +93,14 @@ class GateState:
     """
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What keeps every machine from starting, what lets one start unchecked, and what else was edited."""
-        return (
-            *(Finding("gate-shut", "error", text) for text in self.bars),
-            *(Finding("gate-open", "warning", text) for text in self.openings),
-            *(Finding("edited-file", "note", text) for text in self.edited),
-        )
+    def bars(self) -> tuple[Finding, ...]:
+        """What keeps every machine from starting, whatever the routes are."""
+        return tuple(finding for finding in self.findings if finding.name == "gate-shut")
 
     @property
-    def holds(self) -> bool:
-        """Whether every start of a machine is checked or refused."""
-        return self.is_up and not self.openings
+    def openings(self) -> tuple[Finding, ...]:
+        """What lets a machine start unchecked."""
+        return tuple(finding for finding in self.findings if finding.name == "gate-open")
 
 
 def find_gate_state(host: Host) -> GateState:
@@ -122,26 +114,30 @@ def find_gate_state(host: Host) -> GateState:
     if machines and all(machine["LoadState"] == "masked" for machine in machines):
         command = _unmask(host, machines[0]["FragmentPath"])
         told = f"{layout.machine_unit} is masked; allow machines with: {command}"
-        return attrs.evolve(nothing, is_up=is_up, bars=(told,))
-    edits, others = find_edits(gate)
-    openings = [*edits, *([*_missing(host)] or [*_machines(host, machines)])]
+        return attrs.evolve(nothing, is_up=is_up, findings=(Finding("gate-shut", "error", told),))
+    openings = [*_missing(host)] or [*_machines(host, machines)]
     if is_up:
         openings += [text for unit in units if unit["LoadState"] == "loaded" for text in _unit(host, unit)]
     openings += _absent(host, gate.steps)
     bars = [*_bars(host), *(text for unit in units for text in _unstartable(host, unit))] if is_up else []
-    return attrs.evolve(nothing, is_up=is_up, openings=tuple(dict.fromkeys(openings)), bars=tuple(bars), edited=others)
+    findings = [Finding("gate-shut", "error", text) for text in bars]
+    edits = find_edits(gate)
+    findings += [*edits, *(Finding("gate-open", "warning", text) for text in openings)]
+    return attrs.evolve(nothing, is_up=is_up, findings=worst_first(findings))
 
 
-def find_edits(gate: Gate) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The edited files, a sentence each: those that decide whether a machine starts, and the others; only reads."""
+def find_edits(gate: Gate) -> tuple[Finding, ...]:
+    """The edited files: first those that decide whether a machine starts; only reads."""
     folder = gate.layout.at(gate.layout.config_directory)
     deciding = {*gate.own_paths, *(f"{folder}/{step.name}.sh" for step in gate.steps)}
     edited = [path for path in gate.edited if path not in gate.own_paths or gate.files.read(path)]
     told = "is not as hostrouting wrote it"
     again = "save a copy if the edit is wanted, then write it again with: hostrouting apply --config FILE"
-    return (
-        tuple(f"{path} {told}, so machines may start unchecked; {again}" for path in edited if path in deciding),
-        tuple(f"{path} {told}; {again}" for path in edited if path not in deciding),
+    return worst_first(
+        Finding("gate-open", "warning", f"{path} {told}, so machines may start unchecked", path, again)
+        if path in deciding
+        else Finding("edited-file", "note", f"{path} {told}", path, again)
+        for path in edited
     )
 
 

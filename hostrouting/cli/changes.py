@@ -44,7 +44,6 @@ __all__ = [
     "Standings",
     "file_lines",
     "foreseen_lines",
-    "gate_document",
     "gate_lines",
     "looked_at_gate",
     "operation_document",
@@ -65,7 +64,7 @@ class Standings:
     """The state of each task that reports one, and what could not be determined."""
 
     found: tuple[Standing, ...] = ()
-    troubles: tuple[str, ...] = ()
+    troubles: tuple[Finding, ...] = ()
 
     @classmethod
     def on(cls, host: Host, config: HostRoutingConfig) -> Self:
@@ -81,7 +80,7 @@ class Standings:
                 if (standing := task.standing()) is not None:
                     found.append(standing)
             except HostRoutingError as error:
-                troubles.append(f"{task.name}: {error}")
+                troubles.append(Finding("not-known", "warning", f"{task.name}: {error}", task.name))
         return cls(tuple(found), tuple(troubles))
 
     @property
@@ -101,17 +100,12 @@ class Standings:
             return FAILED
         return UNDECIDED if self.troubles else FINE
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What could not be determined."""
-        return tuple(Finding("probe-rewrite", "warning", trouble) for trouble in self.troubles)
-
     def documents(self) -> list[dict[str, Any]]:
         """The same as plain values."""
         return [standing.to_mapping() for standing in self.found]
 
     def lines(self) -> Iterator[Line]:
-        """One line for each that says whether it works, and below it what prevents that."""
+        """One line for each that says whether it works, and below it what prevents that; then what is not known."""
         for standing in self.found:
             yield line()
             if not standing.is_in_force:
@@ -124,10 +118,10 @@ class Standings:
                 yield line(Painted("OFF:", "soft"), f" {standing.subject}")
             yield from finding_lines(standing.findings)
             yield from (line("  ", Painted(text, "soft")) for text in standing.facts)
-
-    def trouble_lines(self) -> Iterator[Line]:
-        """One line for each fact that could not be determined."""
-        yield from (line("Not known: ", Painted(trouble, "warn")) for trouble in self.troubles)
+        if self.troubles:
+            yield line()
+            yield line("Not known:")
+            yield from finding_lines(self.troubles)
 
 
 # The preview and the run.
@@ -277,31 +271,21 @@ def looked_at_gate(host: Host) -> GateState:
     try:
         return find_gate_state(host)
     except (FileError, ManagerError) as error:
-        return GateState(openings=(f"whether machines are checked before they start is not known: {error}",))
-
-
-def gate_document(gate: GateState) -> dict[str, Any]:
-    """The gate as plain values."""
-    return {
-        "up": gate.is_up,
-        "openings": list(gate.openings),
-        "bars": list(gate.bars),
-        "edited": list(gate.edited),
-    }
+        told = f"whether machines are checked before they start is not known: {error}"
+        return GateState(findings=(Finding("gate-open", "warning", told),))
 
 
 def gate_lines(gate: GateState) -> Iterator[Line]:
     """What lets machines start without a check, what keeps them from starting, and what else was edited."""
-    told: tuple[tuple[str, tuple[str, ...], Tone], ...] = (
-        ("Machines start unchecked:", gate.openings, "bad"),
-        ("No machine starts:", gate.bars, "bad"),
-        ("Edited:", gate.edited, "warn"),
-    )
-    for title, sentences, tone in told:
-        if sentences:
+    for title, name in (
+        ("Machines start unchecked:", "gate-open"),
+        ("No machine starts:", "gate-shut"),
+        ("Edited:", "edited-file"),
+    ):
+        if found := [finding for finding in gate.findings if finding.name == name]:
             yield line()
             yield line(title)
-            yield from (line("  ", Painted(text, tone)) for text in sentences)
+            yield from finding_lines(found)
 
 
 def refusal(installed: HostRoutingConfig, snapshot: Snapshot, required: Collection[str]) -> str:

@@ -11,7 +11,6 @@ __all__ = [
     "ERROR",
     "FAILURES",
     "FINDINGS",
-    "GATE",
     "MARKS",
     "NODE",
     "OPERATIONS",
@@ -84,12 +83,6 @@ FAILURES = {
     "failures[].error": ERROR["error"],
     "failures[].kind": ERROR["kind"],
     "failures[].message": ERROR["message"],
-}
-GATE = {
-    "gate.up": "whether the drop-in exists that makes machines wait for the check before they start",
-    "gate.openings[]": "what lets a machine start without a check; each a sentence",
-    "gate.bars[]": "the reasons, other than the routing, why no machine starts; each a sentence",
-    "gate.edited[]": "installed files that were edited and that no start of a machine reads; each a sentence",
 }
 MARKS = {
     "marks[].mark": "a mark that the answer depends on, as ip rule prints it; the key is absent if there is none",

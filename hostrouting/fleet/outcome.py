@@ -137,7 +137,9 @@ def _dry_run(plan: Document, preflight: Sequence[Document]) -> Outcome:
     """What `apply` would do, and what `preflight` has found."""
     found = _checked(plan.get("check"), plan["steps"])
     files = _lasting(plan["files"]["write"], plan["files"]["remove"])
-    conflicts = [_text(finding) for finding in plan["findings"] if finding["severity"] == "error"]
+    # A gate that is shut now is no reason for apply to fail.
+    errors = [finding for finding in plan["findings"] if finding["severity"] == "error"]
+    conflicts = [_text(finding) for finding in errors if finding["name"] != "gate-shut"]
     is_strict = (plan.get("check") or {}).get("mode") == "STRICT"
     strict, lacks = found.verdict == "overlap" and is_strict, bool(plan["pending"])
     lacks = lacks or (plan["answer"] == "not-ready" and is_strict)
@@ -289,9 +291,9 @@ def _text(finding: Document) -> str:
 def _warnings(document: Document) -> Iterator[str]:
     """What an operator has to know about the future: the next boot, and the next start of a machine."""
     told = (finding for finding in document["findings"] if finding["name"] != "route-waits")  # the answer says it
-    yield from (_text(finding) for finding in told if finding["severity"] == "warning")
-    gate = document["gate"] or {}
-    yield from (*gate.get("openings", ()), *gate.get("bars", ()))
+    yield from (
+        _text(finding) for finding in told if finding["severity"] == "warning" or finding["name"] == "gate-shut"
+    )
 
 
 def _lasting(written: Iterable[str], removed: Iterable[str]) -> Document:

@@ -17,7 +17,7 @@ from hostrouting.cli import main
 from tests.support.systemd import System
 from tests.support.template import enter
 
-__all__ = ["answering", "carry_out", "statuses"]
+__all__ = ["answering", "carry_out", "statuses", "told_in"]
 
 _STATUS = """\
 import io, json, sys
@@ -116,3 +116,9 @@ def _command_line(descriptor: int) -> None:
                 said.append(stream.read())
         asking.write(f"{json.dumps([code, *said])}\n")
         asking.flush()
+
+
+def told_in(document: dict[str, Any], name: str) -> list[str]:
+    """What the findings of this name say in a document of a command."""
+    found = (finding for finding in document["findings"] if finding["name"] == name)
+    return ["; ".join(filter(None, (finding["sentence"], finding["remedy"]))) for finding in found]

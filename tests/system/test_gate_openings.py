@@ -21,7 +21,7 @@ from tests.support.gate import (
     run_task,
     start,
 )
-from tests.support.inside import statuses
+from tests.support.inside import statuses, told_in
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 from tests.tables.gate_openings import EDITS, OPENINGS
@@ -52,7 +52,7 @@ def test_each_opens_it_and_is_told() -> None:
             # Before the start, for systemd need not have loaded the machine.
             found = status()
             assert found["code"] == 1, it
-            [told] = found["gate"]["openings"]
+            [told] = told_in(found, "gate-open")
             assert it.told in told, it
             assert it.path in told, it
             assert start(system) == 0, it
@@ -60,7 +60,7 @@ def test_each_opens_it_and_is_told() -> None:
             end(system)
             system.must("rm", it.path)
         system.must("systemctl", "daemon-reload")
-        assert status()["gate"] == {"up": True, "openings": [], "bars": [], "edited": []}
+        assert told_in(status(), "gate-open") == []
         assert start(system) == 1
         assert not pid(system)
 
@@ -78,9 +78,9 @@ def test_an_edit_of_an_installed_file() -> None:
             end(system)
             found = status()
             assert found["code"] == 1, name
-            assert found["gate"]["openings"][0].startswith(f"{edit.path} is not as hostrouting wrote it"), name
+            assert told_in(found, "gate-open")[0].startswith(f"{edit.path} is not as hostrouting wrote it"), name
             assert run_task(system, "Configure", settings).returncode == 1, "what overlaps is still there"
-            assert status()["gate"]["openings"] == [], name
+            assert told_in(status(), "gate-open") == [], name
 
 
 def test_those_of_the_files() -> None:
@@ -97,7 +97,7 @@ def test_those_of_the_files() -> None:
         system.must("ip", "address", "add", "172.16.200.5/24", "dev", "ib0")
         assert start(system) == 0, "the unit is active still"
         end(system)
-        [told] = status()["gate"]["openings"]
+        [told] = told_in(status(), "gate-open")
         assert "has RemainAfterExit=yes, which means that the script runs only when the first machine starts" in told
         system.must("rm", stays)
         system.must("systemctl", "daemon-reload")
@@ -106,17 +106,17 @@ def test_those_of_the_files() -> None:
 
         system.must("ln", "-sf", "/dev/null", LAYOUT.gate_drop_in_path)
         system.must("systemctl", "daemon-reload")
-        [told] = status()["gate"]["openings"]
+        [told] = told_in(status(), "gate-open")
         assert told.startswith(f"{LAYOUT.gate_drop_in_path} is empty or a link to /dev/null")
         assert start(system) == 0
         end(system)
         system.must("systemctl", "revert", LAYOUT.machine_unit)
-        [told] = status()["gate"]["openings"]
+        [told] = told_in(status(), "gate-open")
         assert told.startswith(f"{LAYOUT.gate_drop_in_path} is missing")
         assert start(system) == 0
         end(system)
         assert run_task(system, "Configure", settings).returncode == 1, "what overlaps is still there"
-        assert status()["gate"]["openings"] == []
+        assert told_in(status(), "gate-open") == []
         assert start(system) == 1
 
 
@@ -132,13 +132,11 @@ def test_what_systemd_has_not_read() -> None:
         wait_for("the machine", lambda: system.show(KUBE1, "ActiveState") == "active")
         end(system)
         system.must("mv", "/root/kept", path)
-        found = status()["gate"]
-        assert [told for told in found["openings"] if told.endswith("run: systemctl daemon-reload")] == found[
-            "openings"
-        ]
-        assert found["openings"]
+        openings = told_in(status(), "gate-open")
+        assert openings
+        assert all(told.endswith("run: systemctl daemon-reload") for told in openings)
         system.must("systemctl", "daemon-reload")
-        assert status()["gate"]["openings"] == []
+        assert told_in(status(), "gate-open") == []
         assert start(system) == 1
 
 
@@ -152,7 +150,7 @@ def test_a_command_before_ours() -> None:
         assert start(system) == 1, "while it stays, machines ask"
         found = status()
         assert found["code"] == 1
-        [told] = found["gate"]["openings"]
+        [told] = told_in(found, "gate-open")
         assert told.startswith("every machine runs another ExecStartPre= before the gate: ")
         assert told.endswith(f"; see {first}")
         system.lay("/run/wait", "")
@@ -176,7 +174,7 @@ def test_a_signal_that_a_machine_takes_for_a_success() -> None:
         for name in ("TERM", "USR1", "KILL"):
             system.lay(drop_in, f"[Service]\nSuccessExitStatus={name}\n")
             system.must("systemctl", "daemon-reload")
-            _, told = status()["gate"]["openings"]
+            _, told = told_in(status(), "gate-open")
             assert "so it starts even if a signal ends its wait for the gate" in told, name
             begin_start(system)
             wait_for("its step", lambda: LAYOUT.check_script in system.run("pgrep", "-af", "check-route").stdout)
@@ -197,15 +195,15 @@ def test_what_keeps_it_shut() -> None:
             system.lay(drop_in, f"[Unit]\n{setting}\n")
             system.must("systemctl", "daemon-reload")
             assert system.run("systemctl", "start", LAYOUT.gate_unit).returncode, "what every machine's start asks for"
-            gate = status()["gate"]
-            assert gate["openings"] == []
-            [told] = gate["bars"]
+            found = status()
+            assert told_in(found, "gate-open") == []
+            [told] = told_in(found, "gate-shut")
             assert setting.partition("Path")[0] in told
             assert told.endswith(f"see {drop_in}")
         system.must("rm", drop_in)
         system.must("systemctl", "daemon-reload")
         assert start(system) == 0
-        assert status()["gate"]["bars"] == []
+        assert told_in(status(), "gate-shut") == []
 
 
 def test_what_does_not_open_it() -> None:
@@ -247,10 +245,10 @@ def test_a_mask_holds_machines_back() -> None:
         system.must("systemctl", "mask", "--runtime", LAYOUT.machine_unit)
         assert start(system) == 1
         assert not pid(system)
-        gate = status()["gate"]
-        assert gate["openings"] == []
-        [bar] = gate["bars"]
+        found = status()
+        assert told_in(found, "gate-open") == []
+        [bar] = told_in(found, "gate-shut")
         assert bar.startswith(f"{LAYOUT.machine_unit} is masked")
         system.must("systemctl", "unmask", "--runtime", LAYOUT.machine_unit)
-        assert status()["gate"]["openings"]
+        assert told_in(status(), "gate-open")
         assert start(system) == 0

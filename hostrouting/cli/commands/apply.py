@@ -14,7 +14,6 @@ from hostrouting.cli.changes import (
     Standings,
     file_lines,
     foreseen_lines,
-    gate_document,
     gate_lines,
     looked_at_gate,
     operation_document,
@@ -29,7 +28,7 @@ from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.remedy import remedy_lines
-from hostrouting.cli.schemas import FAILURES, FINDINGS, GATE, OPERATIONS, STANDINGS, STEPS
+from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS, STANDINGS, STEPS
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
     from hostrouting.boot.gate_state import GateState
     from hostrouting.cli.output import Line, Style
+    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
 
 __all__ = ["COMMAND"]
@@ -88,6 +88,11 @@ class Done:
         """Whether anything was changed."""
         done = self.run.wrote or self.run.removed or self.run.effects.operations
         return bool(done) or any(step.action != "keep" for step in self.steps)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What will not last of it, and what there is to tell about the gate."""
+        return (*(coming.finding for coming in self.foreseen), *self.gate.findings)
 
     @property
     def escapes(self) -> bool:
@@ -162,7 +167,7 @@ def _page(
         name = f"name the outgoing devices as routeOverlap.expectedDevs in {arguments.config}"
         # The log has said already for which packets the verdict does not hold.
         yield from check.limit_lines(advice=f"Wait longer (--wait 300), or {name}.", again="hostrouting check")
-        if not done.run.ok and done.gate.holds:
+        if not done.run.ok and done.gate.is_up and not done.gate.openings:
             yield line()
             yield line("The mode is STRICT: no machine starts on this host until the check passes.")
             return
@@ -207,13 +212,11 @@ def _document(done: Done) -> dict[str, Any]:
         "ok": done.run.ok,
         "changed": done.changed,
         "steps": [step_document(step) for step in done.steps],
-        "findings": [coming.finding.to_mapping() for coming in done.foreseen],
+        "findings": [finding.to_mapping() for finding in done.findings],
         "operations": [operation_document(operation) for operation in done.run.effects.operations],
-        # What is not in force after apply is a failure.
-        "standings": [{k: v for k, v in document.items() if k != "faults"} for document in done.standings.documents()],
+        "standings": done.standings.documents(),
         "files": {"wrote": list(done.run.wrote), "removed": list(done.run.removed)},
         "check": None if done.check is None else done.check.document(),
-        "gate": gate_document(done.gate),
         "failures": done.run.failures,
     }
 
@@ -243,11 +246,10 @@ hostrouting apply --config agent.json --wait 300 --json
         **STEPS,
         **FINDINGS,
         **OPERATIONS,
-        **{key: says for key, says in STANDINGS.items() if "faults" not in key},
+        **STANDINGS,
         "files.wrote[]": "the files that were written",
         "files.removed[]": "the files that were removed",
         "check": "the check that followed, as hostrouting/check/3; null if there was none",
-        **GATE,
         **FAILURES,
     },
 )

@@ -74,7 +74,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     marks = check.marks(None if arguments.snapshot else host)
 
     def document() -> dict[str, Any]:
-        found = check.document([*gate.findings, *standings.findings])
+        found = check.document([*gate.findings, *standings.troubles])
         return {**found, **marks.document(), "standings": standings.documents()}
 
     code = VERDICT_CODES[check.found.verdict] or standings.code
@@ -86,14 +86,13 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
     standings, gate = Standings.on(host, config), looked_at_gate(host)
 
     def document() -> dict[str, Any]:
-        findings = [finding.to_mapping() for finding in (*gate.findings, *standings.findings)]
+        findings = [finding.to_mapping() for finding in (*gate.findings, *standings.troubles)]
         head = {"schema": COMMAND.schema, "verdict": "ok", "verdicts": {}, "mode": config.route_overlap.mode}
         rest = {"expectedDevs": {}, "findings": findings, "repair": []}
         return {**head, **rest, "standings": standings.documents()}
 
     def page() -> Iterator[Line]:
         yield from islice(standings.lines(), 1, None)
-        yield from standings.trouble_lines()
         yield from gate_lines(gate)
 
     return Reply(standings.code, document, lambda _style: page())
@@ -120,7 +119,6 @@ def _page(
     yield from _why_expected(check)
     yield from _asked(check, arguments)
     yield from standings.lines()
-    yield from standings.trouble_lines()
     yield from gate_lines(gate)
 
 

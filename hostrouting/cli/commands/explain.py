@@ -353,7 +353,7 @@ def _seen_by_rules(
     told = f"the source {source} becomes {settings.global_address} before routing (nftables table ip6 {settings.table})"
     if not arguments.snapshot:
         standings = Standings.on(host(), config)
-        faults = (*standings.troubles, *map(str, standings.faults))
+        faults = [*map(str, (*standings.troubles, *standings.faults))]
         told += f"; but this is not in force: {'; '.join(faults)}" if faults else ""
     return told, attrs.evolve(flow, source=settings.global_address)
 

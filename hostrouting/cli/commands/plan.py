@@ -10,7 +10,6 @@ from hostrouting.boot.gate_state import GateState
 from hostrouting.cli.changes import (
     file_lines,
     foreseen_lines,
-    gate_document,
     gate_lines,
     looked_at_gate,
     operation_document,
@@ -23,7 +22,7 @@ from hostrouting.cli.changes import (
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Painted, counted, line
-from hostrouting.cli.schemas import FINDINGS, GATE, OPERATIONS, STEPS
+from hostrouting.cli.schemas import FINDINGS, OPERATIONS, STEPS
 from hostrouting.cli.source import config_of, installed_config, looked_at, wait_of
 from hostrouting.config import HostRoutingConfig
 from hostrouting.finding import Finding, of_severity
@@ -67,8 +66,8 @@ class Prospect:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Everything there is to tell about the change; what the check says afterwards is in its own document."""
-        return (*self.routes.findings(), *self.others)
+        """Everything there is to tell about the change and the gate; what follows from the check is in its document."""
+        return (*self.routes.findings(), *self.others, *self.gate.findings)
 
     @property
     def conflicts(self) -> tuple[Finding, ...]:
@@ -275,7 +274,6 @@ def _document(prospect: Prospect) -> dict[str, Any]:
         "files": None if prospect.saved else _files(prospect),
         "verdict": None if prospect.after is None else prospect.after.found.verdict,
         "check": None if prospect.after is None else prospect.after.document(),
-        "gate": None if prospect.saved else gate_document(prospect.gate),
     }
 
 
@@ -315,6 +313,5 @@ hostrouting plan --config agent.json --snapshot node.json
         "files.remove[]": "the files that would be removed",
         "verdict": "the verdict of check afterwards; null if there is nothing to check, or it is not known",
         "check": "that check, as hostrouting/check/3; null if there is none",
-        **GATE,
     },
 )

@@ -16,15 +16,16 @@ from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import GateState, find_gate_state
 from hostrouting.check.examine import examine
 from hostrouting.check.report import escapes_in, marked_verdict
-from hostrouting.cli.changes import Standings, gate_document, gate_lines
+from hostrouting.cli.changes import Standings
 from hostrouting.cli.check import Check, check_name
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, items, line, spoken, table
-from hostrouting.cli.schemas import CHECK, GATE, STANDINGS
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
+from hostrouting.cli.schemas import CHECK, FINDINGS, STANDINGS
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.config import HostRoutingConfig, ProbeCondition
 from hostrouting.errors import BackendError, FileError, ManagerError
 from hostrouting.fib import Fib
+from hostrouting.finding import Finding, of_severity, worst_first
 from hostrouting.model import IPV4, IPV6
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import default_route
@@ -37,13 +38,12 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.output import Line, Tone
     from hostrouting.config import ProbeRewriteConfig, RouteOverlapConfig
+    from hostrouting.finding import Severity
     from hostrouting.host import UnitState
     from hostrouting.host.host import Host
     from hostrouting.host.layout import HostLayout
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import Route, Snapshot
-    from hostrouting.routes.plan import Step
-    from hostrouting.routes.uplink import Pending
 
 __all__ = ["COMMAND", "HostStatus", "LastCheck", "Now", "find_status"]
 
@@ -108,17 +108,16 @@ class LastCheck:
 
 @attrs.frozen(kw_only=True)
 class HostStatus:
-    """The facts. `troubles` are those that could not be determined, each as a sentence."""
+    """The facts."""
 
+    file: str | None
+    """The configuration that was given."""
     routes: tuple[Route, ...]
     wanted: int
-    missing: tuple[str, ...]
-    pending: tuple[Pending, ...]
-    """Those that wait for something. They may be there: what they should be is not known until then."""
-    contested: tuple[Step, ...]
-    """The missing routes that cannot be added because routes that are not ours hold their keys."""
+    plan: RoutePlan
+    """From the present routes to the wanted ones."""
     start: str
-    """The command that installs the others."""
+    """The command that installs the routes that can be added now."""
     default: Route | None
     ipv6_default: Route | None
     files: tuple[str, ...]
@@ -138,11 +137,18 @@ class HostStatus:
     """None if nothing is expected, or if the check was not possible."""
     last: LastCheck | None
     """None if there was no check since the host booted."""
-    troubles: tuple[str, ...]
+    troubles: tuple[Finding, ...]
+    """What could not be determined."""
     differs: tuple[str, ...] = ()
     """The parts in which the configuration that was given differs from the installed one; empty if none was given."""
     standings: Standings = attrs.field(factory=Standings)
     """The state of the other tasks."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The wanted routes that do not exist, or are different, or wait: then it is not known what they should be."""
+        steps = (*self.plan.changes, *self.plan.conflicts)
+        return (*(str(step.route) for step in steps if step.action != "delete"), *map(str, self.plan.pending))
 
     @property
     def installed(self) -> bool:
@@ -177,7 +183,7 @@ class HostStatus:
     def _explains_a_refusal(self) -> bool:
         """Whether the facts explain why the gate refused a machine: the routes, the verdict now or the last one."""
         verdicts = {found.verdict for found in (self.now, self.last) if found is not None}
-        refusals = self.missing or self.contested or self.gate.bars or self.standings.faults
+        refusals = self.missing or self.gate.bars or self.standings.faults
         return bool(refusals or verdicts & _REFUSING)
 
     @property
@@ -191,20 +197,56 @@ class HostStatus:
         return self.now is None and self.last is not None and self.last.verdict != "ok"
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong and what is not known, except for the verdict and for what other tasks tell themselves."""
+        found = [*self.gate.findings, *self._of_units(), *self._of_routes(), *self.troubles]
+        if self.differs:
+            parts = f"another configuration is installed here; it differs in {spoken(self.differs, most=SHOWN)}"
+            remedy = f"to see what apply would change: hostrouting plan --config {self.file}"
+            told = parts if self.installed else "nothing is installed here"
+            found.append(Finding("not-installed", "error", told, remedy=remedy))
+        if self.is_adrift and self.last is not None:
+            told = f"the verdict of the last check was {self.last.verdict}, but now no check is installed"
+            found.append(Finding("not-known", "warning", told))
+        return worst_first(found)
+
+    def _of_units(self) -> Iterator[Finding]:
+        for unit in self.failed:
+            told = f"the last run of {unit} failed"
+            if self.failed == (self.layout.gate_unit,):
+                told = "the last machine that tried to start was refused, and no present fact explains it"
+            yield Finding("unit", "error", told, unit, f"see: journalctl -u {unit}")
+
+    def _of_routes(self) -> Iterator[Finding]:
+        follows = ", and no machine starts until then" if self.holding else ""
+        for finding in self.plan.findings():
+            if finding.name in {"route-conflict", "route-waits"}:
+                yield attrs.evolve(finding, severity="error", sentence=f"{finding.sentence}{follows}")
+        missing = self.missing[: len(self.missing) - len(self.plan.conflicts) - len(self.plan.pending)]
+        if missing:
+            told = f"{len(missing):,} of {counted(self.wanted, 'route')}: {spoken(missing)}"
+            remedy = f"see: hostrouting plan --config {self.file}" if self.file else f"as root: {self.start}"
+            yield Finding("route-missing", "error", told, missing[0], remedy)
+        if self.fleeting:
+            told = "no script adds the routes of hostrouting at the next boot"
+            remedy = f"as root: hostrouting apply --config {self.file or 'FILE'}"
+            yield Finding("route-will-not-last", "error", told, remedy=remedy)
+
+    @property
     def code(self) -> int:
         """The exit code. It depends on the present state only, not on the result of the last check."""
         verdict = "" if self.now is None else self.now.verdict
-        is_wrong = self.failed or self.missing or self.gate.bars or self.gate.openings or self.fleeting
-        is_wrong = is_wrong or self.differs or not self.standings.are_right
-        if is_wrong or verdict == "overlap":
+        is_wrong = any(finding.severity == "error" or finding.name == "gate-open" for finding in self.findings)
+        if is_wrong or not self.standings.are_right or verdict == "overlap":
             return FAILED
-        unknown = self.troubles or self.is_adrift or verdict in {"undecided", "no-default-route"}
-        return UNDECIDED if unknown else FINE
+        is_unknown = any(of_severity(self.findings, "warning")) or verdict in {"undecided", "no-default-route"}
+        return UNDECIDED if is_unknown else FINE
 
 
-def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostStatus:
+def find_status(host: Host, config: HostRoutingConfig, *, file: str | None) -> HostStatus:
     """Collect all facts; one that cannot be determined is added to `troubles`, and the others are still collected."""
-    troubles: list[str] = []
+    troubles: list[Finding] = []
+    named = file is not None
     routes: tuple[Route, ...] = ()
     default: Route | None = None
     ipv6_default: Route | None = None
@@ -219,7 +261,8 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
     lost = installed is None or not installed.route_overlap.expected_cidrs
     if lost and checking and files.is_there(layout.check_script_path):
         told = f"the installed check: {layout.check_script_path} is not as hostrouting wrote it"
-        troubles.append(f"{told}; write it again with: hostrouting apply --config FILE")
+        remedy = "write it again with: hostrouting apply --config FILE"
+        troubles.append(Finding("not-known", "warning", told, layout.check_script_path, remedy))
     wanted = config if named else installed or config
     holding = _ROUTES in asked and installed is not None and wanted_routes(wanted) == wanted_routes(installed)
     try:
@@ -232,7 +275,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
                     if not isinstance(error.fib, Fib):
                         raise
                     fib = error.fib
-                    troubles.append(f"the present state cannot be checked: {error}")
+                    troubles.append(Finding("not-known", "warning", f"the present state cannot be checked: {error}"))
             snapshot = fib.snapshot
             replies = reply_destinations(wanted)
             routes = tuple(
@@ -241,14 +284,13 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
             default, ipv6_default = (default_route(fib, family=family) for family in (IPV4, IPV6))
             plan = plan_static_routes(wanted, snapshot)
     except BackendError as error:
-        troubles.append(f"the route table: {error}")
+        troubles.append(Finding("not-known", "warning", f"the route table: {error}"))
     standings = Standings.on(host, wanted)
     return HostStatus(
+        file=file,
         routes=routes,
         wanted=len(wanted_routes(wanted)),
-        missing=tuple(_missing(plan)),
-        pending=plan.pending,
-        contested=plan.conflicts,
+        plan=plan,
         start=start_command(host),
         default=default,
         ipv6_default=ipv6_default,
@@ -263,7 +305,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, named: bool) -> HostSt
         now=now,
         last=_asked(troubles, "the last check", lambda: _find_last_check(host)),
         differs=tuple(_differences(config, installed or HostRoutingConfig())) if named else (),
-        standings=standings,
+        standings=attrs.evolve(standings, troubles=()),
         troubles=(*troubles, *standings.troubles),
     )
 
@@ -321,13 +363,13 @@ def _heals(snapshot: Snapshot, installed: HostRoutingConfig, by: HostRoutingConf
     return Check.of(plan.apply_to(snapshot), by).found.verdict != "overlap"
 
 
-def _asked(troubles: list[str], what: str, question: Callable[[], T]) -> T | None:
+def _asked(troubles: list[Finding], what: str, question: Callable[[], T]) -> T | None:
     """The answer; or None, after adding the error to `troubles` unless it is already there."""
     try:
         return question()
     except (FileError, ManagerError) as error:
-        if not any(trouble.endswith(f": {error}") for trouble in troubles):
-            troubles.append(f"{what}: {error}")
+        if not any(trouble.sentence.endswith(f": {error}") for trouble in troubles):
+            troubles.append(Finding("not-known", "warning", f"{what}: {error}"))
         return None
 
 
@@ -341,19 +383,13 @@ def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
     return tuple((unit, state) for unit, state in states if state.load != "not-found")
 
 
-def _files_of(host: Host, config: HostRoutingConfig, troubles: list[str]) -> tuple[str, ...]:
+def _files_of(host: Host, config: HostRoutingConfig, troubles: list[Finding]) -> tuple[str, ...]:
     """Our files, without those under /run."""
     found: set[str] = set()
     for look in (Gate(host).present, *(task.paths for task in Configure(config, host=host).subtasks)):
         found.update(_asked(troubles, "the files", look) or ())
     state = host.layout.at(host.layout.state_directory)
     return tuple(sorted(path for path in found if not path.startswith(f"{state}/")))
-
-
-def _missing(plan: RoutePlan) -> Iterator[str]:
-    """The wanted routes that do not exist, or are different."""
-    yield from (str(step.route) for step in (*plan.changes, *plan.conflicts) if step.action != "delete")
-    yield from map(str, plan.pending)
 
 
 def _find_last_check(host: Host) -> LastCheck | None:
@@ -397,6 +433,7 @@ def _when(seconds: float | None) -> str:
 
 
 _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
+_BAD: dict[Severity, Tone] = {"error": "bad", "warning": "warn", "note": "soft"}
 _LET_IN = "machines start anyway."
 _FOLLOWS = {
     ("STRICT", "overlap"): "no machine starts now; a running machine keeps running.",
@@ -412,20 +449,20 @@ _FOLLOWS = {
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
-    status = find_status(host(), config_of(arguments), named=arguments.config is not None)
-    return Reply(status.code, lambda: _document(status), lambda _style: _page(status, arguments.config))
+    status = find_status(host(), config_of(arguments), file=arguments.config)
+    return Reply(status.code, lambda: _document(status), lambda _style: _page(status))
 
 
-def _page(status: HostStatus, config: str | None) -> Iterator[Line]:
+def _page(status: HostStatus) -> Iterator[Line]:
 
-    yield from _answer_lines(status, config)
+    yield from _answer_lines(status)
     yield line()
     rows: list[tuple[str, str | Painted]] = []
     if status.default is not None or not status.troubles:
         rows.append(("default route", Painted("none", "bad") if status.default is None else str(status.default)))
     if status.ipv6_default is not None:
         rows.append(("IPv6 default route", str(status.ipv6_default)))
-    rows += _judged(status, config)
+    rows += _judged(status)
     rows.append(("last check", _told(status)))
     rows += [(unit, _state(state)) for unit, state in status.units]
     if not status.manager:
@@ -434,19 +471,8 @@ def _page(status: HostStatus, config: str | None) -> Iterator[Line]:
     for name, fact in rows:
         yield line("  ", Painted(f"{name:<{width}}  ", "soft"), fact)
     yield from status.standings.lines()
-    # The first of each is in the answer.
-    yield from gate_lines(attrs.evolve(status.gate, openings=status.gate.openings[1:], bars=status.gate.bars[1:]))
-    yield from _column("waiting" if _only_waits(status) else "missing", status.missing)
-    if status.contested:
-        yield line()
-        yield line("Cannot be added:")
-        yield from items([f"{step.route.prefix}: {step.why}" for step in status.contested], "bad")
     yield from _column("routes of hostrouting", status.routes)
     yield from _column("files of hostrouting", status.files)
-    if status.troubles:
-        yield line()
-        yield line("Not known:")
-        yield from (line("  ", Painted(trouble, "warn")) for trouble in status.troubles)
 
 
 def _column(head: str, things: Sequence[object]) -> Iterator[Line]:
@@ -455,21 +481,24 @@ def _column(head: str, things: Sequence[object]) -> Iterator[Line]:
         yield from capped(table((head,), [(str(thing),) for thing in things[:SHOWN]]), len(things))
 
 
-def _answer_lines(status: HostStatus, config: str | None) -> Iterator[Line]:
-    """What is wrong, escapes first; if nothing is wrong, what is not known; otherwise that all is well."""
-    told = [*_escapes(status, config), *_wrong(status, config), *_other(status, config), *_astray(status)]
-    yield from told or [_unknown(status) or _well(status, config)]
+def _answer_lines(status: HostStatus) -> Iterator[Line]:
+    """What is wrong, escapes first; if nothing is wrong, that all is well."""
+    told = [*_escapes(status), *_astray(status)]
+    findings = [finding for finding in status.findings if finding.severity != "note"]
+    yield from told if told or findings else [_well(status)]
+    shown = [line(Painted(f"{it.name.upper()}:", _BAD[it.severity]), f" {it}") for it in status.findings]
+    yield from capped(shown[:SHOWN], len(shown))
 
 
-def _escapes(status: HostStatus, config: str | None) -> Iterator[Line]:
+def _escapes(status: HostStatus) -> Iterator[Line]:
     """The verdict now unless it is ok, what follows from it, and what to do."""
     now = status.now
     if now is None or now.verdict == "ok":
         return
     yield from now.check.answer_lines()
     if now.verdict != "undecided":
-        yield line("  ", _follows(now, config, heals=status.heals))
-    yield line("  ", _ways(now, config, heals=status.heals))
+        yield line("  ", _follows(now, status.file, heals=status.heals))
+    yield line("  ", _ways(now, status.file, heals=status.heals))
 
 
 def _follows(now: Now, config: str | None, *, heals: bool) -> str:
@@ -497,89 +526,23 @@ def _ways(now: Now, config: str | None, *, heals: bool) -> str:
     return f"See: hostrouting check{by}"
 
 
-def _wrong(status: HostStatus, config: str | None) -> Iterator[Line]:
-    """What is wrong with what hostrouting has installed."""
-    if status.gate.openings:
-        yield line(Painted("OPEN:", "bad"), f" {_more(status.gate.openings)}")
-    if status.gate.bars:
-        yield line(Painted("SHUT:", "bad"), f" {_more(status.gate.bars)}")
-    elif status.failed == (status.layout.gate_unit,):
-        why = "the last machine that tried to start was refused, and no present fact explains it"
-        yield line(Painted("FAILED:", "bad"), f" {why}; see journalctl -u {status.layout.gate_unit}")
-    elif status.failed:
-        yield line(Painted("FAILED:", "bad"), f" {' and '.join(status.failed)}; see journalctl -u {status.failed[0]}")
-    elif status.contested:
-        count = f" {len(status.contested):,} of {counted(status.wanted, 'route')}"
-        follows = ", and no machine starts until this is fixed" if status.holding else ""
-        yield line(
-            Painted("CONFLICT:", "bad"),
-            f"{count} cannot be added: routes of other programs have the same destination and metric{follows}",
-        )
-    elif _only_waits(status):
-        needs = spoken(tuple(dict.fromkeys(wish.missing for wish in status.pending)))
-        follows = ", and no machine starts until then" if status.holding else ""
-        told = f" {len(status.pending):,} of {counted(status.wanted, 'route')} need {needs}{follows}"
-        yield line(Painted("WAITING:", "bad"), told)
-    elif status.missing:
-        count = f" {len(status.missing):,} of {counted(status.wanted, 'route')}"
-        start = f"add them, as root, with: {status.start}"
-        yield line(
-            Painted("MISSING:", "bad"), f"{count}; {f'see: hostrouting plan --config {config}' if config else start}"
-        )
-
-
-def _only_waits(status: HostStatus) -> bool:
-    """Whether all that is missing waits for something, so that no command can add it now."""
-    return bool(status.pending) and len(status.missing) == len(status.pending)
-
-
-def _other(status: HostStatus, config: str | None) -> Iterator[Line]:
-    """That another configuration than the given one is installed, or none."""
-    if status.differs:
-        parts = f"another configuration is installed here; it differs in {spoken(status.differs, most=SHOWN)}"
-        told = f"{parts if status.installed else 'nothing is installed here'}; to see what apply would change"
-        yield line(Painted("NOT INSTALLED:", "bad"), f" {told}: hostrouting plan --config {config}")
-
-
 def _astray(status: HostStatus) -> Iterator[Line]:
-    """Other tasks that are not in force or do not work; the details follow below."""
-    from hostrouting.finding import of_severity
-
+    """Other tasks that are not in force or do not work; the reasons follow below."""
     for standing in status.standings.found:
         if not standing.is_right:
             word = "NOT WORKING:" if standing.is_in_force else "NOT IN FORCE:"
-            told = [str(finding) for finding in of_severity(standing.findings, "error", "warning")]
-            yield line(Painted(word, "bad"), f" {standing.subject}; {_more(told)}")
+            yield line(Painted(word, "bad"), f" {standing.subject}, for the reasons below")
 
 
-def _more(sentences: Sequence[str]) -> str:
-    """The first sentence, and the number of others, which follow below."""
-    return sentences[0] + (f" (and {len(sentences) - 1} more, below)" if len(sentences) > 1 else "")
-
-
-def _unknown(status: HostStatus) -> Line | None:
-    if status.troubles:
-        return line(Painted("UNKNOWN:", "warn"), " the state of this host is not fully known")
-    if status.is_adrift and status.last is not None:
-        told = f" the verdict of the last check was {status.last.verdict}, but now no check is installed"
-        return line(Painted("UNKNOWN:", "warn"), told)
-    return None
-
-
-def _well(status: HostStatus, config: str | None) -> Line:
+def _well(status: HostStatus) -> Line:
     ours = [counted(len(status.routes), "route")] if status.routes else []
     ours += [counted(len(status.files), "file")] if status.files else []
     here = f"{' and '.join(ours)} of hostrouting {'are' if len(status.routes) + len(status.files) > 1 else 'is'} here"
     if not status.installed:
         return line(Painted("NOTHING:", "soft"), " hostrouting has nothing installed on this host")
-    if status.fleeting:
-        told = "exists, but no script adds it" if len(status.routes) == 1 else "exist, but no script adds them"
-        routes = f"{counted(len(status.routes), 'route')} of hostrouting {told} at boot"
-        routes += f"; to install one, as root: hostrouting apply --config {config or 'FILE'}"
-        return line(Painted("UNTIL THE NEXT BOOT:", "warn"), f" {routes}")
     passed = ""
     if status.now is not None:
-        passed = f", and {'' if status.now.is_installed else f'by {config} '}nothing escapes now"
+        passed = f", and {'' if status.now.is_installed else f'by {status.file} '}nothing escapes now"
     return line(Painted("INSTALLED:", "good"), f" {here}{passed}")
 
 
@@ -592,7 +555,7 @@ def _without_systemd(status: HostStatus) -> str:
     return "not running here: the routes are in force now, the units and the gate from the next boot on"
 
 
-def _judged(status: HostStatus, config: str | None) -> Iterator[tuple[str, Painted]]:
+def _judged(status: HostStatus) -> Iterator[tuple[str, Painted]]:
     """The verdict now, and which check found it."""
     now = status.now
     if now is None:
@@ -600,7 +563,7 @@ def _judged(status: HostStatus, config: str | None) -> Iterator[tuple[str, Paint
             yield ("now", Painted("not known", "warn"))
         return
     yield ("now", _verdict(now.verdict, len(now.check.found.escapes)))
-    by = "the check installed here" if not now.named else f"{config}{', as it is installed' * now.is_installed}"
+    by = "the check installed here" if not now.named else f"{status.file}{', as it is installed' * now.is_installed}"
     yield ("checked by", Painted(f"{by}: {check_name(now.check.config.route_overlap)}", ""))
     if now.installed is not None and not now.is_installed:
         other = f"a different one, {check_name(now.installed)}; to use it: hostrouting status"
@@ -643,8 +606,6 @@ def _document(status: HostStatus) -> dict[str, Any]:
         "differs": list(status.differs),
         "routes": [str(route) for route in status.routes],
         "missing": list(status.missing),
-        "contested": [str(step.route) for step in status.contested],
-        "gate": gate_document(status.gate),
         "defaultRoute": None if status.default is None else str(status.default),
         "ipv6DefaultRoute": None if status.ipv6_default is None else str(status.ipv6_default),
         "files": list(status.files),
@@ -663,7 +624,7 @@ def _document(status: HostStatus) -> dict[str, Any]:
             "outOfDate": status.last.is_out_of_date(status.now),
         },
         "standings": status.standings.documents(),
-        "troubles": list(status.troubles),
+        "findings": [finding.to_mapping() for finding in status.findings],
     }
 
 
@@ -705,8 +666,6 @@ hostrouting status --config agent.json
         "differs[]": "the parts of --config that are not installed as they are there, such as routeOverlap",
         "routes[]": "hostrouting's routes, as ip route prints them",
         "missing[]": "routes in the configuration, or else in the installed script, that the host lacks, or that wait",
-        "contested[]": "those that cannot be added: another program's route has the same destination and metric",
-        **GATE,
         "defaultRoute": "the IPv4 default route",
         "ipv6DefaultRoute": "the IPv6 default route",
         "files[]": "hostrouting's files",
@@ -725,6 +684,6 @@ hostrouting status --config agent.json
         "lastCheck.at": "its time",
         "lastCheck.outOfDate": "whether the result is different now; null if it cannot be compared",
         **STANDINGS,
-        "troubles[]": "what could not be determined; each a sentence",
+        **FINDINGS,
     },
 )

@@ -256,8 +256,8 @@ class _Watching:
     def _look_at_gate(self) -> Look:
         """The edited files that decide whether a machine starts; the guard leaves them to `apply`."""
         try:
-            edits, _ = find_edits(Gate(self._host))
-            return Look(findings=tuple(Finding("gate-open", "warning", edit) for edit in edits))
+            edits = find_edits(Gate(self._host))
+            return Look(findings=tuple(edit for edit in edits if edit.name == "gate-open"))
         except FileError as error:
             return Look(failures={"gate": str(error)})
 

@@ -12,6 +12,7 @@ import phases
 from hostrouting.boot import gate_digests, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate_state import GateState, drop_in_folders, find_gate_state
 from hostrouting.config import GuardConfig, HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.finding import Finding
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost
@@ -65,6 +66,11 @@ def test_folders_of_drop_ins(unit: str) -> None:
         assert shown(unit, texts)["DropInPaths"] == f"{first}/50.conf"
 
 
+def told_of(host: FakeHost) -> list[str]:
+    """What there is to tell about a gate that is up, or has only lost its drop-in."""
+    return [finding.line for finding in find_gate_state(host).findings]
+
+
 def test_nothing_is_installed() -> None:
     """Without files of ours, there is no gate and no fault of one. Other units do not matter."""
     host = FakeHost()
@@ -80,7 +86,6 @@ def test_all_is_well(running: bool) -> None:  # noqa: FBT001  a parameter of the
     manager(host).running = running
     state = find_gate_state(host)
     assert state == GateState(is_up=True)
-    assert state.holds
 
 
 def test_an_image() -> None:
@@ -98,10 +103,9 @@ def test_an_opening(opening: Opening) -> None:
     lay(host, opening.path, opening.text)
     manager(host).reload()
     state = find_gate_state(host)
-    [told] = state.openings
+    [told] = map(str, state.openings)
     assert opening.told in told
     assert opening.path in told
-    assert not state.holds
     assert not state.bars
     del host.files.texts[opening.path]
     host.files.links.pop(opening.path, None)
@@ -158,7 +162,7 @@ def test_a_command_before_ours(path: str) -> None:
     lost = "if its drop-in is changed while the command runs, systemd skips the gate"
     remedy = f"move it to a drop-in whose name sorts after 00-host-routing.conf; see {path}"
     told = f"{whose} runs another ExecStartPre= before the gate: {lost}; {remedy}"
-    assert find_gate_state(host) == GateState(is_up=True, openings=(told,))
+    assert told_of(host) == [f"GATE-OPEN: {told}"]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +182,7 @@ def test_a_status_that_a_machine_takes_for_a_success(value: str, told: str) -> N
     lay(host, MACHINE_DROP_IN, f"[Service]\nSuccessExitStatus={value}\n")
     manager(host).reload()
     sentence = f"every machine has SuccessExitStatus={value}, so it starts {told}; see {MACHINE_DROP_IN}"
-    assert find_gate_state(host) == GateState(is_up=True, openings=(sentence,))
+    assert told_of(host) == [f"GATE-OPEN: {sentence}"]
 
 
 def _mark(host: FakeHost) -> None:
@@ -209,7 +213,7 @@ def test_a_file_that_opens_it(breaks: Callable[[FakeHost], None], told: str) -> 
     host = installed()
     breaks(host)
     manager(host).reload()
-    assert find_gate_state(host).openings == (told,)
+    assert told_of(host) == [f"GATE-OPEN: {told}"]
 
 
 NOT_OURS = "is not as hostrouting wrote it"
@@ -223,9 +227,12 @@ def test_an_edit(edit: Edit) -> None:
     host.files.texts[edit.path] = edit.made_in(host.files.texts[edit.path])
     manager(host).reload()
     state = find_gate_state(host)
-    assert state.openings[0] == f"{edit.path} {NOT_OURS}, so machines may start unchecked; {COPY}"
-    assert not [told for told in state.openings[1:] if NOT_OURS in told]
-    assert (state.bars, state.edited) == ((), ())
+    edited = Finding(
+        "gate-open", "warning", f"{edit.path} {NOT_OURS}, so machines may start unchecked", edit.path, COPY
+    )
+    assert state.openings[0] == edited
+    assert [finding for finding in state.findings if NOT_OURS in finding.sentence] == [edited]
+    assert {finding.name for finding in state.findings} == {"gate-open"}
     phases.execute(Configure(STRICT, host=host), phases.Context(observers=[]))
     assert find_gate_state(host) == GateState(is_up=True)
 
@@ -238,8 +245,7 @@ def test_an_edit_whose_digest_was_deleted(path: str) -> None:
     kept = [line for line in listed.splitlines(keepends=True) if not line.endswith(f" {path}\n")]
     assert len(kept) == len(listed.splitlines()) - 1
     host.files.texts[LAYOUT.gate_steps_path] = "".join(kept)
-    [told] = find_gate_state(host).openings
-    assert told == f"{LAYOUT.gate_steps_path} {NOT_OURS}, so machines may start unchecked; {COPY}"
+    assert told_of(host) == [f"GATE-OPEN: {LAYOUT.gate_steps_path} {NOT_OURS}, so machines may start unchecked; {COPY}"]
 
 
 def test_every_installed_file() -> None:
@@ -257,9 +263,8 @@ def test_every_installed_file() -> None:
         host.files.texts[path] = text.replace("\n", "\n\n# edited\n1\n", 1)
         manager(host).reload()
         state = find_gate_state(host)
-        told = [*state.openings, *state.edited]
-        assert [sentence for sentence in told if sentence.startswith(f"{path} {NOT_OURS}")] == told, path
-        assert (len(state.openings), len(state.edited)) == ((1, 0) if path in opening else (0, 1)), path
+        told = [("gate-open" if path in opening else "edited-file", path)]
+        assert [(finding.name, finding.target) for finding in state.findings] == told
         host.files.texts[path] = text
 
 
@@ -274,8 +279,7 @@ def test_an_unfinished_change_is_not_an_edit() -> None:
     host.files.texts[LAYOUT.gate_steps_path] = later
     _mark(host)
     state = find_gate_state(host)
-    assert (state.openings, state.edited) == ((), ())
-    assert state.bars
+    assert {finding.name for finding in state.findings} == {"gate-shut"}
 
 
 def test_below_a_root() -> None:
@@ -286,7 +290,7 @@ def test_below_a_root() -> None:
     assert find_gate_state(host) == GateState(is_up=True)
     host.files.texts[host.layout.gate_script_path] += "exit 0\n"
     [told] = find_gate_state(host).openings
-    assert told.startswith(f"/mnt{LAYOUT.gate_script} {NOT_OURS}")
+    assert told.target == f"/mnt{LAYOUT.gate_script}"
 
 
 @pytest.mark.parametrize("path", [LAYOUT.gate_drop_in_path, LAYOUT.gate_unit_path], ids=["drop-in", "unit"])
@@ -299,10 +303,10 @@ def test_what_systemd_has_not_read(path: str) -> None:
     if path == LAYOUT.gate_unit_path:
         state = find_gate_state(host)
         assert not state.openings
-        [told] = state.bars
+        [told] = map(str, state.bars)
         assert told.startswith(f"systemd has not loaded the current {LAYOUT.gate_unit}, and no machine starts")
     else:
-        told = find_gate_state(host).openings[0]
+        told = str(find_gate_state(host).openings[0])
         assert told.startswith("every machine starts unchecked: systemd has not loaded the drop-in")
     assert told.endswith("run: systemctl daemon-reload")
     manager(host).reload()
@@ -313,8 +317,8 @@ def test_an_older_unit_is_in_force() -> None:
     """The answer says that a unit runs with its older text if systemd has not read the new one."""
     host = installed()
     lay(host, UNIT_DROP_IN, "[Service]\nTimeoutStartSec=600\n")
-    [told] = find_gate_state(host).openings
-    assert told == f"systemd has not loaded the current {LAYOUT.gate_unit}; run: systemctl daemon-reload"
+    told = f"systemd has not loaded the current {LAYOUT.gate_unit}; run: systemctl daemon-reload"
+    assert told_of(host) == [f"GATE-OPEN: {told}"]
 
 
 AGAIN = "write it again with: hostrouting apply --config FILE"
@@ -376,7 +380,7 @@ def test_a_bar(breaks: Callable[[FakeHost], None], told: str) -> None:
     manager(host).reload()
     state = find_gate_state(host)
     assert not state.openings
-    [bar] = state.bars
+    [bar] = map(str, state.bars)
     assert bar.startswith(told)
     assert state.is_up
 
@@ -386,7 +390,7 @@ def test_a_unit_that_systemd_cannot_use() -> None:
     host = installed()
     manager(host).properties[LAYOUT.gate_unit] = {"LoadState": "bad-setting"}
     told = f"systemd cannot use {LAYOUT.gate_unit} (bad-setting), and no machine starts; see: systemctl status {LAYOUT.gate_unit}"
-    assert find_gate_state(host) == GateState(is_up=True, bars=(told,))
+    assert told_of(host) == [f"GATE-SHUT: {told}"]
 
 
 def test_machines_that_are_masked_in_vain() -> None:
@@ -396,7 +400,7 @@ def test_machines_that_are_masked_in_vain() -> None:
     lay(host, f"/etc/systemd/system/{LAYOUT.machine_unit}", "[Service]\nExecStart=systemd-nspawn\n")
     manager(host).reload()
     state = find_gate_state(host)
-    assert (state.is_up, state.openings, state.bars) == (True, (), ())
+    assert (state.is_up, state.findings) == (True, ())
 
 
 @pytest.mark.parametrize(
@@ -412,7 +416,7 @@ def test_each_mask_has_its_remedy(path: str, remedy: str) -> None:
     host = installed()
     lay(host, path, "")
     manager(host).reload()
-    assert find_gate_state(host).bars == (f"{LAYOUT.machine_unit} is masked; allow machines with: {remedy}",)
+    assert told_of(host) == [f"GATE-SHUT: {LAYOUT.machine_unit} is masked; allow machines with: {remedy}"]
 
 
 def test_what_keeps_machines_from_starting() -> None:
@@ -440,8 +444,8 @@ def test_a_unit_that_systemd_does_not_start(properties: dict[str, str], told: st
     """A setting with which systemd does not start the gate's unit is named, with where to look."""
     host = installed()
     manager(host).properties[LAYOUT.gate_unit] = properties
-    bars = (f"{told.format(unit=LAYOUT.gate_unit)}see {LAYOUT.gate_unit_path}",) if told else ()
-    assert find_gate_state(host) == GateState(is_up=True, bars=bars)
+    bars = [f"GATE-SHUT: {told.format(unit=LAYOUT.gate_unit)}see {LAYOUT.gate_unit_path}"] if told else []
+    assert told_of(host) == bars
 
 
 def test_a_cause_is_said_once() -> None:
@@ -451,4 +455,4 @@ def test_a_cause_is_said_once() -> None:
     lay(host, MACHINE_DROP_IN, "[Service]\nExecStartPre=\n")
     lay(host, f"/etc/systemd/system/{KUBE1}.d/50.conf", "[Service]\nSuccessExitStatus=1\n")
     manager(host).reload()
-    assert [text.split()[0] for text in find_gate_state(host).openings] == ["every", KUBE1, KUBE1]
+    assert [finding.sentence.split()[0] for finding in find_gate_state(host).openings] == ["every", KUBE1, KUBE1]

@@ -474,7 +474,7 @@ def test_many_devices_with_a_reverse_path_filter() -> None:
         fib = Fib(found)
         report = check_overlap(fib, ["172.16.0.0/16"])
         repair = propose_repair(fib, report)
-        assert [it.dev for it in repair.filtered] == devs
+        assert [it.target for it in repair.costs if it.target in devs] == devs
         return lambda: propose_repair(Fib(found), report)
 
     assert grows_evenly(work, 10)

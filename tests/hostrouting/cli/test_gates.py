@@ -56,7 +56,7 @@ def barred(host: FakeHost) -> FakeHost:
     return host
 
 
-COMMANDS = ["status", "plan", "apply", "check"]
+COMMANDS = ["plan", "apply", "check"]
 
 
 def words(command: str, config: str) -> tuple[str, ...]:
@@ -95,14 +95,14 @@ def test_a_bar(command: str, host: FakeHost, config: str) -> None:
 def test_apply_mends_a_bar(host: FakeHost, config: str) -> None:
     """The remedy that a bar names is one."""
     assert say(*words("apply", config), host=barred(host)).code == 0
-    assert say("status", "--json", host=host).json["gate"] == {"up": True, "openings": [], "bars": [], "edited": []}
+    assert say("status", "--json", host=host).json["findings"] == []
 
 
 def test_status_answers_with_it(host: FakeHost) -> None:
     """An opening is the first that status says, and the exit code is 1; so it is with a bar."""
     said = say("status", host=opened(host))
     assert said.code == 1
-    assert said.lines[0].startswith(f"OPEN: {OPENING.told}")
+    assert said.lines[0].startswith(f"GATE-OPEN: {OPENING.told}")
     assert said.out.count(OPENING.told) == 1, "each sentence is said once"
     del host.files.texts[OPENING.path]
     assert host.manager is not None
@@ -110,33 +110,20 @@ def test_status_answers_with_it(host: FakeHost) -> None:
     assert say("status", host=host).code == 0
     said = say("status", host=barred(host))
     assert said.code == 1
-    assert said.lines[0].startswith(f"SHUT: {LAYOUT.gate_script_path} is missing")
+    assert said.lines[0].startswith(f"GATE-SHUT: {LAYOUT.gate_script_path} is missing")
 
 
-@pytest.mark.parametrize("command", ["status", "plan", "apply"])
-def test_in_json(command: str, host: FakeHost, config: str) -> None:
-    """The gate is an object with all that is said of it."""
+@pytest.mark.parametrize("command", ["status", "plan", "apply", "check"])
+def test_in_json(command: str, host: FakeHost, config: str, tmp_path: Path) -> None:
+    """The gate is among the findings of each document; a saved snapshot has none."""
     asked = (*words(command, config), "--json")
-    assert say(*asked, host=host).json["gate"] == {"up": True, "openings": [], "bars": [], "edited": []}
-    found = say(*asked, host=opened(host)).json["gate"]
-    assert found["up"]
-    assert found["bars"] == []
-    [told] = found["openings"]
-    assert told.startswith(OPENING.told)
-
-
-def test_check_in_json(host: FakeHost, config: str) -> None:
-    """The document of the check has openings among what its answer does not hold for."""
-    findings = say(*words("check", config), "--json", host=opened(host)).json["findings"]
-    assert "gate-open" in {finding["name"] for finding in findings}
-
-
-def test_a_snapshot_has_no_gate(config: str, tmp_path: Path) -> None:
-    """Of a saved snapshot nothing is said of a gate."""
-    saved = tmp_path / "snapshot.json"
-    saved.write_text(FakeHost().kernel.snapshot().to_json())
-    found = say(*words("plan", config), "--snapshot", str(saved), "--json").json
-    assert found["gate"] is None
+    assert say(*asked, host=host).json["findings"] == []
+    found = say(*asked, host=opened(host)).json["findings"]
+    assert [finding["name"] for finding in found] == ["gate-open"]
+    if command in {"plan", "check"}:
+        saved = tmp_path / "snapshot.json"
+        saved.write_text(FakeHost().kernel.snapshot().to_json())
+        assert say(*asked, "--snapshot", str(saved), host=host).json["findings"] == []
 
 
 def test_what_cannot_be_found_out(host: FakeHost, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +167,7 @@ def test_after_a_failure(path: str, state: str, config: str) -> None:
         assert path in last
     host.files.broken.clear()
     assert say(*words("apply", config), host=host).code == 0
-    assert say("status", "--json", host=host).json["gate"] == {"up": True, "openings": [], "bars": [], "edited": []}
+    assert say("status", "--json", host=host).json["findings"] == []
 
 
 @pytest.mark.parametrize("path", FAILURES, ids=lambda it: it.rpartition("/")[2])

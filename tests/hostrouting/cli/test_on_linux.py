@@ -266,7 +266,7 @@ def test_run_cannot_be_written(machine: Machine, repaired: str, spoil: str, reas
     )
     assert (stale in said.stderr) == bool(left)
     status = machine.hostrouting("status")
-    assert (status.returncode, status.stdout.split(":")[0]) == ((3, "UNKNOWN") if left else (0, "INSTALLED"))
+    assert (status.returncode, status.stdout.split(":")[0]) == ((3, "NOT-KNOWN") if left else (0, "INSTALLED"))
     assert "none since this host booted" in status.stdout
     machine.batch(["route del 172.16.0.0/17 proto 213"])
     failed = machine.hostrouting("check")

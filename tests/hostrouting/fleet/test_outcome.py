@@ -9,6 +9,7 @@ import pytest
 
 from hostrouting.cli.schemas import OPERATIONS as DESCRIBED
 from hostrouting.errors import BackendError
+from hostrouting.finding import Finding
 from hostrouting.fleet import Outcome, Ran, outcome_of
 from hostrouting.fleet.outcome import verdict_sentence
 from hostrouting.kernel.base import RouteRequest
@@ -323,7 +324,7 @@ def test_an_operation(verb: str) -> None:
     """Each kind of operation has its line before and its line after; what keeps machines from starting is a warning."""
     plan = json.loads(ran("plan", configured(WARN), WARN).output)
     plan["operations"] = [{"verb": verb, "object": "a table", "reason": "why"}]
-    plan["gate"]["bars"] = ["no machine starts"]
+    plan["findings"] = [Finding("gate-shut", "error", "no machine starts").to_mapping()]
     plan["steps"] = []
     it = outcome_of({"plan": Ran(1, json.dumps({**plan, "changes": True}))})
     assert (it.before, it.after) == OPERATIONS[verb]

@@ -200,7 +200,6 @@ def test_schema(repaired: str, written: Callable[..., str]) -> None:
         "standings",
         "files",
         "check",
-        "gate",
         "failures",
     }
     good = say("apply", "--config", repaired, "--json", kernel=h200()).json

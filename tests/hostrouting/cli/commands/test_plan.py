@@ -104,7 +104,7 @@ def test_schema(repaired: str, *, from_snapshot: bool) -> None:
     where = ("--snapshot", "-") if from_snapshot else ()
     said = say("plan", "--config", repaired, "--json", *where, kernel=h200(), stdin=snapshot)
     document = said.json
-    told = {"steps", "pending", "operations", "findings", "files", "verdict", "check", "gate"}
+    told = {"steps", "pending", "operations", "findings", "files", "verdict", "check"}
     assert set(document) == {"schema", "answer", "changes", "refused"} | told
     assert (document["schema"], document["changes"], document["verdict"]) == ("hostrouting/plan/2", True, "ok")
     assert document["steps"][0] == {

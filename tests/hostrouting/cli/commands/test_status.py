@@ -1,30 +1,94 @@
-"""`status`: what of ours is on this host, and whether it is in force. What is escaping now is in tests/hostrouting/cli/test_status.py."""
+"""`status`: what of ours is on this host, whether it is in force, what escapes now, and what the last check found."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+import attrs
 import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
-from hostrouting.model import OURS, Route, Rule
-from hostrouting.testing import FakeHost, FakeManager, h200, plain_vm
+from hostrouting.model import OURS, Link, Prefix, Route, Rule, default_rules
+from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
 from tests.support.mishaps import full, mishap_host
-from tests.support.tasks import lose_routes
+from tests.support.tasks import REPAIR, lose_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from hostrouting.kernel.base import RouteBackend
+    from tests.support.cli import Said
 
-UNIT = "static-routes.service"
+CIDR, OTHER = "172.16.0.0/16", "10.99.0.0/16"
 LAYOUT = HostLayout()
-ROUTES = ({"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}, {"destination": "10.98.0.0/16"})
+FAILED = UnitState("loaded", "failed", "exit-code", 1)
+NEW_YEAR = 1767225600.0
+OVERLAP = "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"
+REFUSED = "  The mode is STRICT: no machine starts now; a running machine keeps running."
+LET_IN = "  The mode is WARN: machines start anyway."
+WAYS = "  To print the repair: hostrouting repair; for details: hostrouting check"
+CHANGED = "out of date: since then the routes or rules have changed"
+HALVES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
+
+
+def checked(config: str, kernel: MemoryBackend, *, code: int = 0) -> FakeHost:
+    """A host on which this configuration was applied, and checked at New Year."""
+    host = FakeHost(kernel=kernel)
+    assert say("apply", "--config", config, "--wait", "0", host=host).code == code
+    host.files.times[LAYOUT.report_path] = NEW_YEAR
+    return host
+
+
+def found(host: FakeHost, *words: str) -> list[tuple[str, str]]:
+    """The names and targets of the findings."""
+    return [(it["name"], it["target"]) for it in say("status", "--json", *words, host=host).json["findings"]]
+
+
+def sentences(host: FakeHost, name: str) -> str:
+    """What the findings of this name say."""
+    told = say("status", "--json", host=host).json["findings"]
+    return "\n".join(it["sentence"] for it in told if it["name"] == name)
+
+
+def asked(host: FakeHost, backend: RouteBackend) -> Said:
+    """The answer of a host with this backend."""
+    return say("status", host=FakeHost(kernel=host.kernel, files=host.files, backend=lambda: backend))
+
+
+def at_boot(host: FakeHost, marker: str = "") -> None:
+    """The check at boot has run since: it leaves a marker, and no report."""
+    host.files.texts.pop(LAYOUT.report_path, None)
+    if marker:
+        host.files.texts[LAYOUT.detected_path] = marker
+    for path in (LAYOUT.ok_path, LAYOUT.detected_path):
+        host.files.times[path] = NEW_YEAR
+
+
+def infiniband(host: FakeHost) -> None:
+    """An address comes to ib0, and with it a connected route to the whole CIDR."""
+    host.kernel.add_link(Link(name="ib0", index=0, type=32))
+    host.kernel.add_address("ib0", "172.16.1.10/16")
+
+
+def forget(host: FakeHost, *, boots: bool) -> None:
+    """The host boots, or all but the results of checks is deleted."""
+    for path in [path for path in host.files.texts if path.startswith("/run/") is boots]:
+        del host.files.texts[path]
+
+
+def rows(lines: list[str]) -> dict[str, str]:
+    """What the page says of each thing."""
+    told = (text.strip().partition("  ") for text in lines if text.startswith("  "))
+    return {name: fact.strip() for name, _, fact in told if fact}
+
+
+# What is installed.
 
 
 def test_a_host_without_us() -> None:
@@ -40,53 +104,22 @@ def test_a_host_without_us() -> None:
 
 
 def test_a_host_that_is_well(repaired: str) -> None:
-    """What is installed is listed: the routes, the files, how the units ended, and the last verdict."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
+    """What is installed is listed: the routes, the files, how the units ended, and the last verdict with its time."""
+    host = checked(repaired, h200())
     said = say("status", host=host)
-    assert said.code == 0
-    assert said.lines[0] == "INSTALLED: 2 routes and 11 files of hostrouting are here, and nothing escapes now"
-    assert "  now                    ok" in said.lines
-    assert "  last check             ok" in said.lines
-    assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
-    assert "  /etc/systemd/system/static-routes.service" in said.lines
+    well = "INSTALLED: 2 routes and 11 files of hostrouting are here, and nothing escapes now"
+    assert (said.code, said.lines[0]) == (0, well)
+    told = rows(said.lines)
+    assert (told["now"], told["last check"]) == ("ok", "ok, 2026-01-01T00:00:00Z")
+    assert {
+        "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
+        "  /etc/systemd/system/static-routes.service",
+    } < set(said.lines)
     assert not any("/run/" in text for text in said.lines)
-
-
-def test_a_unit_that_failed(repaired: str) -> None:
-    """A unit of ours that failed is named, with where its words are; exit code 1."""
-    host = FakeHost(kernel=h200(), manager=FakeManager(failing={UNIT: ("no gateway",)}))
-    say("apply", "--config", repaired, host=host)
+    forget(host, boots=True)
     said = say("status", host=host)
-    assert said.code == 1
-    assert said.lines[0] == f"FAILED: {UNIT}; see journalctl -u {UNIT}"
-    assert "its last run failed with exit-code (exit status 1)" in said.out
-
-
-def test_a_gate_that_refused_a_machine(repaired: str) -> None:
-    """A refusal that nothing explains is a failure: all may look right while no machine starts."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    assert host.manager is not None
-    host.manager.states[LAYOUT.gate_unit] = UnitState("loaded", "failed", "exit-code", 1)
-    said = say("status", host=host)
-    why = "the last machine that tried to start was refused, and no present fact explains it"
-    assert (said.code, said.lines[0]) == (1, f"FAILED: {why}; see journalctl -u {LAYOUT.gate_unit}")
-    row = f"  {LAYOUT.gate_unit}  failed, its last run failed with exit-code (exit status 1)"
-    assert row in said.lines
-
-
-def test_what_cannot_be_found_out() -> None:
-    """Without netlink, everything else is still reported; exit code 3."""
-
-    def nowhere() -> RouteBackend:
-        raise BackendError("there is no netlink here: a container", kind="unavailable")
-
-    said = say("status", host=FakeHost(backend=nowhere))
-    assert said.code == 3
-    assert said.lines[0] == "UNKNOWN: the state of this host is not fully known"
-    assert "  the route table: there is no netlink here: a container" in said.lines
-    assert "default route" not in said.out
+    assert (said.code, said.lines[0]) == (0, well)
+    assert rows(said.lines)["last check"] == "none since this host booted"
 
 
 def test_without_systemd(repaired: str) -> None:
@@ -96,9 +129,12 @@ def test_without_systemd(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
     now, later = "the routes are in force now", "the units and the gate from the next boot on"
     assert f"not running here: {now}, {later}" in say("status", host=host).out
-    for route in list(host.kernel.snapshot(protocol=213).routes):
-        host.kernel.ip_route("delete", route)
-    assert f"not running here: {later.replace('gate', 'gate are in force')}" in say("status", host=host).out
+    lose_routes(host)
+    said = say("status", host=host)
+    assert f"not running here: {later.replace('gate', 'gate are in force')}" in said.out
+    # There is no unit to start.
+    start = "as root: /bin/bash /etc/aks-flex-node/static-routes.sh"
+    assert any(text.startswith("ROUTE-MISSING: ") and text.endswith(start) for text in said.lines)
 
 
 def test_schema(repaired: str) -> None:
@@ -108,318 +144,206 @@ def test_schema(repaired: str) -> None:
     assert empty["lastCheck"] is empty["now"] is None
     say("apply", "--config", repaired, host=host)
     document = say("status", "--json", host=host).json
-    assert (
-        set(document)
-        == set(empty)
-        == {
-            "schema",
-            "standings",
-            "installed",
-            "differs",
-            "routes",
-            "missing",
-            "contested",
-            "gate",
-            "defaultRoute",
-            "ipv6DefaultRoute",
-            "files",
-            "units",
-            "manager",
-            "now",
-            "lastCheck",
-            "troubles",
-        }
-    )
-    assert document["schema"] == "hostrouting/status/2"
-    assert document["installed"] is True
+    keys = "schema standings installed differs routes missing defaultRoute ipv6DefaultRoute files units manager now"
+    assert set(document) == set(empty) == {*keys.split(), "lastCheck", "findings"}
+    assert (document["schema"], document["installed"], document["findings"]) == ("hostrouting/status/2", True, [])
     assert document["lastCheck"] == {"verdict": "ok", "escapes": 0, "at": "", "outOfDate": False}
-    assert document["now"]["verdict"] == "ok"
     assert document["units"] == [
-        {"unit": UNIT, "load": "loaded", "active": "inactive", "result": "success", "status": 0}
+        {"unit": LAYOUT.routes_unit, "load": "loaded", "active": "inactive", "result": "success", "status": 0}
     ]
 
 
-def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> None:
-    """Routes of the installed script, or of a configuration, that are not there are named after what escapes for that; exit code 1."""
-    host = FakeHost(kernel=h200())
+# What is wrong with it.
+
+
+def test_a_unit_that_failed(repaired: str) -> None:
+    """A unit of ours that failed is named, with where its words are."""
+    host = FakeHost(kernel=h200(), manager=FakeManager(failing={LAYOUT.routes_unit: ("no gateway",)}))
     say("apply", "--config", repaired, host=host)
+    said = say("status", host=host)
+    assert (said.code, said.lines[0]) == (
+        1,
+        f"UNIT: the last run of {LAYOUT.routes_unit} failed; see: journalctl -u {LAYOUT.routes_unit}",
+    )
+    assert "its last run failed with exit-code (exit status 1)" in said.out
+
+
+def test_a_gate_that_refused_a_machine(repaired: str) -> None:
+    """A refusal that nothing explains is a failure: all may look right while no machine starts."""
+    host = checked(repaired, h200())
+    assert isinstance(host.manager, FakeManager)
+    host.manager.states[LAYOUT.gate_unit] = FAILED
+    assert (say("status", host=host).code, found(host)) == (1, [("unit", LAYOUT.gate_unit)])
+    assert "no present fact explains it" in sentences(host, "unit")
+
+
+def test_a_unit_whose_failure_is_past(written: Callable[..., str]) -> None:
+    """The unit of a check that found an overlap has failed with that; where it is fine now, that is no failure now.
+
+    One that failed without a verdict is, and one that ended in another way.
+    """
+    host = checked(written(), h200(), code=1)
+    assert isinstance(host.manager, FakeManager)
+    host.manager.states[LAYOUT.check_unit] = FAILED
+    said = say("status", host=host)
+    assert (said.code, said.lines[0], found(host)) == (1, OVERLAP, [])
+    for number in range(8):
+        host.kernel.set_down(f"ib{number}")
+    said = say("status", host=host)
+    assert (said.code, "its last run failed with exit-code (exit status 1)" in said.out) == (0, True)
+    # What another configuration says of the host does not excuse it.
+    its = ("unit", LAYOUT.check_unit)
+    assert its in found(host, "--config", written(cidrs=(OTHER,)))
+    host.manager.states[LAYOUT.check_unit] = UnitState("loaded", "failed", "timeout", 0)
+    assert found(host) == [its]
+    host.manager.states[LAYOUT.check_unit] = FAILED
+    for path in (LAYOUT.report_path, LAYOUT.detected_path):
+        del host.files.texts[path]
+    assert (say("status", host=host).code, found(host)) == (1, [its])
+
+
+def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> None:
+    """Routes of the installed script, or of a configuration, that are not there are named after what escapes for that."""
+    host = checked(repaired, h200())
     host.kernel.ip_route("delete", host.kernel.snapshot(protocol=OURS).routes[0])
     said = say("status", host=host)
-    assert said.code == 1
-    assert said.lines[0] == "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0"
-    assert said.lines[3] == "MISSING: 1 of 2 routes; add them, as root, with: systemctl start static-routes.service"
-    assert "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
+    assert (said.code, said.lines[0]) == (1, "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0")
+    lost = "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"
+    assert said.lines[3] == f"ROUTE-MISSING: 1 of 2 routes: {lost}; as root: systemctl start static-routes.service"
     third = written({"destination": "172.16.128.0/17"}, {"destination": "9.0.0.0/8"}, {"destination": "11.0.0.0/8"})
     named = say("status", "--config", third, host=host)
-    assert (named.code, named.lines[3]) == (1, f"MISSING: 2 of 3 routes; see: hostrouting plan --config {third}")
+    assert named.lines[3].startswith("ROUTE-MISSING: 2 of 3 routes: 9.0.0.0/8 ")
+    assert f"; see: hostrouting plan --config {third}" in named.lines[3]
     assert len(say("status", "--config", third, "--json", host=host).json["missing"]) == 2
 
 
-def take(host: FakeHost) -> None:
-    """Another program's route now has the place of one of ours."""
+def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[..., str]) -> None:
+    """A route that cannot be added is not to be started: who holds its place is told, and what to write instead."""
+    host = checked(repaired, h200())
     one = host.kernel.snapshot(protocol=OURS).routes[0]
     host.kernel.ip_route("delete", one)
     host.kernel.ip_route("add", Route.to(one.prefix, dev="ib0", protocol=4))
-
-
-def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[..., str]) -> None:
-    """A route that cannot be had is not to be started: who holds its place is told, and what to write instead."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    take(host)
     said = say("status", host=host)
-    assert said.code == 1
-    told = "CONFLICT: 1 of 2 routes cannot be added: routes of other programs have the same destination and metric"
-    assert said.lines[3] == f"{told}, and no machine starts until this is fixed"
-    other = say("status", "--config", written(*ROUTES), host=host)
-    assert (
-        "CONFLICT: 1 of 3 routes cannot be added: routes of other programs have the same destination and metric"
-        in other.lines
-    )
-    assert "systemctl start" not in said.out
+    assert (said.code, found(host)) == (1, [("route-conflict", "172.16.0.0/17")])
     assert "instead, configure 172.16.0.0/18 and 172.16.64.0/18" in said.out
-    document = say("status", "--json", host=host).json
-    assert document["contested"] == document["missing"] == ["172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"]
+    assert "and no machine starts until then" in said.out
+    assert "systemctl start" not in said.out
+    assert say("status", "--json", host=host).json["missing"] == [
+        "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"
+    ]
+    other = written(*HALVES, {"destination": "10.98.0.0/16"})
+    assert {name for name, _ in found(host, "--config", other)} >= {"route-conflict", "route-missing", "not-installed"}
 
 
-def test_how_to_start_without_systemd(repaired: str) -> None:
-    """Without systemd there is no unit to start, so the answer of check is to run the script."""
-    host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
-    say("apply", "--config", repaired, host=host)
-    lose_routes(host)
-    start = "add them, as root, with: /bin/bash /etc/aks-flex-node/static-routes.sh"
-    assert say("status", host=host).lines[3] == f"MISSING: 2 of 2 routes; {start}"
-    assert f"The installed configuration has the routes that repair it; {start}" in say("check", host=host).lines
+def test_routes_that_could_not_be_added(written: Callable[..., str]) -> None:
+    """After a run that failed at a route, the answer says that the gate holds machines back."""
+    host = checked(written({"destination": CIDR}), h200(), code=1)
+    assert (say("status", host=host).code, found(host)) == (1, [("route-conflict", CIDR)])
+    assert "and no machine starts until then" in sentences(host, "route-conflict")
 
 
-def gate(host: FakeHost) -> dict[str, Any]:
-    """What the JSON has of the gate."""
-    found: dict[str, Any] = say("status", "--json", host=host).json["gate"]
-    return found
+def test_routes_that_wait_are_not_missing(repaired: str) -> None:
+    """Routes that are there, or cannot be added without the rule for main: the page says what they wait for."""
+    host = checked(repaired, h200())
+    host.kernel.delete_rule(default_rules(4)[1])
+    assert found(host) == [("route-waits", "172.16.0.0/17")]
+    told = sentences(host, "route-waits")
+    assert told.startswith("2 routes, such as ")
+    rule = "the rule for table main (ip rule add pref 32766 lookup main)"
+    assert told.endswith(f" {rule}, and no machine starts until then")
+    assert say("status", host=host).lines[2] == "  See: ip rule"
+    assert say("status", "--json", host=host).json["missing"] == [f"{prefix}: waiting for {rule}" for prefix in REPAIR]
 
 
-AGAIN = "write it again with: hostrouting apply --config FILE"
-
-
-def test_routes_that_could_not_be_had(written: Callable[..., str]) -> None:
-    """After a run that failed at a route, the answer says that the gate holds machines back; exit code 1."""
-    host = FakeHost(kernel=h200())
-    assert say("apply", "--config", written({"destination": "172.16.0.0/16"}), host=host).code == 1
-    said = say("status", host=host)
-    told = "CONFLICT: 1 of 1 route cannot be added: routes of other programs have the same destination and metric"
-    assert (said.code, said.lines[3]) == (1, f"{told}, and no machine starts until this is fixed")
-    assert gate(host) == {"up": True, "openings": [], "bars": [], "edited": []}
+def test_routes_that_nothing_brings_back() -> None:
+    """Routes of ours without the script that brings them back are no installation."""
+    kernel = h200()
+    kernel.ip_route("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))
+    said = say("status", kernel=kernel)
+    told = "ROUTE-WILL-NOT-LAST: no script adds the routes of hostrouting at the next boot"
+    assert (said.code, said.lines[0]) == (1, f"{told}; as root: hostrouting apply --config FILE")
 
 
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
 def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> None:
-    """While a step is changing no machine starts, and what systemd has yet to read is said; exit code 1."""
+    """While a step is changing no machine starts, and what systemd has yet to read is said."""
     host, mishaps = mishap_host()
-    config = written(mode=mode)
     mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
-    assert say("apply", "--config", config, host=host).code == 1
+    assert say("apply", "--config", written(mode=mode), host=host).code == 1
     mishaps.watch = lambda _event: None
     mishaps.disarm()
-    said = say("status", host=host)
-    changing = f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}; run it again: hostrouting apply --config FILE"
-    assert any(text.startswith(f"SHUT: {changing}") for text in said.lines)
-    assert said.code == 1
-    found = gate(host)
-    assert changing in found["bars"]
-    assert any("systemd has not loaded" in text for text in found["openings"])
-
-
-def test_before_the_gate_is_there(repaired: str) -> None:
-    """After a run that could not install the gate, the answer says that machines start; exit code 1."""
-    host = FakeHost(kernel=h200())
-    host.files.broken[LAYOUT.gate_drop_in_path] = "No space left on device"
-    assert say("apply", "--config", repaired, host=host).code == 1
-    said = say("status", host=host)
-    missing = f"{LAYOUT.gate_drop_in_path} is missing, so machines start unchecked; {AGAIN}"
-    assert (said.code, f"OPEN: {missing}" in said.lines) == (1, True)
-    assert gate(host) == {"up": False, "openings": [missing], "bars": [], "edited": []}
-
-
-def test_what_systemd_has_not_read(repaired: str) -> None:
-    """Units that systemd has yet to read are said, though every file is there; exit code 1."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    host.files.texts[LAYOUT.unfinished_path] = "OVERLA"
-    assert host.manager is not None
-    host.manager.read = {}
-    said = say("status", "--config", repaired, host=host)
-    assert said.code == 1
-    assert said.lines[0].startswith("OPEN: every machine starts unchecked: systemd has not loaded")
-    assert not any(text.startswith("  /run/") for text in said.lines), "what a check leaves is not a file that lasts"
-
-
-@pytest.mark.parametrize("path", [LAYOUT.gate_unit_path, LAYOUT.gate_script_path, LAYOUT.gate_steps_path])
-def test_a_gate_without_one_of_its_files(repaired: str, path: str) -> None:
-    """A gate that lacks one of its files lets no machine start."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    del host.files.texts[path]
-    said = say("status", host=host)
-    assert said.code == 1
-    assert any(text.startswith(f"SHUT: {path} is missing") for text in said.lines)
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [("50 requires static-routes\n", "the list of steps is incomplete"), ("a\nend\n", "'a' is not a step")],
-)
-def test_a_list_that_is_not_one(repaired: str, text: str, reason: str) -> None:
-    """A list of steps that the gate refuses is said, with the reason."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    host.files.texts[LAYOUT.gate_steps_path] = text
-    [told] = gate(host)["bars"]
-    assert told.startswith(f"{LAYOUT.gate_steps_path} cannot be used ({reason}")
-
-
-@pytest.mark.parametrize("mode", ["WARN", "STRICT"])
-def test_a_check_without_its_script(written: Callable[..., str], mode: str) -> None:
-    """A check whose script is missing holds every machine back in STRICT, and none in WARN; exit code 1 in both."""
-    host = FakeHost(kernel=plain_vm())
-    say("apply", "--config", written(mode=mode), host=host)
-    del host.files.texts[LAYOUT.check_script_path]
-    found = gate(host)
     assert say("status", host=host).code == 1
-    told = f"{LAYOUT.check_script_path} is missing, "
-    if mode == "STRICT":
-        assert found["bars"] == [f"{told}and every machine requires it; {AGAIN}"]
-    else:
-        assert found["openings"] == [f"{told}so machines start without it; {AGAIN}"]
+    assert f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}" in sentences(host, "gate-shut")
+    assert "systemd has not loaded" in sentences(host, "gate-open")
 
 
-def test_routes_that_nothing_brings_back() -> None:
-    """Routes of ours without the script that brings them back are no installation; exit code 1."""
-    kernel = h200()
-    kernel.ip_route("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))
-    said = say("status", kernel=kernel)
-    told = "UNTIL THE NEXT BOOT: 1 route of hostrouting exists, but no script adds it at boot; to install one, as root: hostrouting apply --config FILE"
-    assert (said.code, said.lines[0]) == (1, told)
+def unread(host: FakeHost) -> None:
+    """Systemd has yet to read the units."""
+    assert isinstance(host.manager, FakeManager)
+    host.manager.read = {}
 
 
-def test_nothing_was_checked_yet(repaired: str) -> None:
-    """After a boot a check that is installed has not been made until a machine starts; the host is judged all the same."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    for path in [path for path in host.files.texts if path.startswith("/run/")]:
-        del host.files.texts[path]
-    said = say("status", host=host)
-    told = "INSTALLED: 2 routes and 11 files of hostrouting are here, and nothing escapes now"
-    assert (said.code, said.lines[0]) == (0, told)
-    assert "  last check             none since this host booted" in said.lines
+def without(path: str) -> Callable[[FakeHost], object]:
+    """The host loses this file."""
+    return lambda host: host.files.remove(path)
 
 
-def test_an_undecided_check(written: Callable[..., str]) -> None:
-    """A check that is undecided is not a bare ok; exit code 3."""
-    kernel = plain_vm()
-    kernel.add_rule(Rule(family=4, priority=100, fwmark=7, fwmask=0xFFFFFFFF, action="prohibit"))
-    host = FakeHost(kernel=kernel)
-    config = written()
-    say("apply", "--config", config, host=host)
-    said = say("status", "--config", config, host=host)
-    assert said.code == 3
-    assert said.lines[0].startswith("UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets with fwmark")
-    assert said.lines[1] == f"  See: hostrouting check --config {config}"
-    assert say("status", "--json", host=host).json["lastCheck"]["verdict"] == "undecided"
-
-
-def test_something_installed_that_cannot_be_looked_at(repaired: str) -> None:
-    """If something could not be found out, the first line does not say that all is installed."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    host.files.texts[host.layout.report_path] = "{}"
-    said = say("status", host=host)
-    assert said.code == 3
-    assert said.lines[0] == "UNKNOWN: the state of this host is not fully known"
-    assert "is not a report of a check" in said.lines[-1]
+def wrote(path: str, text: str) -> Callable[[FakeHost], object]:
+    """The file has this text."""
+    return lambda host: host.files.texts.update({path: text})
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("damage", "name", "told"),
     [
-        LAYOUT.routes_script_path,
-        LAYOUT.check_script_path,
-        LAYOUT.report_path,
-        LAYOUT.routes_unit_path,
-        LAYOUT.check_unit_path,
-        LAYOUT.gate_drop_in_path,
+        (without(LAYOUT.gate_drop_in_path), "gate-open", f"{LAYOUT.gate_drop_in_path} is missing"),
+        (unread, "gate-open", "every machine starts unchecked: systemd has not loaded"),
+        (without(LAYOUT.gate_unit_path), "gate-shut", f"{LAYOUT.gate_unit_path} is missing"),
+        (without(LAYOUT.gate_script_path), "gate-shut", f"{LAYOUT.gate_script_path} is missing"),
+        (without(LAYOUT.gate_steps_path), "gate-shut", f"{LAYOUT.gate_steps_path} is missing"),
+        (without(LAYOUT.check_script_path), "gate-shut", f"{LAYOUT.check_script_path} is missing, and every machine"),
+        (wrote(LAYOUT.gate_steps_path, "50 requires static-routes\n"), "gate-shut", "the list of steps is incomplete"),
+        (wrote(LAYOUT.gate_steps_path, "a\nend\n"), "gate-shut", "'a' is not a step"),
     ],
 )
-@pytest.mark.parametrize("kind", ["a fifo", "a directory"])
-def test_what_is_no_file(repaired: str, path: str, kind: str) -> None:
-    """Something else in the place of a file of ours is told, once, beside all that can be found out; exit code 3."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    host.files.texts.pop(path, None)
-    host.files.strange[path] = kind
+def test_a_gate_that_is_wrong(
+    written: Callable[..., str], damage: Callable[[FakeHost], object], name: str, told: str
+) -> None:
+    """Whatever opens the gate, or keeps it shut, is told first."""
+    host = checked(written(mode="STRICT"), plain_vm())
+    damage(host)
     said = say("status", host=host)
-    assert (said.code, said.err) == (3, "")
-    assert said.lines[0] == "UNKNOWN: the state of this host is not fully known"
-    assert said.out.count(f"cannot read {path}: there is {kind} in its place; remove it") == 1
-    assert "  /etc/aks-flex-node/static-routes.sh" in said.lines or "routes" in path
-    assert "  /etc/systemd/system/check-route-overlap.service" in said.lines or "check" in path
-    if path.startswith(LAYOUT.config_directory):
-        assert "  last check             ok" in said.lines
+    assert said.code == 1
+    assert said.lines[0].startswith("GATE-")
+    assert told in sentences(host, name)
 
 
-@pytest.mark.parametrize("command", ["check", "repair"])
-def test_what_is_no_file_does_not_escape(repaired: str, command: str) -> None:
-    """If the installed check cannot be read, no escape is reported: the answer is undecided, with exit code 3."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
+def test_a_check_without_its_script(written: Callable[..., str]) -> None:
+    """A check in WARN whose script is missing holds no machine back."""
+    host = checked(written(mode="WARN"), plain_vm())
     del host.files.texts[LAYOUT.check_script_path]
-    host.files.strange[LAYOUT.check_script_path] = "a fifo"
-    said = say(command, host=host)
-    assert said.code == 3
-    assert f"cannot read {LAYOUT.check_script_path}: there is a fifo in its place; remove it" in said.err
+    assert say("status", host=host).code == 1
+    assert sentences(host, "gate-open").startswith(f"{LAYOUT.check_script_path} is missing, so machines start without")
 
 
-def test_a_report_that_cannot_be_renewed(repaired: str) -> None:
-    """On a read-only file system a report may be of any earlier check: it is not taken for the last one."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    host.files.frozen = True
-    said = say("status", host=host)
-    assert said.code == 3
-    assert said.lines[0] == "UNKNOWN: the state of this host is not fully known"
-    reason = "is on a read-only file system, so it may be from an earlier check; remount the file system writable"
-    assert said.lines[-1] == f"  the last check: {LAYOUT.report_path} {reason}"
-    assert "  last check             none since this host booted" in said.lines
-    assert say("status", "--json", host=host).json["lastCheck"] is None
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"verdict": ["ok"]}', '{"verdict": "ok", "findings": 5}'])
-def test_what_is_no_report(repaired: str, text: str) -> None:
-    """The answer says that the file in the place of the report is not a report."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    host.files.texts[LAYOUT.report_path] = text
-    said = say("status", host=host)
-    assert said.code == 3
-    assert "is not a report of a check" in said.lines[-1]
-
-
-def test_when_the_last_check_was(repaired: str) -> None:
-    """The time of the last check is that of its report, as the host's files have it."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    host.files.times[host.layout.report_path] = 1767225600.5
-    assert "  last check             ok, 2026-01-01T00:00:00Z" in say("status", host=host).lines
-    assert say("status", "--json", host=host).json["lastCheck"]["at"] == "2026-01-01T00:00:00Z"
+def test_an_edited_check(written: Callable[..., str]) -> None:
+    """If the installed check was edited, machines may start unchecked, and there is no verdict."""
+    host = checked(written(), plain_vm())
+    host.files.texts[LAYOUT.check_script_path] = "#!/bin/sh\n"
+    assert (say("status", host=host).code, {name for name, _ in found(host)}) == (1, {"gate-open", "not-known"})
+    assert ("gate-open", LAYOUT.check_script_path) in found(host)
+    assert ("not-known", LAYOUT.check_script_path) in found(host)
+    assert rows(say("status", host=host).lines)["now"] == "not known"
 
 
 @pytest.mark.parametrize(
     ("changed", "differs"),
     [
         ({}, []),
-        ({"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}}, ["routeOverlap"]),
+        ({"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}, ["routeOverlap"]),
         ({"routeOverlap": {"expectedCidrs": ["172.16.0.0/17"], "mode": "STRICT"}}, ["routeOverlap"]),
         ({"routeOverlap": {}}, ["routeOverlap"]),
-        ({"staticRoutes": {"enabled": True, "routes": list(ROUTES[:1])}}, ["staticRoutes"]),
+        ({"staticRoutes": {"enabled": True, "routes": HALVES[:1]}}, ["staticRoutes"]),
         ({"staticRoutes": {"enabled": False}}, ["staticRoutes"]),
         ({"guard": {"enabled": True, "program": "/opt/hostrouting"}}, ["guard"]),
         ({"protocol": 215}, ["protocol"]),
@@ -431,18 +355,357 @@ def test_a_configuration_that_is_not_the_installed_one(
     tmp_path: Path, changed: dict[str, Any], differs: list[str]
 ) -> None:
     """With --config, a host is INSTALLED, and the exit code 0, only if this very configuration is the installed one."""
-    old = {
-        "staticRoutes": {"enabled": True, "routes": list(ROUTES[:2])},
-        "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
-    }
+    routes = {"enabled": True, "routes": HALVES}
+    old = {"staticRoutes": routes, "routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}}
     one, other = tmp_path / "one.json", tmp_path / "other.json"
     one.write_text(json.dumps(old))
     other.write_text(json.dumps({**old, **changed}))
-    host = FakeHost(kernel=h200())
-    assert say("apply", "--config", str(one), host=host).code == 0
+    host = checked(str(one), h200())
     said = say("status", "--config", str(other), host=host)
     assert say("status", "--config", str(other), "--json", host=host).json["differs"] == differs
     assert (said.code == 0, said.lines[0].startswith("INSTALLED:")) == (not differs, not differs)
     told = f"another configuration is installed here; it differs in {differs[0] if differs else ''}"
     remedy = f"to see what apply would change: hostrouting plan --config {other}"
-    assert (f"NOT INSTALLED: {told}; {remedy}" in said.lines) == bool(differs)
+    assert (f"NOT-INSTALLED: {told}; {remedy}" in said.lines) == bool(differs)
+
+
+# What cannot be found out.
+
+
+def test_no_netlink() -> None:
+    """Without netlink, everything else is still reported."""
+
+    def nowhere() -> RouteBackend:
+        raise BackendError("there is no netlink here: a container", kind="unavailable")
+
+    said = say("status", host=FakeHost(backend=nowhere))
+    assert (said.code, said.lines[0]) == (3, "NOT-KNOWN: the route table: there is no netlink here: a container")
+    assert "default route" not in said.out
+
+
+@pytest.mark.parametrize(
+    "path", ["routes_script", "check_script", "report", "routes_unit", "check_unit", "gate_drop_in"]
+)
+@pytest.mark.parametrize("kind", ["a fifo", "a directory"])
+def test_what_is_not_a_file(repaired: str, path: str, kind: str) -> None:
+    """Something else in the place of a file of ours is told, once, beside all that can be found out."""
+    host, path = checked(repaired, h200()), getattr(LAYOUT, f"{path}_path")
+    host.files.texts.pop(path, None)
+    host.files.strange[path] = kind
+    said = say("status", host=host)
+    assert (said.code, said.err, {name for name, _ in found(host)}) == (3, "", {"not-known"})
+    assert said.out.count(f"cannot read {path}: there is {kind} in its place; remove it") == 1
+    assert "  /etc/aks-flex-node/static-routes.sh" in said.lines or "routes" in path
+    assert "  /etc/systemd/system/check-route-overlap.service" in said.lines or "check" in path
+    for command in ("check", "repair") if path == LAYOUT.check_script_path else ():
+        other = say(command, host=host)
+        assert other.code == 3
+        assert f"cannot read {path}: there is {kind} in its place; remove it" in other.err
+
+
+@pytest.mark.parametrize("text", ["{}", "[" * 100_000, '{"verdict": ["ok"]}', '{"verdict": "ok", "findings": 5}'])
+def test_what_is_not_a_report(repaired: str, text: str) -> None:
+    """The answer says that the file in the place of the report is not a report."""
+    host = checked(repaired, h200())
+    host.files.texts[LAYOUT.report_path] = text
+    said = say("status", host=host)
+    assert (said.code, "is not a report of a check" in said.lines[0]) == (3, True)
+
+
+def test_a_report_that_cannot_be_renewed(repaired: str) -> None:
+    """On a read-only file system a report may be of any earlier check: it is not taken for the last one."""
+    host = checked(repaired, h200())
+    host.files.frozen = True
+    assert say("status", host=host).code == 3
+    assert "is on a read-only file system, so it may be from an earlier check" in sentences(host, "not-known")
+    assert say("status", "--json", host=host).json["lastCheck"] is None
+
+
+def test_the_kernel_cannot_be_asked(written: Callable[..., str]) -> None:
+    """If the tables can be read but the kernel does not answer, the routes are still listed."""
+    host = checked(written({"destination": "9.0.0.0/8"}, mode="WARN"), h200())
+    backend = host.kernel.reopen()
+    silent = mock.Mock(side_effect=BackendError("the kernel did not answer a lookup in time", kind="timeout"))
+    backend.lookup = silent  # type: ignore[method-assign]  # a kernel that does not answer
+    said = asked(host, backend)
+    told = "the present state cannot be checked: the kernel did not answer a lookup in time"
+    assert (said.code, said.lines[0]) == (3, f"NOT-KNOWN: {told}")
+    assert "  9.0.0.0/8 via 10.0.0.1 dev eth0 proto hostrouting" in said.lines
+    # The last verdict is told, and is not taken for the one now.
+    its = rows(said.lines)
+    assert (its["now"], its["last check"]) == ("not known", "overlap (1 finding), 2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("make", [plain_vm, h200])
+def test_not_permitted(written: Callable[..., str], make: Callable[[], MemoryBackend]) -> None:
+    """Without the right to look, the verdict of the last check, good or bad, does not count for now."""
+    host = checked(written(mode="WARN"), make())
+    backend = host.kernel.reopen()
+    backend.faults.fail("snapshot", BackendError("not permitted to read the tables", kind="not-permitted"))
+    said = asked(host, backend)
+    assert (said.code, said.lines[0]) == (3, "NOT-KNOWN: the route table: not permitted to read the tables")
+
+
+def test_tables_that_never_rest(written: Callable[..., str]) -> None:
+    """On a host that never rests the last reading has to do, and there is no bare ok."""
+    host = checked(written(), plain_vm())
+    last = host.kernel.snapshot(family=4)
+    backend = host.kernel.reopen()
+    restless = mock.Mock(side_effect=BackendError("busy", last=last, kind="unsettled"))
+    backend.snapshot = restless  # type: ignore[method-assign]  # tables that change all the while
+    said = asked(host, backend)
+    assert (said.code, said.lines[0].partition(":")[0]) == (3, "UNDECIDED")
+
+
+def test_a_report_that_nothing_is_left_of(written: Callable[..., str]) -> None:
+    """A bad verdict of a check that is not here any more can be judged by nothing."""
+    host = checked(written(mode="WARN"), h200())
+    forget(host, boots=False)
+    said = say("status", host=host)
+    told = "NOT-KNOWN: the verdict of the last check was overlap, but now no check is installed"
+    assert (said.code, said.lines[0]) == (3, told)
+
+
+# The verdict now, and the last one.
+
+
+@pytest.mark.parametrize(("mode", "follows"), [("STRICT", REFUSED), ("WARN", LET_IN)])
+def test_an_address_came_after_the_check(written: Callable[..., str], mode: str, follows: str) -> None:
+    """If an address escapes now that passed the last check, the answer begins with that, and with what follows."""
+    host = checked(written(mode=mode), plain_vm())
+    infiniband(host)
+    said = say("status", host=host)
+    assert (said.code, said.lines[:3]) == (1, [OVERLAP, follows, WAYS])
+    told = rows(said.lines)
+    assert told["now"] == "overlap (1 finding)"
+    assert told["checked by"] == f"the check installed here: 172.16.0.0/16 in {mode}"
+    assert told["last check"] == f"ok, 2026-01-01T00:00:00Z; {CHANGED}"
+    # The verdict now is the whole of what `check` says.
+    document, check = (say(command, "--json", host=host).json for command in ("status", "check"))
+    del check["schema"], check["standings"]
+    assert document["now"] == {"by": "installed", "inForce": True, "expectedCidrs": [CIDR], **check}
+    last = {"verdict": "ok", "escapes": 0, "at": "2026-01-01T00:00:00Z", "outOfDate": True}
+    assert document["lastCheck"] == last
+    forget(host, boots=True)
+    said = say("status", host=host)
+    assert (said.code, said.lines[:2]) == (1, [OVERLAP, follows])
+
+
+def test_an_overlap_that_stays(written: Callable[..., str]) -> None:
+    """If the last check said the same, only its time is told; if something else escapes, it is out of date."""
+    host = checked(written(mode="WARN"), h200())
+    last = "overlap (1 finding), 2026-01-01T00:00:00Z"
+    assert rows(say("status", host=host).lines)["last check"] == last
+    assert say("status", "--json", host=host).json["lastCheck"]["outOfDate"] is False
+    host.kernel.ip_route("add", Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"))
+    said = say("status", host=host)
+    assert said.lines[0] == "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0"
+    assert rows(said.lines)["last check"] == f"{last}; {CHANGED}"
+
+
+def test_a_route_that_expires(written: Callable[..., str]) -> None:
+    """The last check still holds although a route that it depends on expires sooner now."""
+    kernel = h200(dual_stack=True)
+    [default] = [route for route in kernel.snapshot(family=6).routes if not route.prefix.length]
+    kernel.ip_route("replace", attrs.evolve(default, expires=1800))
+    host = checked(written(cidrs=("2001:db8:99::/48",)), kernel)
+    kernel.ip_route("replace", attrs.evolve(default, expires=1700))
+    assert say("status", "--json", host=host).json["lastCheck"]["outOfDate"] is False
+
+
+def test_the_check_at_boot_was_the_last(written: Callable[..., str]) -> None:
+    """The marker of the check at boot has the verdict, the number of findings and the time; an older report is gone."""
+    host = checked(written(mode="WARN"), h200())
+    at_boot(host)
+    assert rows(say("status", host=host).lines)["last check"] == "overlap (1 finding), 2026-01-01T00:00:00Z"
+    at_boot(host, "no-default-route\n")
+    assert rows(say("status", host=host).lines)["last check"] == f"no-default-route, 2026-01-01T00:00:00Z; {CHANGED}"
+    del host.files.texts[LAYOUT.detected_path]
+    host.files.texts[LAYOUT.ok_path] = "ok\nnot judged are some\n"
+    assert rows(say("status", host=host).lines)["last check"] == f"ok, 2026-01-01T00:00:00Z; {CHANGED}"
+
+
+@pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+def test_a_bad_verdict_that_holds_no_more(written: Callable[..., str], mode: str) -> None:
+    """An old bad verdict is not a failure if the routes are right now: the answer says that it is out of date."""
+    host = checked(written(mode=mode), h200(), code=1 if mode == "STRICT" else 0)
+    for number in range(8):
+        host.kernel.set_down(f"ib{number}")
+    said = say("status", host=host)
+    assert said.code == 0
+    assert said.lines[0] == "INSTALLED: 6 files of hostrouting are here, and nothing escapes now"
+    told = rows(said.lines)
+    assert (told["now"], told["last check"]) == ("ok", f"overlap (1 finding), 2026-01-01T00:00:00Z; {CHANGED}")
+
+
+def test_no_default_route_now(written: Callable[..., str]) -> None:
+    """If the default route has gone since the check, the answer is undecided, with the consequences."""
+    host = checked(written(), plain_vm())
+    host.kernel.set_down("eth0")
+    said = say("status", host=host)
+    follows = "machines wait for a default route and do not start without one; a running machine keeps running."
+    assert said.code == 3
+    assert said.lines[:3] == [
+        f"NO-DEFAULT-ROUTE: there is no IPv4 default route, so no device is expected for {CIDR}",
+        f"  The mode is STRICT: {follows}",
+        "  See: ip route show default",
+    ]
+    told = rows(said.lines)
+    assert (told["default route"], told["now"]) == ("none", "no-default-route")
+    host = checked(written(mode="WARN"), plain_vm())
+    host.kernel.set_down("eth0")
+    assert say("status", host=host).lines[1] == LET_IN
+
+
+def test_the_default_route_is_back(written: Callable[..., str]) -> None:
+    """A last check without a default route is no failure where there is one now."""
+    kernel = plain_vm()
+    kernel.set_down("eth0")
+    host = checked(written(), kernel, code=3)
+    host.kernel.set_up("eth0")
+    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"))
+    said = say("status", host=host)
+    assert (said.code, rows(said.lines)["last check"]) == (0, f"no-default-route, 2026-01-01T00:00:00Z; {CHANGED}")
+
+
+def test_the_kernel_does_not_agree_with_its_tables(written: Callable[..., str]) -> None:
+    """The kernel itself is asked, too, and its answer wins over the tables."""
+    host = checked(written(), plain_vm())
+    backend, other = host.kernel.reopen(), h200()
+    backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
+    said = asked(host, backend)
+    assert (said.code, said.lines[0]) == (1, OVERLAP)
+    assert rows(said.lines)["last check"] == "ok, 2026-01-01T00:00:00Z; out of date: the verdict is different now"
+
+
+def test_a_rule_that_came(written: Callable[..., str]) -> None:
+    """A rule that sends some packets elsewhere leaves the verdict undecided now."""
+    config = written()
+    host = checked(config, plain_vm())
+    host.kernel.add_rule(Rule(family=4, priority=100, fwmark=7, fwmask=0xFFFFFFFF, action="prohibit"))
+    said = say("status", host=host)
+    assert (said.code, said.lines[0].partition(":")[0], said.lines[1]) == (3, "UNDECIDED", "  See: hostrouting check")
+    assert rows(said.lines)["last check"] == f"ok, 2026-01-01T00:00:00Z; {CHANGED}"
+    assert say("status", "--config", config, host=host).lines[1] == f"  See: hostrouting check --config {config}"
+
+
+def test_no_route_can_close_it(written: Callable[..., str]) -> None:
+    """If no route of ours repairs it, the answer does not promise one."""
+    host = checked(written(), plain_vm())
+    host.kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
+    said = say("status", host=host)
+    assert (said.code, said.lines[1:3]) == (1, [REFUSED, "  See: hostrouting check"])
+
+
+def test_what_is_installed_closes_it(repaired: str) -> None:
+    """Routes of ours that are missing come back before a machine is checked: then it is not refused for this."""
+    host = checked(repaired, h200())
+    lose_routes(host)
+    said = say("status", host=host)
+    assert (said.code, said.lines[:3]) == (
+        1,
+        [
+            OVERLAP,
+            "  The installed static routes repair it: they are added before a machine starts.",
+            "  See: hostrouting check",
+        ],
+    )
+    assert [name for name, _ in found(host)] == ["route-missing"]
+    # A unit that has failed brings nothing.
+    assert isinstance(host.manager, FakeManager)
+    host.manager.states[LAYOUT.routes_unit] = FAILED
+    assert say("status", host=host).lines[1] == REFUSED
+    # Nor does one that systemd has yet to read.
+    del host.manager.states[LAYOUT.routes_unit]
+    host.manager.read = {}
+    assert say("status", host=host).lines[1] == REFUSED
+
+
+def test_a_gate_that_is_missing(written: Callable[..., str]) -> None:
+    """Without the drop-in of the installed check, the answer does not say that machines are refused."""
+    host = checked(written(), plain_vm())
+    infiniband(host)
+    del host.files.texts[LAYOUT.gate_drop_in_path]
+    said = say("status", host=host)
+    told = "The drop-in that makes machines wait for this check is missing; restore it with: hostrouting apply --config FILE"
+    assert (said.code, said.lines[1]) == (1, f"  {told}")
+    assert say("status", "--json", host=host).json["now"]["inForce"] is False
+
+
+# By which check it is judged.
+
+
+def test_another_check_than_the_installed_one(written: Callable[..., str]) -> None:
+    """A given configuration decides; if another check is installed, the answer says so, and how to run it."""
+    host = checked(written(cidrs=(OTHER,)), h200())
+    config = written()
+    said = say("status", "--config", config, host=host)
+    ways = WAYS.replace("hostrouting repair", f"hostrouting repair --config {config}")
+    assert said.code == 1
+    assert said.lines[:3] == [
+        OVERLAP,
+        f"  {config} is not what is installed here: no machine waits for this check.",
+        ways.replace("hostrouting check", f"hostrouting check --config {config}"),
+    ]
+    told = rows(said.lines)
+    assert told["checked by"] == f"{config}: 172.16.0.0/16 in STRICT"
+    assert told["installed check"] == "a different one, 10.99.0.0/16 in STRICT; to use it: hostrouting status"
+    # That one was last made, and of another it says nothing.
+    assert told["last check"] == "ok, 2026-01-01T00:00:00Z, by the check installed here"
+    document = say("status", "--config", config, "--json", host=host).json
+    assert (document["now"]["by"], document["now"]["inForce"]) == ("config", False)
+    assert document["lastCheck"]["outOfDate"] is None
+
+
+def test_the_installed_check_by_name(written: Callable[..., str]) -> None:
+    """A configuration whose check is the installed one is judged as that, and its file is what the remedy names.
+
+    One without expected CIDRs cannot judge: what is installed does, for machines wait for that.
+    """
+    config = written()
+    host = checked(config, plain_vm())
+    infiniband(host)
+    said = say("status", "--config", config, host=host)
+    assert said.lines[1] == REFUSED
+    assert f"hostrouting repair --config {config};" in said.lines[2]
+    told = rows(said.lines)
+    assert told["checked by"] == f"{config}, as it is installed: 172.16.0.0/16 in STRICT"
+    assert told["last check"] == f"ok, 2026-01-01T00:00:00Z; {CHANGED}"
+    said = say("status", "--config", written(cidrs=()), host=host)
+    assert (said.code, said.lines[1:3]) == (1, [REFUSED, WAYS])
+    assert rows(said.lines)["checked by"] == "the check installed here: 172.16.0.0/16 in STRICT"
+
+
+def test_a_configuration_where_nothing_is_installed(written: Callable[..., str]) -> None:
+    """A host without a check of ours is judged by the configuration, too."""
+    config = written()
+    said = say("status", "--config", config, kernel=h200())
+    assert said.code == 1
+    assert said.lines[1] == f"  {config} is not what is installed here: no machine waits for this check."
+    assert "installed check" not in rows(said.lines)
+    said = say("status", "--config", config, kernel=plain_vm())
+    told = "NOT-INSTALLED: nothing is installed here; to see what apply would change: hostrouting plan"
+    assert (said.code, said.lines[0]) == (1, f"{told} --config {config}")
+
+
+def test_its_devices_count(tmp_path: Path) -> None:
+    """The devices that the installed check expects and allows are those by which it is judged."""
+    path = tmp_path / "config.json"
+    path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "expectedDevs": ["ib0"]}}')
+    host = checked(str(path), h200())
+    assert say("status", host=host).code == 0
+    host.kernel.set_down("ib0")
+    assert say("status", host=host).lines[0] == "OVERLAP: 172.16.0.0/16 leaves by ib1, not by ib0"
+
+
+@pytest.mark.parametrize(("make", "lookups"), [(plain_vm, 1), (h200, 1), (MemoryBackend, 0)])
+def test_one_snapshot(written: Callable[..., str], make: Callable[[], MemoryBackend], lookups: int) -> None:
+    """The host is read once, and the kernel is asked once at most, whatever the verdict."""
+    host = checked(written(mode="WARN"), make())
+    backend = host.kernel.reopen()
+    with (
+        mock.patch.object(backend, "snapshot", wraps=backend.snapshot) as snapshot,
+        mock.patch.object(backend, "lookup", wraps=backend.lookup) as lookup,
+    ):
+        asked(host, backend)
+    assert (snapshot.call_count, lookup.call_count) == (1, lookups)

@@ -93,8 +93,8 @@ def test_an_edited_gate(play: Play) -> None:
     play.perform(*scenes, until=200)
     [[told], kept] = seen
     assert kept == edited
-    line = f"GATE-OPEN: {told['sentence']}"
-    assert line.startswith(f"GATE-OPEN: {path} is not as hostrouting wrote it, so machines may start unchecked; ")
+    assert told["target"] == path
+    line = f"GATE-OPEN: {told['sentence']}; {told['remedy']}"
     assert play.service.texts == ["the verdict is ok", line, f"no longer: {line}"]
 
 
