@@ -23,7 +23,7 @@ from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, chec
 from hostrouting.check.packets import find_pod_packets
 from hostrouting.check.pods import Ask, PodReport, check_pods, find_dropped
 from hostrouting.check.repair import Repair, Unsafe, propose_repair
-from hostrouting.check.rules import Flaw, find_flaws
+from hostrouting.check.rules import SERIOUS, find_flaws
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.fib.arrival import find_drop
@@ -83,7 +83,7 @@ class FamilyExamination:
     """The answers of the kernel that are not what its tables say."""
     restless: bool = False
     """Whether the tables kept changing while they were read."""
-    flaws: tuple[Flaw, ...] = ()
+    flaws: tuple[Finding, ...] = ()
     """What is wrong with the rules and the default routes themselves."""
 
     @property
@@ -93,8 +93,19 @@ class FamilyExamination:
         It is never "ok" if the tables kept changing, or if there is a serious flaw.
         """
         verdict = _worst([self.report.verdict, *(pods.verdict for pods in self.pods)])
-        doubtful = self.restless or any(flaw.is_serious for flaw in self.flaws)
-        return "undecided" if doubtful and verdict == "ok" else verdict
+        return "undecided" if (self.restless or self.doubts) and verdict == "ok" else verdict
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """The serious flaws, each as a phrase."""
+        family = self.report.family
+        return tuple(
+            f"IPv{family} default routes by {flaw.target} compete"
+            if flaw.name == "default-routes"
+            else f"own IPv{family} addresses are not delivered on the host"
+            for flaw in self.flaws
+            if flaw.name in SERIOUS
+        )
 
     @property
     def instead(self) -> str:

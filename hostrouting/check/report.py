@@ -19,12 +19,10 @@ from hostrouting.check.cni import is_like
 from hostrouting.check.examine import Correction, Examination, FamilyExamination
 from hostrouting.check.packets import senders_phrase
 from hostrouting.check.repair import TOO_MANY, Unsafe, UnsafeReason
+from hostrouting.check.rules import is_of_main
 from hostrouting.fib import CHOSEN, REACHABLE, Cases, Condition
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.model import (
-    IPV4,
-    TABLE_MAIN,
-    command_adding,
     extent,
     ip_at,
     protocol_name,
@@ -32,7 +30,6 @@ from hostrouting.model import (
     table_name,
 )
 from hostrouting.model.constants import LINK_LOCAL
-from hostrouting.routes.uplink import bare_leg
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
     from hostrouting.check.exceptions import Known
     from hostrouting.check.overlap import Escape, Note
     from hostrouting.check.packets import PodPackets
-    from hostrouting.check.rules import Flaw
     from hostrouting.finding import Severity
     from hostrouting.routes.uplink import DesiredRoute
 
@@ -61,8 +57,6 @@ __all__ = [
     "escape_finding",
     "escape_target",
     "escapes_in",
-    "flaw_findings",
-    "flaw_name",
     "intended_clause",
     "marked_verdict",
     "npd_line",
@@ -80,7 +74,6 @@ _PASTED = 20  # the number of routes that are printed as JSON; a line in the jou
 _ALTERNATIVES = 3  # at most this many kinds of packets in one sentence
 _CONDITIONS = 4  # at most this many conditions for one kind
 _UNKNOWN = "an unknown device"
-_NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
 _CANDIDATES = 20  # the number of devices that are named as perhaps the expected one
 _RANGES = 3  # the number of ranges that are named for one cause; the others are counted
 
@@ -91,7 +84,7 @@ def _no_default_route(found: FamilyExamination, severity: Severity, *, wait: flo
     lack = f"none appeared within {wait:g} s" if wait else "there is none"
     told = f"the expected devices are those of the IPv{family} default route, and {lack}; last seen: {found.instead}"
     remedy = f"add a default route, or name routeOverlap.expectedDevs: {candidates_clause(found)}"
-    remedy = next((_flaw(flaw).remedy for flaw in found.flaws if flaw.is_of_main), remedy)
+    remedy = next((flaw.remedy for flaw in found.flaws if is_of_main(flaw)), remedy)
     facts = {"family": family, "instead": found.instead}
     return Finding("no-default-route", severity, told, f"IPv{family} default route", remedy, facts, can_retry=True)
 
@@ -297,66 +290,6 @@ def _condition(condition: Condition) -> str:
     else:
         [(_, words)] = told
     return f"{words} (rule {condition.rule.priority})"
-
-
-# What is wrong with the rules and the default routes themselves, and the commands that repair it.
-
-
-def flaw_findings(found: FamilyExamination) -> tuple[Finding, ...]:
-    """What is wrong in a family, and the commands that repair it."""
-    return tuple(map(_flaw, found.flaws))
-
-
-def _flaw(flaw: Flaw) -> Finding:
-    ip, rule = "ip -6" if flaw.family != IPV4 else "ip", flaw.rule
-    severity: Severity = "warning" if flaw.is_serious or flaw.is_of_main else "note"
-    if flaw.kind == "competing" or rule is None:
-        return _competing(flaw, ip, severity)
-    lookup = f"lookup {table_name(rule.table)}"
-    added = f"add the rule for table {table_name(rule.table)} with: {command_adding(rule)}"
-    if flaw.kind == "not-local":
-        own = spoken([str(address) for address in flaw.addresses], most=_NAMED)
-        told = f"this host does not deliver packets for its own {own}, so it does not answer there"
-        why = "no rule looks up table local before another rule sends them away"
-        return Finding("local-rule", severity, f"{told}: {why}", own, added)
-    if flaw.kind == "no-rule":
-        told = f"no rule looks up table {table_name(rule.table)} for all packets, as on every new host"
-        return Finding("missing-rule", severity, f"{told}, so its routes are not used", table_name(rule.table), added)
-    deleted = " ".join(["rule del pref", str(rule.priority), *([rule.selection] if rule.selection else []), lookup])
-    told = f"rule {rule.priority} has no effect, because table {table_name(rule.table)} has no IPv{flaw.family} routes"
-    remedy = f"if no program is to add some, delete the rule with: {ip} {deleted}"
-    return Finding("empty-table", severity, told, f"rule {rule.priority}", remedy)
-
-
-def _competing(flaw: Flaw, ip: str, severity: Severity) -> Finding:
-    devs = _competing_devs(flaw)
-    routes = spoken([f"[{route}]" for route in flaw.routes], most=_NAMED)
-    told = (
-        f"the next hops of {routes} compete: Linux uses one or the other, so packets leave by {spoken(devs, last='or')}"
-    )
-    remedy = f"if all of them are right, name {spoken(devs)} in routeOverlap.expectedDevs"
-    remedy += "; otherwise give one another metric where it comes from"
-    # IPv4 has no command for one next hop of several.
-    ways = [(leg, route) for route in flaw.routes if flaw.family != IPV4 or len(route.legs) == 1 for leg in route.legs]
-    if ways:
-        leg, moved = max(ways, key=lambda way: way[0].dev or "")
-        of = "" if moved.table == TABLE_MAIN else f" table {table_name(moved.table)}"
-        way = f"default {bare_leg(leg)} proto {moved.protocol}{of} metric"
-        added, deleted = f"{ip} route add {way} {moved.metric + 1}", f"{ip} route del {way} {moved.metric}"
-        remedy += f", and until then with: {added} && {deleted}"
-    return Finding("default-routes", severity, told, spoken(devs), remedy)
-
-
-def _competing_devs(flaw: Flaw) -> tuple[str, ...]:
-    # Linux may list the next hops in any order.
-    return tuple(sorted({dev for route in flaw.routes for dev in route.devs}))
-
-
-def flaw_name(flaw: Flaw) -> str:
-    """A phrase that names a serious flaw."""
-    if flaw.kind == "competing":
-        return f"IPv{flaw.family} default routes by {spoken(_competing_devs(flaw))} compete"
-    return f"own IPv{flaw.family} addresses are not delivered on the host"
 
 
 # The repair: what to change in a configuration, what no route can repair, and what a repair costs.
@@ -568,7 +501,7 @@ def check_findings(
 def remarks(found: FamilyExamination) -> Iterator[Finding]:
     """What limits or explains the verdict on a family."""
     report = found.report
-    yield from flaw_findings(found)
+    yield from found.flaws
     yield from found.dropped
     yield from report.remarks
     yield from (_other_packets(note, alone=not found.pods) for note in found.notes)

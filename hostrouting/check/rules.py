@@ -1,7 +1,7 @@
 """What is wrong with the rules and the default routes of a host, whatever is expected of it.
 
 Here: Linux's own rules, which other programs delete or overtake; default routes that compete; rules that look up an
-empty table. Not here: where packets to the expected CIDRs leave (`overlap`), and the sentences (`report`).
+empty table. Not here: where packets to the expected CIDRs leave (`overlap`).
 
 - *The rule for table local.* Without it, or behind a rule that takes the packets, packets to this host's own addresses
   are sent away: it answers nobody. This is looked up for each own address, unless the rule is the first of all.
@@ -12,14 +12,11 @@ empty table. Not here: where packets to the expected CIDRs leave (`overlap`), an
 - *A rule for an empty table* has no effect.
 """
 
-from collections.abc import Iterator
-from typing import Literal, TypeAlias
-
-import attrs
+from collections.abc import Iterator, Sequence
 
 from hostrouting.fib import Fib
+from hostrouting.finding import Finding, Severity
 from hostrouting.model import (
-    IP,
     IPV6,
     TABLE_DEFAULT,
     TABLE_LOCAL,
@@ -28,42 +25,26 @@ from hostrouting.model import (
     Route,
     Rule,
     by_priority,
+    command_adding,
     default_rules,
     missing_rules,
+    table_name,
 )
-from hostrouting.routes.uplink import default_route
+from hostrouting.routes.uplink import bare_leg, default_route
+from hostrouting.text import spoken
 
-__all__ = ["Flaw", "FlawKind", "find_flaws"]
+__all__ = ["SERIOUS", "find_flaws", "is_of_main"]
 
 _ADVERTISED = 9  # the route protocol of what routers advertise
 _OF_A_VRF = 0  # the table of a rule that looks up that of the packet's VRF
 
-FlawKind: TypeAlias = Literal["not-local", "no-rule", "competing", "empty-table"]
+_NAMED = 3  # the number of addresses and routes that are named; the others are counted
+
+SERIOUS = ("local-rule", "default-routes")
+"""No verdict is OK with one of these findings."""
 
 
-@attrs.frozen
-class Flaw:
-    """One thing that is wrong: the rule that is missing or has no effect, or the routes that compete."""
-
-    kind: FlawKind
-    family: int
-    rule: Rule | None = None
-    routes: tuple[Route, ...] = ()
-    addresses: tuple[IP, ...] = ()
-    """The own addresses that are not delivered on this host."""
-
-    @property
-    def is_serious(self) -> bool:
-        """Whether no verdict is OK with it."""
-        return self.kind in {"not-local", "competing"}
-
-    @property
-    def is_of_main(self) -> bool:
-        """Whether the rule for table main is missing."""
-        return self.kind == "no-rule" and self.rule is not None and self.rule.table == TABLE_MAIN
-
-
-def find_flaws(fib: Fib, family: int, *, is_named: bool = False) -> tuple[Flaw, ...]:
+def find_flaws(fib: Fib, family: int, *, is_named: bool = False) -> tuple[Finding, ...]:
     """What is wrong in this family, the worst first; `is_named`: whether the configuration names the expected devices.
 
     Then default routes do not compete for being expected: each is judged.
@@ -80,7 +61,16 @@ def find_flaws(fib: Fib, family: int, *, is_named: bool = False) -> tuple[Flaw, 
     )
 
 
-def _not_local(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
+def is_of_main(flaw: Finding) -> bool:
+    """Whether the rule for table main is missing."""
+    return (flaw.name, flaw.target) == ("missing-rule", table_name(TABLE_MAIN))
+
+
+def _adding(rule: Rule) -> str:
+    return f"add the rule for table {table_name(rule.table)} with: {command_adding(rule)}"
+
+
+def _not_local(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Finding]:
     if rules and rules[0].looks_up(TABLE_LOCAL):
         return
     own = dict.fromkeys(
@@ -91,20 +81,26 @@ def _not_local(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]
         # A device that is down has its addresses, but Linux has no route to them.
         and any(route.type == "local" for route in fib.routes(Prefix.of(address.ip), table=TABLE_LOCAL))
     )
-    if lost := tuple(ip for ip in own if fib.lookup(ip).kind != "local"):
-        yield Flaw("not-local", family, default_rules(family)[0], addresses=lost)
+    if lost := [str(ip) for ip in own if fib.lookup(ip).kind != "local"]:
+        named = spoken(lost, most=_NAMED)
+        told = f"this host does not deliver packets for its own {named}, so it does not answer there"
+        why = "no rule looks up table local before another rule sends them away"
+        yield Finding("local-rule", "warning", f"{told}: {why}", named, _adding(default_rules(family)[0]))
 
 
-def _missing(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
+def _missing(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Finding]:
     """The rules for main and default. The latter only matters if its table has routes, or if both are gone."""
     missing = [rule for rule in missing_rules(rules, family) if rule.table != TABLE_LOCAL]
     is_used = len(missing) > 1 or not fib.is_empty(family, TABLE_DEFAULT)
     for rule in missing if rules else ():
         if rule.table == TABLE_MAIN or is_used:
-            yield Flaw("no-rule", family, rule)
+            table = table_name(rule.table)
+            told = f"no rule looks up table {table} for all packets, as on every new host, so its routes are not used"
+            severity: Severity = "warning" if rule.table == TABLE_MAIN else "note"
+            yield Finding("missing-rule", severity, told, table, _adding(rule))
 
 
-def _competing(fib: Fib, family: int) -> Iterator[Flaw]:
+def _competing(fib: Fib, family: int) -> Iterator[Finding]:
     used = default_route(fib, family=family)
     if used is None:
         return
@@ -115,15 +111,37 @@ def _competing(fib: Fib, family: int) -> Iterator[Flaw]:
     ]
     is_advertised = family == IPV6 and any(route.protocol == _ADVERTISED and len(route.devs) > 1 for route in alike)
     if is_advertised or len({frozenset(route.devs) for route in alike}) > 1:
-        yield Flaw("competing", family, routes=tuple(alike))
+        yield _competition(family, alike)
+
+
+def _competition(family: int, routes: Sequence[Route]) -> Finding:
+    # Linux may list the next hops in any order.
+    devs, ip = sorted({dev for route in routes for dev in route.devs}), "ip -6" if family == IPV6 else "ip"
+    told = f"the next hops of {spoken([f'[{route}]' for route in routes], most=_NAMED)} compete"
+    told += f": Linux uses one or the other, so packets leave by {spoken(devs, last='or')}"
+    remedy = f"if all of them are right, name {spoken(devs)} in routeOverlap.expectedDevs"
+    remedy += "; otherwise give one another metric where it comes from"
+    # IPv4 has no command for one next hop of several.
+    ways = [(leg, route) for route in routes if family == IPV6 or len(route.legs) == 1 for leg in route.legs]
+    if ways:
+        leg, moved = max(ways, key=lambda way: way[0].dev or "")
+        of = "" if moved.table == TABLE_MAIN else f" table {table_name(moved.table)}"
+        way = f"default {bare_leg(leg)} proto {moved.protocol}{of} metric"
+        added, deleted = f"{ip} route add {way} {moved.metric + 1}", f"{ip} route del {way} {moved.metric}"
+        remedy += f", and until then with: {added} && {deleted}"
+    return Finding("default-routes", "warning", told, spoken(devs), remedy)
 
 
 def _rank(route: Route) -> tuple[object, ...]:
     return route.type, route.metric, route.tos, route.preference, route.source
 
 
-def _for_empty_tables(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Flaw]:
+def _for_empty_tables(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Finding]:
     standing = {_OF_A_VRF, TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT}
     for rule in rules:
         if rule.action == "to_table" and rule.table not in standing and fib.is_empty(family, rule.table):
-            yield Flaw("empty-table", family, rule)
+            ip, table = "ip -6" if family == IPV6 else "ip", table_name(rule.table)
+            told = f"rule {rule.priority} has no effect, because table {table} has no IPv{family} routes"
+            words = [ip, "rule del pref", str(rule.priority), *([rule.selection] if rule.selection else [])]
+            remedy = f"if no program is to add some, delete the rule with: {' '.join(words)} lookup {table}"
+            yield Finding("empty-table", "note", told, f"rule {rule.priority}", remedy)

@@ -18,7 +18,6 @@ from hostrouting.check.packets import senders_phrase
 from hostrouting.check.report import (
     candidates_clause,
     check_document,
-    flaw_name,
     intended_clause,
     owner_name,
     packets_line,
@@ -328,8 +327,8 @@ def _listed(head: str, findings: Sequence[Finding]) -> Iterator[Line]:
 def _others(view: FamilyView) -> str:
     """A clause about the packets that are treated differently: the first kind, and the number of other kinds."""
     notes = [note for note in view.found.notes if note.is_open]
-    if not notes and (flaws := [flaw_name(flaw) for flaw in view.found.flaws if flaw.is_serious]):
-        return f"but {spoken(flaws)}"
+    if not notes and view.found.doubts:
+        return f"but {spoken(view.found.doubts)}"
     if not notes:
         return "but the route tables kept changing while they were read"
     note, decision = notes[0], notes[0].decision

@@ -26,7 +26,7 @@ from hostrouting.arguments import HOST_OF_A_SNAPSHOT, listed, require_devices
 from hostrouting.check.examine import Correction, examine_snapshot, find_correction
 from hostrouting.check.marks import marks_of
 from hostrouting.check.overlap import EscapeKind
-from hostrouting.check.report import check_document, flaw_name, packets_line, repair_document
+from hostrouting.check.report import check_document, packets_line, repair_document
 from hostrouting.errors import ConfigError, Fault, FleetError, HostRoutingError, InputError
 from hostrouting.host.saved import of_file, snapshot_bytes, snapshot_in
 from hostrouting.inputs import STANDARD_INPUT
@@ -200,7 +200,7 @@ def judge(data: bytes, question: Question) -> NodeResult:
         without_default=tuple(
             family.report.family for family in found.families if family.verdict == "no-default-route"
         ),
-        flaws=tuple(flaw_name(flaw) for family in found.families for flaw in family.flaws if flaw.is_serious),
+        flaws=tuple(doubt for family in found.families for doubt in family.doubts),
         open_repair=found.routes,
         correction=_correction(found, question),
         is_repairable=bool(found.escapes) and not found.unsafe,

@@ -300,7 +300,7 @@ def _verdict_on(cidr: str, found: FamilyExamination, escapes: Mapping[str, int])
     if found.verdict == "no-default-route":
         return found.verdict
     doubtful = any(note.is_open and str(note.cidr) == cidr for note in found.notes)
-    doubtful = doubtful or any(flaw.is_serious for flaw in found.flaws)
+    doubtful = doubtful or bool(found.doubts)
     return "overlap" if escapes[cidr] else "undecided" if doubtful else "ok"
 
 

@@ -106,7 +106,7 @@ class Answer:
 def engine(snapshot: Snapshot, config: HostRoutingConfig) -> Answer:
     """The same check by the engine."""
     found = examine_snapshot(snapshot, config)
-    verdicts = {"undecided" if any(it.is_serious for it in each.flaws) else "ok" for each in found.families}
+    verdicts = {"undecided" if each.doubts else "ok" for each in found.families}
     verdicts |= {each.report.verdict for each in found.families} - {"undecided"}
     verdict = next((it for it in ("overlap", "no-default-route", "undecided") if it in verdicts), "ok")
     escapes = [

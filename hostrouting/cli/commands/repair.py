@@ -6,7 +6,7 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
-from hostrouting.check.report import flaw_findings, repair_document, unsafe_findings
+from hostrouting.check.report import repair_document, unsafe_findings
 from hostrouting.cli.check import make_check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
 from hostrouting.cli.commands import check
@@ -73,7 +73,7 @@ def _closes(check: Check) -> str:
 def _document(check: Check) -> dict[str, Any]:
 
     found = check.found
-    flaws = (finding for family in found.families for finding in flaw_findings(family))
+    flaws = (flaw for family in found.families for flaw in family.flaws)
     told = (*unsafe_findings(found.unsafe), *found.costs, *flaws)
     return {
         "schema": COMMAND.schema,

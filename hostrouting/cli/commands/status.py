@@ -16,6 +16,7 @@ from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import GateState, find_gate_state
 from hostrouting.check.examine import examine
 from hostrouting.check.report import escapes_in, marked_verdict
+from hostrouting.check.rules import is_of_main
 from hostrouting.cli.changes import Standings
 from hostrouting.cli.check import Check, check_name
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
@@ -518,7 +519,7 @@ def _ways(now: Now, config: str | None, *, heals: bool) -> str:
     if now.verdict == "no-default-route":
         lost = next(found for found in now.check.found.families if found.verdict == now.verdict)
         ip = "ip -6" if lost.report.family == IPV6 else "ip"
-        return f"See: {ip} {'rule' if any(flaw.is_of_main for flaw in lost.flaws) else 'route show default'}"
+        return f"See: {ip} {'rule' if any(map(is_of_main, lost.flaws)) else 'route show default'}"
     by = f" --config {config}" if now.named else ""
     if now.check.found.routes and not heals:
         repair = f"hostrouting repair{by}"
