@@ -11,7 +11,7 @@ import attrs
 
 from hostrouting.check.cni import PodBlocks
 from hostrouting.check.overlap import Judge
-from hostrouting.fib import PLAIN, Decision, Fib, Flow
+from hostrouting.fib import PLAIN, Decision, Fib
 from hostrouting.model import Prefix
 
 __all__ = ["JUDGEMENTS", "Judgement", "Segment", "Strip", "segments_of", "strip_of", "told_segments"]
@@ -53,14 +53,14 @@ class Strip:
 
 
 def segments_of(
-    fib: Fib, cidr: Prefix, *, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...] = (), flow: Flow = PLAIN
+    fib: Fib, cidr: Prefix, *, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...] = ()
 ) -> tuple[Segment, ...]:
     """The CIDR as segments; adjacent ranges with the same label and judgement are one segment."""
     blocks = PodBlocks(fib, (cidr,), allowed_devs)
     strict = Judge(expected_devs, (), blocks=blocks)
     lenient = Judge(expected_devs, allowed_devs, blocks=blocks)
     found: list[Segment] = []
-    for cell in fib.cells(cidr, flow):
+    for cell in fib.cells(cidr, PLAIN):
         look = _label(cell.decision, lenient), _judgement(cell.decision, strict, lenient)
         if found and found[-1].look == look:
             found[-1] = attrs.evolve(found[-1], last=cell.last)

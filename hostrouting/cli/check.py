@@ -403,11 +403,8 @@ _NAMES = 8  # the number of devices that are named below a map
 _COLUMNS = (64, 32, 16)
 
 
-def draw_map(
-    cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style, *, mark: int | None = None
-) -> Iterator[Line]:
-    """The lines of a map: the CIDR once for each row (a name and its segments), to one scale; `mark` is an address."""
-    size = cidr.last - cidr.first + 1
+def draw_map(cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style) -> Iterator[Line]:
+    """The lines of a map: the CIDR once for each row (a name and its segments), to one scale."""
     margin = max(len(name) for name, _ in rows) + 5
     columns = next((column for column in _COLUMNS if column + margin + 1 <= style.width), _COLUMNS[-1])
     yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
@@ -425,9 +422,6 @@ def draw_map(
         # Segments that are too narrow for a column are named in the legend.
         unnamed |= {run.look: None for run in strip.hidden}
         yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
-    if mark is not None:
-        at = margin + (mark - cidr.first) * columns // size
-        yield line(" " * at, Painted("▲" if style.unicode else "^", "strong"), f" {ip_at(cidr.family, mark)}")
     shown = {run.judgement for strip in strips for run, _ in strip.runs} | {judgement for _, judgement in unnamed}
     yield line(" " * margin, *_legend(shown, unnamed, style))
 

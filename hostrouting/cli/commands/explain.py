@@ -14,9 +14,8 @@ import attrs
 from hostrouting.check.cni import PodBlocks
 from hostrouting.check.marks import look_for_marks, rules_in
 from hostrouting.check.report import packets_line, unexplained_owner
-from hostrouting.check.segments import segments_of
 from hostrouting.cli.changes import Standings
-from hostrouting.cli.check import Check, draw_map, mark_lines
+from hostrouting.cli.check import mark_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
 from hostrouting.cli.output import SHOWN, Painted, capped, line, spoken, table
 from hostrouting.cli.schemas import MARKS
@@ -27,7 +26,7 @@ from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib.arrival import RP_FILTER_REASONS, Drop, arrives_on, drop_reason, find_drop, reverse_flow
 from hostrouting.fib.decision import goes_out, is_own
 from hostrouting.fib.trace import trace_route
-from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, protocol_name, table_name
+from hostrouting.model import IPV4, TABLE_LOCAL, Prefix, protocol_name, table_name
 from hostrouting.routes.connected import is_unexplained
 from hostrouting.routes.uplink import outbound_devs
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hostrouting.check.marks import Marks
-    from hostrouting.cli.output import Line, Style, Tone
+    from hostrouting.cli.output import Line, Tone
     from hostrouting.fib import Variant
     from hostrouting.fib.trace import Passed, Trace, Tried
     from hostrouting.host.host import Host
@@ -43,10 +42,6 @@ if TYPE_CHECKING:
     from hostrouting.model import IP, Address, Link, Route, Snapshot
 
 __all__ = ["COMMAND", "Explanation", "explain", "explain_document"]
-
-# The block around the address that is drawn: its minimum and maximum prefix length, and the length if there is no route
-# or one with a shorter prefix than the minimum.
-_LENGTHS = {IPV4: (8, 24, 16), IPV6: (32, 64, 64)}
 
 
 @attrs.frozen
@@ -71,8 +66,6 @@ class Explanation:
     """Whether the route has proto kernel although no address of its device explains it."""
     own_block: bool
     """Whether it is refused because its destination is in one of this host's own pod blocks."""
-    around: Prefix
-    """The block to draw around the address: the deciding route's, or a smaller or larger one if that is clearer."""
 
     @property
     def goes_out(self) -> bool:
@@ -116,7 +109,6 @@ def explain(
         variants=variants,
         unexplained=trace.route is not None and is_unexplained(trace.route, snapshot),
         own_block=trace.route is not None and PodBlocks(fib, (Prefix(family, 0, 0),), allowed).holds(trace.route),
-        around=_around(trace, family),
     )
 
 
@@ -146,12 +138,6 @@ def _find_replies(fib: Fib, destination: IP) -> Iterator[Drop]:
             reason = drop_reason(fib, link, back)
             if reason in RP_FILTER_REASONS:
                 yield Drop(link.name, reason, destination, back)
-
-
-def _around(trace: Trace, family: int) -> Prefix:
-    widest, narrowest, usual = _LENGTHS[family]
-    length = 0 if trace.route is None else trace.route.prefix.length
-    return Prefix.around(family, int(trace.address), usual if length < widest else min(length, narrowest))
 
 
 def explain_document(explanation: Explanation) -> dict[str, Any]:
@@ -313,9 +299,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     return Reply(
         FINE,
         lambda: {**explain_document(found), "source": source_note, "surprise": surprise, **marks.document()},
-        lambda style: _page(
-            found, Check.of(snapshot, config), marks, source=source_note, surprise=surprise, style=style
-        ),
+        lambda _style: _page(found, marks, source=source_note, surprise=surprise),
     )
 
 
@@ -381,9 +365,7 @@ def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
     return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
 
 
-def _page(
-    found: Explanation, check: Check, marks: Marks, *, source: str, surprise: str, style: Style
-) -> Iterator[Line]:
+def _page(found: Explanation, marks: Marks, *, source: str, surprise: str) -> Iterator[Line]:
 
     yield _answer_line(found)
     if found.drop is not None:
@@ -405,28 +387,8 @@ def _page(
         yield line()
         yield line("Other routes that match it, but do not decide:")
         yield from capped(table(("route", "why not"), rows[:SHOWN]), len(rows))
-    yield from _map(found, check, style)
     yield from _limits(found)
     yield from mark_lines(marks)
-
-
-def _map(found: Explanation, check: Check, style: Style) -> Iterator[Line]:
-    """A map around the address: of the expected CIDR that contains it, or of the route's block."""
-    if is_own(found.trace.kind, found.trace.route):
-        return
-    if not found.outbound:
-        return
-    cidrs = (cidr for family in check.found.families for cidr in family.report.cidrs)
-    block = next((cidr for cidr in cidrs if found.trace.address in cidr), None)
-    allowed = check.config.route_overlap.allowed_devs
-    hosts = [("now", check.fib)] + ([("repaired", after)] if block and (after := check.repaired) else [])
-    place = block or found.around
-    yield line()
-    rows = [
-        (name, segments_of(fib, place, expected_devs=found.outbound, allowed_devs=allowed, flow=found.trace.flow))
-        for name, fib in hosts
-    ]
-    yield from draw_map(place, rows, style, mark=int(found.trace.address))
 
 
 def _answer_line(found: Explanation) -> Line:
