@@ -202,6 +202,16 @@ def test_a_unit_whose_failure_is_past(written: Callable[..., str]) -> None:
     assert (say("status", host=host).code, found(host)) == (1, [its])
 
 
+def test_a_failure_of_the_routes_that_is_past(repaired: str) -> None:
+    """If the routes are there and another unit has run since, the failure of their unit is past; else it is told."""
+    host = checked(repaired, h200())
+    assert isinstance(host.manager, FakeManager)
+    host.manager.states[LAYOUT.routes_unit] = FAILED
+    assert found(host) == [("unit", LAYOUT.routes_unit)]
+    host.manager.states[LAYOUT.gate_unit] = UnitState("loaded", "inactive", "success", 0, invocation="1")
+    assert (say("status", host=host).code, found(host)) == (0, [])
+
+
 def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> None:
     """Routes of the installed script, or of a configuration, that are not there are named after what escapes for that."""
     host = checked(repaired, h200())
