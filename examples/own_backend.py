@@ -5,7 +5,7 @@ the contract suite for backends; the test of this example runs that suite on thi
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hostrouting import IP, PLAIN, Flow, Route, Rule, Snapshot
 from hostrouting.kernel import Answer, Outcome, RouteBackend, RouteRequest, Watch
@@ -36,9 +36,9 @@ class JournalBackend:
         self.journal += [f"{it.change}: {'done' if it.ok else it.error}" for it in outcomes]
         return outcomes
 
-    def restore_rule(self, rule: Rule) -> None:
-        """Let the other backend add one of Linux's own rules again."""
-        self.inner.restore_rule(rule)
+    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
+        """Let the other backend add or delete a rule."""
+        return self.inner.change_rule(verb, rule)
 
     def watch(self) -> Watch:
         """The watch of the other backend."""

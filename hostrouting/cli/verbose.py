@@ -6,7 +6,7 @@ Here: the log line for each access and each change. Not here: what is accessed, 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import attrs
 
@@ -109,9 +109,9 @@ class _Backend(_Telling):
         outcomes: tuple[Outcome, ...] = self._inner.change(wanted)
         return outcomes
 
-    def restore_rule(self, rule: Rule) -> None:
-        _LOG.info("adding the rule [%s] in the kernel", rule)
-        self._inner.restore_rule(rule)
+    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
+        _LOG.info("to %s the rule [%s] in the kernel", verb, rule)
+        return bool(self._inner.change_rule(verb, rule))
 
     def __enter__(self) -> Self:
         self._inner.__enter__()

@@ -363,9 +363,9 @@ class SavedBackend:
             f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)", kind="unusable"
         )
 
-    def restore_rule(self, rule: Rule) -> None:
+    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
         """Raise BackendError: a saved snapshot cannot be changed."""
-        raise BackendError(f"a saved snapshot cannot be changed (the rule [{rule}] was requested)", kind="unusable")
+        raise BackendError(f"a saved snapshot cannot be changed (to {verb} the rule [{rule}])", kind="unusable")
 
     def watch(self) -> _Still:
         """See RouteBackend: no change ever comes."""

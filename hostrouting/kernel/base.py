@@ -15,7 +15,7 @@ import attrs
 from hostrouting.arguments import listed
 from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
 from hostrouting.fib import ANY
-from hostrouting.model import IPV4, PATHLESS, REFUSING, as_ip, as_prefix, default_rules
+from hostrouting.model import IPV4, PATHLESS, REFUSING, Rule, as_ip, as_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hostrouting.errors import BackendError
     from hostrouting.fib import Flow, Kind
-    from hostrouting.model import IP, Prefix, Route, Rule, Snapshot
+    from hostrouting.model import IP, Prefix, Route, Snapshot
     from phases import Clock
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "asked_prefixes",
     "cannot_listen",
     "part_of",
-    "require_own",
+    "require_simple",
 ]
 
 Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
@@ -173,11 +173,12 @@ class RouteBackend(Protocol):
         """
         ...
 
-    def restore_rule(self, rule: Rule) -> None:
-        """Add one of Linux's own rules, those of `default_rules`, again; nothing if it is there.
+    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
+        """Add a rule, after those of its priority, or delete the rule that is equal in every field.
 
-        ValueError for any other rule. Raises BackendError if this process lacks the privilege (not-permitted), and for
-        another refusal, such as that of a kernel without IPv6.
+        Idempotent: False if the rule was there, or was not there. ValueError for a rule that does more than look up a
+        table for packets from and to some addresses. Raises BackendError if this process lacks the privilege
+        (not-permitted), and for another refusal, such as that of a kernel without IPv6.
         """
         ...
 
@@ -266,10 +267,11 @@ def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix]
     )
 
 
-def require_own(rule: Rule) -> None:
-    """ValueError if the rule is not one of Linux's own."""
-    if rule not in default_rules(rule.family):
-        raise ValueError(f"{rule!r} is not one of Linux's own rules; no other rule is ever added")
+def require_simple(rule: Rule) -> None:
+    """ValueError if the rule does more than look up a table for packets from and to some addresses."""
+    told = ("family", "priority", "table", "src", "dst", "protocol")
+    if rule != Rule(**{name: getattr(rule, name) for name in told}):
+        raise ValueError(f"{rule!r} has more than {', '.join(told)}, and no other rule is ever changed")
 
 
 def part_of(

@@ -82,7 +82,7 @@ class KeepKernelRules(HostTask[Effects]):
         if self.host.backend is not None:
             with self.host.backend() as backend, having_changed(operations=done):
                 for rule in _missing(backend):
-                    backend.restore_rule(rule)
+                    backend.change_rule("add", rule)
                     done.append(_operation(rule))
         with having_changed(operations=done):
             run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=bool(changed))
@@ -98,7 +98,7 @@ class KeepKernelRules(HostTask[Effects]):
                 family = "" if rule.family == IPV4 else " of IPv6"
                 repair = Repair(f"rule {rule.priority}{family}", f"[{rule}]", "no rule")
                 if may_repair(repair):
-                    backend.restore_rule(rule)
+                    backend.change_rule("add", rule)
                     repairs.append(repair)
         return Look(repairs=tuple(repairs))
 

@@ -433,22 +433,30 @@ class BackendContract:
         with self.make() as backend:
             assert backend.change([]) == ()
 
-    # restore_rule
+    # change_rule
 
-    def test_a_rule_that_is_there_is_not_added_again(self) -> None:
-        """Linux's own rules are restored only where they are missing."""
+    def test_a_rule_is_added_once_and_deleted_once(self) -> None:
+        """A rule comes back as it was requested; the second request for it changes nothing, and neither do others."""
+        sources = Prefix.parse("192.0.2.7/32"), Prefix.parse("2001:db8::/64")
+        wanted = [Rule(family=src.family, priority=100, table=1001, src=src, protocol=OURS) for src in sources]
         with self.make() as backend:
             before = backend.snapshot().rules
-            for rule in (*default_rules(4), *default_rules(6)):
-                backend.restore_rule(rule)
+            for rule in wanted:
+                other = attrs.evolve(rule, dst=rule.src, src=None)
+                assert [backend.change_rule("add", one) for one in (rule, other, rule)] == [True, True, False]
+                assert {*backend.snapshot().rules} == {*before, rule, other}
+                assert [backend.change_rule("delete", rule) for _ in range(2)] == [True, False]
+                assert backend.change_rule("delete", other)
+            for own in (*default_rules(4), *default_rules(6)):
+                assert not backend.change_rule("add", own)
             assert backend.snapshot().rules == before
 
-    def test_no_other_rule_is_added(self) -> None:
-        """A rule that is not one of Linux's own is refused before the kernel is asked."""
+    def test_no_rule_with_other_selectors_is_changed(self) -> None:
+        """A rule that selects on more than addresses is refused before the kernel is asked."""
         with self.make() as backend:
             before = backend.snapshot().rules
             with _refuses(ValueError):
-                backend.restore_rule(attrs.evolve(default_rules(4)[0], priority=100))
+                backend.change_rule("add", attrs.evolve(default_rules(4)[0], priority=100, iif="lo"))
             assert backend.snapshot().rules == before
 
     # lookup

@@ -11,7 +11,7 @@ import errno
 import fnmatch
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -307,8 +307,8 @@ class _Visit:
     def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         return self._open.change(changes)
 
-    def restore_rule(self, rule: Rule) -> None:
-        self._open.restore_rule(rule)
+    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
+        return self._open.change_rule(verb, rule)
 
     def watch(self) -> Watch:
         return self._open.watch()

@@ -7,7 +7,7 @@ the verb calls.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from hostrouting.errors import BackendError
 from hostrouting.fib import ANY
@@ -83,11 +83,11 @@ class NetlinkBackend:
 
         return carry_out(self._begin(), changes)
 
-    def restore_rule(self, rule: Rule) -> None:
-        """Add one of Linux's own rules again; nothing if it is there."""
-        from hostrouting.kernel.netlink.change import restore  # noqa: PLC0415  loaded when it is used
+    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
+        """Add a rule, or delete it; whether anything was changed."""
+        from hostrouting.kernel.netlink.change import change_rule  # noqa: PLC0415  loaded when it is used
 
-        restore(self._begin(), rule)
+        return change_rule(self._begin(), verb, rule)
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import errno
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
 from hostrouting.errors import BackendError, RouteRefused
-from hostrouting.kernel.base import Outcome, require_own
+from hostrouting.kernel.base import Outcome, require_simple
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import message
 from hostrouting.kernel.netlink.numbers import AF_OF
-from hostrouting.kernel.netlink.read import NoDevice, index_of, list_addresses, list_names, list_routes
+from hostrouting.kernel.netlink.read import NoDevice, index_of, list_addresses, list_names, list_routes, list_rules
 from hostrouting.kernel.netlink.route_message import RTMSG, ChangeEncoder
 from hostrouting.kernel.netlink.watch import Wanted
 from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal, same
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from hostrouting.kernel.netlink.channel import Channel, KernelError
     from hostrouting.model import Address, Prefix, Route, RouteTable, Rule
 
-__all__ = ["carry_out", "restore"]
+__all__ = ["carry_out", "change_rule"]
 
 
 _RULE = struct.Struct("=5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
-_TO_TABLE, _PRIORITY, _PROTOCOL = 1, 6, 21  # FR_ACT_TO_TBL, FRA_PRIORITY, FRA_PROTOCOL
+_TO_TABLE = 1  # FR_ACT_TO_TBL
+_DST, _SRC, _PRIORITY, _TABLE, _PROTOCOL = 1, 2, 6, 15, 21  # FRA_…
 
 # Which routes: family, table and protocol (None for all protocols).
 _Which = tuple[int, int, int | None]
@@ -56,19 +57,25 @@ def carry_out(channel: Channel, changes: Iterable[RouteRequest]) -> tuple[Outcom
     return tuple(Outcome(change, errors.get(place)) for place, change in enumerate(wanted))
 
 
-def restore(channel: Channel, rule: Rule) -> None:
-    """Add one of Linux's own rules again; nothing if it is there."""
-    require_own(rule)
-    body = _RULE.pack(AF_OF[rule.family], 0, 0, 0, rule.table, _TO_TABLE, 0)
-    attributes = [(_PRIORITY, struct.pack("=I", rule.priority)), (_PROTOCOL, struct.pack("=B", rule.protocol))]
+def change_rule(channel: Channel, verb: Literal["add", "delete"], rule: Rule) -> bool:
+    """Add a rule, or delete it; whether anything was changed."""
+    require_simple(rule)
+    if (rule in list_rules(channel, rule.family)) is (verb == "add"):
+        return False
+    kind, flags = (n.RTM_NEWRULE, n.NLM_F_CREATE | n.NLM_F_EXCL) if verb == "add" else (n.RTM_DELRULE, 0)
+    lengths = (0 if block is None else block.length for block in (rule.dst, rule.src))
+    body = _RULE.pack(AF_OF[rule.family], *lengths, 0, 0, _TO_TABLE, 0)
+    numbers = ((_PRIORITY, "=I", rule.priority), (_TABLE, "=I", rule.table), (_PROTOCOL, "=B", rule.protocol))
+    attributes = [(number, struct.pack(form, value)) for number, form, value in numbers]
+    attributes += [(number, block.ip.packed) for number, block in ((_DST, rule.dst), (_SRC, rule.src)) if block]
     errors: dict[int, KernelError] = {}
     number = channel.number()
-    asked = message(n.RTM_NEWRULE, body, attributes, flags=n.NLM_F_CREATE | n.NLM_F_EXCL, sequence=number)
-    channel.submit([asked], number, errors)
+    channel.submit([message(kind, body, attributes, flags=flags, sequence=number)], number, errors)
     _raise_if_denied(errors)
     for error in errors.values():
-        if error.number != errno.EEXIST:
+        if error.number not in {errno.EEXIST, errno.ENOENT}:  # another program was faster
             raise BackendError(f"the rule [{rule}] was refused", errno=error.number, kernel=error.words)
+    return not errors
 
 
 class _Work:

@@ -91,6 +91,7 @@ __all__ = [
     "list_addresses",
     "list_names",
     "list_routes",
+    "list_rules",
     "read_addresses",
     "read_links",
     "read_nexthops",
@@ -130,7 +131,7 @@ def take_snapshot(
             links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), ipv4, ipv6)
             names = {link.index: link.name for link in links}
             addresses = [list_addresses(channel, one, names) for one in families]
-            rules = [_rules(channel, one) for one in families]
+            rules = [list_rules(channel, one) for one in families]
             routes = list_routes(channel, families, names, wanted)
             snapshot = Snapshot(
                 links=links,
@@ -187,7 +188,8 @@ def list_addresses(channel: Channel, family: int, names: Mapping[int, str]) -> t
     return tuple(address for address in found if address.ip.version == family)
 
 
-def _rules(channel: Channel, family: int) -> tuple[Rule, ...]:
+def list_rules(channel: Channel, family: int) -> tuple[Rule, ...]:
+    """The rules of a family, in the kernel's order."""
     found = read_rules(_list(channel, "rule", n.RTM_GETRULE, AF_OF[family]))
     return tuple(rule for rule in found if rule.family == family)
 

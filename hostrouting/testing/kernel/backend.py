@@ -18,7 +18,15 @@ import attrs
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib import ANY, Fib, Flow
 from hostrouting.fib.arrival import find_drop
-from hostrouting.kernel.base import Answer, Outcome, RouteRequest, asked_addresses, cannot_listen, part_of, require_own
+from hostrouting.kernel.base import (
+    Answer,
+    Outcome,
+    RouteRequest,
+    asked_addresses,
+    cannot_listen,
+    part_of,
+    require_simple,
+)
 from hostrouting.kernel.requests import Obstacle, find_exactly, has_weight, misfit, refusal
 from hostrouting.model import (
     IPV4,
@@ -111,12 +119,14 @@ class MemoryBackend:
         self._usable()
         return tuple(self._change_one(change) for change in changes)
 
-    def restore_rule(self, rule: Rule) -> None:
-        """Add one of Linux's own rules again; nothing if it is there."""
-        require_own(rule)
+    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
+        """Add a rule, or delete it; whether anything was changed."""
+        require_simple(rule)
         self._meet("change")
-        if rule not in self._namespace.rules[rule.family]:
-            self.add_rule(rule)
+        if (rule in self._namespace.rules[rule.family]) is (verb == "add"):
+            return False
+        (self.add_rule if verb == "add" else self.delete_rule)(rule)
+        return True
 
     def watch(self) -> MemoryWatch:
         """Listen for changes. A wait uses the clock that it is given; see also `later`."""
