@@ -67,6 +67,7 @@ NAMES = (
     "probe-rewrite",
     "azure-vnet",
     "guard",
+    "task",
 )
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
 

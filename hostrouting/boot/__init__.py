@@ -45,15 +45,16 @@ from hostrouting.boot.scripts import (
 )
 from hostrouting.boot.units import (
     SHELL,
+    parse_extension,
     parse_guard_unit,
     parse_protocol_name,
     render_check_unit,
+    render_extension,
     render_guard_unit,
     render_networkd_drop_in,
     render_preset,
     render_protocol_name,
     render_routes_unit,
-    render_rules_unit,
 )
 
 __all__ = [
@@ -78,7 +79,6 @@ __all__ = [
     "render_preset",
     "render_guard_unit",
     "render_networkd_drop_in",
-    "render_rules_unit",
     "parse_guard_unit",
     "SHELL",
     # the gate
@@ -94,7 +94,9 @@ __all__ = [
     "StepKind",
     # the script that takes a snapshot
     "render_snapshot_script",
-    # the plugin for node-problem-detector
+    # the settings of tasks of other projects
+    "render_extension",
+    "parse_extension",
     # the name of our route protocol
     "render_protocol_name",
     "parse_protocol_name",

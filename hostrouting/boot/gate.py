@@ -34,6 +34,7 @@ from hostrouting.boot import (
     render_gate_steps,
     render_gate_unit,
 )
+from hostrouting.boot.units import GRACE, render_oneshot, render_preset
 from hostrouting.errors import FileError, ManagerError
 from hostrouting.host.effects import tell_effects
 from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import phases
+    from hostrouting.boot import StepKind
     from hostrouting.host import Files
     from hostrouting.host.host import Host
+    from hostrouting.host.layout import HostLayout
 
 __all__ = ["Changed", "Gate", "Part", "paths_of"]
 
@@ -75,6 +78,54 @@ class Part:
     """Files that the unit's or the step's runs create; they are removed with the others."""
     tools: tuple[str, ...] = ()
     """The programs that the step's script runs."""
+    record: FileSet = attrs.field(factory=FileSet)
+    """Files that say what was done. They are written after the task's work, and removed last."""
+    is_run_now: bool = False
+    """Whether the unit is run once after the task's work, if it is new or its last run failed."""
+
+    @classmethod
+    def of(
+        cls,
+        layout: HostLayout,
+        name: str,
+        script: str,
+        *,
+        rank: int,
+        kind: StepKind = "requires",
+        does: str = "",
+        tools: Iterable[str] = (),
+        unit_text: str = "",
+        obsolete: tuple[str, ...] = (),
+        remains: tuple[str, ...] = (),
+        is_undone_first: bool = False,
+    ) -> Part:
+        """A script that runs before each start of a machine, and by a unit of its own at every boot.
+
+        Scripts run by rank: kernel-rules 40, static-routes 50, check-route-overlap 60, probe-rewrite 70. `requires`: a
+        machine starts only if the script succeeds; `wants`: it starts whatever the result.
+
+        `does` is the description of the unit, whose sandbox is that of the gate: netlink only, no other network and no
+        file that can be written. A script that needs more gets the text of another unit. If the script says what is to
+        be undone, `is_undone_first`: it is then removed after that.
+        """
+        unit = f"{name}.service"
+        command, folder = f"{layout.config_directory}/{name}.sh", layout.unit_directory
+        text = unit_text or render_oneshot(
+            does, command=command, timeout=GRACE, capabilities="CAP_NET_ADMIN", wanted_by="multi-user.target"
+        )
+        preset = f"/etc/systemd/system-preset/50-hostrouting-{name}.preset"
+        program = (File(layout.at(command), script, mode=_SCRIPT),)
+        files = FileSet(
+            (
+                *(() if is_undone_first else program),
+                unit_file(layout.at(f"{folder}/{unit}"), text, script=command, layout=layout),
+                File(layout.at(preset), render_preset(unit)),
+            ),
+            links=((layout.at(f"{folder}/multi-user.target.wants/{unit}"), f"{folder}/{unit}"),),
+            obsolete=obsolete,
+        )
+        later = FileSet(program if is_undone_first else ())
+        return cls(GateStep(rank, kind, name), files, unit, later, remains, tuple(tools), is_run_now=True)
 
     @property
     def name(self) -> str:
@@ -97,6 +148,10 @@ class Part:
     def present(self, files: Files) -> tuple[str, ...]:
         """The existing paths that are removed with the gate."""
         return (*self.files.present(files), *(path for path in self.remains if files.is_there(path)))
+
+    def left(self, files: Files) -> tuple[str, ...]:
+        """The existing paths that are removed after the task has undone its work."""
+        return (*self.program.present(files), *self.record.present(files))
 
 
 class Gate:

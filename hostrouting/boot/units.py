@@ -9,6 +9,8 @@ remain active when it is done, so every start runs it again, without a limit on 
 
 from __future__ import annotations
 
+from typing import Any
+
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import OURS, protocol_name
@@ -20,16 +22,17 @@ __all__ = [
     "HEADER",
     "SANDBOX",
     "SHELL",
+    "parse_extension",
     "parse_guard_unit",
     "parse_protocol_name",
     "render_check_unit",
+    "render_extension",
     "render_guard_unit",
     "render_networkd_drop_in",
     "render_oneshot",
     "render_preset",
     "render_protocol_name",
     "render_routes_unit",
-    "render_rules_unit",
 ]
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
@@ -133,18 +136,6 @@ def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_
     )
 
 
-def render_rules_unit(layout: HostLayout | None = None) -> str:
-    """The oneshot that adds Linux's own rules again at every boot, after the programs that delete them."""
-    where = layout or HostLayout()
-    return render_oneshot(
-        "Linux's own routing rules of this host",
-        command=where.rules_script,
-        timeout=GRACE,
-        capabilities="CAP_NET_ADMIN",
-        wanted_by="multi-user.target",
-    )
-
-
 def render_networkd_drop_in() -> str:
     """What tells systemd-networkd to keep routes and rules that it does not know.
 
@@ -177,6 +168,23 @@ def render_protocol_name(protocol: int = OURS, *, digest: str = "") -> str:
     """
     noted = f"# sha256 {digest} of the last static-routes.sh that succeeded\n" if digest else ""
     return f"{HEADER}{noted}{protocol} {protocol_name(OURS)}\n"
+
+
+def render_extension(settings: object) -> str:
+    """The file that keeps the settings of a task of another project, so that other processes know them."""
+    import json  # noqa: PLC0415  few hosts have one
+
+    return json.dumps({"//": HEADER.strip("# \n"), "settings": settings}, indent=2) + "\n"
+
+
+def parse_extension(text: str) -> Any:
+    """The settings that were rendered; ValueError for another text."""
+    import json  # noqa: PLC0415  as above
+
+    try:
+        return json.loads(text)["settings"]
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError("the text does not have the settings of a task") from error
 
 
 def parse_protocol_name(text: str) -> int:

@@ -52,7 +52,6 @@ __all__ = [
     "examine",
     "examine_snapshot",
     "find_correction",
-    "is_any_route_ours",
     "read",
     "repair_routes",
     "with_repair",
@@ -436,11 +435,6 @@ def with_repair(found: Examination, *, protocol: int) -> Fib | None:
 
 
 # Reading a kernel that may not be ready yet.
-
-
-def is_any_route_ours(backend: RouteBackend, protocol: int, *, spared: Collection[Prefix] = ()) -> bool:
-    """Whether any route carries our route protocol, except for those to the destinations `spared`."""
-    return any(route.prefix not in spared for route in backend.snapshot(protocol=protocol).routes)
 
 
 def read(backend: RouteBackend) -> tuple[Snapshot, bool]:

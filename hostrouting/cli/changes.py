@@ -46,7 +46,6 @@ __all__ = [
     "foreseen_lines",
     "gate_lines",
     "looked_at_gate",
-    "operation_document",
     "operation_lines",
     "refusal",
     "run_task",
@@ -70,12 +69,19 @@ class Standings:
     def on(cls, host: Host, config: HostRoutingConfig) -> Self:
         """The present state on a host, by this configuration."""
         directories = (host.layout.at(host.layout.config_directory), host.layout.at(host.layout.state_directory))
-        if not (config.probe_rewrite.enabled or config.guard.enabled or any(map(host.files.names, directories))):
+        wanted = config.probe_rewrite.enabled or config.guard.enabled or config.extensions
+        if not (wanted or any(map(host.files.names, directories))):
             return cls()  # nothing of ours is here or wanted; to load the tasks takes longer than a check
-        from hostrouting.tasks.configure import Configure  # noqa: PLC0415  most hosts do not need it
+        from hostrouting.tasks.configure import installed_tasks, made, unknown_parts  # noqa: PLC0415  as above
 
-        found, troubles = [], []
-        for task in Configure(config, host=host).subtasks:
+        tasks = made(installed_tasks(), config, host)
+        found: list[Standing] = []
+        troubles: list[Finding] = []
+        try:
+            troubles += unknown_parts(host, tasks)
+        except HostRoutingError as error:
+            troubles.append(Finding("not-known", "warning", str(error)))
+        for task in tasks:
             try:
                 if (standing := task.standing()) is not None:
                     found.append(standing)
@@ -244,11 +250,6 @@ def step_document(step: Step) -> dict[str, Any]:
     """A step as plain values."""
     existing = None if step.held is None else str(step.held)
     return {"action": step.action, "route": str(step.route), "reason": step.why, "existing": existing}
-
-
-def operation_document(operation: Operation) -> dict[str, Any]:
-    """An operation as plain values."""
-    return attrs.asdict(operation)
 
 
 def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Line]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -16,6 +16,7 @@ from hostrouting.arguments import HOST_OF_A_SNAPSHOT, require_devices
 from hostrouting.boot import (
     DEFAULT_WAIT,
     parse_check_script,
+    parse_extension,
     parse_guard_unit,
     parse_probe_script,
     parse_static_routes_script,
@@ -32,7 +33,7 @@ from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hostrouting.config.values import Network
     from hostrouting.host.host import Host
@@ -115,6 +116,9 @@ def kept_config(host: Host) -> HostRoutingConfig:
         layout.check_script_path: bool(found.route_overlap.expected_cidrs),
         layout.probe_script_path: found.probe_rewrite.enabled,
     }
+    for file in host.files.names(layout.at(layout.extensions)):
+        name = file.removesuffix(".json")
+        has[layout.extension_file(name)] = name in found.extensions
     rule, remedy = "is not as hostrouting wrote it", "write it again with: hostrouting apply --config FILE"
     faults = [Fault(path, "", rule, remedy) for path, read in has.items() if not read and host.files.is_there(path)]
     if faults:
@@ -128,10 +132,11 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     check = _script(host, host.layout.check_script_path, parse_check_script)
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
     program = _script(host, host.layout.guard_unit_path, parse_guard_unit)
+    extensions = dict(_installed_extensions(host))
     found = routes or check or probe
     kept = (make(HostRoutingConfig(), host=host).paths() for make in (KeepKernelRules, KeepForeign))
     keeps_rules, is_told = map(bool, kept)
-    if found is None and not (keeps_rules or is_told):
+    if found is None and not (keeps_rules or is_told or extensions):
         return None
     has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe or keeps_rules
     return HostRoutingConfig(
@@ -139,10 +144,20 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
         None if check is None else check.config,
         OURS if found is None else found.protocol,
         probe_rewrite=None if probe is None else probe.config,
-        guard=None if program is None or not has_work else GuardConfig(enabled=True, program=program),
+        guard=None if program is None or not (has_work or extensions) else GuardConfig(enabled=True, program=program),
         kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
         manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,
+        extensions=extensions,
     )
+
+
+def _installed_extensions(host: Host) -> Iterator[tuple[str, Any]]:
+    """The settings of other projects' tasks that are kept on this host, by name."""
+    for file in host.files.names(host.layout.at(host.layout.extensions)):
+        name = file.removesuffix(".json")
+        settings = _script(host, host.layout.extension_file(name), parse_extension)
+        if settings is not None:
+            yield name, settings
 
 
 def wait_of(arguments: argparse.Namespace, host: Host) -> float:

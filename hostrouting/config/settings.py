@@ -19,7 +19,7 @@ import attrs
 from hostrouting.config import values
 from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
-from hostrouting.config.json import InvalidValue, Keys, Spot, items, items_read, parse, printable, read, text_of
+from hostrouting.config.json import InvalidValue, Keys, Spot, items, items_read, parse, printable, read, text_of, unread
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.config.values import Address, Network  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.model import SELECTORS
@@ -192,6 +192,8 @@ class HostRoutingConfig:
     """Whether Linux's own rules, for the tables local, main and default, are added again where they are missing."""
     manage_foreign: values.Upkeep
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
+    extensions: Mapping[str, Any] = attrs.field(hash=False)
+    """By name: the settings of tasks of other projects, as plain JSON values; the task of that name checks them."""
 
     def __init__(
         self,
@@ -204,6 +206,7 @@ class HostRoutingConfig:
         guard: GuardConfig | Mapping[str, object] | None = None,
         kernel_rules: values.Upkeep | str = values.Upkeep.LEAVE,
         manage_foreign: values.Upkeep | str = values.Upkeep.LEAVE,
+        extensions: Mapping[str, object] | None = None,
     ) -> None:
         cleanup = {} if azure_vnet_cleanup is None else {"azure_vnet_cleanup": azure_vnet_cleanup}
         given = _HOST_ROUTING.check(
@@ -214,6 +217,7 @@ class HostRoutingConfig:
             guard={} if guard is None else guard,
             kernel_rules=kernel_rules,
             manage_foreign=manage_foreign,
+            extensions={} if extensions is None else extensions,
             **cleanup,
         )
         self.__attrs_init__(**given)
@@ -348,7 +352,7 @@ def _something_to_guard(found: dict[str, Any], at: Spot) -> None:
     if guard is None or routes is None or check is None or rewrite is None or not guard.enabled:
         return  # the same if one of them has a fault
     is_keeping = found.get("kernel_rules") == values.Upkeep.KEEP
-    if not (routes.routes or check.expected_cidrs or rewrite.enabled or is_keeping):
+    if not (routes.routes or check.expected_cidrs or rewrite.enabled or is_keeping or found.get("extensions")):
         rule = "the guard has nothing to guard: there are no routes, no expected CIDRs and no probe rewrite"
         remedy = "add staticRoutes, routeOverlap, probeRewrite or kernelRules: a file is the whole configuration"
         at.below("guard").note_absence(rule, remedy)
@@ -446,7 +450,13 @@ _HOST_ROUTING = Keys(
         "guard": _GUARD.reader(GuardConfig),
         "kernel_rules": values.one_of(values.Upkeep, "an allowed value"),
         "manage_foreign": values.one_of(values.Upkeep, "an allowed value"),
+        "extensions": unread,
     },
-    absent={"azure_vnet_cleanup": None, "kernel_rules": values.Upkeep.LEAVE, "manage_foreign": values.Upkeep.LEAVE},
+    absent={
+        "azure_vnet_cleanup": None,
+        "kernel_rules": values.Upkeep.LEAVE,
+        "manage_foreign": values.Upkeep.LEAVE,
+        "extensions": {},
+    },
     together=_something_to_guard,
 )

@@ -7,12 +7,14 @@ printing them.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from typing_extensions import Self
 
     from hostrouting.kernel.base import RouteRequest
 
@@ -33,6 +35,12 @@ class Operation:
     object: str
     """The object of the action, such as `nftables table ip6 hostrouting_slb`."""
     reason: str
+    thing: Any = attrs.field(default=None, eq=False, repr=False)
+    """The object as a value, for the task that carries it out."""
+
+    def to_mapping(self) -> dict[str, str]:
+        """The words as plain values."""
+        return {"verb": self.verb, "object": self.object, "reason": self.reason}
 
     def __str__(self) -> str:
         return f"{self.verb} {self.object}    # {self.reason}"
@@ -46,12 +54,22 @@ class Effects:
     files: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
     operations: tuple[Operation, ...] = ()
 
+    @classmethod
+    def of_each(cls, operations: Iterable[Operation], act: Callable[[Operation], object]) -> Self:
+        """Carry out each operation, in order. If one fails, the error has those before it."""
+        done: list[Operation] = []
+        with having_changed(operations=done):
+            for operation in operations:
+                act(operation)
+                done.append(operation)
+        return cls(operations=tuple(done))
+
     def to_mapping(self) -> dict[str, object]:
         """The same as plain values; routes as `ip route` prints them."""
         return {
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),
-            "operations": [attrs.asdict(operation) for operation in self.operations],
+            "operations": [operation.to_mapping() for operation in self.operations],
         }
 
     def __add__(self, other: Effects) -> Effects:

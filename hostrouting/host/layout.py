@@ -89,6 +89,9 @@ class HostLayout:
     probe_script_path = _Path("{0.probe_script}")
     rules_script_path = _Path("{0.rules_script}")
 
+    # The sections of the configuration that tasks of other projects read.
+    extensions = _Name("{0.config_directory}/extensions")
+
     # The gate: its script, its list of steps, and the drop-in that runs it before a machine starts. The drop-in's name
     # sorts before others: systemd then runs their commands after ours, and keeps ours if it drops theirs.
     gate_script = _Name("{0.config_directory}/host-routing-gate.sh")
@@ -146,6 +149,10 @@ class HostLayout:
             for folder in folders
         )
 
+    def extension_file(self, name: str) -> str:
+        """The path of the file that keeps the section of this name in `extensions`."""
+        return self.at(f"{self.extensions}/{name}.json")
+
     @property
     def own_folders(self) -> tuple[str, ...]:
         """The paths of the folders that no package of systemd or iproute2 has; they are removed if they are empty."""
@@ -153,6 +160,7 @@ class HostLayout:
             f"{self.unit_directory}/{self.machine_unit}.d",
             "/etc/systemd/system-preset",
             "/etc/systemd/networkd.conf.d",
+            self.extensions,
             self.config_directory,
         )
         return tuple(map(self.at, found))

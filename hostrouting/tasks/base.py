@@ -1,27 +1,56 @@
-"""The base class of the tasks, and the order in which each is carried out: lock the host, change the gate, do the work.
+"""The base class of the tasks: what a task says about itself, and how all of them are carried out.
 
-Not here: what a task does (a module for each), and how the gate is changed (`boot.gate`).
+A task is a class with five hooks. Four of them only read; what they return is data.
+
+part        its files on a host: the script and the step before each start of a machine, and its unit
+is_wanted   whether the configuration asks for it
+change      what would be done now to the kernel, as a Change: its operations or route plan, and what prevents them
+carry_out   does what a Change says; what it returns has the paths that it wrote in `files`
+findings    what is missing or wrong on the host now
+
+How the data goes through it, in a run:
+
+1. `settled` returns the task with the answers that it needs before its part is known, such as that of a web service.
+   Here a task that is configured wrongly raises its ConfigError. Nothing is locked yet.
+2. The host is locked. If this process may not change the kernel and `change` would, that is an error now. `prepare`
+   raises what else must fail before a file is changed, and `removals` says what the host loses.
+3. The gate changes the files of all parts at once. From now on, no machine starts without the new steps.
+4. `change` reads the host again, and `carry_out` gets its answer. If the part has a unit to run now, it is run, and
+   `change` is asked once more: a run of the old script may have ended meanwhile. Last, the part's record is written.
+5. What was changed is in the result or on the error, in both cases with the paths of step 3. If a task fails that had
+   worked before and nothing was changed, its part is put back.
+
+A dry run is `change` with the paths of step 3 and 4. To undo is the same with `up=False`: the gate first, then
+`carry_out`, then the files that say what is to be undone. The guard asks `change` after each event, asks the pace which
+operations are allowed now, and gives `carry_out` a Change with only these. `status` shows `findings`.
+
+Five hooks are enough for a task that changes rules or routes. These have a default, and few tasks replace them:
+`settled` (a web service is asked), `prepare` (to wait, while the last good script stays), `removals` (details of what
+the host loses), `keep` (a verdict; repairs that the kernel may refuse one by one), `standing` (conditions, counters).
+
+Not here: what each task does (a module for each), and how the gate is changed (`boot.gate`).
 """
 
 from __future__ import annotations
 
 import errno
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 import attrs
 
 import phases
-from hostrouting.boot import DEFAULT_WAIT
+from hostrouting.boot import DEFAULT_WAIT, render_extension
 from hostrouting.boot.gate import Gate, paths_of
 from hostrouting.config import needs_config
-from hostrouting.errors import FileError, HostRoutingError, UnitFailed
-from hostrouting.finding import of_severity
+from hostrouting.config.json import Spot
+from hostrouting.errors import BackendError, FileError, HostRoutingError, UnitFailed
+from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import effects_of, having_changed, tell_effects
-from hostrouting.host.fileset import Changes
+from hostrouting.host.fileset import Changes, File
 from hostrouting.host.host import Host, needs_host
-from hostrouting.tasks.guard.look import Look
-from hostrouting.tasks.results import Change, removal
+from hostrouting.tasks.guard.look import Look, Repair
+from hostrouting.tasks.results import Change, Standing, removal
 from phases.errors import add_note
 
 if TYPE_CHECKING:
@@ -31,23 +60,21 @@ if TYPE_CHECKING:
 
     from hostrouting.boot.gate import Changed, Part
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.finding import Finding
     from hostrouting.host import Manager
-    from hostrouting.tasks.guard.look import Repair
-    from hostrouting.tasks.results import Standing
+    from hostrouting.kernel.base import RouteBackend
 
 __all__ = [
     "Alive",
     "Fallback",
     "HostTask",
     "MayRepair",
-    "install",
     "locked",
     "preview",
     "removals_of",
     "run_once",
     "start_unit",
     "valid_wait",
+    "work",
 ]
 
 MayRepair: TypeAlias = "Callable[[Repair], bool]"
@@ -99,13 +126,13 @@ class Fallback:
 
 @attrs.frozen
 class HostTask(Generic[ResultT]):
-    """A task with a part in the gate. A subclass says what its part is, when it is wanted, and what else it does.
+    """A task with a part in the gate. A subclass has the five hooks; this module's text says when each is asked.
 
     The gate is changed before the task does its work, so the gate matches the configuration if the work then fails.
     The exception is a task that has worked before: if it fails and has changed nothing, its part stays as it was.
 
     1. `prepare` raises what makes the work fail before anything is changed. Then the part is not touched.
-    2. If `install` fails later and what it changed was undone, the part is put back by a second change of the gate. A
+    2. If `carry_out` fails later and what it changed was undone, the part is put back by a second change of the gate. A
        run that is killed before that leaves the new part: the next start of a machine uses it, or is refused by it.
     3. In both cases the parts of all other tasks are those of the new configuration: a stricter check is in force. In
        Configure, a part that would take protection away comes later, after the success of all tasks before it.
@@ -114,8 +141,20 @@ class HostTask(Generic[ResultT]):
     """
 
     name: ClassVar[str]
-    nothing: ClassVar[str]
+    nothing: ClassVar[str] = "it is neither configured nor installed"
     """The reason for skipping the task if it is neither wanted nor installed."""
+    section: ClassVar[str] = ""
+    """The part of the configuration that asks for the task."""
+    loss: ClassVar[str] = ""
+    """What the host loses with the task, in a few words; its name if empty."""
+    is_protection: ClassVar[bool] = False
+    """Whether that keeps machines or routes right: then a run is refused that may not take protection away."""
+    is_always_carried_out: ClassVar[bool] = False
+    """Whether the work is done even if an earlier task has failed."""
+    about: ClassVar[str] = "task"
+    """The name of the findings about the task."""
+    extension: ClassVar[str] = ""
+    """The name of its section in `extensions`, for a task of another project; the section is kept on the host."""
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
@@ -123,19 +162,117 @@ class HostTask(Generic[ResultT]):
     _before: tuple[HostTask[Any], ...] = attrs.field(default=(), alias="_before", kw_only=True, eq=False, repr=False)
     """The tasks before this one in the same Configure: of several that write one file, only the first plans it."""
 
+    # The hooks.
+
     @property
     def part(self) -> Part:
-        """What the task installs on the host."""
+        """What the task installs on the host. It is also asked for when nothing is wanted: then its paths matter."""
         raise NotImplementedError
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the configuration asks for the task."""
+        """Whether the configuration asks for the task. Raises ConfigError if the task is configured wrongly."""
         raise NotImplementedError
+
+    def change(self, *, up: bool) -> Change:  # noqa: ARG002  the files may be all
+        """What would be done now beside the files of the part: to do the work or, if not `up`, to undo it.
+
+        The host has a kernel: for an image, this is not asked.
+        """
+        return Change()
+
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> ResultT:
+        """Do what the change says; its `files` are those of the part, which were changed before.
+
+        If it fails, what was done is on the error (`hostrouting.host.effects`).
+        """
+        raise NotImplementedError
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What is missing or wrong now (errors), what hinders the work (warnings), and remarks (notes)."""
+        change = self.change(up=self.is_wanted)
+        missing = (Finding(self.about, "error", f"{act.object}: {act.reason}", act.object) for act in change.operations)
+        return (*missing, *change.others)
+
+    # What few tasks replace.
+
+    def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks need no answers
+        """The task with the answers that it needs before its part is known, such as that of the instance metadata.
+
+        Raises ConfigError if it is configured wrongly.
+        """
+        _ = self.is_wanted
+        return self
+
+    def prepare(self, ctx: phases.Context) -> Fallback | None:  # noqa: ARG002  most tasks prepare nothing
+        """Do what has to come before the gate is changed. If it raises, the task's part of the gate stays as it is."""
+        return None
+
+    def removals(self) -> tuple[Finding, ...]:
+        """What the host loses by this configuration, because that does not ask for it; the gate is not included."""
+        if self.is_wanted or not self.paths():
+            return ()
+        told = f"not in this configuration, but installed: {self.loss or self.name}"
+        return (removal(self.section or self.section_path, told, is_protection=self.is_protection),)
+
+    def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  few operations take long
+        """Look at what the task has done, and repair what can be repaired now; wait for nothing.
+
+        The host is locked. `may_repair` is asked before each repair; `alive` is called between the steps of a long one.
+        """
+        if self.host.backend is None or not self.is_wanted:
+            return Look()
+        change, begun = self.change(up=True), ctx.clock.now()
+        needed = [(operation, Repair.of(operation)) for operation in change.operations if not change.conflicts]
+        allowed = [(operation, repair) for operation, repair in needed if may_repair(repair)]
+        if allowed:
+            operations = tuple(operation for operation, _ in allowed)
+            self.carry_out(ctx, attrs.evolve(change, operations=operations), up=True)
+        repairs, found = tuple(repair for _, repair in allowed), of_severity(change.others, "error", "warning")
+        return Look(repairs=repairs, findings=tuple(found), repair_seconds=ctx.clock.now() - begun if repairs else 0.0)
+
+    def standing(self) -> Standing | None:
+        """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""
+        if not self.extension or self.host.backend is None or not (self.is_wanted or self.paths()):
+            return None
+        return Standing(self.name, self.is_wanted, self.findings())
+
+    # What follows.
+
+    @property
+    def settings(self) -> Any:
+        """The task's own section in `extensions`, as plain JSON values; None if there is none."""
+        return self.config.extensions.get(self.extension)
+
+    def kernel(self) -> RouteBackend:
+        """The kernel's routing, for a `with` block. An image has none, and is not asked for a `change`."""
+        if self.host.backend is None:
+            raise BackendError("an image has no kernel", kind="unavailable")
+        return self.host.backend()
+
+    def planned(self, *, up: bool) -> Change:
+        """What would be done now beside the files of the part; for an image, nothing."""
+        return Change() if self.host.backend is None else self.change(up=up)
+
+    @property
+    def section_path(self) -> str:
+        """The path of that section, for the faults in it."""
+        return Spot().below("extensions").below(self.extension).path
+
+    @property
+    def whole(self) -> Part:
+        """The part and, for a task of another project, its section of the configuration, for `status` and the guard."""
+        part = self.part
+        if not self.extension:
+            return part
+        path = self.host.layout.extension_file(self.extension)
+        kept = File(path, render_extension(self.settings))
+        return attrs.evolve(part, files=attrs.evolve(part.files, files=(*part.files.files, kept)))
 
     def paths(self) -> tuple[str, ...]:
         """The paths of the task's files that exist on the host."""
-        return self.part.present(self.host.files)
+        part, files = self.whole, self.host.files
+        return (*part.present(files), *part.left(files))
 
     @property
     def has_files(self) -> bool:
@@ -143,67 +280,29 @@ class HostTask(Generic[ResultT]):
         return bool(self.paths()) or Gate(self.host).is_left
 
     def is_here(self) -> bool:
-        """Whether the host has anything that the task installed."""
-        return self.has_files
-
-    def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks need no answers
-        """The task with the answers that it needs before its part is known, such as that of the instance metadata."""
-        return self
-
-    def standing(self) -> Standing | None:
-        """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""
-        return None
-
-    def removals(self) -> tuple[Finding, ...]:
-        """What the host loses by this configuration, because that does not ask for it; the gate is not included."""
-        return ()
+        """Whether the host has anything that the task has installed or done."""
+        return self.has_files or not self.planned(up=False).is_empty
 
     @property
     def takes_protection_away(self) -> bool:
         """Whether the host loses what keeps its machines or routes right."""
         return any(of_severity(self.removals(), "error"))
 
-    def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  not every task has something to keep
-        """Look at what the task installed, and repair what can be repaired now; wait for nothing.
-
-        The host is locked. `may_repair` is asked before each repair; `alive` is called between the steps of a long one.
-        """
-        return Look()
-
     def require_rights(self, *, up: bool) -> None:
-        """Raise BackendError if `install` (or, if not `up`, `remove`) would have to change the kernel, and may not.
+        """Raise BackendError if `carry_out` would have to change the kernel, and may not.
 
         It is called before a file is changed: the kernel's refusal would come after that.
         """
         rights = self.host.rights()
-        if self.host.backend is not None and not rights.changes_network and self.look(up=up).changes_kernel:
+        if self.host.backend is not None and not rights.changes_network and self.change(up=up).changes_kernel:
             rights.require_network()
-
-    def prepare(self, ctx: phases.Context) -> Fallback | None:  # noqa: ARG002  most tasks prepare nothing
-        """Do what has to come before the gate is changed. If it raises, the task's part of the gate stays as it is."""
-        return None
-
-    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
-        """Do the work. The task's part of the gate is installed; `changed` are the paths written for it."""
-        raise NotImplementedError
-
-    def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ResultT:
-        """Undo the work. The task's part of the gate is removed; `changed` are the paths removed for it."""
-        raise NotImplementedError
-
-    def despite_failure(self, ctx: phases.Context, changed: tuple[str, ...]) -> None:
-        """Do what must be done even though an earlier task has failed; `changed` as in `install`. For most, nothing."""
-
-    def look(self, *, up: bool) -> Change:
-        """What `install` (if `up`) or `remove` would do; changes nothing."""
-        raise NotImplementedError
 
     def do(self, ctx: phases.Context) -> ResultT | phases.Skip:
         """See the class."""
         if not self.is_wanted and not self.is_here():
             return phases.Skip(self.nothing)
         task = self.settled(ctx)
-        with locked(self.host, ctx, (task.part,) if task.is_wanted else ()) as host:
+        with locked(self.host, ctx, (task.whole,) if task.is_wanted else ()) as host:
             task = attrs.evolve(task, host=host)
             return task._behind_its_gate(ctx, up=task.is_wanted, removals=removals_of(host, (task,)))
 
@@ -224,29 +323,29 @@ class HostTask(Generic[ResultT]):
         return found
 
     def _behind_its_gate(self, ctx: phases.Context, *, up: bool, removals: Sequence[Finding] = ()) -> ResultT:
-        part = self.part
+        part = self.whole
         self.require_rights(up=up)
         fallback = self.prepare(ctx) if up else None
         for gone in removals:
             ctx.log.warning("%s", gone.sentence)
         changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,))))
-        if up:
-            return install(ctx, self, changed, fallback)
-        with having_changed(files=paths_of(changed)):
-            return self.remove(ctx, changed.get(part.name, ()))
+        return work(ctx, self, changed, up=up, fallback=fallback)
 
 
-def install(ctx: phases.Context, task: HostTask[ResultT], changed: Changed, fallback: Fallback | None) -> ResultT:
-    """Do the task's work. If it fails and has changed nothing, put back its part, which then no longer is `changed`.
+def work(
+    ctx: phases.Context, task: HostTask[ResultT], changed: Changed, *, up: bool, fallback: Fallback | None = None
+) -> ResultT:
+    """Carry the task out behind its gate, whose paths are `changed`; the result or the error has these, too.
 
-    The error carries the paths that are still changed.
+    If it fails and has changed nothing, its part is put back, and its paths are no longer `changed`.
     """
-    files, path = task.host.files, task.host.layout.gate_steps_path
+    written = changed.get(task.whole.name, ())
     try:
-        return task.install(ctx, changed.get(task.part.name, ()))
+        return (_work if up else _undo)(ctx, task, written)
     except BaseException as error:
         is_ours = isinstance(error, HostRoutingError | phases.Cancelled)
         if is_ours and fallback is not None and fallback.is_unchanged():
+            files, path = task.host.files, task.host.layout.gate_steps_path
             try:
                 with ctx.shielded() as safe:
                     Gate(task.host).change(safe, (fallback.part,))
@@ -259,23 +358,61 @@ def install(ctx: phases.Context, task: HostTask[ResultT], changed: Changed, fall
         raise
 
 
+def _work(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:
+    """Do the work, run the unit that the next boot depends on, and write the record."""
+    part, host = task.whole, task.host
+    is_new = bool(written) or bool(part.record.differences(host.files))
+    result = task.carry_out(ctx, attrs.evolve(task.planned(up=True), files=Changes(written)), up=True)
+    done = effects_of(result)
+    with having_changed(done.changes, done.files, done.operations):
+        started = part.is_run_now and run_once(ctx, host, part.unit, wait=task.wait, is_new=is_new)
+        if started:
+            # A run of the old script may have ended between the plan and this run, and changed something.
+            task.carry_out(ctx, task.planned(up=True), up=True)
+        # Last: until then, no run of the script is known to have succeeded.
+        more = {"started": True} if started and hasattr(result, "started") else {}
+        return _with(result, files=(*written, *done.files, *part.record.install(host.files)), **more)
+
+
+def _undo(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:
+    """Undo the work, then remove the files that say what is to be undone."""
+    part, files = task.whole, task.host.files
+    result = task.carry_out(ctx, attrs.evolve(task.planned(up=False), files=Changes(removes=written)), up=False)
+    done = effects_of(result)
+    with having_changed(done.changes, done.files, done.operations):
+        gone = part.program.remove(files)
+        with having_changed(files=gone):
+            return _with(result, files=(*written, *done.files, *gone, *part.record.remove(files)))
+
+
+def _with(result: ResultT, **more: object) -> ResultT:
+    """The result with what the base has done; any attrs class can be one that has `files`."""
+    found: ResultT = attrs.evolve(cast("Any", result), **more)
+    return found
+
+
 def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Change:
     """What these tasks would do together, or, if `up` is false, what undoing them would do.
 
     FileError if a file cannot be written.
     """
     gate = Gate(host)
-    looks = [(task, task.look(up=up and task.is_wanted)) for task in tasks]
+    looks = [(task, task.planned(up=up and task.is_wanted)) for task in tasks]
     would_fail = up and any(look.routes and (look.routes.conflicts or look.routes.pending) for _, look in looks)
-    weakened = [task.part for task in tasks if would_fail and task.takes_protection_away]
-    rising = tuple(task.part for task, look in looks if up and task.is_wanted and not look.keeps_script)
-    falling = tuple(task.part for task in tasks if not (up and task.is_wanted))
+    weakened = [task.whole for task in tasks if would_fail and task.takes_protection_away]
+    rising = tuple(task.whole for task, look in looks if up and task.is_wanted and not look.keeps_script)
+    falling = tuple(task.whole for task in tasks if not (up and task.is_wanted))
     rising, falling = (tuple(part for part in parts if part not in weakened) for parts in (rising, falling))
     if rising:
         gate.require_installable(rising)
     found = Change(None, gate.changes(rising, falling) if rising or falling else Changes())
-    for _, look in looks:
+    for task, look in looks:
         found += look
+        is_stuck = look.routes is not None and bool(look.routes.conflicts or look.routes.pending)
+        if up and task.is_wanted and not is_stuck:
+            found += Change(files=task.whole.record.differences(host.files))
+        elif not (up and task.is_wanted):
+            found += Change(files=Changes(removes=task.whole.left(host.files)))
     if up:
         found += Change(removals=removals_of(host, tasks))
     if not found.files and (rising or gate.present()):
@@ -286,7 +423,7 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
 def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
     """The removals that these tasks make together without being asked to remove; the gate first."""
     found = tuple(gone for task in tasks for gone in task.removals())
-    gate, falling = Gate(host), {task.part.name for task in tasks if not task.is_wanted}
+    gate, falling = Gate(host), {task.whole.name for task in tasks if not task.is_wanted}
     rising = any(task.is_wanted and task.part.step for task in tasks)
     if rising or not gate.steps or not {step.name for step in gate.steps} <= falling:
         return found

@@ -6,39 +6,48 @@ Not here: what each of them does, and the gate before every start of a machine (
 
 from __future__ import annotations
 
+import logging
+import sys
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
 import phases
+from hostrouting.arguments import listed
 from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.boot.gate import Gate, paths_of
 from hostrouting.config import needs_config
-from hostrouting.errors import ConfigError, HostRoutingError
+from hostrouting.config.json import Spot
+from hostrouting.errors import ConfigError, Fault, HostRoutingError
+from hostrouting.finding import Finding
 from hostrouting.host.effects import tell_effects
+from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
-from hostrouting.tasks.base import HostTask, install, locked, preview, removals_of, valid_wait
+from hostrouting.tasks.base import HostTask, locked, preview, removals_of, valid_wait, work
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
-from hostrouting.tasks.results import refusals
+from hostrouting.tasks.results import Change, refusals
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.text import spoken
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hostrouting.boot.gate import Changed
     from hostrouting.config import HostRoutingConfig
     from hostrouting.tasks.base import Fallback
-    from hostrouting.tasks.results import Change
 
-__all__ = ["TASKS", "Configure", "Remove"]
+__all__ = ["TASKS", "Configure", "Remove", "TaskClasses", "classes", "installed_tasks", "made", "unknown_parts"]
 
 
-TASKS: tuple[type[HostTask[Any]], ...] = (
+TaskClasses: TypeAlias = "tuple[type[HostTask[Any]], ...]"
+
+TASKS: TaskClasses = (
     KeepForeign,
     KeepKernelRules,
     ConfigureStaticRoutes,
@@ -47,6 +56,74 @@ TASKS: tuple[type[HostTask[Any]], ...] = (
     InstallGuard,
 )
 """The tasks that install something on the host, in the order in which they run."""
+
+_GROUP = "hostrouting.tasks"
+_LOG = logging.getLogger("hostrouting")
+
+
+def installed_tasks() -> TaskClasses:
+    """`TASKS`, and those of other packages, which name them as entry points `hostrouting.tasks`.
+
+    The command line finds them this way, and so does the guard's service. If one cannot be loaded, that is logged, and
+    the others work without it.
+    """
+    if not _has_others():
+        return TASKS
+    from importlib.metadata import entry_points  # noqa: PLC0415  see `_has_others`
+
+    found: dict[str, type[HostTask[Any]]] = {}
+    for entry in entry_points(group=_GROUP):
+        try:
+            task = entry.load()
+            classes((task,))
+        except Exception as error:  # noqa: BLE001  another project's code; the host's routes do not depend on it
+            told = "the task %s (%s) cannot be loaded: %r; install its package again, or remove it"
+            _LOG.warning(told, entry.name, entry.value, error)
+        else:
+            found.setdefault(entry.value, task)
+    return (*TASKS, *(task for task in found.values() if task not in TASKS))
+
+
+def _has_others() -> bool:
+    """Whether a package on Python's path names tasks: to load importlib.metadata for that takes 20 ms, this 2 ms."""
+    for info in (info for folder in sys.path for info in Path(folder).glob("*-info/entry_points.txt")):
+        with suppress(OSError):  # of a folder that this user may not read
+            if _GROUP in info.read_text("utf-8", "replace"):
+                return True
+    return False
+
+
+def classes(tasks: Iterable[type[HostTask[Any]]]) -> TaskClasses:
+    """The classes as a tuple; TypeError, with the remedy, for anything other than subclasses of HostTask."""
+    found: TaskClasses = listed(tasks, "tasks")
+    for task in found:
+        if HostTask not in getattr(task, "__mro__", ()):
+            raise TypeError(f"tasks: {task!r} is not a subclass of HostTask; name the class, as in (*TASKS, MyTask)")
+    return found
+
+
+def made(
+    tasks: TaskClasses, config: HostRoutingConfig, host: Host, *, wait: float = DEFAULT_WAIT
+) -> tuple[HostTask[Any], ...]:
+    """A task of each class."""
+    found: list[HostTask[Any]] = []
+    for make in tasks:
+        found.append(make(config, host=host, wait=wait, _before=tuple(found)))
+    return tuple(found)
+
+
+def unknown_parts(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
+    """What is installed here for tasks that none of these is; it stays as it is."""
+    layout, names, extensions = host.layout, {task.whole.name for task in tasks}, {task.extension for task in tasks}
+    remedy = "install its package where hostrouting runs, then run: hostrouting remove, or apply"
+    steps = [step.name for step in Gate(host).steps if step.name not in names]
+    kept = [name.removesuffix(".json") for name in host.files.names(layout.at(layout.extensions))]
+    told = [(f"the gate's step {step}", layout.at(f"{layout.config_directory}/{step}.sh")) for step in steps]
+    told += [(f"the settings {name}", layout.extension_file(name)) for name in kept if name not in extensions]
+    return tuple(
+        Finding("task", "warning", f"{what} is of a task that is not installed here, and stays", path, remedy)
+        for what, path in told
+    )
 
 
 @attrs.frozen
@@ -64,14 +141,22 @@ class Configure:
     """The timeout in seconds for whatever each task waits for, now and at every boot; at boot it is at most 60."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
     """Whether the configuration may take away the gate, what STRICT protects or the guard; else a ConfigError."""
+    tasks: TaskClasses = attrs.field(default=TASKS, kw_only=True, converter=classes)
+    """The classes of the tasks, in their order: `(*TASKS, MyTask)` for one more."""
+
+    def __attrs_post_init__(self) -> None:
+        """Raise ConfigError for a section in `extensions` that none of the tasks reads."""
+        known = [task.extension for task in self.tasks if task.extension]
+        rule, those = "no task of this name is installed here", spoken(known) if known else "none"
+        remedy = f"install its package where hostrouting runs, or remove the section; the known ones: {those}"
+        unknown = [name for name in self.config.extensions if name not in known]
+        if unknown:
+            raise ConfigError(Fault(Spot().below("extensions").below(name).path, "", rule, remedy) for name in unknown)
 
     @property
     def subtasks(self) -> tuple[HostTask[Any], ...]:
         """The tasks, as they appear in plans and reports."""
-        tasks: list[HostTask[Any]] = []
-        for make in TASKS:
-            tasks.append(make(self.config, host=self.host, wait=self.wait, _before=tuple(tasks)))
-        return tuple(tasks)
+        return made(self.tasks, self.config, self.host, wait=self.wait)
 
     def do(self, ctx: phases.Context) -> tuple[object, ...]:
         """See the class."""
@@ -80,27 +165,21 @@ class Configure:
         left_out = {task.name for task in self.subtasks if ctx.leaves_out(task, ctx.path)}
         settled = [task if task.name in left_out else task.settled(ctx) for task in self.subtasks]
         chosen = [task for task in settled if task.name not in left_out]
-        up = [task.part for task in chosen if task.is_wanted]
-        down = [task.part for task in chosen if not task.is_wanted]
+        up = [task.whole for task in chosen if task.is_wanted]
+        down = [task.whole for task in chosen if not task.is_wanted]
         self._require_allowed(self.host, chosen)  # before the wait for the lock
         with locked(self.host, ctx, up) as host:
             self._require_allowed(host, chosen)  # another run may have installed something meanwhile
             tasks = [attrs.evolve(task, host=host) for task in settled]
             for task in chosen:
                 task.require_rights(up=task.is_wanted)
-            failures: dict[str, HostRoutingError] = {}
-            fallbacks: dict[str, Fallback | None] = {}
-            for task in chosen:
-                if task.is_wanted:
-                    try:
-                        fallbacks[task.name] = task.prepare(ctx)
-                    except HostRoutingError as error:
-                        failures[task.name] = error
-                        up.remove(task.part)
-            for gone in removals_of(host, [task for task in chosen if task.name not in failures]):
-                ctx.log.warning("%s", gone.sentence)
+            failures, fallbacks = _prepared(ctx, chosen)
+            left = [task for task in chosen if task.name not in failures]
+            for told in (*(gone.sentence for gone in removals_of(host, left)), *unknown_parts(host, tasks)):
+                ctx.log.warning("%s", told)
             weakened = {task.name for task in chosen if task.takes_protection_away}
-            up, down = ([part for part in parts if part.name not in weakened] for parts in (up, down))
+            kept = {task.whole.name for task in chosen if task.name in weakened or task.name in failures}
+            up, down = ([part for part in parts if part.name not in kept] for parts in (up, down))
             changed = Gate(host).change(ctx, up, down) if up or down else {}
             begun = set(left_out)
             behind = [
@@ -110,24 +189,23 @@ class Configure:
                     begun,
                     failures.get(task.name),
                     fallbacks.get(task.name),
-                    has_part_to_change=task.part.name in weakened,
+                    has_part_to_change=task.name in weakened,
                 )
                 for task in tasks
-                if task.name in failures or changed.get(task.part.name) or _is_concerned(task)
+                if task.name in failures or changed.get(task.whole.name) or _is_concerned(task)
             ]
             try:
                 return phases.serial(*behind, name=self.name).do(ctx)
             except BaseException as error:
-                for gated in behind:
-                    if isinstance(error, phases.TaskFailed) and gated.name not in begun and not ctx.cancelled:
-                        with suppress(HostRoutingError, phases.Cancelled):
-                            gated.task.despite_failure(ctx, gated.paths)
+                if isinstance(error, phases.TaskFailed) and not ctx.cancelled:
+                    for gated in behind:
+                        gated.do_all_the_same(ctx)
                 tell_effects(error, files=paths_of(changed))  # without what a task has put back
                 raise
 
     def undo(self, ctx: phases.Context) -> object:
         """Remove everything of hostrouting, for any configuration; the same as Remove."""
-        return Remove(self.config, host=self.host).do(ctx)
+        return Remove(self.config, host=self.host, tasks=self.tasks).do(ctx)
 
     def _require_allowed(self, host: Host, tasks: Sequence[HostTask[Any]]) -> None:
         if not self.allow_removal and (refused := refusals(removals_of(host, tasks))):
@@ -136,7 +214,23 @@ class Configure:
     def preview(self, ctx: phases.Context | None = None) -> Change:
         """What all tasks would do together; changes nothing. FileError if a file cannot be written."""
         ctx = ctx or phases.Context(observers=[])
-        return preview(self.host, [task.settled(ctx) for task in self.subtasks])
+        tasks = [task.settled(ctx) for task in self.subtasks]
+        return preview(self.host, tasks) + Change(others=unknown_parts(self.host, tasks))
+
+
+def _prepared(
+    ctx: phases.Context, tasks: Iterable[HostTask[Any]]
+) -> tuple[dict[str, HostRoutingError], dict[str, Fallback | None]]:
+    """By the name of the task: why its part stays as it is, and what is put back if it fails later."""
+    failures: dict[str, HostRoutingError] = {}
+    fallbacks: dict[str, Fallback | None] = {}
+    for task in tasks:
+        if task.is_wanted:
+            try:
+                fallbacks[task.name] = task.prepare(ctx)
+            except HostRoutingError as error:
+                failures[task.name] = error
+    return failures, fallbacks
 
 
 def _is_concerned(task: HostTask[Any]) -> bool:
@@ -168,20 +262,25 @@ class _BehindGate:
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths that were changed for the task."""
-        return self.changed.get(self.task.part.name, ())
+        return self.changed.get(self.task.whole.name, ())
+
+    def do_all_the_same(self, ctx: phases.Context) -> None:
+        """Carry the task out although another has failed, if it is one of these and has not begun."""
+        if self.task.is_always_carried_out and self.task.is_wanted and self.name not in self.begun:
+            with suppress(HostRoutingError, phases.Cancelled):
+                change = attrs.evolve(self.task.planned(up=True), files=Changes(self.paths))
+                self.task.carry_out(ctx, change, up=True)
 
     def do(self, ctx: phases.Context) -> object:
         self.begun.add(self.name)
         if self.failure is not None:
             raise self.failure
         if self.has_part_to_change:
-            parts = (self.task.part,), ()
+            parts = (self.task.whole,), ()
             self.changed.update(Gate(self.task.host).change(ctx, *(parts if self.task.is_wanted else parts[::-1])))
-        if self.task.is_wanted:
-            return install(ctx, self.task, self.changed, self.fallback)
-        return (
-            self.task.remove(ctx, self.paths) if self.paths or self.task.is_here() else phases.Skip(self.task.nothing)
-        )
+        if self.task.is_wanted or self.paths or self.task.is_here():
+            return work(ctx, self.task, self.changed, up=self.task.is_wanted, fallback=self.fallback)
+        return phases.Skip(self.task.nothing)
 
 
 @attrs.frozen
@@ -196,21 +295,24 @@ class Remove:
     name: ClassVar[str] = "remove-host-routing"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
+    tasks: TaskClasses = attrs.field(default=TASKS, kw_only=True, converter=classes)
 
     def do(self, ctx: phases.Context) -> tuple[str, ...]:
         """Remove as much as possible: continue after a failure, then raise all failures. Returns the removed paths."""
         failures: list[Exception] = []
         gone: list[str] = []
         with self.host.locked(ctx) as host:
-            tasks = Configure(self.config, host=host).subtasks[::-1]
+            tasks = made(self.tasks, self.config, host)[::-1]
+            for unknown in unknown_parts(host, tasks):
+                ctx.log.warning("%s", unknown)
             changed: Changed = {}
             with _collected(failures):
-                changed = Gate(host).change(ctx, down=[task.part for task in tasks])
+                changed = Gate(host).change(ctx, down=[task.whole for task in tasks])
             for task in tasks:
                 # Routes stay if a file of the task remains that could install them again.
-                if not task.part.present(host.files):
+                if not task.whole.present(host.files):
                     with _collected(failures):
-                        gone += task.remove(ctx, changed.get(task.part.name, ())).files
+                        gone += work(ctx, task, changed, up=False).files
             for folder in host.layout.own_folders:
                 host.files.remove_empty(folder)
         if failures:
@@ -219,7 +321,8 @@ class Remove:
 
     def plan(self, _ctx: phases.Context) -> Change:
         """The routes and files that would be deleted; changes nothing."""
-        return preview(self.host, Configure(self.config, host=self.host).subtasks[::-1], up=False)
+        tasks = made(self.tasks, self.config, self.host)[::-1]
+        return preview(self.host, tasks, up=False) + Change(others=unknown_parts(self.host, tasks))
 
 
 @contextmanager

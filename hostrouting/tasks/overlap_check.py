@@ -57,6 +57,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     """
 
     name: ClassVar[str] = "check-route-overlap"
+    about: ClassVar[str] = "kernel"
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
 
     @property
@@ -86,7 +87,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         """Whether any CIDRs are expected."""
         return bool(self.config.route_overlap.expected_cidrs)
 
-    def look(self, *, up: bool) -> Change:
+    def change(self, *, up: bool) -> Change:
         """What a new mode means. The task itself changes only the files of the gate."""
         return Change(others=(_TO_STRICT,) if up and self._gets_strict else ())
 
@@ -120,14 +121,14 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         old = self._installed
         return old is not None and (old.mode, self.config.route_overlap.mode) == (Mode.WARN, Mode.STRICT)
 
-    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
-        """Check now."""
-        if self.host.backend is None:
-            return CheckResult(None, changed)
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> CheckResult:  # noqa: ARG002  nothing in it
+        """Check now. To undo that, nothing is left: the task's files were removed with the gate."""
+        if self.host.backend is None or not up:
+            return CheckResult(None, ())
         for error in self._forget(self.host.layout.npd_path):
             ctx.log.warning("%s; this file holds the result of an earlier check", error)
         with self.host.backend() as backend:
-            return CheckResult(self._examine(ctx, backend), changed)
+            return CheckResult(self._examine(ctx, backend), ())
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  there is nothing to repair
         """Check, and write the markers if the answer is not the one that they have."""
@@ -199,10 +200,6 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             return None
         since = known.get("since")
         return since if isinstance(since, str) else ""
-
-    def remove(self, _ctx: phases.Context, changed: tuple[str, ...]) -> CheckResult:
-        """Nothing is left to undo: the task's files were removed with the gate."""
-        return CheckResult(None, changed)
 
     @property
     def _markers(self) -> tuple[str, ...]:

@@ -47,10 +47,8 @@ from hostrouting.host.host import Host, needs_host
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.tasks.base import HostTask, removals_of, valid_wait
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
-from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.guard.service import InstallGuard
+from hostrouting.tasks.configure import TASKS, Configure, TaskClasses, classes, made, unknown_parts
 from hostrouting.tasks.keeping import NETWORKD
-from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.tasks.results import Change, PreflightResult, refusals
 from hostrouting.text import counted
 
@@ -353,12 +351,14 @@ class Preflight:
     and what Configure would wait for is a warning; if this is 0, it is an error."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
     """Whether Configure would be allowed to take away the gate, what STRICT protects, or the guard."""
+    tasks: TaskClasses = attrs.field(default=TASKS, kw_only=True, converter=classes)
+    """The classes of the tasks that Configure would run."""
     file: str = attrs.field(default="FILE", kw_only=True)
     """The name of the configuration's file, for the commands in messages."""
 
     def plan(self, ctx: phases.Context) -> PreflightResult:
         """The findings."""
-        return PreflightResult(worst_first(self._findings(ctx)))
+        return PreflightResult(worst_first(dict.fromkeys(self._findings(ctx))))
 
     def do(self, ctx: phases.Context) -> PreflightResult:
         """See the class."""
@@ -382,7 +382,7 @@ class Preflight:
 
     def _is_gated(self) -> bool:
         """Whether machines wait for a gate now, or would not wait for one after Configure either."""
-        tasks = Configure(self.config, host=self.host).subtasks
+        tasks = made(self.tasks, self.config, self.host)
         if not any(task.is_wanted and task.part.step is not None for task in tasks):
             return True
         with suppress(FileError):
@@ -391,20 +391,21 @@ class Preflight:
 
     def _findings(self, ctx: phases.Context) -> Iterator[Finding]:
         tasks: list[HostTask[Any]] = []
-        for task in Configure(self.config, host=self.host, wait=self.wait).subtasks:
-            settled, unknown = self._answer(_subject(task), "", partial(task.settled, ctx), task)
-            tasks.append(settled)
+        for task in Configure(self.config, host=self.host, wait=self.wait, tasks=self.tasks).subtasks:
+            settled, unknown = self._answer(task.about, "", partial(task.settled, ctx), task)
+            tasks += [] if unknown and task.extension else [settled]
             yield from unknown
-        up = [task.part for task in tasks if task.is_wanted]
-        down = [task.part for task in tasks if not task.is_wanted]
+        up = [task.whole for task in tasks if task.is_wanted]
+        down = [task.whole for task in tasks if not task.is_wanted]
         look = Change()
         for task in tasks:
-            seen, unknown = self._answer(_subject(task), "", partial(task.look, up=task.is_wanted), Change())
+            seen, unknown = self._answer(task.about, "", partial(task.planned, up=task.is_wanted), Change())
             look += seen
-            yield from unknown or self._asked(_subject(task), "", partial(_of_standing, task))
+            yield from unknown or self._asked(task.about, "", partial(_of_standing, task))
         if not self.allow_removal:
             yield from self._asked("removal", "", lambda: removal_findings(removals_of(self.host, tasks)))
         yield from look.others
+        yield from self._asked("task", "", partial(unknown_parts, self.host, tasks))
         yield from self._of_routes(look)
         if look.changes_kernel:
             yield from rights_findings(self._rights)
@@ -559,14 +560,8 @@ class Preflight:
             yield from rights_findings(self._rights)
 
 
-def _subject(task: HostTask[Any]) -> str:
-    """The name of the finding about what a task could not read."""
-    kinds = ((RewriteProbeSource, "probe-rewrite"), (InstallGuard, "unit"))
-    return next((name for kind, name in kinds if isinstance(task, kind)), "kernel")
-
-
 def _of_standing(task: HostTask[Any]) -> Iterator[Finding]:
-    """What would keep the probe rewrite from having an effect."""
-    standing = task.standing() if task.is_wanted and isinstance(task, RewriteProbeSource) else None
+    """What would keep the task's work from having an effect."""
+    standing = task.standing() if task.is_wanted else None
     if standing is not None:
         yield from of_severity(standing.findings, "warning", "note")

@@ -9,6 +9,7 @@ import attrs
 from hostrouting.check.report import check_document
 from hostrouting.errors import Fault
 from hostrouting.finding import Finding, of_severity, worst
+from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import Changes
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Change:
         steps = () if self.routes is None else self.routes.steps
         return {
             "steps": [{"action": step.action, "route": str(step.route), "reason": step.why} for step in steps],
-            "operations": [attrs.asdict(operation) for operation in self.operations],
+            "operations": [operation.to_mapping() for operation in self.operations],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "findings": [finding.to_mapping() for finding in self.findings],
@@ -150,6 +151,11 @@ class RoutesResult:
     applied: Applied | None
     files: tuple[str, ...]
     started: bool = False
+
+    @property
+    def effects(self) -> Effects:
+        """The changes of routes, and the files."""
+        return Effects(() if self.applied is None else self.applied.changes, self.files)
 
     def log_fields(self) -> dict[str, object]:
         """The number of routes by what was done, of routes that will not last, and of files written."""
@@ -224,7 +230,7 @@ class Standing:
     findings: tuple[Finding, ...] = ()
     """What is missing or wrong (errors), what keeps the work from having an effect (warnings), and remarks (notes)."""
     facts: tuple[str, ...] = ()
-    """CleanupFacts such as counters."""
+    """Facts such as counters, each a sentence."""
 
     @property
     def is_in_force(self) -> bool:
@@ -269,7 +275,7 @@ class ProbeResult:
         """What was done, and the state of the rewrite, as plain values."""
         return {
             "standing": None if self.standing is None else self.standing.to_mapping(),
-            "operations": [attrs.asdict(operation) for operation in self.operations],
+            "operations": [operation.to_mapping() for operation in self.operations],
             "files": list(self.files),
             "started": self.started,
         }

@@ -20,11 +20,10 @@ from hostrouting.boot import (
     render_static_routes_script,
 )
 from hostrouting.boot.gate import Gate, Part
-from hostrouting.check.examine import await_plan, is_any_route_ours, read
+from hostrouting.check.examine import await_plan, read
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, BackendError, ConfigError
-from hostrouting.host.effects import having_changed
-from hostrouting.host.fileset import Changes, File, FileSet, unit_file
+from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import (
@@ -37,7 +36,7 @@ from hostrouting.routes.plan import (
     wanted_routes_of,
 )
 from hostrouting.routes.uplink import bare_leg
-from hostrouting.tasks.base import Fallback, HostTask, run_once
+from hostrouting.tasks.base import Fallback, HostTask
 from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.keeping import with_kept_rules
 from hostrouting.tasks.results import Change, RoutesResult, removal
@@ -80,6 +79,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     """
 
     name: ClassVar[str] = "configure-static-routes"
+    about: ClassVar[str] = "kernel"
     nothing: ClassVar[str] = "no static routes are configured, and none are installed"
 
     @property
@@ -96,18 +96,22 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             obsolete=layout.obsolete_paths(layout.routes_unit),
         )
         script = File(layout.routes_script_path, render_static_routes_script(self.config, wait=seconds), mode=0o755)
-        step = GateStep(50, "requires", "static-routes")
-        return Part(step, files, layout.routes_unit, FileSet((script,)), tools=("ip", "awk"))
+        # It names our route protocol and the script that has succeeded: so it says which routes are ours.
+        name = render_protocol_name(self.config.protocol, digest=digest_of(script.text))
+        return Part(
+            GateStep(50, "requires", "static-routes"),
+            files,
+            layout.routes_unit,
+            FileSet((script,)),
+            tools=("ip", "awk"),
+            record=FileSet((File(layout.protocol_name_path, name),)),
+            is_run_now=True,
+        )
 
     @property
     def is_wanted(self) -> bool:
         """Whether any routes are configured."""
         return self.config.static_routes.enabled and bool(self.config.static_routes.routes)
-
-    def paths(self) -> tuple[str, ...]:
-        """The paths of the task's files that exist on the host."""
-        part, files = self.part, self.host.files
-        return (*part.present(files), *part.program.present(files), *self._name.present(files))
 
     def removals(self) -> tuple[Finding, ...]:
         """The routes of the installed script that are not in the configuration."""
@@ -118,29 +122,15 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         told = f"not in this configuration, but installed: {counted(len(gone), 'route')}, to {spoken(gone)}"
         return (removal("staticRoutes", told),)
 
-    def is_here(self) -> bool:
-        """Whether the host has files of the task, or its kernel has routes of ours."""
-        if self.has_files:
-            return True
-        if self.host.backend is None:
-            return False
-        with self.host.backend() as backend:
-            return is_any_route_ours(backend, self.config.protocol, spared=self._spared)
-
-    def look(self, *, up: bool) -> Change:
-        """The steps of the route plan, and the files that are changed after them."""
-        before, part, files = self._read(), self.part, self.host.files
-        if before is not None and up:
-            before = with_kept_rules(before, self.config)
-        routes = None if before is None else self._plan_routes(self._wanted if up else (), before)
+    def change(self, *, up: bool) -> Change:
+        """The steps of the route plan."""
+        before = with_kept_rules(self._read(), self.config) if up else self._read()
+        routes = self._plan_routes(self._wanted if up else (), before)
         if up:
-            is_stuck = routes is not None and (routes.conflicts or routes.pending)
-            names = Changes() if is_stuck else self._name.differences(files)
-            return Change(routes, names, before=before, has_fallback=self._fallback is not None)
-        removes = (*part.program.present(files), *self._name.present(files))
-        asked = () if routes is None else [step.route for step in routes.asking]
-        staying = () if before is None else [route for route in self._stays(before) if route not in asked]
-        return Change(routes, Changes(removes=removes), before=before, others=tuple(map(stays, staying)))
+            return Change(routes, before=before, has_fallback=self._fallback is not None)
+        asked = [step.route for step in routes.asking]
+        staying = [route for route in self._stays(before) if route not in asked]
+        return Change(routes, before=before, others=tuple(map(stays, staying)))
 
     def prepare(self, ctx: phases.Context) -> Fallback | None:
         """Plan the routes if the last good script would be replaced. Raises what `install` would raise for the plan."""
@@ -173,22 +163,24 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return None
         return found if has_script_succeeded(files, layout) else None
 
-    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
-        """Install the routes now, run the boot script once, and write the name of our route protocol."""
-        former = self._former
-        applied, _ = self._route(ctx, self._wanted, former)
-        for foreseen in applied.plan.foreseen if applied is not None else ():
-            ctx.log.warning("%s", foreseen.finding)
-        for beside in applied.beside if applied is not None else ():
-            ctx.log.warning("%s", beside)
-        # The name is written last, with the digest of the script: until then, no run of it is known to have succeeded.
-        is_new = bool(self._name.differences(self.host.files))
-        with having_changed(() if applied is None else applied.changes):
-            started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
-            if started:
-                # A run of the old script may have ended between the plan and this run, and changed something.
-                self._route(ctx, self._wanted, former)
-            return RoutesResult(applied, (*changed, *self._name.install(self.host.files)), started)
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> RoutesResult:
+        """Apply the plan, all or nothing, once everything that it needs is there."""
+        plan, before = change.routes, change.before
+        if plan is None or before is None:
+            return RoutesResult(None, ())
+        former, protocol = self._former, self.config.protocol
+        with self.kernel() as backend:
+            if plan.pending:
+                plan, before = self._await_plan(ctx, backend, self._wanted, former)
+            # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.
+            with ctx.shielded():
+                applied = apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
+        told = [*(foreseen.finding for foreseen in applied.plan.foreseen), *applied.beside] if up else []
+        if not up:
+            told = [*map(stays, self._stays(self._read() if applied.changes else before))]
+        for finding in told:
+            ctx.log.warning("%s", finding)
+        return RoutesResult(applied, ())
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
         """Add, replace and delete routes as far as that is possible now: what is refused does not hinder the rest."""
@@ -278,18 +270,6 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         left = [f"{len(keys):,} more routes are left to the next look"] if keys else []
         return (), lost, [*left, *refused]
 
-    def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> RoutesResult:
-        """Delete our routes, whatever the configuration says; last the files that say which routes are ours."""
-        applied, before = self._route(ctx, (), self._former)
-        after = before if applied is None or not applied.changes else self._read()
-        for route in () if after is None else self._stays(after):
-            ctx.log.warning("%s", stays(route))
-        files = self.host.files
-        with having_changed(() if applied is None else applied.changes):
-            gone = self.part.program.remove(files)
-            with having_changed(files=gone):
-                return RoutesResult(applied, (*changed, *gone, *self._name.remove(files)))
-
     @property
     def _wanted(self) -> tuple[DesiredRoute, ...]:
         return wanted_routes(self.config)
@@ -299,16 +279,6 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         """The routes of the boot script on the host."""
         installed = installed_routes(self.host.files, self.host.layout)
         return () if installed is None else wanted_routes_of(installed)
-
-    @property
-    def _name(self) -> FileSet:
-        """The file that names our route protocol, and the script that has succeeded.
-
-        It says which routes are ours, so it is changed after the routes.
-        """
-        [script] = self.part.program.files
-        text = render_protocol_name(self.config.protocol, digest=digest_of(script.text))
-        return FileSet((File(self.host.layout.protocol_name_path, text),))
 
     @property
     def _former(self) -> frozenset[int]:
@@ -323,11 +293,9 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
         return reply_destinations(self.config, former=[address for address, _ in Record.parse(text).routes])
 
-    def _read(self) -> Snapshot | None:
-        if self.host.backend is None:
-            return None
-        with self.host.backend() as backend:
-            return read(backend)[0]
+    def _read(self) -> Snapshot:
+        with self.kernel() as kernel:
+            return read(kernel)[0]
 
     def _plan_routes(self, wanted: tuple[DesiredRoute, ...], before: Snapshot) -> RoutePlan:
         number, spared, installed = self.config.protocol, self._spared, () if wanted else self._installed
@@ -347,20 +315,6 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         ours = {self.config.protocol, *self._former}
         steps = self._plan_routes(wanted, before).steps if wanted else ()
         return tuple(step.route for step in steps if step.action == "keep" and step.route.protocol not in ours)
-
-    def _route(
-        self, ctx: phases.Context, wanted: tuple[DesiredRoute, ...], former: frozenset[int]
-    ) -> tuple[Applied, Snapshot] | tuple[None, None]:
-        """What was done to the routes, and the snapshot before that; two times None for an image."""
-        if self.host.backend is None:
-            return None, None
-        protocol = self.config.protocol
-        with self.host.backend() as backend:
-            plan, before = self._await_plan(ctx, backend, wanted, former)
-            # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.
-            with ctx.shielded():
-                applied = apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
-            return applied, before
 
 
 def repair_of(step: Step) -> Repair:

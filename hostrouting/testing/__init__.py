@@ -7,6 +7,7 @@
     MemoryLinkLayer    fake MAC addresses and neighbours in memory; faults can be injected
     FakeHost           the fake kernel with files and a service manager, for tests of tasks; FakeFiles, FakeManager
     topologies         ready-made hosts: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
+    check_task         the contract suite of a task of your own
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
     filter_contracts   those of Nftables, Ebtables and LinkLayer, such as `filter_contracts.NftablesContract`
     strategies         hypothesis strategies for prefixes, routes, rules and snapshots
@@ -31,6 +32,7 @@ from hostrouting.testing.kernel import Faults, MemoryBackend
 from hostrouting.testing.kernel.ebtables import MemoryEbtables
 from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
 from hostrouting.testing.kernel.nftables import MemoryNftables
+from hostrouting.testing.tasks import check_task
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "FakeFiles",
     "FakeHost",
     "FakeManager",
+    "check_task",
     # ready-made hosts
     "plain_vm",
     "h200",

@@ -31,7 +31,7 @@ def with_value(key: str, value: object, base: dict[str, Any] = COMPLETE) -> dict
 def keys_of(document: object, path: str = "") -> dict[str, object]:
     """Every key of a JSON value by its path, with what it has there."""
     if isinstance(document, dict):
-        own = {f"{path}{key}": value for key, value in document.items() if not isinstance(value, dict)}
+        own = {f"{path}{key}": value for key, value in document.items() if not (isinstance(value, dict) and value)}
         inner = [keys_of(value, f"{path}{key}{'[]' * isinstance(value, list)}.") for key, value in document.items()]
         return {key: value for found in (own, *inner) for key, value in found.items()}
     if isinstance(document, list):

@@ -16,7 +16,6 @@ from hostrouting.cli.changes import (
     foreseen_lines,
     gate_lines,
     looked_at_gate,
-    operation_document,
     operation_lines,
     refusal,
     run_task,
@@ -33,7 +32,7 @@ from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
 from hostrouting.routes.plan import Foreseen, Step, wanted_routes
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import Configure, installed_tasks
 from hostrouting.tasks.results import CheckResult, RoutesResult, Standing
 from hostrouting.tasks.static_routes import has_script_succeeded
 
@@ -139,7 +138,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
     config, here = config_of(arguments), host()
-    configure = Configure(config, host=here, wait=wait_of(arguments, here), allow_removal=arguments.allow_removal)
+    wait, allow = wait_of(arguments, here), arguments.allow_removal
+    configure = Configure(config, host=here, wait=wait, allow_removal=allow, tasks=installed_tasks())
     run = run_task(configure, here)
     done = Done.of(run, config, looked_at_gate(here))
     failed = None if done.escapes else run.failed  # the page explains escapes in detail
@@ -213,7 +213,7 @@ def _document(done: Done) -> dict[str, Any]:
         "changed": done.changed,
         "steps": [step_document(step) for step in done.steps],
         "findings": [finding.to_mapping() for finding in done.findings],
-        "operations": [operation_document(operation) for operation in done.run.effects.operations],
+        "operations": [operation.to_mapping() for operation in done.run.effects.operations],
         "standings": done.standings.documents(),
         "files": {"wrote": list(done.run.wrote), "removed": list(done.run.removed)},
         "check": None if done.check is None else done.check.document(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.cli.changes import operation_document, operation_lines, run_task
+from hostrouting.cli.changes import operation_lines, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
 from hostrouting.cli.output import Painted, counted, finding_lines, items, line
 from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS
@@ -220,7 +220,7 @@ def _document(
         "ok": run is None or run.ok,
         **plan.to_mapping(),
         "unapproved": [entry.to_mapping() for entry in unapproved],
-        "operations": [] if run is None else [operation_document(operation) for operation in run.effects.operations],
+        "operations": [] if run is None else [operation.to_mapping() for operation in run.effects.operations],
         "undoFile": ("" if run is None else _undo_file(run)) or None,
         "failures": [] if run is None else run.failures,
     }

@@ -11,6 +11,7 @@ from hostrouting.cli.command import Command, Reply, config_option
 from hostrouting.cli.schemas import FINDINGS
 from hostrouting.cli.source import config_again, kept_config
 from hostrouting.host.systemd import SystemdService
+from hostrouting.tasks.configure import installed_tasks
 from hostrouting.tasks.guard.loop import Guard, Orders
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
     service = SystemdService.of(os.environ)
     follows = arguments.config is None
-    guard = Guard(read(), host=here, again=read, follows=follows, orders=orders, service=service)
+    guard = Guard(
+        read(), host=here, again=read, follows=follows, orders=orders, service=service, tasks=installed_tasks()
+    )
     run = run_task(guard, here, on_hangup=orders.reload)
     return Reply(run.code, lambda: _document(here), lambda _style: (), failed=run.failed)
 

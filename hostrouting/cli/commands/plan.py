@@ -12,7 +12,6 @@ from hostrouting.cli.changes import (
     foreseen_lines,
     gate_lines,
     looked_at_gate,
-    operation_document,
     operation_lines,
     refusal,
     step_document,
@@ -27,7 +26,7 @@ from hostrouting.cli.source import config_of, installed_config, looked_at, wait_
 from hostrouting.config import HostRoutingConfig
 from hostrouting.finding import Finding, of_severity
 from hostrouting.routes.plan import RoutePlan, Step, plan_static_routes
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import Configure, installed_tasks
 from hostrouting.tasks.results import Change, refusals
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
 
-    look = Configure(config, host=host, wait=wait_of(arguments, host)).preview()
+    look = Configure(config, host=host, wait=wait_of(arguments, host), tasks=installed_tasks()).preview()
     routes, gate = look.routes or RoutePlan(), looked_at_gate(host)
     refused = () if arguments.allow_removal else refusals(look.removals)
     going = (gone for gone in look.removals if not (refused and gone.severity == "error"))
@@ -268,7 +267,7 @@ def _document(prospect: Prospect) -> dict[str, Any]:
         "changes": prospect.changes,
         "steps": [step_document(step) for step in prospect.steps],
         "pending": [str(pending) for pending in prospect.routes.pending],
-        "operations": [operation_document(operation) for operation in prospect.operations],
+        "operations": [operation.to_mapping() for operation in prospect.operations],
         "findings": [finding.to_mapping() for finding in prospect.findings],
         "refused": list(prospect.refused),
         "files": None if prospect.saved else _files(prospect),

@@ -12,6 +12,7 @@ from hostrouting.cli.output import Painted, counted, finding_lines, line
 from hostrouting.cli.schemas import FINDINGS
 from hostrouting.cli.source import config_of, installed_wait, quiet_context
 from hostrouting.errors import FileError
+from hostrouting.tasks.configure import installed_tasks
 from hostrouting.tasks.preflight import Preflight
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     wait = float(DEFAULT_WAIT)
     with suppress(FileError):  # that a script cannot be read is a finding
         wait = installed_wait(here)
-    allow = arguments.allow_removal
-    preflight = Preflight(config, host=here, wait=wait, allow_removal=allow, file=arguments.config)
+    allow, file, tasks = arguments.allow_removal, arguments.config, installed_tasks()
+    preflight = Preflight(config, host=here, wait=wait, allow_removal=allow, file=file, tasks=tasks)
     found = preflight.plan(quiet_context())
     return Reply(_CODES[found.worst], lambda: _document(found), lambda _style: _page(found, arguments.config))
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.cli.changes import file_lines, operation_document, operation_lines, run_task, step_lines
+from hostrouting.cli.changes import file_lines, operation_lines, run_task, step_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, finding_lines, line, spoken
 from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError
-from hostrouting.tasks.configure import Remove
+from hostrouting.tasks.configure import Remove, installed_tasks
 
 if TYPE_CHECKING:
     import argparse
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.changes import Run
     from hostrouting.cli.output import Line
+    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.routes.plan import Step
     from hostrouting.tasks.results import Change
@@ -35,7 +36,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
-    task = Remove(config_of(arguments), host=host())
+    task = Remove(config_of(arguments), host=host(), tasks=installed_tasks())
     try:
         before = task.plan(quiet_context())
     except BackendError:  # the task continues after this error, and reports it
@@ -52,7 +53,8 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _prospect(before: Change, again: str) -> Iterator[Line]:
     """What would be removed."""
     if before.is_empty:
-        yield line(Painted("NOTHING TO DO:", "good"), " hostrouting has nothing installed on this host")
+        what = "nothing that it knows" if _unknown(before) else "nothing"
+        yield line(Painted("NOTHING TO DO:", "good"), f" hostrouting has {what} installed on this host")
         yield from _stays(before)
         return
     yield line(Painted("TO DO:", "warn"), f" remove {_all_of(before)}")
@@ -67,6 +69,7 @@ def _page(before: Change, run: Run, left: tuple[str, ...]) -> Iterator[Line]:
         yield line("To see what is left: hostrouting status")
         return
     but = f", except {spoken(left)}, which the next boot removes" if left else ""
+    but += "; and what it does not know, which stays" if _unknown(before) else ""
     yield line(Painted("DONE:", "good"), f" {_all_of(before)} removed; nothing that hostrouting installed is left{but}")
     yield from _list(before, "removed")
     yield from _stays(before)
@@ -93,8 +96,16 @@ def _steps(before: Change) -> Sequence[Step]:
     return () if before.routes is None else before.routes.changes
 
 
+def _unknown(before: Change) -> list[Finding]:
+    """What tasks have installed that are not installed here."""
+    return [finding for finding in before.others if finding.name == "task"]
+
+
 def _stays(before: Change) -> Iterator[Line]:
-    """The wanted routes that are not ours, and the commands that delete them."""
+    """What tasks of other projects have; the wanted routes that are not ours, and the commands that delete them."""
+    if unknown := _unknown(before):
+        yield line()
+        yield from finding_lines(unknown)
     if stays := [finding.facts for finding in before.others if finding.name == "route-stays"]:
         yield line()
         yield line("These routes stay: the configuration asked for them, but hostrouting did not install them.")
@@ -111,7 +122,7 @@ def _document(before: Change, run: Run | None) -> dict[str, Any]:
         "ok": before.is_empty if run is None else run.ok,
         "dryRun": run is None and not before.is_empty,
         "routes": [str(step.route) for step in _steps(before)] if ok else [],
-        "operations": [operation_document(operation) for operation in before.operations] if ok else [],
+        "operations": [operation.to_mapping() for operation in before.operations] if ok else [],
         "files": list(before.files.removes) if ok else [],
         "findings": [finding.to_mapping() for finding in before.others],
         "failures": [] if run is None else run.failures,

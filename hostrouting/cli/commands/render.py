@@ -12,7 +12,7 @@ from hostrouting.cli.schemas import FAILURES
 from hostrouting.cli.source import config_of, wait_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import Configure, installed_tasks
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +43,8 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         )
         raise ConfigError([Fault("--root", repr(arguments.root), rule, remedy)])
     image = Host.offline(root)
-    run = run_task(Configure(config, host=image, wait=wait_of(arguments, image)), image, quietly=not arguments.verbose)
+    configure = Configure(config, host=image, wait=wait_of(arguments, image), tasks=installed_tasks())
+    run = run_task(configure, image, quietly=not arguments.verbose)
     return Reply(run.code, lambda: _document(run, root), lambda _style: _page(run, root), failed=run.failed)
 
 

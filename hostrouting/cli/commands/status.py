@@ -24,13 +24,13 @@ from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.cli.schemas import CHECK, FINDINGS, STANDINGS
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.config import HostRoutingConfig, ProbeCondition
-from hostrouting.errors import BackendError, FileError, ManagerError
+from hostrouting.errors import BackendError, ConfigError, FileError, ManagerError
 from hostrouting.fib import Fib
 from hostrouting.finding import Finding, of_severity, worst_first
 from hostrouting.model import IPV4, IPV6
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import default_route
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import installed_tasks, made
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
@@ -345,7 +345,8 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
     guard, program = wanted.guard, wanted.guard.program or installed.guard.program
     if guard.enabled != installed.guard.enabled or (guard.enabled and program != installed.guard.program):
         yield "guard"
-    for name, key in (("protocol", "protocol"), ("kernel_rules", "kernelRules"), ("manage_foreign", "manageForeign")):
+    also = (("kernel_rules", "kernelRules"), ("manage_foreign", "manageForeign"), ("extensions", "extensions"))
+    for name, key in (("protocol", "protocol"), *also):
         if getattr(wanted, name) != getattr(installed, name):
             yield key
 
@@ -368,7 +369,7 @@ def _asked(troubles: list[Finding], what: str, question: Callable[[], T]) -> T |
     """The answer; or None, after adding the error to `troubles` unless it is already there."""
     try:
         return question()
-    except (FileError, ManagerError) as error:
+    except (ConfigError, FileError, ManagerError) as error:
         if not any(trouble.sentence.endswith(f": {error}") for trouble in troubles):
             troubles.append(Finding("not-known", "warning", f"{what}: {error}"))
         return None
@@ -379,7 +380,8 @@ def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
     manager, layout = host.manager, host.layout
     if manager is None or not manager.is_running():
         return ()
-    first, *others = (unit for task in Configure(HostRoutingConfig(), host=host).subtasks if (unit := task.part.unit))
+    tasks = made(installed_tasks(), HostRoutingConfig(), host)
+    first, *others = (unit for task in tasks if (unit := task.part.unit))
     states = [(unit, manager.state(unit)) for unit in (first, layout.gate_unit, *others)]
     return tuple((unit, state) for unit, state in states if state.load != "not-found")
 
@@ -387,7 +389,7 @@ def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
 def _files_of(host: Host, config: HostRoutingConfig, troubles: list[Finding]) -> tuple[str, ...]:
     """Our files, without those under /run."""
     found: set[str] = set()
-    for look in (Gate(host).present, *(task.paths for task in Configure(config, host=host).subtasks)):
+    for look in (Gate(host).present, *(task.paths for task in made(installed_tasks(), config, host))):
         found.update(_asked(troubles, "the files", look) or ())
     state = host.layout.at(host.layout.state_directory)
     return tuple(sorted(path for path in found if not path.startswith(f"{state}/")))

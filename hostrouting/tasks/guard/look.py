@@ -12,7 +12,10 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import Self
+
     from hostrouting.finding import Finding
+    from hostrouting.host.effects import Operation
 
 __all__ = ["Look", "Repair"]
 
@@ -26,6 +29,14 @@ class Repair:
     ours: str
     found: str
     """What was there, such as `no route`."""
+
+    @classmethod
+    def of(cls, operation: Operation) -> Self:
+        """The repair that an operation is."""
+        if operation.verb == "delete":
+            return cls(operation.object, "none", operation.object)
+        found = "none" if operation.verb in {"add", "create"} else f"a changed one ({operation.reason})"
+        return cls(operation.object, "the one that was installed", found)
 
 
 @attrs.frozen(kw_only=True)

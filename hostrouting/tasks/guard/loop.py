@@ -18,12 +18,12 @@ import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import find_edits
 from hostrouting.config import needs_config
-from hostrouting.errors import BackendError, FileError, HostBusy, HostRoutingError
+from hostrouting.errors import BackendError, ConfigError, FileError, HostBusy, HostRoutingError
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host, needs_host
 from hostrouting.host.systemd import Line, NoService, Service
 from hostrouting.release import __version__
-from hostrouting.tasks.configure import TASKS
+from hostrouting.tasks.configure import TASKS, TaskClasses, classes, made
 from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.guard.pace import Fights, Pace
 from hostrouting.tasks.guard.state import State, figures
@@ -110,6 +110,8 @@ class Guard:
     name: ClassVar[str] = "guard"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
+    tasks: TaskClasses = attrs.field(default=TASKS, kw_only=True, converter=classes)
+    """The classes of the tasks that keep what they have done."""
     again: Callable[[], HostRoutingConfig] | None = attrs.field(default=None, kw_only=True)
     """Reads the configuration again when that is ordered."""
     follows: bool = attrs.field(default=False, kw_only=True)
@@ -176,11 +178,19 @@ class _Watching:
     def _use(self, config: HostRoutingConfig) -> None:
         """Use this configuration from now on. The former answer of a task holds until it answers by the new one."""
         self._config = config
-        wanted = {task.name for make in TASKS if (task := make(config, host=self._host, wait=0)).is_wanted}
-        self._answers = {name: look for name, look in self._answers.items() if name in wanted}
+        self._answers = {task.name: self._answers[task.name] for task in self._tasks() if self._may_hold(task)}
         self._restless.clear()
         self._fights = Fights()  # a change of the configuration is not a fight
         self._watch.listen(nftables=config.probe_rewrite.enabled)
+
+    def _tasks(self, host: Host | None = None) -> tuple[HostTask[Any], ...]:
+        return made(self._guard.tasks, self._config, host or self._host, wait=0)
+
+    def _may_hold(self, task: HostTask[Any]) -> bool:
+        """Whether the task has answered, and is still wanted."""
+        with suppress(ConfigError):  # the settings of another project's task; its next answer says so
+            return task.name in self._answers and task.is_wanted
+        return False
 
     def run(self) -> None:
         """Wait and look, until the run is cancelled."""
@@ -248,9 +258,9 @@ class _Watching:
             self._held_since = None
             if self._guard.follows:
                 self._take_configuration()
-            for make in TASKS:
+            for task in self._tasks(host):
                 self._alive()
-                found += self._ask(make(self._config, host=host, wait=0))
+                found += self._ask(task)
         return found + self._look_at_gate()
 
     def _look_at_gate(self) -> Look:

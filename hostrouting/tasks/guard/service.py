@@ -18,7 +18,8 @@ from hostrouting.finding import Finding
 from hostrouting.host.effects import Operation
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask, start_unit
-from hostrouting.tasks.results import Change, GuardResult, Standing, removal
+from hostrouting.tasks.guard.look import Look
+from hostrouting.tasks.results import Change, GuardResult, Standing
 from hostrouting.text import show
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ class InstallGuard(HostTask[GuardResult]):
 
     name: ClassVar[str] = "install-guard"
     nothing: ClassVar[str] = "no guard is wanted, and none is installed"
+    section: ClassVar[str] = "guard"
+    loss: ClassVar[str] = "the guard, without which a lost route stays lost"
+    is_protection: ClassVar[bool] = True
+    is_always_carried_out: ClassVar[bool] = True  # the guard is needed most when another task fails
+    about: ClassVar[str] = "unit"
 
     @property
     def part(self) -> Part:
@@ -71,13 +77,6 @@ class InstallGuard(HostTask[GuardResult]):
         """Whether the guard is enabled."""
         return self.config.guard.enabled
 
-    def removals(self) -> tuple[Finding, ...]:
-        """The installed guard, if the configuration does not enable it."""
-        if self.is_wanted or not self.host.files.is_there(self.host.layout.guard_unit_path):
-            return ()
-        told = "not in this configuration, but installed: the guard, without which a lost route stays lost"
-        return (removal("guard", told, is_protection=True),)
-
     def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  the host's files answer
         """The task itself. Raises ConfigError if the service could not run the program."""
         path, given = self._program or "", self.config.guard.program
@@ -90,33 +89,24 @@ class InstallGuard(HostTask[GuardResult]):
             raise ConfigError([Fault("guard.program", show(given) if given else "", rule, remedy)])
         return self
 
-    def look(self, *, up: bool) -> Change:
+    def change(self, *, up: bool) -> Change:
         """That the service would be started; its files are part of the gate's preview."""
         manager, unit = self._manager, self.host.layout.guard_unit
-        if not up or manager is None or self._is_running(manager):
+        if not up or manager is None or manager.state(unit).active in _RUNNING:
             return Change()
         return Change(operations=(Operation("start", unit, "it is not running"),))
 
-    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> GuardResult:
-        """Start the service if its unit is new or it does not run."""
-        return GuardResult(changed, self._start(ctx, is_new=bool(changed)))
-
-    def despite_failure(self, ctx: phases.Context, changed: tuple[str, ...]) -> None:
-        """Start the service all the same: it is needed most when another task fails."""
-        if self.is_wanted:
-            self._start(ctx, is_new=bool(changed))
-
-    def _start(self, ctx: phases.Context, *, is_new: bool) -> bool:
-        """Start the service if it is new or does not run; whether it was started."""
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> GuardResult:
+        """Start the service if its unit is new or it does not run. The gate stops it before its unit is removed."""
         manager = self._manager
-        if manager is None or not (is_new or not self._is_running(manager)):
-            return False
+        if manager is None or not up or not (change.operations or change.files):
+            return GuardResult()
         start_unit(ctx, manager, self.host.layout.guard_unit, timeout=_TO_START)
-        return True
+        return GuardResult(started=True)
 
-    def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> GuardResult:  # noqa: ARG002  the gate has done it
-        """The gate has stopped the service and removed its files."""
-        return GuardResult(changed)
+    def keep(self, *_: object) -> Look:
+        """A guard does not look after its own service: systemd does."""
+        return Look()
 
     def standing(self) -> Standing | None:
         """Whether the guard runs, what it has done, and what it cannot repair; None if there is no guard."""
@@ -136,9 +126,6 @@ class InstallGuard(HostTask[GuardResult]):
     def _manager(self) -> Manager | None:
         manager = self.host.manager
         return manager if manager is not None and manager.is_running() else None
-
-    def _is_running(self, manager: Manager) -> bool:
-        return manager.state(self.host.layout.guard_unit).active in _RUNNING
 
     @property
     def _program(self) -> str | None:

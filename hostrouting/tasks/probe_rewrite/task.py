@@ -14,9 +14,7 @@ import attrs
 
 from hostrouting.boot import (
     MOST_WAIT,
-    GateStep,
     ProbeScript,
-    render_preset,
     render_probe_script,
     render_probe_unit,
 )
@@ -26,7 +24,7 @@ from hostrouting.config import OnUnknown, ProbeCondition
 from hostrouting.errors import ApplyError, HostRoutingError, MetadataError, NotReady, ProgramError
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import having_changed
-from hostrouting.host.fileset import Changes, File, FileSet, unit_file
+from hostrouting.host.fileset import Changes, FileSet
 from hostrouting.model import IPV6, Prefix
 from hostrouting.routes.apply import apply_plan
 from hostrouting.tasks.base import Fallback, HostTask, run_once
@@ -74,6 +72,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
     name: ClassVar[str] = "rewrite-probe-source"
     nothing: ClassVar[str] = "the probe rewrite is neither enabled nor installed"
+    about: ClassVar[str] = "probe-rewrite"
     answer: Answer | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
     """The answer of the instance metadata service; None if it was not asked."""
 
@@ -87,24 +86,20 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     def part(self) -> Part:
         """The script, which runs before a machine starts, and the unit that runs it at every boot."""
         layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
-        files = FileSet(
-            (
-                unit_file(layout.probe_unit_path, render_probe_unit(layout), script=layout.probe_script, layout=layout),
-                File(layout.probe_preset_path, render_preset(layout.probe_unit)),
-            ),
-            links=((layout.probe_enabled_path, f"{layout.unit_directory}/{layout.probe_unit}"),),
-            obsolete=layout.obsolete_paths(layout.probe_unit),
-        )
         told = ProbeScript(self._settings, self.config.protocol, seconds)
-        text = render_probe_script(told, layout=layout) if self._settings.interfaces else ""
-        return Part(
-            GateStep(70, "requires" if self._settings.required else "wants", "probe-rewrite"),
-            files,
-            layout.probe_unit,
-            FileSet((File(layout.probe_script_path, text, mode=0o755),)),
+        part = Part.of(
+            layout,
+            "probe-rewrite",
+            render_probe_script(told, layout=layout) if self._settings.interfaces else "",
+            rank=70,
+            kind="requires" if self._settings.required else "wants",
+            unit_text=render_probe_unit(layout),
+            obsolete=layout.obsolete_paths(layout.probe_unit),
             remains=(layout.probe_unfinished_path,),
             tools=("ip", "nft"),
+            is_undone_first=True,
         )
+        return attrs.evolve(part, is_run_now=False)  # `carry_out` runs it: the result has the state after that
 
     @property
     def is_wanted(self) -> bool:
@@ -114,16 +109,6 @@ class RewriteProbeSource(HostTask[ProbeResult]):
         is_unknown, on_unknown = self.answer.has_ipv6 is None, self._settings.imds.on_unknown
         return on_unknown is not OnUnknown.SKIP if is_unknown else bool(self.answer.has_ipv6)
 
-    def paths(self) -> tuple[str, ...]:
-        """The paths of the task's files that exist on the host."""
-        part, files = self.part, self.host.files
-        return (*part.present(files), *self._program_paths)
-
-    @property
-    def _program_paths(self) -> tuple[str, ...]:
-        files = self.host.files
-        return (*self.part.program.present(files), *self._applied.present(files))
-
     def settled(self, ctx: phases.Context) -> Self:
         """The task with the answer of the instance metadata service, if the condition is `imds`."""
         if not (self.is_wanted and self._settings.condition is ProbeCondition.IMDS) or self.host.backend is None:
@@ -132,8 +117,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
 
         return attrs.evolve(self, answer=ask_for_ipv6(ctx, self.host.fetch, self._settings.imds))
 
-    def look(self, *, up: bool) -> Change:
-        """What would be done to the table and the route; for a removal also the files that are removed after them."""
+    def change(self, *, up: bool) -> Change:
+        """What would be done to the table and the route; for a removal also the record that is removed after them."""
         open_nft, open_backend = self.host.nftables, self.host.backend
         if not up:
             told = () if self.answer is None else self._why_not()
@@ -141,9 +126,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             if open_nft is not None and open_backend is not None and self._is_left:
                 with open_backend() as backend, self._where_nft_is():
                     plan = self._plan(open_nft(), self._read(backend), up=False)
-            return Change(
-                files=Changes(removes=self._program_paths), operations=plan.operations if plan else (), others=told
-            )
+            left = Changes(removes=self._applied.present(self.host.files))
+            return Change(files=left, operations=plan.operations if plan else (), others=told)
         if open_nft is None or open_backend is None:
             return Change()
         with open_backend() as backend:
@@ -158,16 +142,18 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             raise unanswered
         return None
 
-    def install(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
-        """Load the rules and add the route now, and run the boot script once."""
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> ProbeResult:
+        """Load the rules and add the route now, and run the boot script once; or undo that."""
         open_nft, open_backend = self.host.nftables, self.host.backend
+        if not up:
+            return self._remove(ctx)
         if open_nft is None or open_backend is None:
-            return ProbeResult(None, changed)
+            return ProbeResult(None)
         nft = open_nft()
         with open_backend() as backend:
             operations = self._carry_out(ctx, nft, backend, wait=self.wait)
         with having_changed(operations=operations):
-            is_new = self.host.layout.probe_script_path in changed
+            is_new = self.host.layout.probe_script_path in change.files.writes
             started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
             if started:
                 # A run of the old script may have ended between the plan and this run, and changed something.
@@ -186,7 +172,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                     ctx.log.log(finding.level, "%s", finding)
             own = Record.of(self._settings, protocol=self.config.protocol)
             self._write(attrs.evolve(own, loaded=self._record.loaded))
-            return ProbeResult(standing, changed, operations, started)
+            return ProbeResult(standing, (), operations, started)
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
         """Load the table and add the route again if they are not as they were installed."""
@@ -201,7 +187,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             waiting = (str(self._prefix),) if plan.waits else ()
             begun, look = ctx.clock.now(), Look(findings=tuple(of_severity(plan.findings, "error", "warning")))
             for part, needed in (
-                (tables, tuple(map(_repair_of, tables.on_tables))),
+                (tables, tuple(map(Repair.of, tables.on_tables))),
                 (routes, tuple(map(repair_of, routes.routes.changes))),
             ):
                 # All are asked, so that each is known to be needed.
@@ -217,9 +203,8 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                     look += Look(lost=needed if is_lost else (), failures=failures)
             return attrs.evolve(look, waiting=waiting, repair_seconds=ctx.clock.now() - begun)
 
-    def remove(self, ctx: phases.Context, changed: tuple[str, ...]) -> ProbeResult:
+    def _remove(self, ctx: phases.Context) -> ProbeResult:
         """Delete table and route, whatever the configuration says; last the file that records them."""
-        files, part = self.host.files, self.part
         open_nft, open_backend = self.host.nftables, self.host.backend
         operations: tuple[Operation, ...] = ()
         if open_nft is not None and open_backend is not None and self._is_left:
@@ -229,10 +214,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                 self._carry(ctx, nft, backend, snapshot, plan)
                 operations = plan.operations
         with having_changed(operations=operations):
-            gone = part.program.remove(files)
-            with having_changed(files=gone):
-                self._applied.remove(files)
-                return ProbeResult(None, (*changed, *gone), operations)
+            return ProbeResult(None, self._applied.remove(self.host.files), operations)
 
     def standing(self) -> Standing | None:
         """Whether the rules and the route are in force, and what prevents their effect."""
@@ -390,11 +372,3 @@ class RewriteProbeSource(HostTask[ProbeResult]):
     def _write(self, record: Record) -> None:
         if record != self._record:
             self.host.files.write(self.host.layout.probe_applied_path, str(record))
-
-
-def _repair_of(operation: Operation) -> Repair:
-    """The operation as a repair, with both sides as nouns."""
-    if operation.verb == "delete":
-        return Repair(operation.object, "none", operation.object)
-    found = "none" if operation.verb == "create" else f"a changed one ({operation.reason})"
-    return Repair(operation.object, "the one that was installed", found)

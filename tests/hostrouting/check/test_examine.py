@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.check.examine import await_plan, examine, is_any_route_ours, read
+from hostrouting.check.examine import await_plan, examine, read
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.fib import PLAIN, Fib
@@ -125,15 +125,6 @@ def test_read_of_a_host_that_never_rests() -> None:
     kernel.faults.fail("snapshot", BackendError("busy", kind="unsettled"))
     with raises(BackendError, "unsettled"):
         read(kernel)
-
-
-def test_is_any_route_ours() -> None:
-    """A route is ours by its protocol number only."""
-    kernel = plain_vm()
-    assert not is_any_route_ours(kernel, OURS)
-    kernel.ip_route("add", Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=214))
-    assert not is_any_route_ours(kernel, OURS)
-    assert is_any_route_ours(kernel, 214)
 
 
 @pytest.mark.parametrize(("make", "verdict"), [(h200, "overlap"), (MemoryBackend, "no-default-route")])

@@ -25,7 +25,8 @@ from hostrouting.config import (
 )
 from hostrouting.errors import ConfigError
 
-KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, kernelRules, manageForeign"
+KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, kernelRules, manageForeign, "
+KEYS += "extensions"
 WHOLE = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)]),
     RouteOverlapConfig(
@@ -43,6 +44,7 @@ WHOLE = HostRoutingConfig(
     guard=GuardConfig(enabled=True, program="/opt/agent/bin/hostrouting"),
     kernel_rules=Upkeep.KEEP,
     manage_foreign=Upkeep.KEEP,
+    extensions={"rail-rules": [{"table": 1001, "dev": None}]},
 )
 
 
@@ -303,6 +305,7 @@ def test_to_json_spells_everything_out() -> None:
         "guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"},
         "kernelRules": "keep",
         "manageForeign": "keep",
+        "extensions": {"rail-rules": [{"table": 1001, "dev": None}]},
     }
 
 
@@ -342,3 +345,14 @@ def test_import_is_cheap() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert set(loaded.split()) - {"bisect", "_bisect", "struct", "_struct"} == {"hostrouting"}
+
+
+def test_extensions_are_any_json() -> None:
+    """The sections of other projects' tasks are kept as they are; what could not be written again is a fault."""
+    given = {"rails": [{"table": 1, "dev": None, "on": True, "share": 0.5}], "more": "text"}
+    assert HostRoutingConfig(extensions=given).to_mapping()["extensions"] == given
+    assert HostRoutingConfig.from_json(HostRoutingConfig(extensions=given).to_json()).extensions == given
+    text = '{"extensions": {"Rails": 1, "r": {"a": 1, "a": 2}, "n": [NaN]}}'
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.from_json(text)
+    assert [fault.path for fault in caught.value.faults] == ["extensions.Rails", "extensions.r.a", "extensions.n[0]"]

@@ -91,7 +91,10 @@ def test_the_guard(host: FakeHost) -> None:
     lose(host, OWN[0], OWN[4])
     ctx = phases.Context(observers=[])
     assert task.keep(ctx, lambda _: False).repairs == ()
-    assert [repair.key for repair in task.keep(ctx, lambda _: True).repairs] == ["rule 0", "rule 32766 of IPv6"]
+    assert [repair.key for repair in task.keep(ctx, lambda _: True).repairs] == [
+        "rule 0: from all lookup local",
+        "IPv6 rule 32766: from all lookup main",
+    ]
     assert set(OWN) <= set(rules(host))
     assert task.keep(ctx, lambda _: True).repairs == ()
 

@@ -67,7 +67,7 @@ def test_a_guard_that_does_not_run_is_started(host: FakeHost) -> None:
     run(Configure(GUARDED, host=host))
     assert host.manager is not None
     host.manager.states[UNIT] = UnitState("loaded", "failed", "exit-code", 1)
-    assert str(InstallGuard(GUARDED, host=host).look(up=True)) == f"start {UNIT}    # it is not running"
+    assert str(InstallGuard(GUARDED, host=host).change(up=True)) == f"start {UNIT}    # it is not running"
     run(Configure(GUARDED, host=host))
     assert started(host) == 2
 

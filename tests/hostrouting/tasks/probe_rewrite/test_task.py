@@ -194,7 +194,7 @@ class TestRefusals:
     def test_a_load_without_an_answer(self) -> None:
         """What may have been loaded is recorded before: a later configuration deletes it."""
         host = a_host()
-        host.tables.fail(refusal.missing(), nth=2, done=True)
+        host.tables.fail(refusal.missing(), nth=3, done=True)
         failure(host, table="first_name")
         assert table_of(host, "first_name") is not None
         apply(host)

@@ -1,0 +1,195 @@
+# ruff: noqa: S101  assert is how a contract speaks
+"""The contract of a task: what `check_task` proves of a subclass of HostTask, on hosts in memory.
+
+Here: the suite, and a run that is killed. Not here: what a task has to do (`hostrouting.tasks.base`).
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+import phases
+from hostrouting.config import HostRoutingConfig
+from hostrouting.host.effects import Effects, effects_of
+from hostrouting.host.layout import HostLayout
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.testing.host import FakeHost
+from phases.testing import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.tasks.base import HostTask
+    from hostrouting.tasks.results import Change
+
+__all__ = ["check_task"]
+
+_MOST = 500  # effects of one run
+_IMAGE = "/image"
+
+
+class _Killed(BaseException):
+    """The run is killed at this moment."""
+
+
+class _Fuse(list[Any]):
+    """A record of effects that kills the run at the nth of them."""
+
+    def __init__(self, host: FakeHost) -> None:
+        """Put the fuse into the host."""
+        super().__init__()
+        self.left = 0
+        host.files.writes = self
+        if host.manager is not None:
+            host.manager.calls = self
+
+    def append(self, effect: object) -> None:
+        """Record one more effect."""
+        super().append(effect)
+        self.burn()
+
+    def burn(self) -> None:
+        """Count one more effect."""
+        self.left -= 1
+        if self.left == 0:
+            raise _Killed
+
+
+@attrs.frozen
+class _Suite:
+    task: type[HostTask[Any]]
+    config: HostRoutingConfig
+    make: Callable[[], FakeHost]
+
+    def do(self, host: FakeHost, config: HostRoutingConfig | None = None) -> Effects:
+        report = phases.run(self.configure(host, config), clock=FakeClock(), observers=[])
+        assert report.ok, f"the task fails: {report}"
+        return sum((effects_of(node.result) for node in report.walk()), Effects())
+
+    def configure(self, host: FakeHost, config: HostRoutingConfig | None = None) -> Configure:
+        return Configure(self.config if config is None else config, host=host, tasks=(self.task,))
+
+    def remove(self, host: FakeHost) -> None:
+        phases.execute(Remove(self.config, host=host, tasks=(self.task,)), _context())
+
+    def done(self) -> FakeHost:
+        host = self.make()
+        self.do(host)
+        return host
+
+    def check_the_plan(self) -> None:
+        host = self.make()
+        before, planned = _state(host), self.configure(host).preview()
+        assert not planned.is_empty, "the configuration asks for nothing: give one that does"
+        assert _state(host) == before, "a dry run has changed the host"
+        written = self.do(host)
+        assert _words(planned) == [*map(str, written.operations)], "the run has done other operations than planned"
+        paths = {*planned.files.writes, *planned.files.removes}
+        assert paths == set(written.files), "the run has changed other files than planned"
+        again = self.configure(host).preview()
+        assert again.is_empty, f"after a run, there is still something to do: {again}"
+
+    def check_again(self) -> None:
+        host = self.done()
+        before = _state(host)
+        assert self.do(host) == Effects(), "a second run changes something"
+        assert _state(host) == before, "a second run changes something and does not say so"
+
+    def check_the_end(self) -> None:
+        before = _state(self.make())
+        ways: dict[str, Callable[[FakeHost], object]] = {
+            "Remove": self.remove,
+            "undo": lambda host: phases.undo(self.configure(host), _context()),
+            "the empty configuration": lambda host: self.do(host, HostRoutingConfig()),
+        }
+        for name, leave in ways.items():
+            host = self.done()
+            leave(host)
+            assert _state(host) == before, f"{name} leaves something on the host"
+
+    def check_kills(self) -> None:
+        before, after = _state(self.make()), _state(self.done())
+        for nth in count(1):
+            assert nth < _MOST, "the run does not end"
+            if not self.is_killed(host := self.make(), nth):
+                return
+            other = self.make()
+            self.is_killed(other, nth)
+            self.do(host)
+            assert _state(host) == after, f"after a kill at its effect {nth}, another run does not finish the work"
+            self.remove(other)
+            assert _state(other) == before, f"after a kill at its effect {nth}, Remove leaves something on the host"
+
+    def is_killed(self, host: FakeHost, nth: int) -> bool:
+        fuse = _Fuse(host)
+        fuse.left = nth
+        for change in range(1, nth + 1):
+            host.kernel.faults.meanwhile("change", fuse.burn, nth=change)
+        try:
+            phases.execute(self.configure(host), _context())
+        except _Killed:
+            return True
+        finally:
+            fuse.left = 0
+            host.files.locked.clear()
+            while host.kernel.faults.waiting:
+                host.kernel.faults.strike("change")
+        return False
+
+    def check_the_image(self) -> None:
+        host = attrs.evolve(self.make(), backend=None, manager=None, layout=HostLayout(root=_IMAGE))
+        before = str(host.kernel)
+        self.do(host)
+        assert host.files.texts, "nothing is installed in an image"
+        assert all(path.startswith(_IMAGE) for path in host.files.texts), "a file is written outside of the image"
+        assert str(host.kernel) == before, "an image has no kernel, and this one was changed"
+
+    def check_the_guard(self) -> None:
+        """What is lost comes back, as after a boot without the script."""
+        host = self.done()
+        lost, after, ctx = self.make(), _state(host), _context()
+        lost = attrs.evolve(lost, files=host.files, manager=host.manager)
+        task = self.task(self.config, host=lost)
+        assert not task.keep(ctx, lambda _: False).repairs, "the guard repairs what it may not repair now"
+        task.keep(ctx, lambda _: True)
+        assert _state(lost) == after, "the guard does not repair what was lost"
+        assert not task.keep(ctx, lambda _: True).repairs, "the guard repairs what is as it should be"
+        assert not [found for found in task.findings() if found.severity == "error"], "what is right is an error"
+
+
+def check_task(
+    task: type[HostTask[Any]], config: HostRoutingConfig, *, host: Callable[[], FakeHost] = FakeHost
+) -> None:
+    """Assert that a task keeps the promises of HostTask, with a configuration that asks for it.
+
+    A dry run changes nothing, and a run does what it said. A second run changes nothing. Remove, undo and the empty
+    configuration leave the host as it was. A run that is killed at any of its effects can be finished by another, and
+    removed. In an image, only files are written, below its root. The guard repairs what was lost, and nothing else.
+    `host` makes a host in memory on which the task can succeed.
+    """
+    suite = _Suite(task, config, host)
+    suite.check_the_plan()
+    suite.check_again()
+    suite.check_the_end()
+    suite.check_the_image()
+    suite.check_the_guard()
+    suite.check_kills()
+
+
+def _context() -> phases.Context:
+    return phases.Context(clock=FakeClock(), observers=[])
+
+
+def _words(planned: Change) -> list[str]:
+    return [*map(str, planned.operations)]
+
+
+def _state(host: FakeHost) -> tuple[object, ...]:
+    """The kernel and the files, without those that end with the present boot."""
+    passing = host.layout.at(host.layout.state_directory) + "/"
+    texts = {path: text for path, text in host.files.texts.items() if not path.startswith(passing)}
+    now = host.kernel.reopen().snapshot()
+    return texts, dict(host.files.links), {*now.rules}, {*now.routes}, str(host.tables)

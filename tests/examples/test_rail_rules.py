@@ -1,0 +1,297 @@
+"""examples/rail_rules.py: a task of another project in one file, which keeps the contract and is known everywhere."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import phases
+from examples.rail_rules import RailRules
+from hostrouting import (
+    TASKS,
+    Change,
+    ConfigError,
+    Configure,
+    Effects,
+    Guard,
+    Host,
+    HostRoutingConfig,
+    HostTask,
+    Operation,
+    Preflight,
+    Remove,
+)
+from hostrouting.cli.source import kept_config
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.tasks.configure import installed_tasks
+from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, check_task
+from tests.support.cli import say
+from tests.support.namespace import private_namespace
+from tests.support.tasks import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RAIL = {"address": "10.1.0.4", "gateway": "10.1.0.1", "dev": "eth1", "table": 1001}
+CONFIG = HostRoutingConfig(extensions={"rail-rules": [RAIL]})
+BOTH = (*TASKS, RailRules)
+SCRIPT = "/etc/aks-flex-node/rail-rules.sh"
+KEPT = "/etc/aks-flex-node/extensions/rail-rules.json"
+THINGS = "default via 10.1.0.1 dev eth1 table 1001 proto 214", "1000: from 10.1.0.4/32 lookup 1001"
+
+
+def rail_host() -> FakeHost:
+    """A host with a secondary NIC."""
+    kernel = MemoryBackend()
+    for dev, address in (("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")):
+        kernel.add_link(dev)
+        kernel.add_address(dev, address)
+    return FakeHost(kernel=kernel)
+
+
+def things(backend: Any) -> tuple[str, ...]:
+    """What the task has in a kernel."""
+    now = backend.snapshot()
+    return tuple(str(thing) for thing in (*now.routes, *now.rules) if thing.protocol == 214)
+
+
+def test_the_contract() -> None:
+    """The task keeps the promises of a task."""
+    check_task(RailRules, CONFIG, host=rail_host)
+
+
+# Each breaks one promise.
+
+
+class Idle(RailRules):
+    """Does nothing."""
+
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:  # noqa: ARG002  see the class
+        """See the class."""
+        return Effects()
+
+
+class Restless(RailRules):
+    """Does the same again in each run."""
+
+    def change(self, *, up: bool) -> Change:
+        """See the class."""
+        return super().change(up=up) + Change(operations=(Operation("add", "nothing", "no reason"),))
+
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:
+        """See the class."""
+        done = tuple(operation for operation in change.operations if operation.thing)
+        super().carry_out(ctx, attrs.evolve(change, operations=done), up=up)
+        return Effects(operations=change.operations)
+
+
+class Staying(RailRules):
+    """Leaves its routes and rules in the kernel."""
+
+    def change(self, *, up: bool) -> Change:
+        """See the class."""
+        return super().change(up=up) if up else Change()
+
+
+class Scattering(RailRules):
+    """Writes a file outside of the image's root."""
+
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:
+        """See the class."""
+        if self.host.backend is None:
+            self.host.files.write("/etc/rails", "here")
+        return super().carry_out(ctx, change, up=up)
+
+
+class Blind(RailRules):
+    """Looks at its rules only, so that a route that was lost stays lost."""
+
+    def change(self, *, up: bool) -> Change:
+        """See the class."""
+        found = super().change(up=up).operations
+        return Change(operations=found if any(" lookup " in operation.object for operation in found) else ())
+
+
+class Careless(RailRules):
+    """Is not guarded."""
+
+    def keep(self, *_: object) -> Any:
+        """See the class."""
+        return Staying(self.config, host=rail_host()).keep(phases.Context(observers=[]), lambda _: False)
+
+
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        (Idle, "other operations than planned|still something to do"),
+        (Restless, "after a run, there is still something to do"),
+        (Staying, "Remove leaves something"),
+        (Scattering, "outside of the image"),
+        (Careless, "the guard does not repair"),
+        (Blind, "another run does not finish|Remove leaves something"),
+    ],
+)
+def test_a_broken_promise(task: type[HostTask[Effects]], told: str) -> None:
+    """The suite names the promise that a task does not keep."""
+    with pytest.raises(AssertionError, match=told):
+        check_task(task, CONFIG, host=rail_host)
+
+
+# In an agent.
+
+
+def test_beside_the_others() -> None:
+    """Its step comes before the check, and its rules and settings come and go with its section."""
+    host = rail_host()
+    run(Configure(CONFIG, host=host, tasks=BOTH))
+    assert things(host.kernel.reopen()) == THINGS
+    assert "45 requires rail-rules" in host.files.texts["/etc/aks-flex-node/host-routing-gate.conf"]
+    assert json.loads(host.files.texts[KEPT])["settings"] == [RAIL]
+    run(Configure(HostRoutingConfig(), host=host, tasks=BOTH))
+    assert things(host.kernel.reopen()) == ()
+    assert not {SCRIPT, KEPT} & {*host.files.texts}
+
+
+def test_faults_have_their_path() -> None:
+    """Each fault of the section is told with its path, before anything is changed."""
+    bad = HostRoutingConfig(extensions={"rail-rules": [RAIL, {**RAIL, "dev": "a b"}, {"address": "10.1.0.4"}]})
+    host = rail_host()
+    with pytest.raises(phases.TaskFailed) as caught:
+        run(Configure(bad, host=host, tasks=BOTH))
+    assert isinstance(caught.value.error, ConfigError)
+    paths = [fault.path for fault in caught.value.error.faults]
+    assert paths == ['extensions["rail-rules"][1]', 'extensions["rail-rules"][2]']
+    assert host.files.writes == []
+
+
+def test_nobody_reads_the_section() -> None:
+    """A section that none of the tasks reads is a fault: else a wrong name would leave the rails without rules."""
+    with pytest.raises(ConfigError, match=r'extensions\["rail-rules"\]: no task of this name'):
+        Configure(CONFIG, host=rail_host())
+
+
+def test_tasks_are_classes() -> None:
+    """An instance, or something else, is refused with the remedy."""
+    for wrong in (RailRules(CONFIG, host=rail_host()), phases.serial):
+        with pytest.raises(TypeError, match="name the class"):
+            Configure(CONFIG, host=rail_host(), tasks=(*TASKS, wrong))  # type: ignore[arg-type]  # that is the mistake
+
+
+# In other processes, which find it by its entry point.
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make Python find a package that names a task."""
+
+    def install(value: str) -> None:
+        folder = tmp_path / "site" / "rail_rules-1.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: rail-rules\nVersion: 1\n")
+        (folder / "entry_points.txt").write_text(f"[hostrouting.tasks]\nrail-rules = {value}\n")
+        monkeypatch.syspath_prepend(tmp_path / "site")
+
+    return install
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    """The path of the configuration."""
+    path = tmp_path / "config.json"
+    path.write_text(CONFIG.to_json())
+    return str(path)
+
+
+def test_the_command(installed: Callable[[str], None], config: str, tmp_path: Path) -> None:
+    """Preflight, plan, apply, status, render and remove know it, without a word of it in them."""
+    installed("examples.rail_rules:RailRules")
+    host = rail_host()
+    assert say("preflight", "--config", config, host=host).code < 2
+    for verb in (("plan", "--config", config), ("apply", "--config", config), ("status",)):
+        assert SCRIPT in say(*verb, host=host).out, verb
+    assert "IN FORCE: rail-rules" in say("status", host=host).out
+    host.kernel.reopen().delete_rule(host.kernel.snapshot().rules[1])
+    assert "NOT IN FORCE: rail-rules" in say("status", host=host).out
+    assert SCRIPT in say("remove", host=host).out
+    assert (things(host.kernel.reopen()), SCRIPT in host.files.texts) == ((), False)
+    (tmp_path / "image").mkdir()
+    assert SCRIPT in say("render", "--config", config, "--root", str(tmp_path / "image")).out
+
+
+def test_the_installed_guard(installed: Callable[[str], None]) -> None:
+    """The guard's service reads the kept section, and repairs."""
+    installed("examples.rail_rules:RailRules")
+    host = rail_host()
+    run(Configure(CONFIG, host=host, tasks=BOTH))
+    fresh = attrs.evolve(rail_host(), files=host.files)
+    ctx = phases.Context(observers=[], deadline=3)
+    guard = Guard(kept_config(fresh), host=fresh, tasks=installed_tasks())
+    with pytest.raises(phases.Cancelled):
+        phases.execute(guard, ctx)
+    assert things(fresh.kernel.reopen()) == THINGS
+
+
+def test_its_package_is_gone(config: str) -> None:
+    """Where the task is not installed, its step is named and kept, and its section is a fault."""
+    host = rail_host()
+    run(Configure(CONFIG, host=host, tasks=BOTH))
+    told = "the gate's step rail-rules is of a task that is not installed here"
+    assert told in say("status", host=host).out
+    assert told in say("remove", host=host).out
+    assert SCRIPT in host.files.texts
+    assert "45 requires rail-rules" in host.files.texts["/etc/aks-flex-node/host-routing-gate.conf"]
+    said = say("plan", "--config", config, host=host)
+    assert (said.code, "no task of this name is installed here" in said.err) == (2, True)
+    run(Remove(CONFIG, host=host, tasks=BOTH))
+    assert not [path for path in host.files.texts if path.startswith("/etc")]
+
+
+def test_a_package_that_cannot_be_loaded(installed: Callable[[str], None]) -> None:
+    """The others work without it, and the log says which it is."""
+    installed("nobody.has.this:Task")
+    said = say("remove", host=rail_host())
+    assert (said.code, "the task rail-rules (nobody.has.this:Task) cannot be loaded" in said.err) == (0, True)
+
+
+def test_a_faulty_section_on_the_command_line(installed: Callable[[str], None], tmp_path: Path) -> None:
+    """It is reported as the other faults of a configuration."""
+    installed("examples.rail_rules:RailRules")
+    (tmp_path / "bad.json").write_text(json.dumps({"extensions": {"rail-rules": [{"dev": "eth1"}]}}))
+    said = say("plan", "--config", str(tmp_path / "bad.json"), host=rail_host())
+    assert (said.code, 'extensions["rail-rules"][0]' in said.err) == (2, True)
+    findings = run(Preflight(CONFIG, host=rail_host(), tasks=BOTH))
+    assert findings is not None
+
+
+# On Linux.
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_on_linux(tmp_path: Path) -> None:
+    """The kernel takes and gives back what the task asks for, and the boot script does the same."""
+    with private_namespace() as node:
+        node.batch(["link add eth1 type veth peer eth2", "address add 10.1.0.4/24 dev eth1"])
+        node.batch(["link set eth1 up", "link set eth2 up"])
+        with node.inside():
+            fake = rail_host()
+            host: Host = attrs.evolve(fake, backend=NetlinkBackend, files=FakeFiles(), manager=None)
+            configure = Configure(CONFIG, host=host, tasks=(RailRules,))
+            run(configure)
+            with NetlinkBackend() as kernel:
+                assert things(kernel) == THINGS
+            assert configure.preview().is_empty
+            script = tmp_path / "rail-rules.sh"
+            script.write_text(host.files.read(SCRIPT) or "")
+            phases.undo(configure, phases.Context(observers=[]))
+            with NetlinkBackend() as kernel:
+                assert things(kernel) == ()
+            for _ in range(2):
+                done = node.run("bash", str(script))
+                assert done.returncode == 0, done.stderr
+            with NetlinkBackend() as kernel:
+                assert things(kernel) == THINGS
