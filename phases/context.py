@@ -51,7 +51,7 @@ class Thread(Protocol):
     """A started thread."""
 
     def join(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the thread has ended."""
 
 
 class Clock(Protocol):

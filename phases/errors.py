@@ -128,7 +128,7 @@ class StoppedElsewhere(PhasesError):  # noqa: N818  reads as what happened
     """A separate run inside the task was cancelled; the task's own run was not."""
 
     def __init__(self, reason: str) -> None:
-        """Give the reason for which that run was cancelled."""
+        """Keep the reason for which the other run was cancelled."""
         super().__init__(reason)
         self.reason = reason
 

@@ -47,7 +47,7 @@ class LiveTree:
     """
 
     def __init__(self, console: Console, *, logger: logging.Logger | None = None) -> None:
-        """Show it on this console; handlers of this logger and its parents then write above the tree."""
+        """Show the tree on this console; handlers of this logger and its parents then write above the tree."""
         from rich.live import Live  # noqa: PLC0415  see live_tree
 
         self._console = console

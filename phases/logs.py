@@ -105,7 +105,7 @@ def _joined(fields: Mapping[str, object], offered: Mapping[str, object], *, pref
 
 
 def _where(error: BaseException) -> str:
-    """The place that raised it, as `file.py:12`."""
+    """The place that raised the error, as `file.py:12`."""
     place, trace = "", error.__traceback__
     while trace is not None:
         place = f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"

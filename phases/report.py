@@ -291,16 +291,16 @@ class Report:
 
     @property
     def label(self) -> str:
-        """Its name as shown below its parent."""
+        """The task's name as shown below its parent."""
         return "/".join(self.path[self.depth :]) + (f" (attempt {self.attempt})" if self.attempt > 1 else "")
 
     @property
     def took(self) -> str:
-        """How long it took, in words; empty if it never began."""
+        """How long the task took, in words; empty if it never began."""
         return "" if self.duration is None else seconds_in_words(self.duration)
 
     def note(self, *, in_short: bool = False) -> str:
-        """Details of how it ended, in one line; in short, an error is only its type."""
+        """Details of how the task ended, in one line; in short, an error is only its type."""
         parts = [f"{self.attempts} attempts"] if self.attempts > 1 else []
         if self.error is not None and self.own and self.status is Status.FAILED:
             parts.append(type(self.error).__name__ if in_short else describe_error(self.error))

@@ -65,8 +65,8 @@ def run(
 
     SIGINT and SIGTERM cancel the run and wait until it has stopped. A failure is not raised; it is in the report.
     Nothing is printed: `logging.basicConfig(level="INFO")` shows the log lines, `print(report)` the report.
-    `only` and `skip` select tasks by name, or by `group/name`; an unknown name raises UnknownTask. If you pass no
-    observers, you get log lines and, if rich is installed and stderr is a terminal, a live tree.
+    `only` and `skip` select tasks by name, or by `group/name`; an unknown name raises UnknownTask. Without
+    observers, you get log lines and, with rich and a terminal on stderr, a live tree.
 
     With `after`, the report of an earlier run of the same tasks, the run goes on where that one stopped: what was done
     is not done again, and the report has it as that run reported it. What had begun and was not done is done again.
@@ -172,7 +172,7 @@ def act(
 def pass_over(
     name: str, ctx: Context, *, order: int, reason: str, action: str = "do", done: Report | None = None
 ) -> None:
-    """Record that this step was not started, and what an earlier run reported of it, if that has done it."""
+    """Record that this step was not started; `done` is the report of the earlier run that did the step, if one did."""
     parent = None if ctx.node is None else ctx.node.id
     path, number = (*ctx.path, name), next(ctx.run.ids)
     ctx.tell(Skipped(ctx.run_id, number, path, parent, order, ctx.attempt, action, reason, done))

@@ -32,7 +32,7 @@ def seconds_in_words(seconds: float) -> str:
 
 
 def moment_as_text(moment: datetime, *, digits: str = "seconds") -> str:
-    """A moment in UTC as in ISO 8601: `2026-11-22T05:00:00Z`, or with more digits: "milliseconds"."""
+    """A moment in UTC as in ISO 8601: `2026-11-22T05:00:00Z`; `digits` may be "milliseconds"."""
     return moment.isoformat(timespec=digits).replace("+00:00", "Z")
 
 
