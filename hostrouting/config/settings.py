@@ -101,7 +101,7 @@ class IntendedRule:
     """A policy rule that sends some packets elsewhere on purpose, and why."""
 
     rule: str
-    """Its selectors as `ip rule` prints them, such as "fwmark 0x1/0xff"; without priority, "from all" and action."""
+    """The selectors as `ip rule` prints them, such as "fwmark 0x1/0xff"; without priority, "from all" and action."""
     reason: str
 
     def __init__(self, rule: str, reason: str) -> None:

@@ -16,8 +16,8 @@ decides, unless it is a throw route, which continues at the next rule, or the ru
 walk is a *stage*. The walk is implemented once, in `rules`: `Fib.lookup` uses its end, `trace_route` reports its turns.
 (Until a host has custom rules, the tables local and main are merged: see `tables`.)
 
-IPv6 has no tos here; it knows routes for some sources, routers that are preferred, and gateways that it could not reach
-(see `table_ipv6`). Of several next hops it chooses one by a hash of the packet, before a rule looks at the group of its
+IPv6 has no tos here, but routes for some sources, preferred routers, and gateways that could not be reached (see
+`table_ipv6`). Of several next hops it chooses one by a hash of the packet, before a rule looks at the group of its
 device. So such a rule can keep a route for some packets, and suppress it for others.
 
 *Why few lookups are enough.* The walk uses the destination in two places only: in a rule with a `to`, and in a table's

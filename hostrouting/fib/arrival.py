@@ -1,7 +1,7 @@
 """Whether Linux takes a packet that arrives on a device, or drops it before it is forwarded or delivered.
 
 Here: that decision, for one packet, and for one route back. Not here: packet filters and eBPF programs, which also drop
-packets; and which packets are worth a look (`check.pods`).
+packets; and for which packets this is asked (`check.pods`).
 
 Linux looks up two routes for such a packet. The first is that of the packet itself: it is for this host, or it leaves
 by a device. The second is the route back, from its destination to its source, as a packet that arrives on the device by

@@ -111,12 +111,12 @@ class Decision:
 
     @property
     def devs(self) -> tuple[str, ...]:
-        """The devices by which it may leave, each once, in order."""
+        """The devices by which the packet may leave, each once, in order."""
         return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
 
     @property
     def own(self) -> bool:
-        """Whether it is about this host's own addresses and networks, as defined by `is_own`."""
+        """Whether the destination is one of this host's own addresses or networks, as defined by `is_own`."""
         return is_own(self.kind, self.route)
 
     @property

@@ -356,7 +356,7 @@ class Sieve:
         self._known: dict[int, tuple[list[Span], list[int]]] = {}
 
     def doubtful(self, stages: Iterable[Stage], low: int, high: int) -> list[Span]:
-        """The ranges, in low … high or around, outside of which a plain route decides for packets at these stages."""
+        """The ranges, in low … high or around, where something other than a plain route may decide at these stages."""
         found: list[Span] = []
         for stage in stages:
             if stage.table is None or not stage.simple:

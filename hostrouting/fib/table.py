@@ -35,8 +35,8 @@ def pack(networks: Iterable[int], lengths: Iterable[int]) -> list[int]:
 class Ordered:
     """A column in order; equal networks keep the order of the column.
 
-    Only the networks are put into order, because a check reads few of the lengths and positions. They are sorted when
-    that is first needed: with a default route, most checks of many routes do not need it.
+    Only the networks are put into order, because a check reads few of the lengths and positions. Sorting happens
+    on first use: with a default route, most checks of many routes do not need it.
     """
 
     def __init__(self, column: Column, width: int) -> None:
@@ -153,7 +153,7 @@ class Entry:
         self.in_turn: tuple[Route, ...] = ()
 
     def leaves_by(self, dev: str) -> bool:
-        """Whether a socket bound to the device can use it."""
+        """Whether a socket bound to the device can use the route."""
         if self.route.type in PATHLESS:
             # IPv6 stores such a route on lo, which no other socket uses.
             return self.route.prefix.family == IPV4 or self.ends

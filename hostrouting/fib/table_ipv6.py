@@ -61,7 +61,7 @@ class _Node(NamedTuple):
     entries: tuple[Entry | None, ...]
 
     def is_for(self, source: int) -> bool:
-        """Whether it has a prefix of sources, and this source is in it."""
+        """Whether these routes are for a prefix of sources that contains this source."""
         return self.source is not None and self.source.first <= source <= self.source.last
 
     def ranked(self, sought: Sought) -> list[_Way]:
@@ -218,7 +218,7 @@ class TableIPv6(Table):
 
 
 def _by_length(source: Prefix | None) -> tuple[int, int]:
-    """The longest first; last, what is for any source."""
+    """A key that sorts the longest prefix of sources first, and "any source" last."""
     return (1, 0) if source is None else (-source.length, source.network)
 
 

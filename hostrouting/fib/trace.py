@@ -66,7 +66,7 @@ class Trace:
 
     @property
     def devs(self) -> tuple[str, ...]:
-        """The devices by which it may leave, each once, in order."""
+        """The devices by which the packet may leave, each once, in order."""
         return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
 
 

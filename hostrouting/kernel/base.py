@@ -101,7 +101,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether it was done."""
+        """Whether the change was made."""
         return self.error is None
 
 
@@ -209,18 +209,18 @@ class Watch(Protocol):
         `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no real time. A real
         kernel uses the machine's clock in any case. A burst of changes, also one that overflowed the socket's buffer,
         is reported as one True. True without a change is allowed; False before the time is up only comes from `wake()`,
-        called by another thread. If it cannot listen, it tries again every second. When it no longer can, and when it
-        can again, that is reported as a change, because a change may have been missed.
+        called by another thread. A watch that cannot listen tries again every second. Losing and regaining a source are
+        each reported as a change, because a change may have been missed.
         """
         ...
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """Why it cannot listen to everything now, as of the last wait: a sentence for each source; empty if it can."""
+        """Why the last wait could not listen to everything: a sentence for each source; empty if it can."""
         ...
 
     def listen(self, *, nftables: bool) -> None:
-        """Listen for changes of nftables too, or no longer. At first it does not.
+        """Listen for changes of nftables too, or no longer. At first, the watch ignores them.
 
         Like `wait`, it does not fail if it cannot listen: `troubles` says so, and the waits try again.
         """

@@ -77,10 +77,10 @@ class Ebtables(Protocol):
     several lines, or without a chain at the start, raises ValueError before anything is run.
 
     Each verb raises a ProgramError if ebtables cannot be used (missing, not-permitted, not-loaded), if the rules are in
-    a different backend than the requested one, or "auto" finds rules in both (wrong-backend), if it does not answer
-    (timeout), or if it refuses (refused). The kind too-old means that it cannot change rules in one batch, and has
-    changed nothing. A deletion that is refused although every
-    rule exists is retried a few times; nothing else is retried.
+    a different backend than the requested one, or "auto" finds rules in both (wrong-backend), if there is no answer
+    (timeout), or if ebtables refuses (refused). The kind too-old means that it cannot change rules in one batch, and
+    has changed nothing. A deletion that is refused although every rule exists is retried a few times; nothing else is
+    retried.
     """
 
     def of(self, backend: Backend, *, alone: bool = False) -> Ebtables:
@@ -107,10 +107,10 @@ class Ebtables(Protocol):
     def delete(self, lines: Sequence[str]) -> None:
         """Delete all of these rules, or none of them.
 
-        Each line is one rule; a line given twice deletes two equal rules, the first ones first. Raises an
-        error with the lines of the rules that do not exist (no-such-rule), or instead of which ebtables might delete
-        different rules (ambiguous-rule). In both cases nothing was changed. No lines are fine. After a timeout the
-        change may or may not have been made.
+        Each line is one rule; a line given twice deletes two equal rules, the first ones first. If some of the rules do
+        not exist, the error names them (no-such-rule); if ebtables might delete different rules instead, it names those
+        in question (ambiguous-rule). In both cases nothing was changed. No lines are fine. After a timeout the change
+        may or may not have been made.
         """
         ...
 
@@ -352,7 +352,7 @@ def has_nat(text: str) -> bool:
 
 
 def is_incomplete(text: str) -> bool:
-    """Whether it reports that nat has chains or rules that were created with nft and that ebtables cannot show."""
+    """Whether the text reports that nat has chains or rules that nft created and that ebtables cannot show."""
     return any(line.startswith(_INCOMPATIBLE) for line in text.splitlines())
 
 
@@ -467,7 +467,7 @@ def too_old(program: str, words: str) -> ProgramError:
 
 
 def knows_batches(words: str) -> bool:
-    """Whether these are not the words of a program that does not know the option; its usage names it either way.
+    """Whether the program knows the option: if not, it names it in an error. Its usage, which may name it, is ignored.
 
     The restore of ebtables 2.0.10 is a script that takes the option for the name of a file, and ends well without it.
     """

@@ -69,7 +69,7 @@ class Hook(NamedTuple):
     name: str
     priority: int
     of_bridge: bool = False
-    """Whether it sees the packets of a bridge, before IP does."""
+    """Whether the chain sees the packets of a bridge, before IP does."""
 
     @property
     def looks_up_again(self) -> bool:
@@ -461,7 +461,7 @@ def _after(words: Sequence[str], option: str) -> str:
 
 
 def _iptables_bits(words: Sequence[str]) -> tuple[int, int, int] | None:
-    """The bits that the rule sets, all that it writes, and of these those that are unknown; None if it sets none."""
+    """Three masks: the bits that the rule sets, those that it writes, and the unknown ones; None if it sets none."""
     target = _after(words, "-j")
     if target == "HMARK" or "--map-mark" in words or "--restore-skmark" in words:
         return 0, ALL_BITS, ALL_BITS

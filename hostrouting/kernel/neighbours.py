@@ -109,7 +109,7 @@ class EthernetLink:
     name: str
     index: int
     kind: str = ""
-    """Its kind as in `ip -details link` ("bridge", "veth"); empty for hardware."""
+    """The kind as in `ip -details link` ("bridge", "veth"); empty for hardware."""
     mac: str = attrs.field(default="", converter=_mac_or_none)
     """Empty for a device without a MAC address, such as a tunnel."""
     master: str | None = None
@@ -372,7 +372,7 @@ async def _index(wire: Any, dev: str) -> int | None:
 
 
 async def _holder(wire: Any, neighbour: Neighbour, index: int) -> Neighbour | None:
-    """The present entry for its address on its device."""
+    """The present entry for the address of `neighbour` on its device."""
     found = await _unless(wire.neigh("get", dst=str(neighbour.ip), ifindex=index), errno.ENOENT, errno.ENODEV)
     return _neighbour(found[0], {index: neighbour.dev}) if found else None
 

@@ -1,9 +1,9 @@
 """What this process can do on its host: find and run programs, and what its rights allow.
 
 Here: how a program is found, started and ended, with an argument list and a timeout; and asking the kernel for the
-rights of the process. Not here: which programs are run and what their output means, which each edge that runs one knows
-(such as `kernel.nftables`), and what follows from missing rights (`tasks`). An edge takes any `Run`, so a test can pass
-a function, as it can pass one that returns other `Rights`.
+rights of the process. Not here: which programs are run and what their output means (each edge, such as
+`kernel.nftables`), and what follows from missing rights (`tasks`). An edge takes any `Run`, so a test can pass a
+function, as it can pass one that returns other `Rights`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Ended:
 
     @property
     def complaint(self) -> str:
-        """What it printed about its failure: some programs print that on standard output."""
+        """What the program printed about its failure: some programs print that on standard output."""
         return self.err or self.out
 
     @property
@@ -156,7 +156,7 @@ class Rights:
 
     is_root: bool = True
     changes_network: bool = True
-    """Whether it has the capability CAP_NET_ADMIN. A process in a user namespace can have it and still be refused."""
+    """Whether the process has the capability CAP_NET_ADMIN. In a user namespace, the kernel may still refuse."""
 
     def require_network(self) -> None:
         """Raise BackendError (not-permitted), with the remedy, if routes and rules cannot be changed."""

@@ -53,7 +53,7 @@ class Link:
 
     @property
     def infiniband(self) -> bool:
-        """Whether it is an InfiniBand device, whatever its name."""
+        """Whether the device is an InfiniBand device, whatever its name."""
         return self.type == ARPHRD_INFINIBAND
 
 

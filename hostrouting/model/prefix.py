@@ -107,17 +107,17 @@ class Prefix:
 
     @property
     def first(self) -> int:
-        """Its first address, as an integer."""
+        """The first address, as an integer."""
         return self.network
 
     @property
     def last(self) -> int:
-        """Its last address, as an integer."""
+        """The last address, as an integer."""
         return self.network | ((1 << (_WIDTH[self.family] - self.length)) - 1)
 
     @property
     def ip(self) -> IP:
-        """Its first address."""
+        """The first address."""
         return ip_at(self.family, self.network)
 
     def __contains__(self, other: "Prefix | IP") -> bool:
@@ -175,7 +175,7 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
 
 
 def spans_of(prefixes: Iterable[Prefix]) -> list[tuple[int, int, int]]:
-    """The family, first and last address of each range that they cover: adjacent and nested prefixes are merged."""
+    """The family, first and last address of each range that is covered: adjacent and nested prefixes are merged."""
     found: list[tuple[int, int, int]] = []
     for prefix in sorted(prefixes):
         if found and found[-1][0] == prefix.family and prefix.first <= found[-1][2] + 1:

@@ -215,7 +215,7 @@ class Route:
 
     @property
     def devs(self) -> tuple[str, ...]:
-        """The devices of its next hops, each once, in order."""
+        """The devices of the next hops, each once, in order."""
         if len(self.legs) == 1:  # the case of nearly every route
             dev = self.legs[0].dev
             return () if dev is None else (dev,)
@@ -223,12 +223,12 @@ class Route:
 
     @property
     def expired(self) -> bool:
-        """Whether Linux still lists it, but does not use it any more."""
+        """Whether the route has expired: Linux may still list it, but does not use it."""
         return self.expires is not None and self.expires < 0
 
     @property
     def key(self) -> RouteKey:
-        """The fields by which the kernel distinguishes it from other routes."""
+        """The fields by which the kernel distinguishes routes from each other."""
         return RouteKey(self.table, self.prefix, self.tos, self.metric, () if self.source is None else (self.source,))
 
     @property

@@ -91,19 +91,19 @@ class Rule:
         return f"<Rule {'' if self.family == IPV4 else 'of IPv6, '}{self} proto {protocol_name(self.protocol)}>"
 
     def selectors(self) -> tuple[tuple[str, str], ...]:
-        """Its selectors with their values, in the words of `ip rule`."""
+        """The selectors with their values, in the words of `ip rule`."""
         said = [(one.word, one.text(self)) for one in SELECTORS if one.worded and one.says(self)]
         return (*said, *self.others)
 
     @property
     def selection(self) -> str:
-        """Which packets it selects, as `ip rule` prints it, but without "from all"."""
+        """The packets that the rule selects, as `ip rule` prints them, but without "from all"."""
         devs = {dev for dev in (self.iif, self.oif) if dev}
         said = [one.shown(self, devs) for one in SELECTORS if one.worded and one.says(self)]
         return " ".join([*(["not"] if self.invert else []), *said, *(" ".join(other) for other in self.others)])
 
     def looks_up(self, table: int) -> bool:
-        """Whether it looks up the table for all packets, and uses each of its routes."""
+        """Whether the rule looks up the table for all packets, and uses each of its routes."""
         if self.table != table or self.action != "to_table" or self.selection:
             return False
         return self.suppress_prefixlength is None and self.suppress_ifgroup is None
@@ -136,7 +136,7 @@ class Selector:
         self.attribute, self.mask, self.loose, self.examples = attribute, mask, loose, tuple(examples)
 
     def decode(self, raw: Mapping[int, bytes], header: Mapping[str, int]) -> tuple[Any, ...]:  # noqa: ARG002  some need it
-        """The values of its fields in a kernel message, from the attributes and the fixed header."""
+        """The values of the selector's fields in a kernel message, from the attributes and the fixed header."""
         return (int.from_bytes(raw.get(self.attribute, b""), byteorder),)
 
     def says(self, rule: Rule) -> bool:
@@ -474,7 +474,7 @@ def default_rules(family: int) -> tuple[Rule, ...]:
 
 
 def missing_rules(rules: Iterable[Rule], family: int) -> tuple[Rule, ...]:
-    """Those of Linux's own rules whose table no other rule looks up for all packets.
+    """Each of Linux's own rules whose table no rule looks up for all packets.
 
     A rule with another priority is a decision: Cilium moves the rule for table local to 100, behind rules of its own.
     """

@@ -3,9 +3,9 @@
 Here: the snapshot as a value, the functions that return a changed one, and reading and writing it. Not here: how it is
 taken (`kernel`), other documents that describe a host (`host.saved`), or what the kernel does with it (`fib`).
 
-The JSON form is derived from the fields of the values themselves, so that no field can be forgotten. How each class is
-read is worked out from its fields once, and not again for each value: a fleet has thousands of snapshots. Each decoder
-raises an error about its own value, and whoever called it puts the path of the surrounding object before that.
+The JSON form is derived from the fields of the values themselves, so that no field can be forgotten. The reader of each
+class is derived from its fields once, and not again for each value: a fleet has thousands of snapshots. A reader raises
+an error about its own value, and its caller puts the path of the surrounding object before that.
 """
 
 from collections import Counter

@@ -158,7 +158,7 @@ class Listing:
     __slots__ = ("data", "offsets")
 
     def __init__(self, data: bytes, offsets: array[int]) -> None:
-        """Store them; after the last message there is padding to read beyond it."""
+        """Store the messages, with padding after the last one, so that a read beyond it is safe."""
         self.data, self.offsets = data, offsets
 
     def __iter__(self) -> Iterator[bytes]:
@@ -561,7 +561,7 @@ class Channel:
             raise _not_received(error) from error
 
     def _too_large(self, messages: list[bytes]) -> bool:
-        """Whether they must be sent in several calls."""
+        """Whether the messages must be sent in several calls."""
         if len(messages) < 2:
             return False
         room: int = self.open().getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)

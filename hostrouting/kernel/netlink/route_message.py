@@ -285,10 +285,10 @@ class _Source(_Row):
 
 
 class _Legs(_Row):
-    """A single next hop in the route's own attributes, several in one attribute, and also one with a weight.
+    """The next hops: a single one in the route's own attributes; several, or one with a weight, in one attribute.
 
-    A route with a next hop object is listed with the object's next hops, and may be passed back like that; they are not
-    written.
+    A route with a next hop object is listed with the object's next hops, and may be passed back like that; the next
+    hops are then not written.
     """
 
     def write(self, said: Any, parts: _Parts) -> None:

@@ -192,7 +192,7 @@ class NetlinkWatch:
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """Why it cannot listen to everything now."""
+        """Why the watch cannot listen to everything now."""
         errors = ((source, listener.error) for source, listener in self._listeners.items())
         return tuple(cannot_listen(source, error) for source, error in errors if error is not None)
 
