@@ -240,7 +240,7 @@ class Gate:
         return bool(self.present()) and not self.drop_in.present(self.files)
 
     def starting(self) -> tuple[str, ...]:
-        """The machines that are starting: systemd runs the commands before the machine itself."""
+        """The machines whose start has begun: systemd runs the commands that come before the machine itself."""
         if self.manager is None:
             return ()
         found = self.manager.show(("Id", "SubState"), self.layout.machines)
@@ -269,7 +269,7 @@ class Gate:
             file_set.require_installable(self.files)
 
     def obstacles(self, up: Sequence[Part]) -> tuple[FileError, ...]:
-        """All of these FileErrors, and those about files that cannot be read."""
+        """Each FileError that `change` would raise, and one for each file that cannot be read."""
         return tuple(error for file_set in self._sets(up) for error in file_set.obstacles(self.files))
 
     def is_unread(self, parts: Iterable[Part] = ()) -> bool:
@@ -435,7 +435,7 @@ class _Change:
             self._is_unread = False
 
     def _stop_gate(self) -> None:
-        """End a run of the gate that has read the old list; the machine that waits for it starts it again."""
+        """End a run of the gate that has read the old list; a machine that waits for this run starts a new one."""
         if self._manager is not None:
             self._manager.stop(self._layout.gate_unit)
 

@@ -6,7 +6,7 @@ the steps run (`scripts`, `probe`).
 If a drop-in changes while systemd runs one of its commands, systemd skips the remaining commands. So everything that
 depends on the configuration is in the list of steps, which the script reads at every start.
 
-The list also has a digest of each installed file, and one of these digests and of its own steps, in lines that the
+The list also has a digest of each installed file, and one digest of these digests and the steps, in lines that the
 script takes for comments. So an edited file is found without the configuration, whichever version of this program wrote
 it.
 """
@@ -100,7 +100,7 @@ def render_gate_unit(layout: HostLayout | None = None) -> str:
 
 
 def render_gate_script(layout: HostLayout | None = None) -> str:
-    """The script that the unit runs, and that with `ask` starts the unit and waits for the result."""
+    """The script that the unit runs; called with `ask`, the script starts the unit and waits for the result."""
     where = layout or HostLayout()
     return filled(
         "host-routing-gate.sh",

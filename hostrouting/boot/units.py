@@ -212,7 +212,7 @@ SystemCallFilter=kill
 
 
 def render_guard_unit(program: str, *, layout: HostLayout | None = None) -> str:
-    """The service that keeps the routing right. The version is in it so that a new version is started."""
+    """The service that keeps the routing right. It names the version, so that a new one is started."""
     where = layout or HostLayout()
     lines = [
         "[Unit]",

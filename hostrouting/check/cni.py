@@ -67,7 +67,7 @@ def is_like(dev: str, patterns: Iterable[str], kind: str | None = None) -> bool:
 
 @lru_cache(maxsize=64)
 def _names(patterns: tuple[str, ...], kind: str | None) -> Callable[[str], object]:
-    """A matcher for the names that these patterns have for devices of this kind."""
+    """A matcher for the names of devices of this kind, made of the patterns that apply to that kind."""
     import re  # noqa: PLC0415  loaded when the first stray device or route is seen
     from fnmatch import translate  # noqa: PLC0415  see above
 

@@ -8,9 +8,9 @@ The engine computes what the tables say, and the kernel is asked once in each ce
 have changed meanwhile: the whole examination is repeated. If it still differs, the kernel's answer is the verdict on
 the cell, because it is what happens to packets, and the report says so.
 
-A repair closes what escapes on a host as it is. A configuration may have some of its routes already; it may have others
-that cannot be installed, because another program's route has the same destination and metric; and what it does not
-have, `apply` deletes. So what to change in it is found on the host as it will be once the configuration is applied.
+A repair closes what escapes on a host as it is. A configuration may have some of its routes already; other routes in it
+may be impossible, because another program's route has the same destination and metric; and `apply` deletes our routes
+that are not in it. So the correction is computed on the host as it will be once the configuration is applied.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class FamilyExamination:
     def verdict(self) -> Verdict:
         """The worst verdict, on the host's own packets and on those of pods.
 
-        It is never "ok" if the tables kept changing, or if there is a serious flaw.
+        Never "ok" if the tables kept changing or there is a serious flaw.
         """
         verdict = _worst([self.report.verdict, *(pods.verdict for pods in self.pods)])
         return "undecided" if (self.restless or self.doubts) and verdict == "ok" else verdict
@@ -135,7 +135,7 @@ class Examination:
     """The result of a check, by family: each family has a default route, a verdict and a repair of its own."""
 
     families: tuple[FamilyExamination, ...]
-    """Those with expected CIDRs, IPv4 first."""
+    """The families with expected CIDRs, IPv4 first."""
 
     @property
     def verdict(self) -> Verdict:
@@ -354,7 +354,7 @@ def _explains(decision: Decision, answer: Answer) -> bool:
 
 
 def _agree(decision: Decision, answer: Answer) -> bool:
-    """Whether both are the same; Linux lists the legs of an IPv6 route from the one that it chose for the address."""
+    """Whether both name one route; Linux lists the legs of an IPv6 route from the one that it chose for the address."""
     route = answer.route
     if route is None or decision.route is None:
         # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may have no route.
@@ -384,9 +384,9 @@ class Correction:
     add: tuple[DesiredRoute, ...] = ()
     """The routes that it lacks."""
     replaced: tuple[DesiredRoute, ...] = ()
-    """Its entries with the destination and metric of a route to add, which takes their place."""
+    """The entries with the destination and metric of a route to add, which takes their place."""
     contested: tuple[DesiredRoute, ...] = ()
-    """Its entries to delete, because another program's route has their destination and metric."""
+    """The entries to delete, because another program's route has their destination and metric."""
 
     @property
     def is_needed(self) -> bool:
@@ -403,7 +403,7 @@ def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: I
 
 
 def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan) -> Correction:
-    """The same, if the host after the plan of this configuration has been examined already."""
+    """The correction, if the host after the plan of this configuration has been examined already."""
     added, lost = {route.key for route in after.routes}, {step.route.key for step in plan.conflicts}
     wanted = wanted_routes(config)
     return Correction(

@@ -1,15 +1,15 @@
-"""The packets that a rule treats differently: which of them are known, so that they leave no doubt about the verdict.
+"""The packets that a rule treats differently, and which of them are known: those do not make a verdict undecided.
 
 Here: whether a kind of packets is known, and as what. Not here: whether they escape (`overlap`), and the sentences.
 
-A rule can send packets elsewhere by their source, mark, user and the like. A verdict is undecided only because of those
-that nobody can know anything about. Known are:
+A rule can send packets elsewhere by their source, mark, user and the like. Only packets about which nothing is known
+make a verdict undecided. Known are:
 
 - *Replies from an own address.* A packet with a source address of this host leaves by the device that has the address:
-  its replies leave by where the packets came in. So does what a socket sends that is bound to a device.
+  replies leave where the requests came in. The packets of a socket that is bound to a device leave by that device.
 - *Forwarded packets.* A source that is not this host's own, or a device that packets arrive on, selects packets that
-  this host forwards. They are those of pods, which are checked for themselves (`pods`), or nothing is expected of them.
-  An address on an allowed device counts as one of the pods.
+  this host forwards. Those of pods have a check of their own (`pods`); nothing is expected of others. An address on an
+  allowed device counts as a pod's.
 - *A tunnel's own packets.* A VPN marks them, so that they leave by the default route of table main and not by the
   tunnel. If that route leads to InfiniBand, they are not known.
 - *What the configuration declares*, rule by rule.
@@ -45,7 +45,7 @@ class Exceptions:
 
     @cached_property
     def _own(self) -> dict[int, set[str]]:
-        """The devices that have each own address. On most hosts nothing asks for it."""
+        """The devices that have each address of the host; computed on first use, because most checks do not need it."""
         found: dict[int, set[str]] = {}
         for address in self._fib.snapshot.addresses:
             if address.ip.version == self._family and not any(address.ip in block for block in _LOOPBACKS):
@@ -71,7 +71,7 @@ class Exceptions:
         return "tunnel" if self._is_of_tunnel(case, decision) else ""
 
     def reasons(self, cases: Cases) -> tuple[str, ...]:
-        """Why the rules are intended that these cases are about."""
+        """Why the rules of these cases are intended."""
         rules = (condition.rule.selection for case in cases for condition in case) if self._reasons else ()
         return tuple(dict.fromkeys(self._reasons[rule] for rule in rules if rule in self._reasons))
 

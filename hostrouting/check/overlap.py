@@ -113,7 +113,7 @@ class Note:
 
     @property
     def is_open(self) -> bool:
-        """Whether the verdict is undecided because of it."""
+        """Whether this exception makes the verdict undecided."""
         return self.escapes and not self.known
 
 

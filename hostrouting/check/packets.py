@@ -93,7 +93,7 @@ def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:
 
 
 class _Effects:
-    """What the rules do with packets, by the value that these have for one selector."""
+    """What the rules do with packets, by the value of the field that one selector compares."""
 
     def __init__(self, rules: Sequence[Rule], selector: str) -> None:
         """Take the rules of a family, and the field of the selector."""
@@ -114,7 +114,7 @@ class _Effects:
 
 
 def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequence[Rule]) -> list[tuple[Prefix, ...]]:
-    """The CIDRs in parts, those together that nothing tells apart."""
+    """The CIDRs in parts, grouped: no rule and no route distinguishes the parts of one group."""
     effects = _Effects(rules, "src")
     of_routes: set[Prefix] = set()
     if any(outline.has_source for outline in snapshot.routes.outlines):
@@ -137,7 +137,7 @@ def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequ
 def _classes_of_devices(
     snapshot: Snapshot, patterns: Sequence[str], expected: Sequence[Prefix], rules: Sequence[Rule]
 ) -> list[tuple[tuple[str, ...], bool]]:
-    """The devices that packets of pods arrive on, those together that nothing tells apart; and whether they exist."""
+    """The devices that packets of pods arrive on, grouped as nothing distinguishes them, and whether they exist."""
     effects = _Effects(rules, "iif")
     preferred = set(_preferred(snapshot, expected)) if expected[0].family == IPV6 else set()
     existing = {link.name: link.kind for link in snapshot.links}

@@ -1,8 +1,8 @@
 """What pods send: the check of the host's own packets, made again for each class of pods' packets; and what is dropped.
 
-Here: the verdict on each class, and what of it the check of the host's own packets does not say; and the packets that
-this host drops when they arrive. Not here: the classes (`packets`), the check itself (`overlap`), and what Linux asks
-of a packet that arrives (`fib.arrival`).
+Here: the verdict on each class, as far as it differs from that on the host's own packets; and the packets that this
+host drops when they arrive. Not here: the classes (`packets`), the check itself (`overlap`), and what Linux asks of a
+packet that arrives (`fib.arrival`).
 
 A check proves by which devices packets leave. They still reach nothing if the host does not forward, or if it drops the
 replies. Other programs may change these settings later, so they do not change a verdict; they are reported beside it.
@@ -260,7 +260,7 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
 
 
 def _routes_back(fib: Fib, sender: PodPackets, outs: dict[str, Prefix]) -> list[Decision]:
-    """What decides the routes back to packets of this class."""
+    """The decisions about the replies to packets of this class."""
     return [
         cell.decision
         for out, destination in outs.items()
@@ -338,12 +338,12 @@ def _own_address(fib: Fib, link: Link) -> IP | None:
 
 
 def _users(rule: Rule) -> Iterable[int]:
-    """A user that the rule is for, and one that it is not for; root sends plain packets."""
+    """A user that the rule matches, and one that it does not match; plain packets are root's."""
     return () if rule.uids is None else (uid for uid in (rule.uids[1], rule.uids[1] + 1) if 0 < uid < _NOBODY)
 
 
 def _marks(rule: Rule) -> Iterable[int]:
-    """A mark that the rule selects, and one that it does not; plain packets have none."""
+    """A mark that the rule matches, and one that it does not match; plain packets have no mark."""
     selected = rule.fwmark & rule.fwmask
     other = selected ^ (rule.fwmask & -rule.fwmask)
     return (mark for mark in (selected, other) if mark)

@@ -16,7 +16,7 @@ refuses such packets, it refuses the route. In IPv6 it first looks only into tab
 second lookup ignores suppress_prefixlength and suppress_ifgroup, and `iif lo` never matches. One of the two must find a
 route by the device without a gateway. A link-local gateway is not looked up.
 
-With `onlink`, Linux only asks whether the tables contradict. In IPv4 it looks up the gateway in table local alone. As
+With `onlink`, Linux only checks that no route contradicts. In IPv4 it looks up the gateway in table local alone. As
 long as table main is merged with it, that includes main. A route that is not unicast refuses the gateway. In IPv6 Linux
 looks into table main alone. A route that is not unicast refuses the gateway, and so does a unicast route by another
 device. Routes whose network is ::, such as the default route, and routes that refuse packets do not count.
@@ -179,7 +179,7 @@ def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
 
 
 def _diverts(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flow]) -> bool:
-    """Whether packets take another way that stayed here or left by an allowed device before."""
+    """Whether packets that stayed here, or left by an allowed device, are routed differently now."""
     judge = Judge.of(report, before)
     return any(
         (then.kind, then.devs) != (now.kind, now.devs)
@@ -234,7 +234,7 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
 
 
 def _beside_own(pairs: Sequence[tuple[int, int, Decision, Decision]], place: int) -> tuple[int, int]:
-    """The range with the own addresses beside it: packets from these do not arrive, and with them ranges are whole."""
+    """The range, extended over the host's own addresses next to it: no packets from these arrive."""
     low = high = place
     while low and pairs[low - 1][2].own:
         low -= 1
@@ -407,7 +407,7 @@ class _Task:
         return sum(unsafe.last - unsafe.first + 1 for unsafe in self.unsafe)
 
     def closing(self, block: Prefix, flow: Flow, *, metric: int) -> "_Task":
-        """The same repair, which also closes the block's escapes with routes of this metric, as far as possible."""
+        """A copy of this repair that also closes the block's escapes, as far as possible, by routes of this metric."""
         after = copy(self)
         after._way = attrs.evolve(self._way, metric=metric)
         after.routes, after.unsafe, after.diverted = [*self.routes], [*self.unsafe], {**self.diverted}
@@ -637,6 +637,6 @@ def _with_carriers(snapshot: Snapshot) -> Snapshot:
 
 
 def _is_beside(decision: Decision, dev: str) -> bool:
-    """Whether it is a route by this device without a gateway, of any type that does not refuse packets."""
+    """Whether the route is by this device without a gateway, whatever its type, unless it refuses packets."""
     legs = () if decision.route is None or decision.route.type in PATHLESS else decision.route.legs
     return any((leg.dev, leg.gateway) == (dev, None) for leg in legs)

@@ -39,7 +39,7 @@ class Segment:
 
     @property
     def look(self) -> tuple[str, Judgement]:
-        """What distinguishes it on a map from its neighbours."""
+        """What distinguishes the segment on a map from its neighbours."""
         return self.label, self.judgement
 
 

@@ -11,10 +11,10 @@ matter how many changes had been made, or whether that is known. Routes that are
 Two limits. The kernel adds a route before or after all others with its key, never between two of them. So if one of our
 routes was deleted from between two routes that are not ours, and has to be restored, it is restored behind them, and
 the message says so. The first route of a key, which is the one that the kernel uses, is always the same as before. And
-in IPv6, each next hop is an entry of its own (`kernel.requests`), but of several only the protocol of the first can be
-read. So tables are compared entry by entry, with our protocol for each of several, and entries are deleted one at a
-time with our protocol: those that Linux does not delete belong to another program, and `Applied.beside` names them. The
-kernel's `replace` would delete these, too, so it is used only for a route of ours with one next hop.
+in IPv6, each next hop is an entry of its own (`kernel.requests`), but only the protocol of the first can be read. So
+tables are compared entry by entry, as if each had our protocol, and entries are deleted one at a time, with our
+protocol. Entries that Linux does not delete belong to another program; `Applied.beside` names them. The kernel's
+`replace` would delete these, too, so it is used only for a route of ours with one next hop.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class _Transaction:
         )
 
     def _is_beside(self, key: RouteKey, now: tuple[Route, ...]) -> bool:
-        """Whether there is what is wanted in IPv6, and beside it only next hops that Linux did not delete for us."""
+        """Whether the wanted IPv6 next hops are there, and no others except those that Linux did not delete for us."""
         wanted, there = set(map(_hop, self._wanted.at(key))), set(map(_hop, now))
         asked = self._asked.get(key)
         return asked is not None and wanted - asked <= there <= wanted | asked
@@ -343,7 +343,7 @@ class _Transaction:
             yield from (take_away_hops if _are_hops(there, then) else take_away)(there, then, self._ours)
 
     def _former(self, key: RouteKey, there: tuple[Route, ...]) -> tuple[Route, ...]:
-        """The entries before; of several next hops without those that we did not delete and that are gone."""
+        """The entries before the change, without next hops that are gone although we did not delete them."""
         then, hops = self._before.at(key), set(map(_hop, there))
         if key not in self._before.shared:
             return then
@@ -426,7 +426,7 @@ def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collectio
             yield RouteRequest("delete", route)
 
 
-# The same for IPv6 next hops, whose order does not matter, and of which Linux deletes only ours.
+# The same for IPv6 next hops: their order does not matter, and Linux deletes only ours.
 
 
 def _are_hops(*tables: tuple[Route, ...]) -> bool:

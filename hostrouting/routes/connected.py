@@ -98,7 +98,7 @@ class Foreseen:
     instead: tuple[DesiredRoute, ...]
     """Routes that win without touching the kernel's route; empty if that takes more than two routes."""
     lacking: tuple[DesiredRoute, ...]
-    """Those of them that are not configured yet."""
+    """The routes of `instead` that are not configured yet."""
 
     @property
     def finding(self) -> Finding:

@@ -9,10 +9,10 @@ reason names routes that take precedence without touching it. If it looks as if 
 also has the command that deletes it: with every attribute that the kernel compares, so that it cannot delete another
 route. An administrator who knows where the route came from has to run it.
 
-In IPv6, Linux lists next hops of several programs as one route with the protocol of the first (`kernel.requests`). So
-a plan does not know who owns a next hop: Linux is asked, by a deletion with our protocol. Of a route with the key of a
-wanted one, whatever its protocol, those that are missing are added, and those beyond are `asked`: whichever Linux does
-not delete is another program's, and stays beside ours.
+In IPv6, Linux lists next hops of several programs as one route with the protocol of the first (`kernel.requests`). So a
+plan cannot tell which next hops are ours. If a route has the key of a wanted one, whatever its protocol, the missing
+next hops are added, and for each that is not wanted Linux is `asked` to delete it, with our protocol. A next hop that
+Linux does not delete is another program's, and stays beside ours.
 """
 
 from __future__ import annotations
@@ -106,20 +106,20 @@ class Step:
     remedy: str = ""
     """Another way to resolve a conflict, not in the boot script."""
     asked: Route | None = None
-    """The next hops of an IPv6 route that are deleted if they are ours, which only Linux knows."""
+    """The next hops of an IPv6 route that are deleted if they are ours: Linux does not list their protocols."""
 
     @property
     def why(self) -> str:
-        """The reason, the remedy, and what is asked."""
+        """The reason, the remedy, and what becomes of the next hops in `asked`."""
         return "; ".join(part for part in (self.reason, self.remedy, self.asks) if part)
 
     @property
     def asks(self) -> str:
-        """A sentence about the next hops that are asked."""
+        """A sentence about the next hops whose deletion Linux is asked for."""
         if self.asked is None:
             return ""
         return "; ".join(
-            f"the next hop {way} is not wanted: it is deleted if it is ours, which only Linux knows"
+            f"the next hop {way} is not wanted: Linux deletes it if its protocol, which Linux does not list, is ours"
             for way in self.asked.ways
         )
 
@@ -360,7 +360,7 @@ def plan_routes(
 ) -> RoutePlan:
     """Plan how to get from the snapshot to the desired routes; other routes that carry `protocol` are deleted.
 
-    Routes that carry a `former` number are ours too: they are replaced if they are wanted, and deleted if not. Our
+    Routes that carry a `former` number are ours too: wanted ones are replaced, and the others are deleted. Our
     routes to the destinations `spared` belong to another task, and stay. Where a route was `installed` before, an IPv6
     route can have next hops of ours although its protocol is another program's. Raises ValueError for two different
     desired routes with one destination and metric.
@@ -597,12 +597,12 @@ def _beside(wanted: Route, route: Route, shadow: str, ours: Collection[int]) -> 
 
 
 def _is_as(leg: NextHop | None, wanted: NextHop, count: int) -> bool:
-    """Whether the next hop is as wanted. Of a single one, no weight is listed."""
+    """Whether the next hop is as wanted. Linux lists no weight for a single next hop."""
     return leg is not None and (leg == wanted if count > 1 else attrs.evolve(wanted, weight=leg.weight) == leg)
 
 
 def _merged(held: Route, wanted: Route) -> Route:
-    """The route that Linux makes of both."""
+    """The route that Linux makes of these two."""
     there = {hop_of(leg) for leg in held.legs}
     return attrs.evolve(held, legs=(*held.legs, *(leg for leg in wanted.legs if hop_of(leg) not in there)))
 
@@ -617,7 +617,7 @@ def next_hop_stays(route: Route, leg: NextHop) -> str:
 
 
 def _renumbered(step: Step, former: Collection[int]) -> Step:
-    """The step; if it is about a route that carries a former number, with that as its reason."""
+    """The step, with the reason if its route has a former number of our protocol."""
     standing = step.held or step.route
     if step.action not in {"replace", "delete"} or standing.protocol not in former:
         return step
@@ -681,7 +681,7 @@ def is_left_behind(standing: Route, wanted: Route) -> bool:
 
 
 def beside_finding(prefix: Prefix, told: str) -> Finding:
-    """A route has next hops of other programs beside the wanted ones; what is told of them."""
+    """A route has next hops of other programs beside the wanted ones; `told` is what to say about them."""
     return Finding("route-beside", "warning", f"{prefix}: {told}", str(prefix))
 
 
