@@ -10,7 +10,7 @@ from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource as RewritePr
 from hostrouting.tasks.guard.service import InstallGuard as InstallGuard  # installs the service that runs Guard, if the configuration enables it
 from hostrouting.tasks.preflight import Preflight as Preflight  # finds what would make a bootstrap, the next machine or a reboot fail
 from hostrouting.tasks.configure import Remove as Remove  # removes everything that hostrouting installed, and nothing else
-from hostrouting.tasks.guard.loop import Guard as Guard  # keeps right what they installed, until it is told to stop
+from hostrouting.tasks.guard.loop import Guard as Guard  # keeps right what they installed
 from hostrouting.tasks.guard.loop import Orders as Orders  # tells a running Guard to read its configuration again, or to look
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
 from hostrouting.tasks.cleanup.task import UndoCleanup as UndoCleanup  # restores what that deleted

@@ -20,9 +20,9 @@
     └── BackendError        kernel: it, or the connection to it, did not do what was asked
         └── RouteRefused        the kernel refused one route; says which and why
 
-There is one root, which catches all of them. The word before the colon says where the fault is. Every error has three
-attributes: `kind` says more than the class, if there is more to say; `can_retry` says whether the same call may succeed
-later without any action; `findings` are what there is to tell an operator.
+The root catches all of them. The word before the colon says where the fault is. Every error has three attributes:
+`kind` is more precise than the class, where that is needed; `can_retry` says whether the same call may succeed later
+without any action; `findings` are what there is to tell an operator.
 
 A kind means the same in every class. The place that meets a failure writes the sentence.
 """

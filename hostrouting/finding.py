@@ -87,7 +87,7 @@ class Finding:
     sentence: str
     """The thing, and what is wrong with it, with the reason."""
     target: str = ""
-    """What it is about: a range, route, file, unit, program or device."""
+    """What the finding is about: a range, route, file, unit, program or device."""
     remedy: str = ""
     """What to do about it: one command or clause."""
     facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)

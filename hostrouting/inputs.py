@@ -5,8 +5,8 @@ read. Not here: the files of a host (`host.files`), and the meaning of the bytes
 
 Opening a fifo waits for the process at its other end, perhaps forever, and Python cannot handle a signal meanwhile;
 opening a device may have side effects. So the type of the file is checked before it is opened, and again when it is
-open, because it may have been replaced in between. A fifo is opened without waiting; then the wait for its writer has
-a limit, and the wait for its bytes has none, because a signal can end that.
+open, because it may have been replaced in between. A fifo is opened without waiting; then the wait for its writer has a
+limit, and the wait for its bytes has none, because a signal can end that.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def name_of(path: str) -> str:
 
 
 def is_piped(path: str) -> bool:
-    """Whether it is standard input, or a pipe that a shell makes for <(...): read only once, without a lasting name."""
+    """Whether the path is standard input, or a pipe that a shell makes for <(...): it can be read once only."""
     if path == STANDARD_INPUT:
         return True
     with suppress(OSError, ValueError):

@@ -8,11 +8,11 @@ when the one before has left, and keeps only so many on the way that every worke
 with the snapshots. A snapshot with the bytes of another one, judged or on its way, is not sent: the result of the first
 is kept until the last one has come.
 
-A batch is lost if its worker ends. Which of the snapshots on their way ended it is not known. So all others are waited
-for, and then each lost snapshot is judged again, alone, with nothing else on the way: if the worker ends again, it was
-because of this one, and that is its result. An executor that takes no batch any more is the end of the run: the error
-says how many snapshots were judged. So is one whose workers cannot judge at all, which an empty batch shows:
-hostrouting may not be installed where they are.
+A batch is lost if its worker ends. It is not known which of the snapshots on their way was the cause. So the run waits
+for all others, and then judges each lost snapshot again, alone. If the worker ends again, this snapshot is the cause,
+and that is its result. If the executor takes no more batches, the run ends, and the error says how many snapshots were
+judged. The run also ends if the workers cannot judge at all, which an empty batch shows: hostrouting may not be
+installed there.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class _Run:
             yield from self._judged(sent, found[0])
 
     def _renew(self) -> None:
-        """Go on after a loss: with new workers, if it takes these, and only if they can judge."""
+        """Go on after a loss, with new workers if necessary. Raises if these cannot judge."""
         self._workers.renew()
         found = _outcome(self._submit([]))
         if isinstance(found, Exception):

@@ -65,7 +65,7 @@ class NodeGroup:
 
     @property
     def repair_words(self) -> str:
-        """What repairs it; empty if nothing escapes for certain."""
+        """What repairs the nodes; empty if nothing escapes for certain."""
         if self.verdict != "overlap":
             return ""
         if self.correction is not None:

@@ -4,9 +4,9 @@ Here: the result, a small value that another process can make and send; the judg
 which snapshots there are, what the node of each is called, and which files have the same bytes. Not here: who judges
 where (`dispatch`), and which nodes have the same result (`grouping`).
 
-Equal snapshots are judged once. A result has to be kept until the last snapshot with the same bytes has come, and no
-longer: so it has to be known beforehand how many there are. Files of different sizes are different, and only those of
-one size are read for this, one by one.
+Equal snapshots are judged once. A result is kept only until the last snapshot with the same bytes has come, so the
+number of these is counted beforehand. Files of different sizes differ, so only files of equal size are read for this,
+one by one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class NodeEscape:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the CIDR."""
+        """Whether the range is all of the CIDR."""
         return (self.first, self.last) == (self.cidr.first, self.cidr.last)
 
 
@@ -336,7 +336,7 @@ def digest_of(data: bytes) -> bytes:
 
 
 def count_repeated(paths: Iterable[str]) -> Counter[bytes]:
-    """How many files have the bytes with this digest, if more than one has. Pipes can be read only once, so not now."""
+    """How many regular files have the bytes with this digest, if more than one has. A pipe can be read only once."""
     by_size: dict[int, list[str]] = {}
     for path in paths:
         with suppress(OSError, ValueError):  # its result will say why it cannot be read

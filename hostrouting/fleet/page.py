@@ -295,13 +295,13 @@ class Markup(str):
 
 
 def element(name: str, /, *children: str, **attributes: str) -> Markup:
-    """An element with these children, of which only Markup is markup; `class_` and `aria_label` are attributes, too."""
+    """An element with these children, escaped unless they are Markup; `class_` and `aria_label` are attributes, too."""
     told = "".join(f' {key.rstrip("_").replace("_", "-")}="{_as_text(value)}"' for key, value in attributes.items())
     return Markup(f"<{name}{told}>{joined(children, between='')}</{name}>")
 
 
 def joined(pieces: Iterable[str], *, between: str = "\n") -> Markup:
-    """The pieces one after the other, of which only Markup is markup."""
+    """The pieces one after the other; a piece that is not Markup is escaped."""
     return Markup(between.join(piece if isinstance(piece, Markup) else _as_text(piece) for piece in pieces))
 
 

@@ -62,7 +62,7 @@ def _document(text: str) -> Any:
 
 
 def _is_usable(document: Any) -> bool:
-    """Whether it is a CNI configuration: a plugin, or a list of plugins."""
+    """Whether the value is a CNI configuration: a plugin, or a list of plugins."""
     if not isinstance(document, dict):
         return False
     plugins = document.get("plugins", [document])

@@ -6,7 +6,7 @@ Most CNIs write the block of this node's pods, and only a few that of all pods. 
 the agent's configuration has one address in it, that of the cluster's DNS. So whatever is found is a part, unless it
 is marked as whole; what is missing is listed with the command that asks the cluster.
 
-The agent's configuration contains secrets, so no value of a file is repeated that is not an address.
+The agent's configuration contains secrets, so only addresses are quoted from a file.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class NamedNetwork:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of what it is; if not, the cluster's network is larger."""
+        """Whether the named network is complete; if not, the cluster's network is larger."""
         return self.what in {_PODS, _ASKED}
 
 

@@ -65,7 +65,7 @@ class Effects:
         return cls(operations=tuple(done))
 
     def to_mapping(self) -> dict[str, object]:
-        """The same as plain values; routes as `ip route` prints them."""
+        """The effects as plain values; routes as `ip route` prints them."""
         return {
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),

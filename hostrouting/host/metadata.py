@@ -124,7 +124,7 @@ def _asked_for(retry_after: str | None, ctx: phases.Context) -> float:
 
 
 def _read(body: bytes) -> Answer | _Unknown:
-    """The answer in a document: the whole one of the instance, or its part `network`."""
+    """The answer in a document, which is that of the whole instance or only its part `network`."""
     import json  # noqa: PLC0415  only a host that asks for metadata needs it
 
     try:

@@ -3,11 +3,11 @@
 Here: which addresses and names stay, and what the others become. Not here: saving a snapshot (`saved`).
 
 Addresses. Two addresses with a common prefix of n bits, and not more, have one of n bits afterwards, so that every
-prefix contains what it contained. Each bit is kept or flipped, depending on the bits before it and on a key: a tree of
-coins, one for each prefix. So a prefix of n bits becomes one of n bits, and no two become the same. A block whose
-meaning is known to Linux or to a CNI stays where it is, because no coin above it is tossed; so the first bits of an
-address near such a block stay, too. In some blocks each address has a meaning; there, none is tossed either. The method
-is that of tcpdpriv and Crypto-PAn.
+prefix contains what it contained. Each bit is kept or flipped, depending on the bits before it and on a key. So a
+prefix of n bits becomes one of n bits, and two different prefixes stay different. A block whose meaning is known to
+Linux or to a CNI stays where it is, because no bit above it is flipped; so the first bits of an address near such a
+block stay, too. In some blocks each address has a meaning; there, no bit is flipped either. The method is that of
+tcpdpriv and Crypto-PAn.
 
 Devices. The name of a device that a CNI makes keeps the part by which it is recognised, and the rest is a number. Every
 other device is called dev and a number; what it is, such as InfiniBand, stands beside the name in the snapshot.

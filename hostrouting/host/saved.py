@@ -1,7 +1,7 @@
 """A saved snapshot: read from a file, a pipe or standard input, and used like a host.
 
-Here: which of two documents it is, the second of them, and the errors, which name the file; and an edge that answers as
-the kernel of the saved host would have, and cannot be changed. Not here: the first document, which is our own
+Here: recognising the two kinds of documents, reading the second, and errors that name the file; and an edge that
+answers as the kernel of the saved host would have, and cannot be changed. Not here: the first kind, which is our own
 (`model.snapshot`), the meaning of the kernel's messages (`kernel.netlink`), and computing the answers (`fib`).
 
 The second document, `hostrouting/ip-snapshot/1`, is printed by a shell script (`boot.scripts`) on a node without this
@@ -11,7 +11,7 @@ library:
     links                    `ip -N -j -d link show`
     settings4, settings6     `ip -N -j -d netconf show` of each family
     on                       the IPv4 settings that ip does not show and that are not 0, such as "eth0/accept_local"
-    nexthops                 the same of nexthop: the next hop objects
+    nexthops                 `ip -N -j -d nexthop show`: the next hop objects
     addresses4, addresses6   `ip address save`, in hexadecimal: four bytes for the list, then the kernel's messages
     rules4, rules6           `ip rule save`
     routes4, routes6         `ip route save table all`

@@ -4,8 +4,8 @@ Here: the commands of systemctl, with an argument list and a timeout; why a unit
 protocols, sd_notify and the journal's native one. Not here: when the commands are run, and what is said (`tasks`). The
 fake is `hostrouting.testing.FakeManager`.
 
-A service that systemd started learns from its environment where to send whether it is ready and alive, and whether its
-lines belong in the journal. Outside systemd, nothing is notified, and the lines go to the log of the run.
+systemd tells a service by its environment where to report that it is ready and alive, and whether its lines belong in
+the journal. Outside systemd, nothing is notified, and the lines go to the log of the run.
 """
 
 from __future__ import annotations

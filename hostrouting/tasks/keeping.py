@@ -105,13 +105,13 @@ class KeepForeign(HostTask[Effects]):
 
 
 def with_kept_rules(before: Snapshot, config: HostRoutingConfig) -> Snapshot:
-    """The host as the routes will find it: Linux's own rules are added before, if the configuration keeps them."""
+    """The host as it is when routes are added: with Linux's own rules, if the configuration keeps them."""
     lost = _missing_in(before) if config.kernel_rules is Upkeep.KEEP else ()
     return attrs.evolve(before, rules=by_priority((*before.rules, *lost))) if lost else before
 
 
 def _missing_in(before: Snapshot) -> tuple[Rule, ...]:
-    """Those of Linux's own rules that are missing; a kernel without IPv6 has none of these."""
+    """Linux's own rules that are missing; on a kernel without IPv6, only those of IPv4."""
     families = (IPV4,) if before.ipv6_forwarding is None else (IPV4, IPV6)
     return tuple(rule for family in families for rule in missing_rules(before.rules, family))
 

@@ -137,7 +137,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         with self.host.backend() as backend:
             found = examine(ctx, backend, self.config, wait=0)
         if found.verdict == "undecided" and any(family.restless for family in found.families):
-            raise BackendError("the route tables keep changing; the verdict is the one before that", kind="unsettled")
+            raise BackendError("the route tables keep changing; the verdict is the earlier one", kind="unsettled")
         told = check_findings(found, mode=self.config.route_overlap.mode)
         unwritten = self._written_anew(ctx, found, told)
         counts = {str(cidr): 0 for family in found.families for cidr in family.report.cidrs}
@@ -160,7 +160,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         )
 
     def _written_anew(self, ctx: phases.Context, found: Examination, told: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """Write the markers if they do not have this answer; the findings about that. Only the routes decide."""
+        """Write the markers if they do not have this answer; return a finding for each that could not be written."""
         document = check_document(found, mode=self.config.route_overlap.mode, findings=told)
         errors: list[FileError] = []
         try:
@@ -180,9 +180,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return "" if seconds is None else moment_as_text(datetime.fromtimestamp(seconds, timezone.utc))
 
     def _since(self, document: dict[str, Any], verdict: str) -> str | None:
-        """Since when report and marker on the host have this answer; None if they do not have it.
+        """Since when report and marker on the host have this answer; None if they have another one.
 
-        It is empty if they do not say it: a report has it only from a guard. The check at boot leaves no report.
+        Empty if the report has no time, because no guard wrote it. The check at boot writes no report.
         """
         import json  # noqa: PLC0415  only a check needs it
 

@@ -128,7 +128,7 @@ def unread(name: str, target: str, error: HostRoutingError, *, is_root: bool) ->
 
 
 def removal_findings(removals: Sequence[Finding]) -> Iterator[Finding]:
-    """What the configuration would take away, and is refused for."""
+    """What the configuration would take away, so that `apply` refuses it."""
     yield from (Finding("removal", "error", str(fault), fault.path) for fault in refusals(removals))
 
 
@@ -156,8 +156,8 @@ def overlap_findings(
 ) -> Iterator[Finding]:
     """What the check would find with the configured routes in place; in STRICT the next machine does not start.
 
-    `awaited` are the configured routes that cannot be installed yet; what they cover may be repaired in time. The
-    `correction` is that of the configuration, and `file` the name of its file, for the commands to type.
+    `awaited` are the configured routes that cannot be installed yet; an escape that they cover may be repaired in time.
+    The `correction` is that of the configuration, and `file` the name of its file, for the commands to type.
     """
     strict = "in mode STRICT apply fails, and no machine starts after it"
     then = strict if mode == "STRICT" else "in mode WARN machines start all the same"
@@ -273,7 +273,7 @@ def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDro
 
 
 def machine_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[Finding]:
-    """What about the machines' own units keeps them from starting, or lets them start unchecked once there is a gate.
+    """Faults of the machines' own units: machines cannot start, or start unchecked although there is a gate.
 
     `state` is that of their template, and `openings` is what `find_coming_openings` found.
     """
@@ -307,8 +307,8 @@ def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Ite
 def folder_findings(errors: Sequence[FileError], *, is_root: bool, markers: str = "") -> Iterator[Finding]:
     """The folders into which nothing can be written; one finding for each reason.
 
-    `markers` is a folder into which only markers are written: without room for these, a bootstrap goes on.
-    A denial says nothing about root unless this process is root: then it has another reason, such as an immutable file.
+    `markers` is a folder into which only markers are written: without room for these, a bootstrap goes on. A denial to
+    another user does not show whether root can write; a denial to root has another reason, such as an immutable file.
     """
     alike: dict[str, list[FileError]] = {}
     for error in errors:

@@ -226,7 +226,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     def _ask(
         self, ctx: phases.Context, plan: RoutePlan, before: Snapshot, backend: RouteBackend, *, alive: Alive
     ) -> tuple[Applied, Sequence[str]]:
-        """Which next hops Linux deleted because they were ours, and why that is not known."""
+        """Carry out the plan that asks Linux to delete next hops of ours; return what was done, and the errors."""
         try:
             with ctx.shielded():
                 protocol = self.config.protocol
@@ -358,8 +358,8 @@ def has_script_succeeded(files: Files, layout: HostLayout) -> bool:
 def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:
     """The route protocol numbers other than `now` that mark our routes: those named by our files on the host.
 
-    They exist after the number was changed in the configuration. A file that we did not write is ignored, and so is a
-    number that cannot be configured: it would make other programs' routes ours.
+    Such routes exist after the number was changed in the configuration. A file that we did not write is ignored, and so
+    is a number that cannot be configured: it would make other programs' routes ours.
     """
     found = set()
     if (script := files.read(layout.routes_script_path)) is not None:

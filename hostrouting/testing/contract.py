@@ -101,7 +101,7 @@ def _refuses(kind: type[BaseException]) -> Iterator[None]:
 
 
 class BackendContract:
-    """Subclass it, and override `make`."""
+    """The suite as a base class: subclass it, and override `make`."""
 
     def make(self) -> AbstractContextManager[RouteBackend]:
         """Create a backend for the host that this module describes, and close it at the end of the `with` block."""

@@ -91,7 +91,7 @@ def _ambiguous() -> Iterator[None]:
 
 
 class EbtablesContract:
-    """Subclass it, and override `make`."""
+    """The suite as a base class: subclass it, and override `make`."""
 
     def make(self) -> AbstractContextManager[Ebtables]:
         """Create an Ebtables for a host without rules, and clean up at the end of the `with` block."""
@@ -236,7 +236,7 @@ def contract_view() -> LinkLayerView:
 
 
 class LinkLayerContract:
-    """Subclass it, and override `make`."""
+    """The suite as a base class: subclass it, and override `make`."""
 
     def make(self) -> AbstractContextManager[LinkLayer]:
         """Create a LinkLayer for the host in `contract_view`, and clean up at the end of the `with` block."""
@@ -352,7 +352,7 @@ def contract_table(name: str = "first") -> str:
 
 
 class NftablesContract:
-    """Subclass it, and override `make`."""
+    """The suite as a base class: subclass it, and override `make`."""
 
     def make(self) -> AbstractContextManager[Nftables]:
         """Create an Nftables for a host without tables, and clean up at the end of the `with` block."""

@@ -494,7 +494,7 @@ def _why_kept(route: Route) -> str:
 
 
 def _is_pod_route(route: Route) -> bool:
-    """Whether it is a route to a single address, in the form that azure-vnet adds."""
+    """Whether the route leads to a single address, in the form that azure-vnet adds."""
     if route.prefix.length != route.prefix.ip.max_prefixlen or len(route.legs) != 1 or len(route.devs) != 1:
         return False
     leg = route.legs[0]
@@ -523,7 +523,7 @@ def active_file(facts: CleanupFacts) -> str:
 
 
 def _has_plugin(document: Any) -> bool:
-    """Whether it contains azure-vnet as a plugin, at any depth."""
+    """Whether the value contains azure-vnet as a plugin, at any depth."""
     return any(nested.get("type") == _PLUGIN for _, nested in objects_in(document))
 
 

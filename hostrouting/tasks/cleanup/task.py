@@ -76,7 +76,7 @@ class _Edges:
         return self if backend is None else attrs.evolve(self, ebtables=self.ebtables.of(backend, alone=True))
 
     def look(self, host: Host) -> CleanupFacts:
-        """The host as it is now. Pods are read last: the rules of a pod that has just started do not seem stale."""
+        """The host as it is now. Pods are read last, so that the rules of a new pod do not seem stale."""
         try:
             rules = read_saved(self.ebtables.save())
         except ProgramError as error:

@@ -1,4 +1,4 @@
-"""Guard keeps the routing of a host right until it is told to stop.
+"""Guard keeps the routing of a host right until it is stopped.
 
 Here: the loop, which waits, looks, repairs through the tasks, and reports what has changed. Not here: when to look and
 what may be repaired (`pace`), and how something is repaired (the tasks themselves).
@@ -82,7 +82,7 @@ class Orders:
         self._wake()
 
     def taken(self) -> bool:
-        """Whether that was ordered; it is then done with."""
+        """Whether `reload` was called since the last time."""
         if not self._reload:
             return False
         # An order that comes before this line is done with the one that was seen; one that comes after it stays.
@@ -383,7 +383,7 @@ class _Watching:
             self._line(f"{fight.last.key} does not stay: it {_told_fight(fight)}", 4, _FIGHT, **_names(fight.last))
 
     def _tell_findings(self, words: str, found: Iterable[Finding], known: Iterable[Finding], level: int) -> None:
-        """One line for each finding that is not known, but not thousands."""
+        """Write a line for each new finding, up to a limit, and then one with the number of the others."""
         identities = set(map(_identity, known))
         new = [finding for finding in found if _identity(finding) not in identities]
         for finding in new[:_LINES]:
@@ -398,7 +398,7 @@ class _Watching:
             (self._ctx.log.info if level > 4 else self._ctx.log.warning)("%s", text)
 
     def _write(self) -> None:
-        """Write what a collector and status read. The second has what hindered the first."""
+        """Write the figures for a collector, and then the state for `status`, which has the errors of the first."""
         import json  # noqa: PLC0415  other tasks do not need it
 
         self._note("writing", "")
@@ -432,7 +432,7 @@ def _told_troubles(troubles: Iterable[str]) -> str:
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:
-    """What stays the same while it is found; a sentence may have a lifetime in it."""
+    """What stays the same while the finding lasts; its sentence may change, as with a lifetime in seconds."""
     return finding.name, finding.target, finding.facts.get("held", finding.sentence)
 
 

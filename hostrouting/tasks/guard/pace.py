@@ -10,7 +10,7 @@ route by the former gateway would be of no use. That begins the ten times anew. 
 too. A link that flaps does not fight: if a look finds that a route has to wait for its device, what was counted for the
 route is forgotten.
 
-Both spend from a bucket: what was taken from it comes back at a fixed rate.
+Looks and repairs are limited by a token bucket, which refills at a fixed rate.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Pace:
         return self if self.event is not None else attrs.evolve(self, event=now)
 
     def looked(self, ended: float, *, spent: float, failed: bool, chance: float) -> Pace:
-        """After a look that took so many seconds of processor time: events that came before it are done with."""
+        """The pace after a look that took these seconds of processor time: events that came before it are done with."""
         failures, time = self.failures + 1 if failed else 0, self.time.take(spent, ended)
         wait = EVERY * (1 + SPREAD * (2 * chance - 1))
         if failed:
@@ -109,11 +109,11 @@ class Pace:
         return Pace(due=ended + wait, failures=failures, time=time)
 
     def postponed(self, until: float) -> Pace:
-        """If a look was not possible: the next attempt is at this moment."""
+        """The pace after a look that was not possible: the next attempt is at this moment."""
         return attrs.evolve(self, due=until, event=None)
 
     def sooner(self, moment: float) -> Pace:
-        """With a look at this moment, unless one comes before it."""
+        """The pace with a look at this moment, unless one comes before it."""
         return attrs.evolve(self, due=min(self.due, moment))
 
     def again(self, now: float, seconds: float) -> Pace:
@@ -163,7 +163,7 @@ class Fight:
 
     @property
     def is_named(self) -> bool:
-        """Whether it was repaired so often that something else keeps undoing it."""
+        """Whether the key was repaired so often that something else must keep undoing it."""
         return len(self.times) > NAMED and self.times[-1] - self.times[0] <= WITHIN
 
 
@@ -178,11 +178,11 @@ class Fights:
         return repair.ours != self._ours(repair.key) or not self.wait(repair.key, now)
 
     def denied(self, repair: Repair, now: float) -> Fights:
-        """After this repair was found to be needed, but has to wait: earlier ones were undone too fast."""
+        """The keys after this repair was needed, but had to wait, because earlier ones were undone too fast."""
         return Fights({**self._known, repair.key: attrs.evolve(self._known[repair.key], last=repair, needed=now)})
 
     def made(self, repairs: Iterable[Repair], now: float) -> Fights:
-        """After these repairs were made, even if they were undone at once. One that was refused does not count."""
+        """The keys after these repairs, also those that were undone at once. A refused repair does not count."""
         known = dict(self._known)
         for repair in repairs:
             full = Bucket(ROUNDS, 1 / PAUSE, at=now)
@@ -198,7 +198,7 @@ class Fights:
         return Fights({key: fight for key, fight in self._known.items() if key not in gone}) if gone else self
 
     def later(self, now: float) -> Fights:
-        """Without the keys that no longer matter."""
+        """The keys that still matter."""
         return Fights({key: fight for key, fight in self._known.items() if now - fight.needed < WITHIN})
 
     def _ours(self, key: str) -> str | None:

@@ -33,7 +33,7 @@ class State:
     """What the guard knows after its looks so far."""
 
     since: datetime
-    """When it began."""
+    """When the guard began."""
     looks: int = 0
     looked: datetime | None = None
     """When the last look was."""
@@ -64,7 +64,7 @@ class State:
         return attrs.evolve(self, hindered={**others, about: text} if text else others)
 
     def after(self, look: Look, fights: tuple[Fight, ...], now: datetime) -> State:
-        """After one more look."""
+        """The state after one more look."""
         same = self.verdict_since is not None and look.verdict == self.look.verdict
         return attrs.evolve(
             self,
@@ -80,7 +80,7 @@ class State:
         )
 
     def after_attempt(self, known: Look, fights: tuple[Fight, ...]) -> State:
-        """After an attempt that could not look: what is known from before, and why it failed."""
+        """The state after a look that failed: what was known before, and why this one failed."""
         return attrs.evolve(
             self,
             look=attrs.evolve(known, seconds=self.look.seconds),

@@ -28,8 +28,8 @@ Known limits, where this kernel differs from Linux:
   first route that expires was added, and every 30 s from then on; Linux rounds this to a whole second. A watch hears of
   it when its wait ends. While exactly no time is left, Linux lists a route as one that stays.
 - If all IPv6 routes of a prefix are for some sources, and longer prefixes are inside it, Linux may take its addresses
-  from another route (`fib6_find_prefix`) after one of its routes was deleted or refused; then lookups may go past it.
-  Here they always find it. The random comparison ends each such state with one more route.
+  from another route (`fib6_find_prefix`) after one of its routes was deleted or refused; then lookups may miss the
+  prefix. Here they always find it. The random comparison ends each such state with one more route.
 - In IPv6 a rule with `suppress_ifgroup` applies to the lookup of a gateway (EHOSTUNREACH); in Linux it does not, and
   the change is done. VRFs, tunnels and several namespaces do not exist.
 - For unknown selectors of a rule (`Rule.others`), only plain packets are decided: they match if every value is zero.

@@ -230,7 +230,7 @@ class MemoryBackend:
             self._namespace.collect_expired()
 
     def later(self, happening: Callable[[], object]) -> None:
-        """Call this during a wait for a change. Each wait calls the next ones until one of them changes something."""
+        """Call the function during a wait for a change. Each wait goes on until one changes something."""
         self._happenings.append(happening)
 
     def __str__(self) -> str:
@@ -462,7 +462,7 @@ class Namespace:
         return self._aging.moment
 
     def elapse(self) -> bool:
-        """Let what became due happen: routes that expired are deleted at times. Whether there were any."""
+        """Delete the expired routes if Linux would have done so by now; return whether there were any."""
         return self._aging.elapse()
 
     def collect_expired(self) -> None:
@@ -554,7 +554,7 @@ class MemoryWatch:
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """Why it cannot listen to everything now."""
+        """Why the watch cannot listen to everything now."""
         return tuple(self._troubles.values())
 
     def listen(self, *, nftables: bool) -> None:

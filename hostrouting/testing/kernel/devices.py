@@ -43,7 +43,7 @@ class Holding:
 
     @property
     def length(self) -> int:
-        """The length of its network."""
+        """The length of the address's network."""
         return self.address.length
 
     @cached_property
@@ -71,17 +71,17 @@ class Device:
 
     @property
     def up(self) -> bool:
-        """Whether it is administratively up."""
+        """Whether the device is administratively up."""
         return self.link.up
 
     @property
     def carrier(self) -> bool:
-        """Whether it is up and has a carrier."""
+        """Whether the device is up and has a carrier."""
         return self.link.up and self.plugged
 
     @property
     def loopback(self) -> bool:
-        """Whether it is lo."""
+        """Whether the device is lo."""
         return self.name == LOOPBACK
 
     def shown(self) -> Link:

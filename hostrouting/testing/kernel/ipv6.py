@@ -212,7 +212,7 @@ def _check_onlink(leg: NextHop, device: Device | None) -> None:
 
 
 def _leads_on(route: Route) -> bool:
-    """Whether it has a next hop, and is not a unicast route by lo (the network of an address on lo)."""
+    """Whether the route has a next hop, and is not a unicast route by lo (the network of an address on lo)."""
     return bool(route.legs) and not (route.type == "unicast" and LOOPBACK in route.devs)
 
 
@@ -251,7 +251,7 @@ class _InstalledLeg(Installed):
 
     @property
     def groups(self) -> bool:
-        """Whether it can become part of an ECMP route."""
+        """Whether the next hop can become part of an ECMP route."""
         return self.leg.gateway is not None
 
 
@@ -372,7 +372,7 @@ class Routes:
         return None if self._due is None else self._clock.now()
 
     def elapse(self) -> bool:
-        """Collect the routes that expired until now, if it was time to; whether there were any."""
+        """Delete the expired routes if Linux would have done so by now; return whether there were any."""
         found, now = False, self._clock.now()
         while self._due is not None and self._due <= now:
             soonest = min(
@@ -491,7 +491,7 @@ class Routes:
 
 
 def _means_nothing(wanted: Route, leg: NextHop) -> bool:
-    """Whether it matches Linux's internal placeholder for a missing default route, which cannot be deleted."""
+    """Whether the request matches Linux's internal placeholder for a missing default route, which cannot be deleted."""
     return (
         not wanted.prefix.length
         and leg.dev is None
