@@ -62,11 +62,11 @@ class Command:
     examples: str
     """Command lines for a shell, each after a comment that says what it is for; a test runs every one."""
     about_host: bool = True
-    """Whether it reads or changes a host; the others only print something about this program."""
+    """Whether the command reads or changes a host; the others only print something about this program."""
     takes_snapshot: bool = False
-    """Whether it can read a saved snapshot instead of this host."""
+    """Whether the command can read a saved snapshot instead of this host."""
     tells_progress: bool = False
-    """Whether it logs its progress to standard error without --verbose."""
+    """Whether the command logs its progress to standard error without --verbose."""
     needs_files: bool = attrs.field()
     """Whether a file that cannot be read or written is a failure; if not, the answer is only unknown."""
     version: int = 1
@@ -85,12 +85,12 @@ class Command:
 
     @property
     def changes(self) -> bool:
-        """Whether it requires root because it changes a host or an image; the others only read."""
+        """Whether the command requires root, because it changes a host or an image."""
         return self.name in CHANGING
 
     @property
     def schema(self) -> str:
-        """The name of its JSON document."""
+        """The name of the command's JSON document."""
         return f"hostrouting/{self.name}/{self.version}"
 
 

@@ -47,7 +47,7 @@ class Misused(SystemExit):
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """As wide as the terminal. argparse makes one for each option that is added, and would load shutil for that."""
+    """A formatter as wide as the terminal. argparse makes one for each option, and would load shutil for the width."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=width_of(sys.stdout, os.environ) - 2)
@@ -376,7 +376,7 @@ def _json(document: object) -> str:
 
 
 def _on_one_line(document: object) -> str:
-    """The document of an error: it may follow others that have a line each."""
+    """The document of an error, on one line, because documents of one line each may precede it."""
     import json  # noqa: PLC0415  imported only with --json
 
     return json.dumps(document)

@@ -86,7 +86,7 @@ class _Run:
         return min(self._codes - {FINE}, default=FINE)
 
     def results(self) -> Iterator[NodeResult]:
-        """Judge all of them; at the end, write the page."""
+        """Judge all snapshots; at the end, write the page."""
         found = judge_snapshots(self._sources, self._question)
         for result in Progress(len(self._sources), "snapshots").along(found) if self._shows_progress else found:
             self.grouping.add(result)

@@ -1,7 +1,7 @@
 """What to do about an overlap: what a repair costs, what it cannot close, and its routes to paste.
 
-Shared by `check`, `repair` and `apply`, which differ in how much of it they show. Pasting it does not delete any of our
-routes: the text includes those that exist, or is an addition to the configuration that has them.
+Shared by `check`, `repair` and `apply`, which differ in how much of it they show. A pasted repair does not delete any
+of our routes: the text includes those that exist, or is an addition to the configuration that has them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Remedy:
         return (*(wish for wish in ours if wish.key not in taken), *closing)
 
     def configuration(self, named: HostRoutingConfig | None) -> HostRoutingConfig:
-        """A complete configuration with all of them; or the `named` one, with the routes that it lacks added."""
+        """A complete configuration with all routes; or the `named` one, with the routes that it lacks added."""
         if named is None:
             routes, overlap, base = self.whole, self.lasting, self.installed or HostRoutingConfig()
         else:
@@ -112,7 +112,7 @@ class _Remedy:
 
     @property
     def forked(self) -> tuple[Route, ...]:
-        """Those with several next hops that differ from the default route's, which a configuration would use."""
+        """The routes whose several next hops are not those of the default route, which a configuration would use."""
         several = [route for route in self._staying if len(route.legs) > 1]
         then = [resolve_route(_as_wish(route), self.fib, protocol=self.config.protocol) for route in several]
         pairs = zip(several, then, strict=True)
@@ -251,7 +251,7 @@ def repaired_configuration(check: Check, named: HostRoutingConfig | None, *, mod
 
 
 def warning_lines(check: Check) -> Iterator[str]:
-    """What to know before it is applied, one sentence each."""
+    """What to know before the configuration is applied, one sentence each."""
     contested = _Remedy(check).contested
     yield from map(str, check.found.costs)
     yield from (f"no static route can repair it: {lost}" for lost in unsafe_findings(check.found.unsafe))
@@ -276,7 +276,7 @@ def _as_configuration(remedy: _Remedy, routes: Sequence[DesiredRoute]) -> Iterat
             told = f"It leaves out the {entries_name(remedy.contested)}: {contested_clause(remedy.contested)}."
             yield line(Painted(told, "warn"))
         return
-    told = "has several next hops, which a configuration cannot express: as printed, it uses the default route's."
+    told = "has several next hops, which a configuration cannot express: it gets the default route's instead."
     forked = remedy.forked
     yield from capped((line(Painted(f"{route.prefix} {told}", "warn")) for route in forked[:SHOWN]), len(forked))
     if remedy.kept:

@@ -23,7 +23,7 @@ FINDINGS = {
     "findings[].name": "what it is; the page Findings explains each name",
     "findings[].severity": "error, warning or note",
     "findings[].target": "the range, route, file, unit, program or device that it is about; may be empty",
-    "findings[].sentence": "what is so, and why",
+    "findings[].sentence": "the fact, and the reason",
     "findings[].remedy": "what to do about it; may be empty",
     "findings[].facts": "the same for programs, with keys by name as the page Findings lists them",
     "findings[].canRetry": "whether the finding may go away by itself",

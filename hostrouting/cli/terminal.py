@@ -151,7 +151,7 @@ class Progress:
         self._terminal = Terminal(sys.stderr) if terminal is None else terminal
 
     def along(self, things: Iterable[T]) -> Iterator[T]:
-        """The same things; the line says how many of them have been taken, until the last one or an error."""
+        """Yield each of the things; until the last one or an error, the line says how many were taken."""
         begun = written = self._clock()
         count = 0
         try:

@@ -64,7 +64,7 @@ class Word:
 
     @property
     def usage(self) -> str:
-        """How it is typed: `-v, --verbose`, `--config FILE`, `CIDR`."""
+        """How the word is typed: `-v, --verbose`, `--config FILE`, `CIDR`."""
         return f"{', '.join(self.names)} {self.takes}".strip()
 
 

@@ -57,7 +57,7 @@ class Ran:
 
     @property
     def ending(self) -> str:
-        """How it ended, and the last lines of its standard error."""
+        """How the program ended, and the last lines of its standard error."""
         how = f"was ended by signal {-self.code}" if self.code < 0 else f"ended with exit code {self.code}"
         lines = self.errors.strip().splitlines()[-_LINES:]
         return f"{how}; its message: {chr(10).join(lines)}" if lines else f"{how}, without a message"
@@ -242,12 +242,12 @@ def _checked(check: Document | None, steps: Sequence[Document]) -> Outcome:
     )
 
 
-WHERE = "they are under repair in the result"
+WHERE = "the key repair of the result has them"
 """Where the routes are if they are too many for a message."""
 
 
 def verdict_sentence(check: Document, steps: Sequence[Document] = (), *, action: str = "") -> str:
-    """The verdict of a check, the first findings, and what to change in the configuration, whose `steps` these are.
+    """The verdict of a check, the first findings, and what to change in the configuration; `steps` are the plan's.
 
     `action` is a sentence about that change, if it is known.
     """

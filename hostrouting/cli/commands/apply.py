@@ -63,7 +63,7 @@ class Done:
 
     @classmethod
     def of(cls, run: Run, config: HostRoutingConfig, gate: GateState) -> Done:
-        """Collect it from the results of the tasks, or from their errors."""
+        """Collect what was done from the results of the tasks, or from their errors."""
         results = [node.result for node in run.report.walk()]
         errors = [failure.error for failure in run.report.failures]
         plan = next(

@@ -192,7 +192,7 @@ With --snapshots, a table shows the nodes with the same problem together, and wh
 them. The name of a node is that of its file, without .json; files with one name are told apart by their directories.
 With --json, each node has one line, printed as soon as it is judged: the document of --snapshot, and in it the change
 that the configuration needs for this node (correction). If the snapshot cannot be judged, the line has the error. The
-exit code is that of the worst node. From the worst on: 1 (an address escapes), 2 (the file is not a snapshot), 3 (there
+exit code is that of the worst node. From worst to best: 1 (an address escapes), 2 (not a snapshot), 3 (there
 is no answer), 0. As many processes judge as there are processors.
 """,
     examples="""\

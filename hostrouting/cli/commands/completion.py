@@ -1,7 +1,7 @@
 """`completion`: the script with which a shell completes this command line, written from the records of the commands.
 
-Here: the tables of each script. What is done with them is the same in every version, and stands in `assets`;
-`@TABLES@` is where the tables go.
+Here: the tables of each script. The code that uses them is the same in every version, and is in `assets`; `@TABLES@` is
+where the tables go.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ __all__ = ["COMMAND"]
 def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     here = host()
     found = discover(here.files, here.layout)
-    lost, why = None, "only files are here, and no routes"
+    lost, why = None, "there are only files here, and no routes"
     if here.backend is not None:
         try:
             lost = list(_lost(found, here.backend))
@@ -125,7 +125,7 @@ hostrouting discover --json
         "networks[].what": "pods of this node, pods of the cluster, services, API server, or expected by the agent",
         "networks[].file": "the file that names it",
         "networks[].key": "the key in the file",
-        "networks[].isWhole": "whether this is all of them; if not, the cluster has more",
+        "networks[].isWhole": "whether the network is complete; if not, the cluster has more addresses",
         "missing[].what": "what no file names whole",
         "missing[].command": "the command that asks the cluster",
         "lost[].address": "a name server or gateway in one of the networks that escapes; lost is null if not known",

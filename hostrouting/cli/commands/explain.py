@@ -69,12 +69,12 @@ class Explanation:
 
     @property
     def goes_out(self) -> bool:
-        """Whether it leaves by a device."""
+        """Whether the packet leaves by a device."""
         return goes_out(self.trace.kind, self.trace.route)
 
     @property
     def as_expected(self) -> bool | None:
-        """Whether it leaves by the expected devices, or correctly stays here; None if no devices are expected."""
+        """Whether the packet leaves by the expected devices, or rightly stays here; None if no devices are expected."""
         if self.own_block or is_own(self.trace.kind, self.trace.route):
             return True
         if not self.outbound:
@@ -473,7 +473,7 @@ def _turns(found: Explanation) -> str:
     others = found.trace.in_turn
     more = "1 more default route is" if len(others) == 1 else f"{len(others)} more default routes are"
     devs = ", ".join(dict.fromkeys(dev for route in others for dev in route.devs[:1]))
-    return f"{more} used in turn, by {devs}: Linux tries the next one while a gateway is not known to be reachable"
+    return f"{more} used in turn, by {devs}: Linux tries the next one until it finds a reachable gateway"
 
 
 def _owner(found: Explanation, route: Route) -> str:

@@ -1,4 +1,4 @@
-"""`guard`: keep the routing right until it is told to stop, as a service or in the foreground."""
+"""`guard`: keep the routing right until you stop it, as a service or in the foreground."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ hostrouting guard --verbose
         "looks": "how often it has looked at the host",
         "lastLook": "when it last did",
         "verdict": "the verdict of the check: ok, overlap, undecided or no-default-route; null without a check",
-        "verdictSince": "since when it is the same, as far as the guard knows",
+        "verdictSince": "since when the verdict is the same, as far as the guard has seen it",
         "repairs": "how often it has repaired something",
         "lastRepair": "when it last did; null if never",
-        "failure": "why the last look or repair failed, and what hinders the guard itself; null if nothing does",
-        "fights[].key": "what does not stay although it was repaired: a destination, or a table of nftables",
+        "failure": "why the last look or repair failed, and what the guard itself cannot do; null if nothing does",
+        "fights[].key": "the destination, or the table of nftables, that changes again after each repair",
         "fights[].ours": "what belongs there",
         "fights[].found": "what was there instead the last time",
         "fights[].rounds": "how often it was repaired",

@@ -64,7 +64,7 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
     elif alike["warning"]:
         yield line(Painted("DOUBTFUL:", "warn"), f" {counts}; apply succeeds on this host, as far as is known")
     else:
-        yield line(Painted("READY:", "good"), f" nothing stands in the way of {config} on this host")
+        yield line(Painted("READY:", "good"), f" nothing prevents {config} from working on this host")
     for severity, title in _TITLES.items():
         if them := alike[severity]:
             yield line()

@@ -63,7 +63,7 @@ def _code(check: Check) -> int:
 
 
 def _closes(check: Check) -> str:
-    """Which escapes the routes repair."""
+    """Which of the escapes are repaired by the routes."""
     found = check.found
     if found.routes and (found.unsafe or check.open_verdicts):
         return "some"

@@ -167,7 +167,7 @@ def test_several_ways_cannot_be_configured() -> None:
     lost = Route(Prefix.parse("9.0.0.0/8"), (NextHop("eth0", gateway=GATEWAY), NextHop("ib0")), protocol=213)
     kernel = h200()
     kernel.ip_route("add", lost)
-    told = "9.0.0.0/8 has several next hops, which a configuration cannot express: as printed, it uses the default route's."
+    told = "9.0.0.0/8 has several next hops, which a configuration cannot express: it gets the default route's instead."
     said = say("repair", CIDR, kernel=kernel)
     assert items(said)[0] == {"destination": "9.0.0.0/8", "gateway": "", "dev": "", "metric": 0}
     assert told in said.lines

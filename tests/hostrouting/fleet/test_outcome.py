@@ -450,7 +450,7 @@ def test_a_long_repair() -> None:
     told = checked(kernel, *cidrs)
     routes = say("check", *cidrs, "--json", kernel=kernel).json["repair"]
     assert told.endswith(
-        f"; ACTION: add {len(routes)} routes to staticRoutes.routes: they are under repair in the result"
+        f"; ACTION: add {len(routes)} routes to staticRoutes.routes: the key repair of the result has them"
     )
 
 

@@ -32,7 +32,7 @@ def locked() -> FakeHost:
 @pytest.mark.parametrize(
     ("make", "code", "first"),
     [
-        (lambda: FakeHost(kernel=h200()), 0, "READY: nothing stands in the way of "),
+        (lambda: FakeHost(kernel=h200()), 0, "READY: nothing prevents "),
         (lambda: FakeHost(kernel=h200(), manager=FakeManager(running=False)), 1, "DOUBTFUL: 0 errors, 1 warning; "),
         (
             lambda: FakeHost(kernel=MemoryBackend()),
