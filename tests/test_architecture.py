@@ -95,7 +95,7 @@ def room(module: str) -> str:
 
 
 def is_ours(module: str) -> bool:
-    """Whether it belongs to one of our packages."""
+    """Whether the module belongs to one of our packages."""
     return module.partition(".")[0] in {"hostrouting", "phases"}
 
 

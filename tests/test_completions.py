@@ -46,7 +46,7 @@ def asked(
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with two files, one of which has a blank in its name, and a directory."""
+    """A directory with a file, a file with a blank in its name, and a directory."""
     path = tmp_path_factory.mktemp("home")
     (path / "agent.json").touch()
     (path / "a node.json").touch()
@@ -117,7 +117,7 @@ def test_devices(offers: Offers) -> None:
 
 
 def test_choices(offers: Offers) -> None:
-    """If only some words are possible, they are offered, once."""
+    """An option with a few possible words offers these, once."""
     assert offers("hostrouting completion ") == set(SHELLS)
     assert offers("hostrouting clean ") == {"azure-vnet"}
     assert not {"azure-vnet"} & offers("hostrouting clean azure-vnet ")

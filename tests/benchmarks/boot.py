@@ -116,7 +116,7 @@ class Node:
         namespace.batch(f"route add default via {gateway} dev eth0" for gateway in GATEWAY.values())
 
     def script(self, name: str, text: str, **environment: str) -> Callable[[], float]:
-        """What runs it, and says how many seconds that took."""
+        """A function that runs the script and returns how many seconds that took."""
         path = self._directory / name
         path.write_text(text)
         environment |= {"LC_ALL": "C", "RUNTIME_DIRECTORY": str(self._directory / "state")}
@@ -139,7 +139,7 @@ class Node:
         return {_ALONE: self.script(f"alone-{name}", "\n".join(["#!/bin/bash", *lines, ""]))}
 
     def by_mawk(self, name: str, text: str) -> dict[str, Callable[[], float]]:
-        """What runs it with mawk for awk, where that is another."""
+        """A function that runs the script with mawk as awk; none if awk is mawk."""
         awk, mawk = shutil.which("awk"), shutil.which("mawk")
         if not awk or not mawk or Path(awk).samefile(mawk):
             return {}

@@ -88,7 +88,7 @@ def _hundred(bench: Bench, count: int, limit: float) -> Iterator[Contest]:
 
 
 def _checks(bench: Bench, chosen: Sequence[Prefix], family: int) -> dict[str, Method]:
-    """What checks these CIDRs in this family."""
+    """The ways of checking these CIDRs in this family."""
     cidrs = [in_family(cidr, family) for cidr in chosen]
     snapshot = bench.backend.snapshot(family=family)
 

@@ -59,7 +59,7 @@ class Bench:
         return run_baseline(self.baseline, *arguments)
 
     def goals(self, *goals: Goal) -> tuple[Goal, ...]:
-        """Those that can be measured here."""
+        """The goals that can be measured here."""
         return tuple(goal for goal in goals if self.baseline is not None or IN_C not in {goal.method, goal.against})
 
     def kernel_only(self, work: Callable[[], object]) -> dict[str, Callable[[], object]]:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.linux
 
 
 def test_by_itself(tmp_path: Path) -> None:
-    """The example makes up a fleet, and tells its problems with the repair; what is no snapshot is one of them."""
+    """The example invents a fleet, and prints its problems, such as a file that is not a snapshot, and the repair."""
     done = example("check_fleet.py", "--html", str(tmp_path / "page.html"))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [

@@ -22,7 +22,7 @@ def test_it_builds(tmp_path: Path) -> None:
 
 
 def test_by_itself() -> None:
-    """Without a path it uses a temporary folder, which it deletes."""
+    """Without a path the example uses a temporary folder, which it deletes."""
     done = example("image_build.py")
     assert done.returncode == 0, done.stderr
     assert "static-routes.service" in done.stdout

@@ -394,7 +394,7 @@ class TestThePlugin:
         ],
     )
     def test_lines(self, shell: list[str], line: tuple[int | None, str], code: int, told: str, tmp_path: Path) -> None:
-        """What it answers for each."""
+        """The plugin's answer to each line."""
         left, rest = line
         file = tmp_path / "route-overlap.npd"
         file.write_text(f"{rest}\n" if left is None else f"{int(time.time()) + left} {rest}\n")
@@ -431,5 +431,5 @@ class TestThePlugin:
     [("1.0.0.0–1.0.0.9", "1.0.0.0-1.0.0.9"), ("dev é\n0 OK: x\r\x00", "dev ??0 OK: x??")],  # noqa: RUF001
 )
 def test_the_line_is_one_line(sentence: str, plain: str) -> None:
-    """Whatever a sentence contains, it stays one line of ASCII."""
+    """A sentence stays one line of ASCII, whatever it contains."""
     assert npd_line(f"1 {sentence}", datetime.fromtimestamp(1.5e9, timezone.utc)) == f"1500000000 1 {plain}\n"

@@ -69,7 +69,7 @@ def test_overwritten(other: Callable[..., None], direct: dict[str, Any] | None, 
 
 
 def test_in_another_place(other: Callable[..., None]) -> None:
-    """If it is installed in another directory that comes first, it is uninstalled, and ours remains."""
+    """A package in another directory that comes first is uninstalled, and ours remains."""
     other("/usr/lib/python3/phases/__init__.py", brought=True)
     assert str(foreign_phases()).endswith(f"; run: {sys.executable} -m pip uninstall --yes phases")
 

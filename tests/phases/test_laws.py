@@ -242,7 +242,7 @@ def together(group: Parallel, now: float, around: Around) -> list[Result]:
 
 
 def end_of(result: Result) -> float:
-    """When it ended."""
+    """When the task ended."""
     return result.end
 
 

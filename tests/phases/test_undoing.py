@@ -79,7 +79,7 @@ def test_past_failures() -> None:
 
 
 def test_a_group_that_undoes_itself() -> None:
-    """If a group has an undo, it is called instead of those of its tasks; a single task is one line in the report."""
+    """The undo of a group is called instead of those of its tasks; a single task is one line in the report."""
     log: list[str] = []
 
     @attrs.frozen

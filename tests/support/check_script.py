@@ -90,7 +90,7 @@ class Answer:
     escapes: tuple[tuple[str, int, int, frozenset[str]], ...] = ()
 
     def without(self, own: Collection[tuple[int, int]]) -> Answer:
-        """The same without these addresses of the host, of which any may be part of a range or not."""
+        """The answer without these addresses of the host, which may or may not be parts of its ranges."""
         found: list[tuple[str, int, int, frozenset[str]]] = []
         for cidr, begin, last, devs in sorted(self.escapes, key=lambda it: it[:3]):
             family = ip_network(cidr).version

@@ -105,7 +105,7 @@ class Namespace:
             wait_for("the kernel to use the new IPv6 addresses", self._uses_addresses)
 
     def _has_told_of_carriers(self) -> bool:
-        """Whether it has told of every new carrier, which it does a little later, with an event of its own."""
+        """Whether the kernel has reported every new carrier, which happens a little later, by an event of its own."""
         return not any(_is_unsettled(line.split()) for line in self.ip("-o", "link").stdout.splitlines())
 
     def _uses_addresses(self) -> bool:

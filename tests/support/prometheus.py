@@ -35,7 +35,7 @@ class Exporter:
         self._namespace, self.port = namespace, port
 
     def lines(self) -> list[str]:
-        """What it exposes."""
+        """The lines that the exporter serves."""
         return _get(self._namespace, f"http://127.0.0.1:{self.port}/metrics").splitlines()
 
 

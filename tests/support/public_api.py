@@ -148,7 +148,7 @@ def _described(path: str, place: _Place) -> Iterator[str]:
 
 
 def _made(node: ast.ClassDef) -> str:
-    """How its constructor is made, if not by `__init__`."""
+    """How the class makes an instance, if not by `__init__`."""
     made = [ast.unparse(it) for it in node.decorator_list]
     return "".join(f" @{it}" for it in made if it.startswith("attrs."))
 

@@ -141,7 +141,7 @@ def rule_of(data: bytes) -> Rule:
 
 
 def route_of(data: bytes, names: Mapping[int, str], nexthops: Mapping[int, tuple[NextHop, ...]]) -> Route:
-    """A route; if it has no next hops, it has those of its nexthop object."""
+    """A route; without next hops of its own, it gets those of its nexthop object."""
     route = parse("route", data)
     family, kind = _FAMILIES[route["family"]], ROUTE_TYPES[route["type"]]
     text, metrics, number = (route.get_attr(f"RTA_{name}") for name in ("DST", "METRICS", "NH_ID"))

@@ -8,7 +8,7 @@ from tests.support.systemd import trees
 
 @pytest.fixture(params=range(20 if LONG else 1))
 def again(request: pytest.FixtureRequest) -> int:
-    """Which time it is."""
+    """The number of the repetition."""
     return int(request.param)
 
 

@@ -85,7 +85,7 @@ class Setting:
 
     @property
     def succeeds(self) -> bool:
-        """Whether its routes can be installed."""
+        """Whether the routes of the setting can be installed."""
         return _TAKEN not in self.routes
 
     def allows_after(self, before: Setting) -> bool:
@@ -206,7 +206,7 @@ class Tally:
     Not with daemon-reexec, during which whoever waits for systemd may lose it.
     """
     unheard: int = 0
-    """Starts of which nobody knows whether systemd heard of them, because it executed itself."""
+    """Starts that systemd may not have received, because it executed itself anew."""
 
     def count(self, one: Round, *, ran: bool, is_cut_short: bool = False) -> str:
         """Take down a round; its fault, empty when it has none."""

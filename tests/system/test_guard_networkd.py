@@ -45,7 +45,7 @@ def repairs(system: System) -> int:
 
 
 def has_repaired(system: System, number: int) -> bool:
-    """Whether it has repaired at least so many."""
+    """Whether the guard has made at least this many repairs."""
     return repairs(system) >= number
 
 

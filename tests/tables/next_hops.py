@@ -51,7 +51,7 @@ class NextHopCase:
         return frozenset({(gateway, BIRD) for gateway in theirs} | {(gateway, OURS) for gateway in ours})
 
     def is_as_expected(self, owners: set[tuple[str, int]], weights: dict[str, int]) -> bool:
-        """Whether these are the next hops afterwards; the weights of bird's are its own."""
+        """Whether these are the next hops afterwards. The weights of bird's next hops do not matter."""
         mine = {gateway: weight for gateway, weight in weights.items() if (gateway, OURS) in self.after}
         return owners == self.after and mine == self.weights
 

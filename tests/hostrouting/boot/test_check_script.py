@@ -106,7 +106,7 @@ class TestOneHost:
 
     @pytest.mark.parametrize("wrong", ["172.20.0.9 dev ib0", "172.20.0.0/16 dev ib0 table 100", "default dev ib0"])
     def test_no_example(self, namespace: Namespace, tmp_path: Path, wrong: str) -> None:
-        """For a single address, another table or the default route, two halves are no help."""
+        """For a single address, another table or the default route, two halves do not help."""
         namespace.batch(["rule add pref 100 lookup 100", f"route replace {wrong}"])
         checked = Checked(namespace, check("172.20.0.0/16", expected_devs=["eth0"]), tmp_path)
         assert checked.said.splitlines()[-1] == "<3>ACTION: run: hostrouting repair 172.20.0.0/16"
@@ -217,7 +217,7 @@ class TestOneHost:
         assert checked.said.splitlines()[0] == f"<4>{note}"
 
     def test_a_group_is_suppressed_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
-        """With next hops to choose from, such a rule treats each address on its own: one answer is no proof of a range."""
+        """With several next hops, such a rule treats each address on its own: one answer does not prove a range."""
         hops = "nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1"
         namespace.batch([f"route add default {hops}", "rule add pref 50 lookup main suppress_ifgroup 7"], family=IPV6)
         checked = Checked(namespace, check("fd16::/32"), tmp_path)
@@ -246,7 +246,7 @@ class TestOneHost:
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_a_rule_with_a_word_of_tomorrow(self, namespace: Namespace, tmp_path: Path, mode: str) -> None:
-        """A rule that the script does not know is no ok: STRICT refuses and says why, and WARN says the same."""
+        """A rule that the script does not know is never ok: STRICT refuses and says why, and WARN says the same."""
         namespace.batch(["rule add pref 100 fwmark 1 lookup 100"])
         script = put_before(
             render_check_script(check("192.168.0.0/16", mode=mode), wait=0),

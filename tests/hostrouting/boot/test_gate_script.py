@@ -486,7 +486,7 @@ class TestAsk:
 
     @pytest.mark.parametrize("result", ["exit-code", "timeout", "core-dump", "resources"])
     def test_refused(self, place: Place, result: str) -> None:
-        """Where the unit has failed by itself since, it is refused at once, with where the reason is."""
+        """If the unit has failed by itself since, the start is refused at once, and the error names the journal."""
         done, calls, naps = ask(place, Answers((1,), failed(result)))
         assert (done.returncode, calls.count(START), naps) == (1, 1, [])
         assert f"<3>host-routing-gate: no machine starts: see journalctl -u {UNIT}" in done.stderr

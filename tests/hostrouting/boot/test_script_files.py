@@ -1,4 +1,4 @@
-"""The boot scripts as files, of which bash reads the beginning and awk the end: whole, or they fail."""
+"""The boot scripts as files: bash reads the beginning and awk the end. A truncated script fails."""
 
 import os
 import shutil

@@ -235,7 +235,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("failure", some_at_night(FAILURES))
 def test_fails_loudly(failure: str, tmp_path: Path) -> None:
-    """If ip is missing or fails, or the routing does not stop changing, it says so in one line and prints nothing else."""
+    """If ip is missing or fails, or the routing does not stop changing, the script prints one line about it, and no more."""
     body, told = FAILURES[failure]
     done = with_ip(body, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"hostrouting snapshot: {told}\n")

@@ -149,7 +149,7 @@ class TestMeanwhile:
 
     @pytest.mark.parametrize("call", [2, 3])
     def test_told_to_stop_while_it_reads_back(self, namespace: Namespace, tmp_path: Path, call: int) -> None:
-        """After routes were added, or after the one that is no longer wanted was deleted, it blames no other program."""
+        """After routes were added, or an unwanted one was deleted, the script blames no other program."""
         namespace.batch(["route add 10.1.0.0/16 dev ib0 proto 213"])
         ran = Ran(namespace, HALVES, tmp_path, tools={"awk": stop_at(call, tmp_path)})
         assert (ran.lines, ran.status) == ([STOPPED], 128 + signal.SIGTERM)
@@ -181,7 +181,7 @@ class TestMeanwhile:
         assert STOPPED in said
 
     def test_no_proc(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Without /proc, where bash finds its pipes, it says so, and does not blame awk."""
+        """Without /proc, where bash finds its pipes, the script says so, and does not blame awk."""
         ran = Ran(namespace, HALVES, tmp_path, before="mount -t tmpfs none /proc")
         assert (ran.status, ours(namespace)) == (1, [])
         assert "/dev/fd/" in ran.said

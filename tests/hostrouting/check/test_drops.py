@@ -86,7 +86,7 @@ class TestForwarding:
             assert found(node(cni0={"forwarding": True}, **{dev: {"forwarding": False}}), **PODS) == expected
 
     def test_before_there_are_pods(self) -> None:
-        """Without a device of a pod, it is the setting of new devices."""
+        """Without a device of a pod, the setting of new devices counts."""
         new = attrs.evolve(node(), default_link=Link(name="default", index=0, forwarding=False))
         [sentence] = told(new, **PODS)
         assert sentence.startswith(

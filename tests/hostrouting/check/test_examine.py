@@ -140,7 +140,7 @@ def test_examine(make: type[MemoryBackend], verdict: str) -> None:
 
 @pytest.mark.parametrize("answering", [0, 1])
 def test_default_routes_in_turn(answering: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the kernel answers with any of its default routes of one metric, it does not count as a disagreement."""
+    """If the kernel answers with any of its default routes of one metric, that does not count as a disagreement."""
     kernel = MemoryBackend()
     for number in (0, 1):
         kernel.add_link(f"eth{number}")
@@ -211,7 +211,7 @@ def test_an_escape_of_pods_that_only_the_kernel_knows_of(monkeypatch: pytest.Mon
 
 
 def test_a_packet_of_a_pod_that_is_dropped() -> None:
-    """If the kernel drops what pods send as it arrives, it says nothing about their route, and disagrees with nothing."""
+    """If the kernel drops packets of pods on arrival, its answer names no route, and is not a disagreement."""
     kernel = plain_vm()
     kernel.add_link(Link(name="cni0", index=0, forwarding=False))
     found = examine(context(), kernel, PODS, wait=0)

@@ -34,7 +34,7 @@ def examined(*lines: str, cidrs: tuple[str, ...] = CIDRS) -> Examination:
 
 
 def test_the_legs_of_an_ipv6_route_in_any_order() -> None:
-    """Linux lists the legs from the one that it chose for the address; that is no other route. Kills: legs in order."""
+    """Linux lists the legs from the one that it chose for the address; the route is the same. Kills: legs in order."""
     found = examined(f"route add default {LEGS}")
     assert (found.verdict, found.surprises) == ("ok", ())
 

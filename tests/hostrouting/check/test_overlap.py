@@ -116,7 +116,7 @@ class TestWhatCannotBeSeenIsSaid:
 
     @pytest.mark.parametrize("kind", ["nat", "xresolve", "unspec"])
     def test_types_that_no_kernel_makes(self, kind: RouteType) -> None:
-        """If a route's device is unknown, it is never fine."""
+        """A route whose device is unknown is never fine."""
         route = attrs.evolve(Route.to("172.16.0.0/16", dev="eth0"), type=kind)
         report = check(host([ETH0], [DEFAULT, route]), "172.16.0.0/16")
         assert [finding.kind for finding in report.escapes] == ["overlap"]

@@ -198,7 +198,7 @@ class TestRepairOfKnownHosts:
 
     @for_each("name", TOPOLOGIES)
     def test_each_host(self, name: str) -> None:
-        """On each host of the table, it has the routes that are told there, and leaves open only what they cannot close."""
+        """On each host of the table, the repair has the listed routes, and leaves open only what they cannot close."""
         row = TOPOLOGIES[name]
         fib = Fib(row.kernel().snapshot(family=4))
         report = check_overlap(fib, map(Prefix.parse, row.cidrs), expected_devs=row.expected, allowed_devs=row.allowed)

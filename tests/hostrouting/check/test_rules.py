@@ -90,7 +90,7 @@ class TestTheLocalRule:
         assert examined(host, cidr=CIDR6).verdict == "ok"
 
     def test_it_comes_after_another_rule(self, host: Namespace) -> None:
-        """Behind a rule that takes the packets, it has no effect; behind one that does not, all is well (Cilium)."""
+        """Behind a rule that takes the packets, the rule for local has no effect; behind others it has (Cilium)."""
         moved = ("rule add pref 100 lookup local", "rule del pref 0")
         found = examined(host, DEFAULT, *moved, "rule add pref 9 fwmark 0x200/0xf00 lookup 2004")
         assert found.verdict == "ok"
@@ -120,7 +120,7 @@ class TestTheRuleForMain:
         ]
 
     def test_another_default_route(self, host: Namespace) -> None:
-        """With a default route in another table, it is a warning. Kills: the verdict depends on it."""
+        """With a default route in another table, the missing rule is a warning. Kills: the verdict depends on it."""
         found = examined(
             host, DEFAULT.replace("metric", "table 77 metric"), "rule add lookup 77", "rule del pref 32766"
         )

@@ -56,7 +56,7 @@ def test_a_route_that_does_not_last(
 
 
 def test_on_the_h200(written: Callable[..., str]) -> None:
-    """Eight devices are named as one says them; where their routes come behind, it is the same."""
+    """Eight devices are named in words, also when their routes come later."""
     kernel = h200()
     kernel.ip_route("prepend", Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=3))
     said = say("plan", "--config", written(WHOLE), kernel=kernel)

@@ -51,7 +51,7 @@ def test_ascii() -> None:
 
 
 def test_a_single_address_that_escapes_is_seen() -> None:
-    """However small an escape is, it has a column; its device is named below."""
+    """An escape has a column, however small it is; its device is named below."""
     lines = drawn(
         "172.16.0.0/16",
         ("172.16.0.0/32", "172.16.200.8/32", "eth0", "expected"),

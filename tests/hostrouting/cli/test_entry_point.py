@@ -100,7 +100,7 @@ def test_no_netlink() -> None:
 
 
 def test_a_bug() -> None:
-    """A bug says that it is one, shows where, and is no verdict."""
+    """The error of a bug says that it is a bug and where, and is not a verdict."""
     said = say("check", "10.0.0.0/8", host=failing(ZeroDivisionError("oops")))
     assert said.code == 3
     assert said.err.startswith("hostrouting: this is a bug in hostrouting, please report it with the following text\n")

@@ -333,7 +333,7 @@ def test_each_line_is_the_document_of_the_node(fleet: Path) -> None:
     ],
 )
 def test_the_worst_node_decides(tmp_path: Path, nodes: list[Callable[[], MemoryBackend] | None], code: int) -> None:
-    """1 if an address escapes on a node; else 2 if a file is no snapshot; else 3 if there is no answer; else 0."""
+    """1 if an address escapes on a node; else 2 if a file is not a snapshot; else 3 if there is no answer; else 0."""
     save(tmp_path, {str(number): make().snapshot() if make else "?" for number, make in enumerate(nodes)})
     for more in ([], ["--json"]):
         assert say("check", "--snapshots", str(tmp_path), CIDR, *more).code == code
@@ -489,7 +489,7 @@ class TestAsAProgram:
         assert len(out.splitlines()) == 100
 
     def test_the_reader_goes_away(self, tmp_path: Path) -> None:
-        """As with `| head -1`: the rest is not judged, and that is no failure; the exit code is that of what was judged."""
+        """As with `| head -1`: the rest is not judged, without a failure; the exit code is that of what was judged."""
         with self.start(tmp_path, count=250) as program:
             assert program.stdout is not None
             program.stdout.readline()

@@ -36,7 +36,7 @@ def config(tmp_path: Path) -> str:
 
 @pytest.fixture
 def host() -> FakeHost:
-    """A host on which it is installed, and all is well."""
+    """A host on which the gate is installed, and all is well."""
     made = FakeHost()
     phases.execute(Configure(STRICT, host=made), phases.Context(observers=[]))
     return made
@@ -75,7 +75,7 @@ def test_all_is_well(command: str, host: FakeHost, config: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS[1:])
 def test_an_opening(command: str, host: FakeHost, config: str) -> None:
-    """What opens it is told under a title, by every other command that looks at the host."""
+    """What opens the gate is printed under a title, by every other command that looks at the host."""
     said = say(*words(command, config), host=opened(host))
     lines = [line.strip() for line in said.lines]
     [at] = [at for at, line in enumerate(lines) if line.upper() == OPEN_TITLE]
@@ -85,7 +85,7 @@ def test_an_opening(command: str, host: FakeHost, config: str) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "check"])
 def test_a_bar(command: str, host: FakeHost, config: str) -> None:
-    """What bars it is told under a title, by every other command that looks and mends nothing."""
+    """What keeps every machine from starting is printed under a title, by every other command that only looks."""
     said = say(*words(command, config), host=barred(host))
     lines = [line.strip() for line in said.lines]
     [at] = [at for at, line in enumerate(lines) if line.upper() == BARS_TITLE]

@@ -348,7 +348,7 @@ def test_pipe_closed(sick: Machine) -> None:
 
 
 def test_full_disk_under_the_answer(sick: Machine) -> None:
-    """A snapshot that could not be saved is no success."""
+    """A snapshot that could not be saved is a failure."""
     said = sick.shell('"$PYTHON" -m hostrouting snapshot > /dev/full; echo $?')
     assert said == "1\nhostrouting: the answer could not be written: No space left on device\n"
 

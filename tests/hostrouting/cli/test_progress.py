@@ -38,7 +38,7 @@ def screen() -> Screen:
 
 
 def run(terminal: Terminal, *, seconds: float, total: int = 1000, until: int | None = None) -> list[int]:
-    """Go through so many things, of which each takes so long."""
+    """Go through `total` things that take `seconds` each."""
     clock = FakeClock()
     found = []
     for it in Progress(total, "snapshots", terminal=terminal, clock=clock.now).along(range(total)):

@@ -85,7 +85,7 @@ def overwritten() -> MemoryBackend:
 
 
 class Stuck(FakeFiles):
-    """Files of which one cannot be removed."""
+    """Files, one of them not removable."""
 
     def remove(self, path: str) -> bool:
         """See Files."""
@@ -96,7 +96,7 @@ class Stuck(FakeFiles):
 
 @pytest.fixture
 def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> list[dict[str, Any]]:
-    """Every command, on hosts of which there is much to say."""
+    """Every command, on hosts with much to report."""
     nothing, half = written(cidrs=()), written({"destination": "172.16.0.0/17"})
     wrong, image, broken = tmp_path / "wrong.json", tmp_path / "image", tmp_path / "broken"
     wrong.write_text('{"protocol": 2}')

@@ -104,7 +104,7 @@ class Broken(io.TextIOWrapper):
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.EIO])
 def test_a_reader_who_has_gone(number: int) -> None:
-    """A closed pipe and a closed terminal are no failure."""
+    """A closed pipe and a closed terminal are not failures."""
     Terminal(Broken(number), {}).show(LINES)
 
 

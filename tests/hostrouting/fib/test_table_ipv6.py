@@ -46,7 +46,7 @@ def test_next_hops_are_ranked_one_by_one() -> None:
 
 @pytest.mark.parametrize(("forwarding", "others"), [(True, []), (False, ["ib0"]), (None, ["ib0"])])
 def test_a_gateway_that_may_not_be_reachable(forwarding: bool | None, others: list[str]) -> None:  # noqa: FBT001
-    """Unless the host forwards packets, it uses another route while a gateway is not reachable: a note names it."""
+    """A host that does not forward uses another route while a gateway is not reachable: a note names that route."""
     fib = node(Route.to("2001:db8::/32", dev="ib0", metric=1), Route.to("2001:db8::/48", dev="eth0", gateway="fe80::1", metric=1),
                forwarding=forwarding)  # fmt: skip
     found = fib.lookup("2001:db8::9")

@@ -146,7 +146,7 @@ def for_packet(decision: Decision, failed: set[tuple[str, str]], oif: str) -> De
 
 
 def agree(kind: str, route: Route | None, decision: Decision) -> bool:
-    """Whether the kernel's answer is this decision; of ECMP, it names the next hop that it chose."""
+    """Whether the kernel's answer is this decision; for ECMP, the kernel names the next hop that it chose."""
     if route is None or decision.route is None:
         return kind == decision.kind
     ours = decision.route

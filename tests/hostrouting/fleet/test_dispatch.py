@@ -79,7 +79,7 @@ def test_large_snapshots_are_sent_alone(tmp_path: Path) -> None:
 
 
 def test_equal_snapshots_are_judged_once(tmp_path: Path) -> None:
-    """Whether its like has been judged, is on its way or is in the same batch: equal bytes are sent once."""
+    """Equal bytes are sent once, whether the first were judged, are on their way or are in the same batch."""
     executor = Inline()
     nodes = {f"{number:04}": f"{number % 30}" for number in range(3000)}
     found = answers(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=executor, judge=echo))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def test_the_fabric_of_a_fleet() -> None:
-    """Whichever of the eight devices Linux finds first, it is one problem, and one repair closes all of it."""
+    """The problem is one, whichever of the eight devices Linux finds first, and one repair closes all of it."""
     results = [node(f"node-{number}", escape(f"ib{number % 8}")) for number in range(24)]
     [group] = group_nodes(reversed(results))
     assert (group.verdict, group.problem) == ("overlap", "172.16.0.0/16 by ib0…ib7")

@@ -26,7 +26,7 @@ HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "pla
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Any, Any]:
-    """Two addresses of one family, many of which have a long common prefix."""
+    """Two addresses of one family, often with a long common prefix."""
     family = draw(FAMILIES)
     width = width_of(family)
     one = draw(st.integers(0, (1 << width) - 1))

@@ -213,7 +213,7 @@ def test_it_answers_as_the_host(make: type[MemoryBackend]) -> None:
     with make() as kernel:
         saved = SavedBackend(kernel.snapshot())
         for address, here, there in zip(ADDRESSES, saved.lookup(ADDRESSES), kernel.lookup(ADDRESSES), strict=True):
-            if not address.is_multicast:  # of which a kernel's lookup says what its route is
+            if not address.is_multicast:  # for these, the kernel names its route
                 assert here.kind == there.kind
                 assert (here.route and here.route.devs) == (there.route and there.route.devs)
         for chosen in ({}, {"family": 4}, {"family": 6}, {"table": 254}, {"protocol": 16, "family": 4}):

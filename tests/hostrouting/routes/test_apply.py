@@ -403,7 +403,7 @@ def test_the_routes_that_are_the_reason(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("theirs", [OURS, FOREIGN])
 def test_another_of_ours_was_quicker(theirs: int) -> None:
-    """A route that came meanwhile, exactly as wanted, is no failure: the boot's script and the task may both be at work.
+    """A route that came meanwhile, exactly as wanted, is fine: the boot script and the task may run at the same time.
 
     Anything else in its place is one, and is left alone.
     """

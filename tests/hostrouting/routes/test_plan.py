@@ -151,7 +151,7 @@ class TestWhatAnOperatorReads:
         assert step.reason.endswith(remedy)
 
     def test_the_halves_are_held_too(self) -> None:
-        """Halves that are held themselves are no way out, and where a better metric is free it takes one route."""
+        """Halves whose keys are held are not proposed; with a better metric that is free, one route is enough."""
         theirs = Route.to("172.16.128.0/17", dev="ib0", protocol=3)
         (step,) = plan_routes([want("172.16.0.0/16")], h200().with_routes([theirs])).conflicts
         assert step.reason.endswith("that are free (172.16.0.0/17 and 172.16.128.0/17 are not both free)")

@@ -101,7 +101,7 @@ class TestDefaultRoute:
         assert by(Route.to("0.0.0.0/0", type="throw"), DEFAULT, away(253)) == "eth1"
 
     def test_by_a_device(self) -> None:
-        """For a given device, it is the first default route by that device, whatever comes before it."""
+        """For a given device, the default route is the first one by that device, whatever comes before it."""
         fib = Fib(host(INTERFACES, [Route.to("0.0.0.0/0", type="unreachable"), DEFAULT, away(253)]))
         assert default_route(fib, dev="eth1") == away(253)
         assert default_route(fib, dev="ib0") is None

@@ -164,7 +164,7 @@ class TestLastGood:
     @pytest.mark.parametrize("alone", [False, True])
     @pytest.mark.parametrize("failure", ["conflict", "no default route", "refused"])
     def test_it_stays(self, failure: str, caplog: pytest.LogCaptureFixture, *, alone: bool) -> None:
-        """Whether it fails in the plan or in the kernel: script, unit, routes and step are as before, and files say so.
+        """After a failure in the plan or in the kernel, script, unit, routes and step are as before.
 
         The log does not have routes as gone that stay.
         """

@@ -69,6 +69,6 @@ def test_it_answers() -> None:
 
 
 def test_it_fails() -> None:
-    """What it may not do is told with the commands that take no root, of which it is one."""
+    """The error lists the command among those that work without root."""
     said = say("greet", "nobody")
     assert (said.code, said.err.splitlines()[1].rpartition(" and ")[2]) == (3, "greet work without root")

@@ -275,7 +275,7 @@ def test_told_to_stop(repaired: str, number: signal.Signals) -> None:
 
 
 class Refusing(FakeFiles):
-    """Files of which none can be changed, for a reason of the system's."""
+    """Files that cannot be changed, for a reason of the system's."""
 
     number = 0
 

@@ -150,7 +150,7 @@ def test_a_kernel_that_answers_otherwise() -> None:
 
 
 def test_a_kernel_that_lists_the_legs_otherwise() -> None:
-    """Linux lists the legs of an IPv6 route from the one that it chose; that is no other answer. Kills: legs in order."""
+    """Linux lists the legs of an IPv6 route from the one that it chose; the answer is the same. Kills: legs in order."""
     legs = [NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("ib0", gateway=as_ip("fe80::2"))]
     kernel = h200(dual_stack=True)
     kernel.ip_route("add", Route(Prefix.parse("fd00:16::/64"), tuple(legs)))

@@ -403,7 +403,7 @@ class TestPeace:
         channel.close()
 
     def test_a_burst_that_was_too_large_is_one_change(self, namespace: Namespace) -> None:
-        """If the listener's buffer overflows, it returns True once, and continues to listen."""
+        """If the buffer overflows, the watch returns True once, and continues to listen."""
         descriptor = open_namespace(namespace.path)
         with NetlinkWatch(lambda _: inside(descriptor, partial(open_socket, n.groups(), buffer=1))) as watch:
             namespace.batch([f"route add 20.0.0.{low} via 10.0.0.1" for low in range(256)])

@@ -349,7 +349,7 @@ class TestRoutes:
         assert planned(neighbours=[entry], routes=[Route.to("10.240.0.5/32", dev="azure0")]).of("conflict")
 
     def test_by_a_pods_device(self) -> None:
-        """A route by azv* is deleted if there is no pod behind the device, and is a conflict if there is one."""
+        """A route by azv* is deleted without a pod behind the device, and is a conflict with one."""
         plan = planned(routes=[Route.to("10.240.0.5/32", dev="azv2"), Route.to("10.240.0.6/32", dev="azv1")])
         assert [it.reason for it in plan.deletions] == [
             "10.240.0.5 is managed by another CNI, and there is no pod behind azv2"

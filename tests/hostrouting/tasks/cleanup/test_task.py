@@ -179,7 +179,7 @@ class TestApply:
 
 
 class TestDryRun:
-    """Without an order to delete, it reports."""
+    """Without an order to delete, the task only reports."""
 
     def test_nothing_is_changed(self) -> None:
         """Rules, neighbours, routes and files are as before, and the lock is not taken."""

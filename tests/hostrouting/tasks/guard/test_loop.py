@@ -123,7 +123,7 @@ def test_a_route_with_a_lifetime() -> None:
 
 
 def test_a_suspended_machine(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a suspension, in which the clock that waits stood still, it looks at once."""
+    """After a suspension, in which the clock of waits stood still, the guard looks at once."""
     slept = timedelta()
     real = play.clock.utc
     monkeypatch.setattr(play.clock, "utc", lambda: real() + slept)

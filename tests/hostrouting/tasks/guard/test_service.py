@@ -135,7 +135,7 @@ def test_another_task_fails(host: FakeHost, *, first: bool) -> None:
 
 
 def test_not_started_twice(host: FakeHost) -> None:
-    """If the guard itself cannot be started, or was left out, it is not tried once more."""
+    """A guard that cannot be started, or was left out, is not tried once more."""
     assert host.manager is not None
     host.manager.failing[UNIT] = ("no module named hostrouting",)
     with pytest.raises(phases.TaskFailed):
