@@ -91,7 +91,7 @@ class Finding:
     remedy: str = ""
     """What to do about it: one command or clause."""
     facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
-    """The same for programs, as JSON values; docs/findings.md lists them by name."""
+    """The facts for programs, as JSON values; docs/findings.md lists them by name."""
     can_retry: bool = attrs.field(default=False, kw_only=True)
     """Whether the finding may go away by itself."""
 

@@ -254,7 +254,7 @@ class Report:
         return {"schema": SCHEMA, "run": self.run_id, "signal": self.signal, **self._plain()}
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """The same as JSON."""
+        """The report as JSON."""
         import json  # noqa: PLC0415  only this needs it
 
         return json.dumps(self.to_mapping(), indent=indent)

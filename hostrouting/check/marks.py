@@ -64,7 +64,7 @@ class Marks:
         )
 
     def document(self) -> dict[str, Any]:
-        """The same for JSON: the keys are there only if the answer depends on a mark."""
+        """The marks for JSON: the keys are there only if the answer depends on a mark."""
         if not self.sought:
             return {}
         return {

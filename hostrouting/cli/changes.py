@@ -107,7 +107,7 @@ class Standings:
         return UNDECIDED if self.troubles else FINE
 
     def documents(self) -> list[dict[str, Any]]:
-        """The same as plain values."""
+        """The state as plain values."""
         return [standing.to_mapping() for standing in self.found]
 
     def lines(self) -> Iterator[Line]:

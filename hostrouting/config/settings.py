@@ -233,12 +233,12 @@ class HostRoutingConfig:
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, object]) -> Self:
-        """The same, from parsed JSON."""
+        """The configuration in parsed JSON."""
         return cls._from_document(document)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The same, from a file; a ConfigError names the file as its `source`."""
+        """The configuration in a file; a ConfigError names the file as its `source`."""
         path = os.fspath(path)
         source = printable(path)
         return cls.from_json(read(path), source=source)

@@ -162,7 +162,7 @@ def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
 
 
 def _against_addresses(link: Link, source: IP, destination: IP) -> DropReason | None:
-    """The reason against the addresses of a packet, whatever its route."""
+    """Why Linux drops a packet with these addresses, whatever its route."""
     if source.version == IPV6:
         bad = source.is_multicast or source.is_loopback
         return "bad-source" if bad else "loopback" if destination.is_loopback else None

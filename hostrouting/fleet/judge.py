@@ -331,7 +331,7 @@ def _names(paths: Sequence[str]) -> Iterator[str]:
 
 
 def digest_of(data: bytes) -> bytes:
-    """The same for equal bytes, and no others."""
+    """A digest: equal bytes, and only these, have the same one."""
     return blake2b(data, digest_size=16).digest()
 
 

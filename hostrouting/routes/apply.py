@@ -381,7 +381,7 @@ class _Table:
     """The entries of a snapshot whose keys a plan is about, without the state of their next hops."""
 
     def __init__(self, snapshot: Snapshot, keys: set[RouteKey], protocol: int) -> None:
-        """Of next hops that are listed together, the protocols are not known: this one stands for them."""
+        """`protocol` is assumed for next hops that are listed together, because theirs are not listed."""
         self._found: dict[RouteKey, tuple[Route, ...]] = {}
         self.shared: set[RouteKey] = set()
         for place in snapshot.routes.leading_to({key.prefix for key in keys}):

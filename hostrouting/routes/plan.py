@@ -321,7 +321,7 @@ def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
 
 
 def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
-    """The same for this section of a configuration."""
+    """The routes of this section, as `plan_routes` takes them."""
     return tuple(
         DesiredRoute(Prefix.of(route.destination), gateway=route.gateway, dev=route.dev, metric=route.metric)
         for route in (static.routes if static.enabled else ())

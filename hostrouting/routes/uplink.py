@@ -142,7 +142,7 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
 
     Includes every next hop of an ECMP route, and the default routes that Linux uses in turn with it: in IPv4 those of
     the same metric; in IPv6 those of the same metric and preference, because a host that does not forward packets skips
-    a router that does not answer. InfiniBand is left out: nobody wants a cluster's packets there without saying so.
+    a router that does not answer. InfiniBand is left out, because it has to be named as an expected device.
     """
     fabric = {link.name for link in fib.snapshot.links if link.infiniband}
     route = default_route(fib, family=family, avoided=fabric)

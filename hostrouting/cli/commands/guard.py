@@ -80,7 +80,7 @@ hostrouting guard --verbose
         "verdictSince": "since when the verdict is the same, as far as the guard has seen it",
         "repairs": "how often it has repaired something",
         "lastRepair": "when it last did; null if never",
-        "failure": "why the last look or repair failed, and what the guard itself cannot do; null if nothing does",
+        "failure": "why the last look or repair failed, or what the guard itself cannot do; null if all is well",
         "fights[].key": "the destination, or the table of nftables, that changes again after each repair",
         "fights[].ours": "what belongs there",
         "fights[].found": "what was there instead the last time",

@@ -97,7 +97,7 @@ class Pace:
         return cls(due=now, time=Bucket(RESERVE, SHARE, at=now))
 
     def heard(self, now: float) -> Pace:
-        """After an event."""
+        """The pace after an event."""
         return self if self.event is not None else attrs.evolve(self, event=now)
 
     def looked(self, ended: float, *, spent: float, failed: bool, chance: float) -> Pace:
@@ -117,7 +117,7 @@ class Pace:
         return attrs.evolve(self, due=min(self.due, moment))
 
     def again(self, now: float, seconds: float) -> Pace:
-        """With another look in so many seconds, or when looks may take time again."""
+        """The pace with a look after these seconds, or later, when looks may take time again."""
         return self.sooner(now + max(seconds, self.time.wait_for(0, now)))
 
     def wait(self, now: float) -> float:

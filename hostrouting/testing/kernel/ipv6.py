@@ -392,7 +392,7 @@ class Routes:
         return self._together(self._tables.listed())
 
     def apart(self) -> Iterator[Route]:
-        """The same, but with each next hop as a route of its own: a lookup uses the preference and the end of each."""
+        """All routes, each next hop as a route of its own: a lookup uses the preference and the end of each."""
         now = self._clock.now()
         return (member.shown(now) for member in self._tables.listed())
 

@@ -34,7 +34,7 @@ def test_sequence_numbers_begin_anew(backend: NetlinkBackend) -> None:
 
 
 def test_names_one_by_one(backend: NetlinkBackend) -> None:
-    """The kernel is asked for the name of one device, and a number that no device has is no name."""
+    """The kernel is asked for the name of one device, and the number of no device gives no name."""
     names = Names(backend._channel)  # noqa: SLF001 RUF100
     assert names[1] == "lo"
     assert 4711 not in names
