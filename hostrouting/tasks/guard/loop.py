@@ -422,7 +422,7 @@ class _Watching:
 
 
 def _without_repairs(look: Look) -> Look:
-    """What is still known after a look: its repairs were made once, and took their time once."""
+    """The look without its repairs and times, which count once only."""
     return attrs.evolve(look, repairs=(), lost=(), waiting=(), seconds=0.0, repair_seconds=0.0)
 
 

@@ -6,9 +6,9 @@ The guard looks soon after an event, once a minute in any case, and less often a
 
 Something else may keep undoing what the guard repairs: that is a fight. Each key is repaired ten times at once, then
 once a minute. If something else belongs at a key, such as the route by a new default gateway, it is repaired at once: a
-route by the former gateway would be of no use. That begins the ten times anew. But if that never ends, it is a fight,
-too. A link that flaps does not fight: if a look finds that a route has to wait for its device, what was counted for the
-route is forgotten.
+route by the former gateway would not work. The ten times then begin anew. But if this never ends, it is a fight, too. A
+link that flaps does not fight: if a look finds that a route has to wait for its device, what was counted for the route
+is forgotten.
 
 Looks and repairs are limited by a token bucket, which refills at a fixed rate.
 """
