@@ -155,7 +155,7 @@ def parse_check_script(text: str) -> CheckScript:
 
 def _as_word(text: str) -> str:
     """Any text as one word of a setting: each byte that is not allowed there becomes "=" and its number."""
-    return "".join(chr(byte) if chr(byte) in _LETTERS - set("= ") else f"={byte:02X}" for byte in text.encode())
+    return "".join(chr(byte) if chr(byte) in _LETTERS - set('=:;,!{}" ') else f"={byte:02X}" for byte in text.encode())
 
 
 def _intended_rule(words: str) -> IntendedRule:

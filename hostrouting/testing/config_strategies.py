@@ -155,6 +155,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         azure_vnet_cleanup=st.none() | cleanups(),
         kernel_rules=st.sampled_from(Upkeep),
         manage_foreign=st.sampled_from(Upkeep),
+        extensions=st.sampled_from([{}, {"rail-rules": {"table": 100}}]),
     )
     # A guard needs something to guard.
     guarded = st.builds(

@@ -228,7 +228,7 @@ def test_another_programs_next_hop(verb: str, caplog: pytest.LogCaptureFixture) 
         plan = Remove(HostRoutingConfig(), host=node).plan(ctx)
         phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
         assert next_hops(namespace) == [("fd10::9", 12)]
-        assert "fd10::9 dev eth0 is not wanted: it is deleted if it is ours" in str(plan)
+        assert "fd10::9 dev eth0 is not wanted: Linux deletes it if its protocol" in str(plan)
         assert "did not install it" not in f"{plan} {caplog.text}"
 
 
