@@ -37,6 +37,7 @@ NAMES = (
     "unmatched-rule",
     "expiry",
     "kernel-differs",
+    "skipped-keys",
     # what a repair is, lacks and costs
     "action",
     "unsafe",

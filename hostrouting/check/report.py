@@ -506,6 +506,13 @@ def remarks(found: FamilyExamination) -> Iterator[Finding]:
     yield from report.remarks
     yield from (_other_packets(note, alone=not found.pods) for note in found.notes)
     yield from found.surprises
+    yield from _skipped_keys(found.fib.snapshot.skipped)
+
+
+def _skipped_keys(skipped: Sequence[str]) -> Iterator[Finding]:
+    if skipped:
+        said = f"this snapshot has what this version of hostrouting does not know, and skipped: {spoken(skipped)}"
+        yield Finding("skipped-keys", "note", said, remedy="to judge it whole, use the version of the node")
 
 
 def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:

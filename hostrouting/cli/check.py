@@ -138,6 +138,7 @@ class Check:
             yield line("A named device is expected in both families, so also name the device of the other family.")
         if any(family.verdict != "no-default-route" for family in self.found.families):
             yield line(Painted(LIMITS, "soft"))
+        yield from self._views[0].skipped_lines()  # the same snapshot in each family
 
     def marks(self, host: Callable[[], Host] | None) -> Marks:
         """Who sets the marks that the answer depends on; a snapshot has no host to look at."""
@@ -280,6 +281,10 @@ class FamilyView:
         """What is wrong with the rules and default routes of this host, unless the answer says so already."""
         told = () if self.found.verdict == "no-default-route" else self._told(*_OF_THE_HOST)
         return (line(Painted(_sentence(str(finding)), "warn")) for finding in told)
+
+    def skipped_lines(self) -> Iterator[Line]:
+        """What is in the snapshot and was not read, whatever the verdict is."""
+        return (line(Painted(_sentence(str(finding)), "warn")) for finding in self._told("skipped-keys"))
 
     def _exception_lines(self, again: str) -> Iterator[Line]:
         """The packets that the verdict is not true for."""

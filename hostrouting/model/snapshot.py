@@ -5,7 +5,8 @@ taken (`kernel`), other documents that describe a host (`host.saved`), or what t
 
 The JSON form is derived from the fields of the values themselves, so that no field can be forgotten. The reader of each
 class is derived from its fields once, and not again for each value: a fleet has thousands of snapshots. A reader raises
-an error about its own value, and its caller puts the path of the surrounding object before that.
+an error about its own value, and its caller puts the path of the surrounding object before that. An unknown
+key is skipped, because a newer version may have added it; the snapshot says which ones were.
 """
 
 from collections import Counter
@@ -51,6 +52,8 @@ class Snapshot:
     ipv6_forwarding: bool | None = None
     # A device with the settings that a new one gets (`net.ipv4.conf.default`); None if they are not known.
     default_link: Link | None = None
+    # What its document has and this version did not read, such as "ticks in a Route"; a newer version wrote it.
+    skipped: tuple[str, ...] = ()
 
     def link(self, name: str) -> Link | None:
         """The device with this name; None if there is none."""
@@ -77,10 +80,12 @@ class Snapshot:
 
 
 T = TypeVar("T")
-_Decoder: TypeAlias = Callable[[Any], Any]
-"""Reads a JSON value. Raises InputError, whose path begins at this value."""
+_Decoder: TypeAlias = Callable[[Any, set[str]], Any]
+"""Reads a JSON value, and adds the keys that are not known to a set. Raises InputError, whose path begins here."""
 
 SCHEMA = "hostrouting/snapshot/1"
+# In every document: a host without rules is not one with the usual rules.
+_LISTS = ("links", "addresses", "rules", "routes")
 _LONGEST = 128  # the length of the kernel's longest device name; every other word in a snapshot is shorter
 _HIGHEST = (1 << 32) - 1  # of every number in the kernel's routing
 # By field: the highest number that is allowed in it; and the lowest, which is 0 in all other fields.
@@ -93,7 +98,8 @@ def to_json(snapshot: Any, *, indent: int | None = None) -> str:
     """The snapshot as a JSON document."""
     import json  # noqa: PLC0415  a check on the host reads and writes none
 
-    return json.dumps({"schema": SCHEMA, **_encode_fields(snapshot)}, indent=indent, ensure_ascii=False)
+    empty: dict[str, Any] = {name: [] for name in _LISTS}
+    return json.dumps({"schema": SCHEMA, **empty, **_encode_fields(snapshot)}, indent=indent, ensure_ascii=False)
 
 
 def from_json(kind: type[T], text: str) -> T:
@@ -113,8 +119,13 @@ def from_json(kind: type[T], text: str) -> T:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError("snapshot", path="schema", problem=f"must be {SCHEMA!r}")
     del document["schema"]
+    for name in _LISTS:
+        if name not in document:
+            raise InputError("snapshot", path=name, problem="missing")
     form = _form_of(kind)  # type: ignore[arg-type]  # mypy takes a class for a thing that has no hash
-    result: T = form.read(document)
+    skipped: set[str] = set()
+    found = form.read(document, skipped)
+    result: T = attrs.evolve(found, skipped=tuple(sorted({*found.skipped, *skipped}))) if skipped else found
     return result
 
 
@@ -146,22 +157,21 @@ class _Form:
         self._members = {name: _decoder_of(field.type, name) for name, field in fields.items()}
         self._required = {name: None for name, field in fields.items() if field.default is attrs.NOTHING}
 
-    def read(self, document: Any) -> Any:
+    def read(self, document: Any, skipped: set[str]) -> Any:
         """The object in this JSON object."""
         if not isinstance(document, dict):
             raise InputError("snapshot", path="", problem="must be an object")
         members = self._members
         if not document.keys() <= members.keys():
-            name = next(name for name in document if name not in members)
-            problem = f"unknown key {name[:SHOWN]!a} in a {self._cls.__name__}"
-            raise InputError("snapshot", path=_shown_key(name), problem=problem)
+            skipped |= {f"{_shown_key(name)} in a {self._cls.__name__}" for name in document if name not in members}
+            document = {name: value for name, value in document.items() if name in members}
         if not self._required.keys() <= document.keys():
             missing = next(name for name in self._required if name not in document)
             raise InputError("snapshot", path=missing, problem="missing")
         values, name = {}, ""
         try:
             for name, value in document.items():
-                values[name] = members[name](value)
+                values[name] = members[name](value, skipped)
         except InputError as error:
             raise _inside(name, error) from error
         found = self._cls(**values)
@@ -202,17 +212,17 @@ _ip_in = lru_cache(_KEPT)(as_ip)
 _prefix_in = lru_cache(_KEPT)(Prefix.parse)
 
 
-def _decode_optional(inner: _Decoder, value: Any) -> Any:
-    return None if value is None else inner(value)
+def _decode_optional(inner: _Decoder, value: Any, skipped: set[str]) -> Any:
+    return None if value is None else inner(value, skipped)
 
 
-def _decode_word(words: tuple[str, ...], value: Any) -> Any:
+def _decode_word(words: tuple[str, ...], value: Any, _skipped: set[str]) -> Any:
     if value not in words:
         raise _not_allowed(value)
     return value
 
 
-def _decode_number(least: int, most: int, value: Any) -> int:
+def _decode_number(least: int, most: int, value: Any, _skipped: set[str]) -> int:
     if type(value) is not int:  # a bool is not accepted as a number
         raise _not_allowed(value)
     if not least <= value <= most:
@@ -220,7 +230,7 @@ def _decode_number(least: int, most: int, value: Any) -> int:
     return value
 
 
-def _decode_plain(kind: Any, value: Any) -> Any:
+def _decode_plain(kind: Any, value: Any, _skipped: set[str]) -> Any:
     """A string or a bool."""
     if type(value) is not kind:
         raise _not_allowed(value)
@@ -259,7 +269,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def _decode_text(parse: Callable[[str], Any], value: Any) -> Any:
+def _decode_text(parse: Callable[[str], Any], value: Any, _skipped: set[str]) -> Any:
     if not isinstance(value, str):
         raise InputError("snapshot", path="", problem=f"{_shown(value)} is not a string")
     try:
@@ -271,7 +281,7 @@ def _decode_text(parse: Callable[[str], Any], value: Any) -> Any:
         raise InputError("snapshot", path="", problem=problem) from error
 
 
-def _decode_items(item: _Decoder, count: int | None, value: Any) -> tuple[Any, ...]:
+def _decode_items(item: _Decoder, count: int | None, value: Any, skipped: set[str]) -> tuple[Any, ...]:
     """A list of so many items, such as the two ends of a range of ports; None is any number of them."""
     if not isinstance(value, list) or (count is not None and len(value) != count):
         wanted = "any number of" if count is None else count
@@ -279,7 +289,7 @@ def _decode_items(item: _Decoder, count: int | None, value: Any) -> tuple[Any, .
     found: list[Any] = []
     try:
         for one in value:
-            found.append(item(one))  # noqa: PERF401  the number of those that were read is the place of the next
+            found.append(item(one, skipped))  # noqa: PERF401  the number of those that were read is the place of the next
     except InputError as error:
         raise _inside(f"[{len(found)}]", error) from error
     return tuple(found)

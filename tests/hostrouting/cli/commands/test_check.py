@@ -478,3 +478,18 @@ def test_devices_without_a_column_are_named() -> None:
     assert all(outcome.ok for outcome in kernel.change(RouteRequest("add", route) for route in routes))
     [legend] = [text for text in say("check", CIDR, kernel=kernel).lines if text.endswith(")") and "escapes" in text]
     assert "ib1" in legend
+
+
+def test_a_snapshot_of_a_newer_version() -> None:
+    """A snapshot with unknown keys is judged, and the page says once what was skipped; so does the JSON.
+
+    Kills: no note, a note for each family, and none below a verdict without a default route.
+    """
+    told = "This snapshot has what this version of hostrouting does not know, and skipped: new in a Snapshot;"
+    for kernel, code in ((h200(), 1), (MemoryBackend(), 3)):
+        document = {**json.loads(kernel.snapshot().to_json()), "new": 1}
+        words = ("check", "--snapshot", "-", CIDR, "fd00:99::/64")
+        said = say(*words, stdin=json.dumps(document).encode())
+        assert (said.code, sum(text.startswith(told) for text in said.lines)) == (code, 1)
+        found = say(*words, "--json", stdin=json.dumps(document).encode()).json["findings"]
+        assert [finding["severity"] for finding in found if finding["name"] == "skipped-keys"] == ["note"]
