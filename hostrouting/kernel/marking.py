@@ -20,6 +20,7 @@ run for tables that exist. Whatever cannot be looked at is named, with the reaso
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from ipaddress import ip_network
 from itertools import pairwise
@@ -416,6 +417,8 @@ def _combined(sign: str, one: _Bits, other: _Bits) -> _Bits:
 
 _PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 _CHAINS = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
+# iptables-save prints a line break in a comment as it is, so a line does not end within a quotation.
+_LINE = re.compile(r'(?:[^"\n]+|"(?:[^"\\]+|\\.)*"|")+', re.DOTALL)
 # By target: the option with the mark and the mask.
 _MARK_OPTIONS = {"MARK": "--set-xmark", "TPROXY": "--tproxy-mark"}
 
@@ -426,7 +429,7 @@ def iptables_rules(text: str, *, program: str) -> MarkingRules:
     hooks: set[Hook] = set()
     table = ""
     lines: list[str] = []
-    for line in text.splitlines():
+    for line in _LINE.findall(text):
         if line.startswith("*"):
             table, lines = line[1:].strip(), []
         elif line.startswith("-A "):

@@ -178,7 +178,7 @@ class _Number(_Row):
 
     def read(self, parts: _Parts) -> Any:
         packed = parts.attributes.get(self.number)
-        return self.otherwise if packed is None else int.from_bytes(packed, byteorder)
+        return self.otherwise if packed is None else _word(packed)
 
 
 class _Optional(_Number):
@@ -195,7 +195,7 @@ class _Table(_Number):
         parts.attributes[self.number] = _WORD.pack(said.table)
 
     def read(self, parts: _Parts) -> Any:
-        return int.from_bytes(parts.attributes.get(self.number, b""), byteorder) or parts.fixed["table"]
+        return _word(parts.attributes.get(self.number, b"")) or parts.fixed["table"]
 
 
 class _Metric(_Row):
@@ -207,7 +207,7 @@ class _Metric(_Row):
 
     def read(self, parts: _Parts) -> Any:
         packed = parts.metrics.get(self.number)
-        return None if packed is None else int.from_bytes(packed, byteorder)
+        return None if packed is None else _word(packed)
 
 
 class _Unread(_Row):
@@ -262,7 +262,7 @@ class _Expiry(_Row):
 
     def read(self, parts: _Parts) -> Any:
         if asked := parts.attributes.get(self.number):
-            return int.from_bytes(asked, byteorder)
+            return _word(asked)
         packed = parts.attributes.get(_RTA_CACHEINFO)
         if not packed:
             return None
@@ -304,7 +304,7 @@ class _Legs(_Row):
         attributes = parts.attributes
         if packed := attributes.get(self.number):
             return tuple(_unpack_legs(packed, parts))
-        index = int.from_bytes(attributes.get(n.RTA_OIF, b""), byteorder)
+        index = _word(attributes.get(n.RTA_OIF, b""))
         if not index and _RTA_GATEWAY not in attributes and _RTA_VIA not in attributes:
             return ()
         parts.fixed["hops"], parts.fixed["ifindex"] = 0, index
@@ -463,6 +463,11 @@ def _unpack_legs(packed: bytes, route: _Parts) -> Iterator[NextHop]:
             route._replace(fixed=fixed, attributes=attributes_of(packed[: at + length], at + _RTNEXTHOP.size))
         )
         at += (length + 3 & ~3) or _RTNEXTHOP.size
+
+
+def _word(packed: bytes) -> int:
+    """A number of four bytes; Linux ignores what follows them."""
+    return int.from_bytes(packed[:4], byteorder)
 
 
 def _address(packed: bytes | None) -> IP | None:

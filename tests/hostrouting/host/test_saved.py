@@ -6,6 +6,7 @@ Documents of a real `ip`: tests/hostrouting/boot/test_snapshot_script.py.
 from __future__ import annotations
 
 import json
+import struct
 from sys import byteorder
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +21,14 @@ from hostrouting.fib import Flow
 from hostrouting.host.saved import SCHEMA, SavedBackend, is_ip_document, read_ip_document
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink.channel import HEADER
-from hostrouting.kernel.netlink.route_message import encode_change
+from hostrouting.kernel.netlink.route_message import RTMSG, encode_change
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, as_ip
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, vpn_node
 from hostrouting.testing.strategies import DEVICES, blocks, routes
 from tests.support.rawmessages import pack_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 INDEX = {name: index for index, name in enumerate(DEVICES, start=2)}
 LINKS = [
@@ -114,6 +115,43 @@ def test_settings_that_ip_does_not_show() -> None:
     assert all(link.src_valid_mark and not link.route_localnet for link in links.values())
     expected = Link(name="default", index=0, rp_filter=2, forwarding=True, src_valid_mark=True)
     assert found.default_link == expected
+
+
+def lengthened(message: bytes, begin: int) -> Iterator[tuple[int, bytes]]:
+    """The number of each attribute, and the message in which this one is four bytes longer."""
+    at = begin
+    while at < len(message):
+        length, kind = struct.unpack_from("=HH", message, at)
+        end = at + (length + 3 & ~3)
+        longer = struct.pack("=HH", end - at + 4, kind) + message[at + 4 : end] + b"\xff" * 4
+        whole = message[:at] + longer + message[end:]
+        yield kind, struct.pack("=I", len(whole)) + whole[4:]
+        at = end
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_long_attributes(family: int) -> None:
+    """A number is the first four bytes, as in Linux, so what is read can be written again; an address is refused.
+
+    Kills: a number from all bytes of its attribute, which no document of a snapshot can have.
+    """
+    addresses = {1, 2, 5, 7}  # RTA_DST, RTA_SRC, RTA_GATEWAY, RTA_PREFSRC
+    ends = {4: ("10.0.0.0/8", "192.0.2.1"), 6: ("fd00::/8", "fd01::1")}
+    network, address = ends[family]
+    route = Route.to(network, dev="eth0", gateway=address, table=300, metric=7)
+    route = attrs.evolve(route, prefsrc=as_ip(address), mtu=1400, advmss=1300)
+    if family == 6:
+        route = attrs.evolve(route, source=Prefix.parse("fd02::/16"), preference="high", expires=9)
+    message = encode_change("add", route, INDEX.__getitem__)
+    for kind, longer in lengthened(message, HEADER.size + RTMSG.size):
+        said = document(**{f"routes{family}": saved(ROUTES, longer)})
+        if kind in addresses:
+            with pytest.raises(InputError, match=f"routes{family}: this is not as ip prints it"):
+                read(said)
+            continue
+        found = read(said)
+        assert found.routes == Snapshot.from_json(found.to_json()).routes
+        assert [str(one) for one in found.routes] == read_back([route])
 
 
 def test_keys_of_a_newer_script_are_skipped() -> None:

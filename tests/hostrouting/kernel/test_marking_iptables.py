@@ -61,6 +61,16 @@ def test_chains_that_others_lead_to() -> None:
     assert [it.place for it in setters(text, program="iptables-nft")] == ["iptables-nft, table nat"]
 
 
+@pytest.mark.parametrize("inside", ["\r", "\u2028", "\x0b", "\x85", "\n", '\n\\"', "\n-A OUTPUT"])
+def test_a_comment_with_line_breaks(inside: str) -> None:
+    """A comment can have any character, and iptables-save prints a line break as it is: the rules are read.
+
+    Kills: a rule that ends at a line break of Unicode, and one that ends within a quotation.
+    """
+    rules = [f'-A OUTPUT -m comment --comment "a{inside}b" -j MARK --set-xmark 0x{bit}/0xff' for bit in (1, 2)]
+    assert [setter.value for setter in setters(saved(*rules), program="iptables-nft")] == [1, 2]
+
+
 def test_other_text() -> None:
     """A quotation that does not end is a ValueError."""
     with pytest.raises(ValueError, match="quotation"):
