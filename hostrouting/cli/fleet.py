@@ -215,9 +215,6 @@ def _group_lines(
     again, into = "check", ""
     if correction is None:
         again = "repair" if group.verdict == "overlap" else again
-        if group.is_repairable:
-            yield line("  Each of these nodes needs a configuration of its own. This writes one of them:")
-            into = _own_file(group)
     elif not correction.is_needed:
         yield line(f"  {which}: {name} has its routes. On each node, as root: hostrouting apply --config {name}")
     elif name and correction != common:

@@ -3,9 +3,9 @@
 Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet`, `page`).
 
 Two nodes have the same problem if the same CIDRs escape, as a whole or in part, to devices that differ only in their
-numbers, and if static routes can repair all of it on both or on neither: one node that no route can repair does not
-hide the repair of the others. The ranges and the devices themselves may differ: on one node Linux finds ib0's route
-first, on another ib3's.
+numbers, and if one repair closes all of it on both, or routes cannot do it on either. So a node that needs another repair,
+or that no route can repair, does not hide the repair of the others. The ranges and the devices themselves may differ: on
+one node Linux finds ib0's route first, on another ib3's.
 """
 
 from __future__ import annotations
@@ -47,15 +47,13 @@ class NodeGroup:
     example: NodeResult
     """The result of one of them."""
     correction: Correction | None = None
-    """What to change in a configuration so that it repairs every one of these nodes; None if that differs."""
-    repairs: int = 0
-    """The number of different repairs of these nodes."""
+    """What to change in a configuration so that it repairs every one of these nodes; None if no route repairs them."""
     is_repairable: bool = False
-    """Whether these repairs leave no escape."""
+    """Whether the repair leaves no escape."""
 
     @property
     def repair(self) -> tuple[DesiredRoute, ...]:
-        """The routes to add to the configuration of these nodes; empty if the nodes need different ones, or none."""
+        """The routes to add to the configuration of these nodes; empty if they need none, or none repairs them."""
         return () if self.correction is None else self.correction.add
 
     @property
@@ -68,9 +66,9 @@ class NodeGroup:
         """What repairs the nodes; empty if nothing escapes for certain."""
         if self.verdict != "overlap":
             return ""
-        if self.correction is not None:
-            return "one repair for all" if len(self.nodes) > 1 else "a repair"
-        return f"{self.repairs:,} different repairs" if self.is_repairable else "no route can repair all of it"
+        if self.correction is None:
+            return "no route can repair all of it"
+        return "one repair for all" if len(self.nodes) > 1 else "a repair"
 
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
@@ -145,26 +143,20 @@ class _Group:
         self._names: list[str] = []
         # By the place of a problem: all devices that packets leave by instead.
         self._devs: dict[Hashable, dict[str, None]] = {}
-        self._corrections: dict[Correction | None, None] = {}
 
     def add(self, result: NodeResult) -> None:
         self._names.append(result.name)
         for escape in result.escapes:
             self._devs.setdefault(_place(escape), {}).update(dict.fromkeys(escape.devs))
-        self._corrections[result.correction] = None
 
     def made(self) -> NodeGroup:
-        corrections, is_repairable = (
-            [correction for correction in self._corrections if correction],
-            self._first.is_repairable,
-        )
+        is_repairable = self._first.is_repairable
         return NodeGroup(
             self._first.verdict,
             self._problem(),
             tuple(sorted(self._names)),
             self._first,
-            corrections[0] if len(corrections) == len(self._corrections) == 1 and is_repairable else None,
-            len(corrections),
+            self._first.correction if is_repairable else None,
             is_repairable,
         )
 
@@ -186,13 +178,13 @@ class _Group:
         return spoken([*phrases, *lacking, *first.flaws])
 
 
-def _order(group: NodeGroup) -> tuple[int, int, str, bool]:
+def _order(group: NodeGroup) -> tuple[int, int, str, bool, tuple[str, ...]]:
     """A key that sorts groups: the worst first, and of those the one with most nodes."""
-    return _WORST_FIRST.index(group.verdict), -len(group.nodes), group.problem, not group.is_repairable
+    return _WORST_FIRST.index(group.verdict), -len(group.nodes), group.problem, not group.is_repairable, group.nodes
 
 
 def _kind(result: NodeResult) -> Hashable:
-    """Equal for nodes with the same problem."""
+    """Equal for nodes with the same problem and the same repair."""
     if result.failure is not None:
         return type(result.failure), _reason(result.failure)
     return (
@@ -201,6 +193,7 @@ def _kind(result: NodeResult) -> Hashable:
         result.flaws,
         frozenset(map(_place, result.escapes)),
         result.is_repairable,
+        result.correction if result.is_repairable else None,
     )
 
 

@@ -295,18 +295,23 @@ def _files_at(path: str) -> list[str]:
     if not glob.has_magic(path):
         raise _Unusable("does not exist", "check the path")
     matches = sorted(glob.glob(path, recursive=True))
-    if found := [file for match in matches for file in (_files_in(match) if os.path.isdir(match) else [match])]:
+    if found := [file for match in matches for file in _matched(match)]:
         return found
     raise _Unusable("matches no file", "check the pattern, and that the shell gets it in quotes")
 
 
+def _matched(path: str) -> list[str]:
+    if os.path.isdir(path) and ((found := _files_in(path)) or not path.endswith(_SUFFIX)):
+        return found
+    return [path]
+
+
 def _files_in(folder: str) -> list[str]:
+    """Whatever is named like a snapshot; the result of what is not a file says what it is."""
     try:
         with os.scandir(folder) as entries:
             return sorted(
-                entry.path
-                for entry in entries
-                if entry.name.endswith(_SUFFIX) and not entry.name.startswith(".") and entry.is_file()
+                entry.path for entry in entries if entry.name.endswith(_SUFFIX) and not entry.name.startswith(".")
             )
     except OSError as error:
         raise _Unusable(f"cannot be read: {error.strerror}", "check the path and the permissions") from error

@@ -52,6 +52,7 @@ from hostrouting.kernel.netlink.read import (
 )
 from hostrouting.kernel.netlink.route_message import RTMSG, read_route
 from hostrouting.model import IPV4, IPV6, Link, NextHop, Snapshot, as_ip
+from hostrouting.model.snapshot import ENDS_EARLY, not_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ __all__ = [
     "snapshot_in",
 ]
 
-_LIMIT = 1 << 30  # bytes; a snapshot with 100,000 routes has about 10 MiB
+_LIMIT = 64 << 20  # bytes; a snapshot with 100,000 routes has about 10 MiB
 _REMEDY = "save one with: hostrouting snapshot > FILE"
 
 
@@ -121,6 +122,8 @@ def _decoded(data: bytes) -> Snapshot:
     try:
         return Snapshot.from_json(data.decode("utf-8"))
     except UnicodeDecodeError as error:
+        if error.end == len(data):  # in the middle of a character
+            raise InputError("snapshot", path="", problem=ENDS_EARLY) from error
         problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
         raise InputError("snapshot", path="", problem=problem) from error
 
@@ -193,7 +196,7 @@ def _parsed(data: bytes) -> dict[str, Any]:
     try:
         document = json.loads(text, strict=False)  # ip does not escape control characters
     except ValueError as error:
-        raise InputError("snapshot", path="", problem=f"this is not JSON: {error}") from error
+        raise not_json(error) from error
     except RecursionError as error:
         raise InputError("snapshot", path="", problem="this is nested too deeply for a snapshot") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:

@@ -28,7 +28,7 @@ from hostrouting.text import SHOWN
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["SCHEMA", "Snapshot", "from_json", "to_json"]
+__all__ = ["ENDS_EARLY", "SCHEMA", "Snapshot", "from_json", "not_json", "to_json"]
 
 _NO_ROUTES = RouteTable.of(())
 
@@ -86,6 +86,8 @@ _Decoder: TypeAlias = Callable[[Any, set[str]], Any]
 SCHEMA = "hostrouting/snapshot/1"
 # In every document: a host without rules is not one with the usual rules.
 _LISTS = ("links", "addresses", "rules", "routes")
+_LONGEST_WORD = 6  # such as \u001b; half of one at the end is not a word
+ENDS_EARLY = "this is not JSON: it ends too early, so it was not written or copied whole"
 _LONGEST = 128  # the length of the kernel's longest device name; every other word in a snapshot is shorter
 _HIGHEST = (1 << 32) - 1  # of every number in the kernel's routing
 # By field: the highest number that is allowed in it; and the lowest, which is 0 in all other fields.
@@ -113,7 +115,7 @@ def from_json(kind: type[T], text: str) -> T:
     except InputError:
         raise
     except ValueError as error:
-        raise InputError("snapshot", path="", problem=f"this is not JSON: {error}") from error
+        raise not_json(error) from error
     except RecursionError as error:
         raise InputError("snapshot", path="", problem="this is nested too deeply for a snapshot") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
@@ -127,6 +129,13 @@ def from_json(kind: type[T], text: str) -> T:
     found = form.read(document, skipped)
     result: T = attrs.evolve(found, skipped=tuple(sorted({*found.skipped, *skipped}))) if skipped else found
     return result
+
+
+def not_json(error: ValueError) -> InputError:
+    """What to raise for this error of `json`. All files that were cut off have one message, wherever that was."""
+    text, place, what = getattr(error, "doc", ""), getattr(error, "pos", 0), getattr(error, "msg", "Extra data")
+    is_cut = what.startswith("Unterminated") or (what != "Extra data" and len(text.rstrip()) - place < _LONGEST_WORD)
+    return InputError("snapshot", path="", problem=ENDS_EARLY if is_cut else f"this is not JSON: {error}")
 
 
 def _encode_fields(value: Any) -> dict[str, Any]:

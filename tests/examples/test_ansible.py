@@ -75,6 +75,22 @@ class TestTheCollection:
         assert galaxy["version"] == re.sub(r"(a|b|rc)(\d+)$", r"-\1\2", hostrouting.__version__)
         assert (galaxy["namespace"], galaxy["name"]) == COLLECTION.parts[-2:]
 
+    def test_install(self, tmp_path: Path) -> None:
+        """The commands on the page build and install it; what is installed has the licence and the playbook.
+
+        Kills: a collection without either, and a link in it that leads out of it.
+        """
+        (tmp_path / "examples").symlink_to(ROOT / "examples")
+        shutil.copy(EXAMPLE / "inventory.yml", tmp_path)
+        commands = [line for line in SHOWN if "-galaxy " in line or "hostrouting.node.roll_out" in line]
+        assert len(commands) == 3
+        lines = " && ".join([*commands, "true"]).replace("roll_out &&", "roll_out --list-tasks &&")
+        done = ansible("bash", "-c", lines, cwd=tmp_path, home=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "Check the routing" in done.stdout
+        [licence] = tmp_path.glob("collections/ansible_collections/hostrouting/node/LICENSE")
+        assert licence.read_text() == (ROOT / "LICENSE").read_text()
+
     def test_oldest_ansible(self) -> None:
         """The oldest version of Ansible is the same for the collection, pip and the pages."""
         [oldest] = re.findall(

@@ -65,14 +65,20 @@ def test_a_directory(kind: str, tmp_path: Path) -> None:
     assert "is a directory" in said.err
 
 
-def test_a_huge_configuration(tmp_path: Path) -> None:
-    """A file far too large to be a configuration is not read."""
+@pytest.mark.parametrize(
+    "words", [("plan", "--config"), ("check", "10.0.0.0/8", "--snapshot"), ("check", "10.0.0.0/8", "--snapshots")]
+)
+def test_a_huge_file(words: tuple[str, ...], tmp_path: Path) -> None:
+    """A file far too large to be a configuration or a snapshot is not read beyond the limit.
+
+    Kills: a limit of 1 GiB for a snapshot, which takes three times as much memory.
+    """
     path = tmp_path / "file.json"
     with path.open("wb") as stream:
         stream.truncate(1 << 40)
-    said = say("plan", "--config", str(path))
+    said = say(*words, str(path))
     assert said.code == 2
-    assert "is larger than" in said.err
+    assert "is larger than 64 MiB" in said.err + said.out
 
 
 def test_a_snapshot_with_a_fault_is_named(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_the_fabric_of_a_fleet() -> None:
     [group] = group_nodes(reversed(results))
     assert (group.verdict, group.problem) == ("overlap", "172.16.0.0/16 by ib0…ib7")
     assert group.nodes == tuple(sorted(it.name for it in results))
-    assert (group.repair, group.repairs, group.is_repairable) == (HALVES, 1, True)
+    assert (group.repair, group.is_repairable) == (HALVES, True)
 
 
 def test_real_nodes_in_different_subnets() -> None:
@@ -117,21 +117,25 @@ def test_the_worst_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "repair", "repairs", "is_repairable"),
+    ("nodes", "found"),
     [
-        ([node("a", escape("ib0")), node("b", escape("ib1"))], HALVES, 1, True),
-        ([node("a", escape("ib0")), node("b", escape("ib1"), repair=HALVES[:1])], (), 2, True),
-        ([node("a", escape("ib0")), node("b", escape("ib1"), repair=())], (), 1, True),
-        ([node("a", escape("ib0"), whole=False), node("b", escape("ib1"), whole=False)], (), 1, False),
-        ([node("a", escape("ib0"), repair=(), whole=False)], (), 0, False),
+        ([node("a", escape("ib0")), node("b", escape("ib1"))], [("ab", HALVES, "one repair for all")]),
+        (
+            [node("a", escape("ib0")), node("c", escape("ib1"), repair=HALVES[:1]), node("b", escape("ib1"))],
+            [("ab", HALVES, "one repair for all"), ("c", HALVES[:1], "a repair")],
+        ),
+        (
+            [node("a", escape("ib0"), whole=False), node("b", escape("ib1"), whole=False, repair=())],
+            [("ab", (), "no route can repair all of it")],
+        ),
     ],
 )
-def test_one_repair_for_all(
-    nodes: list[NodeResult], repair: tuple[DesiredRoute, ...], repairs: int, *, is_repairable: bool
-) -> None:
-    """A repair is that of the group only if every node has exactly this one, and it closes everything there."""
-    [group] = group_nodes(nodes)
-    assert (group.repair, group.repairs, group.is_repairable) == (repair, repairs, is_repairable)
+def test_one_repair_for_all(nodes: list[NodeResult], found: list[tuple[str, tuple[DesiredRoute, ...], str]]) -> None:
+    """Nodes with one problem that need different repairs are different groups, so that each repair is shown.
+
+    Kills: one group with two repairs, which can show neither; and a repair that does not close everything.
+    """
+    assert [("".join(it.nodes), it.repair, it.repair_words) for it in group_nodes(nodes)] == found
 
 
 def test_a_node_that_no_route_can_repair() -> None:
@@ -182,7 +186,7 @@ def test_each_node_is_in_one_group(kinds: list[str]) -> None:
 def test_a_host_without_a_problem() -> None:
     """A node where everything is fine has none, and needs no repair."""
     [group] = group_nodes([judge(plain_vm().snapshot().to_json().encode(), ASKED)])
-    assert (group.verdict, group.problem, group.repair, group.repairs) == ("ok", "", (), 0)
+    assert (group.verdict, group.problem, group.repair) == ("ok", "", ())
 
 
 def test_a_repaired_fleet() -> None:

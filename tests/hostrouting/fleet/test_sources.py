@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from hostrouting import ConfigError
 from hostrouting.fleet import Source, find_snapshots
+from hostrouting.fleet.dispatch import judge_snapshots
 from hostrouting.fleet.judge import _names
+from hostrouting.testing import plain_vm
+from tests.support.fleets import ASKED, Inline, save
 
 
 @pytest.fixture
@@ -30,10 +33,10 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("paths", "found"),
     [
-        (["."], {"a": "./a.json", "b": "./b.json"}),
+        (["."], {"a": "./a.json", "b": "./b.json", "folder": "./folder.json"}),
         (["a.json", "b.json"], {"a": "a.json", "b": "b.json"}),
-        (["b.json", "a.json", "./b.json", "."], {"b": "b.json", "a": "a.json"}),
-        (["*.json"], {"a": "a.json", "b": "b.json"}),
+        (["b.json", "a.json", "./b.json", "."], {"b": "b.json", "a": "a.json", "folder": "./folder.json"}),
+        (["*.json"], {"a": "a.json", "b": "b.json", "folder": "folder.json"}),
         (["notes.txt"], {"notes.txt": "notes.txt"}),
         (["rack?/n.json"], {"rack1/n": "rack1/n.json", "rack2/n": "rack2/n.json"}),
         (["rack*"], {"rack1/n": "rack1/n.json", "rack2/n": "rack2/n.json"}),
@@ -42,11 +45,32 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_what_a_path_stands_for(nodes: Path, paths: list[str], found: dict[str, str]) -> None:
-    """A file is itself, a directory its visible *.json files, a pattern its matches; each file once."""
+    """A file is itself, a directory whatever is visible in it as *.json, a pattern its matches; each file once."""
     del nodes
-    if paths == ["*.json"]:
-        os.rmdir("folder.json")
     assert find_snapshots(paths) == tuple(Source(name, path) for name, path in found.items())
+
+
+def test_what_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop of links, a dangling link, a folder and a fifo each have a result that says so, and the rest is judged.
+
+    Kills: an error of the system that ends the run, and a name that vanishes.
+    """
+    monkeypatch.setattr("hostrouting.inputs._PATIENCE", 0.01)
+    save(tmp_path, {"good": plain_vm().snapshot()})
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    (tmp_path / "gone.json").symlink_to("nowhere")
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "fifo.json")
+    for path in (tmp_path, tmp_path / "*.json"):
+        results = judge_snapshots(find_snapshots([path]), ASKED, executor=Inline())
+        told = {result.name: result.verdict or str(result.error).partition(".json: ")[2] for result in results}
+        assert told.pop("good") == "ok"
+        assert {name: text.partition(";")[0] for name, text in told.items()} == {
+            "loop": "this cannot be read: Too many levels of symbolic links",
+            "gone": "this cannot be read: No such file or directory",
+            "folder": "this is a directory",
+            "fifo": "this is a fifo that no program has opened for writing within 0.01 s",
+        }
 
 
 def test_any_kind_of_path(nodes: Path) -> None:

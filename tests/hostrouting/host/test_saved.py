@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hostrouting.boot import render_snapshot_script
 from hostrouting.errors import BackendError, InputError
 from hostrouting.fib import Flow
-from hostrouting.host.saved import SCHEMA, SavedBackend, is_ip_document, read_ip_document
+from hostrouting.host.saved import SCHEMA, SavedBackend, is_ip_document, read_ip_document, snapshot_in
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink.channel import HEADER
 from hostrouting.kernel.netlink.route_message import RTMSG, encode_change
@@ -115,6 +115,22 @@ def test_settings_that_ip_does_not_show() -> None:
     assert all(link.src_valid_mark and not link.route_localnet for link in links.values())
     expected = Link(name="default", index=0, rp_filter=2, forwarding=True, src_valid_mark=True)
     assert found.default_link == expected
+
+
+@pytest.mark.parametrize("text", [h200().snapshot().to_json(indent=1), json.dumps(document(rules4=saved(RULES)))])
+def test_half_a_file(text: str) -> None:
+    """Wherever a file was cut, its message is the same, so a table of many files has one row for all such files.
+
+    Kills: a message with the place of the cut, or one that depends on what was cut.
+    """
+    whole = text.replace('"eth0"', '"\u00e9th0"').encode()
+    told = set()
+    for end in range(1, len(whole), 7):
+        with pytest.raises(InputError) as caught:
+            snapshot_in(whole[:end])
+        told.add(caught.value.problem)
+    [problem] = told
+    assert problem.startswith("this is not JSON: it ends too early")
 
 
 def lengthened(message: bytes, begin: int) -> Iterator[tuple[int, bytes]]:
