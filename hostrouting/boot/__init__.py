@@ -13,9 +13,11 @@ assets/     the bodies of the scripts: plain shell and awk, without placeholders
 """
 
 from hostrouting.boot.gate_files import (
+    FORMAT,
     GateStep,
     StepKind,
     digest_of,
+    format_of,
     gate_digests,
     is_list_edited,
     parse_gate_steps,
@@ -88,6 +90,8 @@ __all__ = [
     "render_gate_steps",
     "parse_gate_steps",
     "gate_digests",
+    "FORMAT",
+    "format_of",
     "is_list_edited",
     "digest_of",
     "GateStep",

@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.boot import (
+    FORMAT,
     GateStep,
     digest_of,
+    format_of,
     gate_digests,
     is_list_edited,
     render_gate_drop_in,
@@ -216,7 +218,12 @@ class Gate:
 
     @property
     def _listed(self) -> str:
-        return self.files.read(self.layout.gate_steps_path) or ""
+        path = self.layout.gate_steps_path
+        text = self.files.read(path) or ""
+        if (found := format_of(text)) > FORMAT:
+            told = f"{path} was written by a newer version of hostrouting (format {found}; this version reads {FORMAT})"
+            raise FileError(f"{told}; use that version, because this one would misread its files", path=path)
+        return text
 
     @property
     def own_paths(self) -> tuple[str, ...]:

@@ -9,6 +9,9 @@ depends on the configuration is in the list of steps, which the script reads at 
 The list also has a digest of each installed file, and one digest of these digests and the steps, in lines that the
 script takes for comments. So an edited file is found without the configuration, whichever version of this program wrote
 it.
+
+A version that writes the list, or the settings of a script, so that older versions would misread them adds a line with
+the number of the format, such as "# format 2". Without the line it is 1. An older version then changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +23,16 @@ from hostrouting.boot.scripts import filled
 from hostrouting.boot.units import FLUSHERS, HEADER, SHELL, render_oneshot
 from hostrouting.host.layout import HostLayout
 
-__all__ = ["GateStep", "digest_of", "gate_digests", "is_list_edited", "parse_gate_steps", "render_gate_drop_in"]
+__all__ = [
+    "FORMAT",
+    "GateStep",
+    "digest_of",
+    "format_of",
+    "gate_digests",
+    "is_list_edited",
+    "parse_gate_steps",
+    "render_gate_drop_in",
+]
 __all__ += ["StepKind", "render_gate_script", "render_gate_steps", "render_gate_unit"]
 
 StepKind: TypeAlias = Literal["requires", "wants", "changing"]
@@ -31,6 +43,9 @@ _SECONDS = 85
 _END = "end"
 _DIGEST = "# sha256 "
 _OWN = "steps"
+_FORMAT = "# format "
+FORMAT = 1
+"""The newest format of the list that this version can read."""
 
 
 def _is_name(_: object, attribute: "attrs.Attribute[str]", value: str) -> None:
@@ -134,6 +149,12 @@ def gate_digests(text: str) -> dict[str, str]:
     noted = _noted(text)
     noted.pop(_OWN, None)
     return noted
+
+
+def format_of(text: str) -> int:
+    """The number of the format of a list; 1 if the list does not say one."""
+    said = (line.removeprefix(_FORMAT) for line in text.split("\n") if line.startswith(_FORMAT))
+    return max((int(word) for word in said if word.isascii() and word.isdigit()), default=1)
 
 
 def is_list_edited(text: str) -> bool:

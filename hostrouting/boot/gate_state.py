@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.boot import SHELL, parse_gate_steps, render_gate_drop_in
+from hostrouting.boot import parse_gate_steps, render_gate_drop_in
 from hostrouting.boot.gate import Gate
 from hostrouting.errors import FileError
 from hostrouting.finding import Finding, worst_first
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.boot import GateStep
+    from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
 
 __all__ = [
@@ -72,8 +73,6 @@ _OF_THE_UNIT = (*_PROPERTIES, "ExecStart", *(name for name, _, _ in _UNIT))
 _BARS_OF_THE_UNIT = ("RefuseManualStart", "AssertResult", "AssertTimestampMonotonic")
 _OF_A_MACHINE = (*_PROPERTIES, "Id", "ExecStartPre", "SuccessExitStatus", *_PLACES, *_ROOTS)
 
-_RUN = SHELL.replace("'", "")  # as systemd prints it
-
 # The exit statuses of the command in our drop-in, if the gate refuses or it cannot run; from 200 they are systemd's.
 _REFUSALS = {1, 2, 126, 127, *range(200, 256)}
 
@@ -115,9 +114,10 @@ def find_gate_state(host: Host) -> GateState:
         command = _unmask(host, machines[0]["FragmentPath"])
         told = f"{layout.machine_unit} is masked; allow machines with: {command}"
         return attrs.evolve(nothing, is_up=is_up, findings=(Finding("gate-shut", "error", told),))
-    openings = [*_missing(host)] or [*_machines(host, machines)]
+    asks = _installed(gate, gate.drop_in.files[0], "ExecStartPre")
+    openings = [*_missing(host)] or [*_machines(host, machines, asks)]
     if is_up:
-        openings += [text for unit in units if unit["LoadState"] == "loaded" for text in _unit(host, unit)]
+        openings += [text for unit in units if unit["LoadState"] == "loaded" for text in _unit(gate, unit)]
     openings += _absent(host, gate.steps)
     bars = [*_bars(host), *(text for unit in units for text in _unstartable(host, unit))] if is_up else []
     findings = [Finding("gate-shut", "error", text) for text in bars]
@@ -153,7 +153,7 @@ def find_coming_openings(host: Host) -> tuple[str, ...]:
     coming = (
         {**machine, "ExecStartPre": _coming_commands(host, machine), "NeedDaemonReload": "no"} for machine in found
     )
-    return tuple(dict.fromkeys(_machines(host, coming)))
+    return tuple(dict.fromkeys(_machines(host, coming, _asks(host.layout))))
 
 
 def _coming_commands(host: Host, found: Mapping[str, str]) -> str:
@@ -207,8 +207,19 @@ def _file_name(path: str) -> str:
 
 
 def _asks(layout: HostLayout) -> str:
-    """The command in our drop-in, as systemd shows it."""
-    return f"argv[]={_RUN} {layout.gate_script} ask ; ignore_errors=no "
+    """The command in the drop-in that this version writes, as systemd shows it."""
+    return _command_in(render_gate_drop_in(layout), "ExecStartPre")
+
+
+def _installed(gate: Gate, file: File, name: str) -> str:
+    """The command of a file of the gate on the host, which another version may have written; an edit does not count."""
+    text = None if file.path in gate.edited else gate.files.read(file.path)
+    return _command_in(text or file.text, name)
+
+
+def _command_in(text: str, wanted: str) -> str:
+    command = next((value for name, value in _settings(text) if name == wanted), "").replace("'", "")
+    return f"argv[]={command} ; ignore_errors=no "
 
 
 def _with_hold(host: Host, state: GateState) -> GateState:
@@ -253,24 +264,26 @@ def _special(host: Host) -> tuple[str, ...]:
     )
 
 
-def _machines(host: Host, found: Iterable[Mapping[str, str]]) -> Iterator[str]:
-    """Each cause once: a cause that affects every machine is not repeated for a single one."""
+def _machines(host: Host, found: Iterable[Mapping[str, str]], asks: str) -> Iterator[str]:
+    """What lets machines start without the command `asks`.
+
+    Each cause once: a cause that affects every machine is not repeated for a single one.
+    """
     told: set[str] = set()
     for machine in sorted(found, key=lambda machine: machine["Id"] != UNSEEN):
         name = "every machine" if machine["Id"] == UNSEEN else machine["Id"]
-        causes = dict.fromkeys(_machine(host, machine))
+        causes = dict.fromkeys(_machine(host, machine, asks))
         yield from (f"{name} {cause}" for cause in causes if cause not in told)
         told.update(causes)
 
 
-def _machine(host: Host, found: Mapping[str, str]) -> Iterator[str]:
+def _machine(host: Host, found: Mapping[str, str], asks: str) -> Iterator[str]:
     """What lets a machine start unchecked: predicates to put after its name."""
     if found["LoadState"] == "masked":
         return
     layout = host.layout
     others = [path for path in found["DropInPaths"].split() if path != layout.gate_drop_in]
     where = f"see {', '.join(others)}" if others else f"see: systemctl cat {layout.machine_unit}"
-    asks = _asks(layout)
     if asks not in found["ExecStartPre"]:
         if found["NeedDaemonReload"] == "yes":
             yield "starts unchecked: systemd has not loaded the drop-in; run: systemctl daemon-reload"
@@ -320,19 +333,19 @@ def _unstartable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
             yield f"{told}; see: systemctl status {layout.gate_unit}"
 
 
-def _unit(host: Host, found: Mapping[str, str]) -> Iterator[str]:
-    layout = host.layout
+def _unit(gate: Gate, found: Mapping[str, str]) -> Iterator[str]:
+    layout = gate.layout
     others = found["DropInPaths"].split()
     where = f"; see {', '.join(others)}" if others else f"; see {found['FragmentPath']}"
     if found["NeedDaemonReload"] == "yes":
         yield f"systemd has not loaded the current {layout.gate_unit}; run: systemctl daemon-reload"
-    if f"argv[]={_RUN} {layout.gate_script} ; ignore_errors=no " not in found["ExecStart"]:
+    if _installed(gate, gate.rest.files[1], "ExecStart") not in found["ExecStart"]:
         yield f"{layout.gate_unit} runs a command other than {layout.gate_script}{where}"
     for name, harmless, why in _UNIT:
         if found[name] != harmless:
             yield f"{layout.gate_unit} has {name}={_short(found[name])}, which means that {why}{where}"
     for path in (found["FragmentPath"], *others):
-        for line in (host.files.read(layout.at(path)) or "").splitlines():
+        for line in (gate.files.read(layout.at(path)) or "").splitlines():
             if line.strip().startswith("Condition"):
                 yield f"{path} has {line.strip()} for {layout.gate_unit}: {_SKIPPED}; remove that condition"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import attrs
 import pytest
 
 import phases
-from hostrouting.boot import gate_digests, parse_gate_steps, render_gate_steps
+from hostrouting.boot import gate, gate_digests, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate_state import GateState, drop_in_folders, find_gate_state
 from hostrouting.config import GuardConfig, HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.finding import Finding
@@ -17,6 +18,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost
 from hostrouting.testing.host import shown
+from tests.support.cli import say
 from tests.tables.gate_openings import EDITS, KUBE1, OPENINGS, Edit, Opening
 
 if TYPE_CHECKING:
@@ -456,3 +458,39 @@ def test_a_cause_is_said_once() -> None:
     lay(host, f"/etc/systemd/system/{KUBE1}.d/50.conf", "[Service]\nSuccessExitStatus=1\n")
     manager(host).reload()
     assert [finding.sentence.split()[0] for finding in find_gate_state(host).openings] == ["every", KUBE1, KUBE1]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [("render_gate_drop_in", " ask\n", " ask 1\n"), ("render_gate_unit", "gate.sh\n", "gate.sh run\n")],
+)
+def test_the_gate_of_another_version(name: str, before: str, after: str) -> None:
+    """After an upgrade and before `apply`, the installed gate checks as well, whatever its command is called.
+
+    Kills: a comparison of what systemd runs with the command of this version. An edit of the same kind is told.
+    """
+    render = getattr(gate, name)
+    with mock.patch.object(gate, name, lambda layout: render(layout).replace(before, after)):
+        host = installed()
+    assert find_gate_state(host) == GateState(is_up=True)
+    host = installed()
+    path = LAYOUT.gate_drop_in_path if "drop_in" in name else LAYOUT.gate_unit_path
+    lay(host, path, (host.files.read(path) or "").replace(before, after))
+    manager(host).reload()
+    assert not find_gate_state(host).holds
+
+
+def test_a_newer_format() -> None:
+    """A list of a newer format is not touched, and each command says why: this version would misread it.
+
+    Kills: writing the older list over it, and reading what is known of it.
+    """
+    host = installed()
+    path = LAYOUT.gate_steps_path
+    host.files.write(path, f"# format 2\n{host.files.read(path)}")
+    texts, routes = dict(host.files.texts), host.kernel.snapshot().routes
+    for words in (("status",), ("plan", "--config", "-"), ("apply", "--config", "-"), ("remove",)):
+        said = say(*words, host=host, stdin=STRICT.to_json().encode())
+        assert said.code, said.out
+        assert f"{path} was written by a newer version of hostrouting (format 2; this" in said.out + said.err
+        assert (host.files.texts, host.kernel.snapshot().routes) == (texts, routes)
