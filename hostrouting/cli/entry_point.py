@@ -52,6 +52,30 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=width_of(sys.stdout, os.environ) - 2)
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        # A paragraph that is too wide is filled again; of indented lines, such as examples, each by itself.
+        return "\n".join(indent + row for part in text.split("\n\n") for row in (*_filled(part.split("\n"), width), ""))
+
+
+def _filled(rows: list[str], width: int) -> list[str]:
+    from textwrap import wrap  # noqa: PLC0415  only the help needs it
+
+    if max(map(len, rows)) <= width:
+        return rows
+    if not any(row.startswith(" ") for row in rows):
+        return wrap(" ".join(rows), width, break_long_words=False, break_on_hyphens=False)
+    found: list[str] = []
+    for row in rows:
+        margin = " " * (len(row) - len(row.lstrip()))
+        is_remark = row.startswith(f"{margin}#")
+        # A command can be pasted, so its lines end with a backslash.
+        end = " \\" if rows[0] == "examples:" and not is_remark else ""
+        _, _, told = row.lstrip().partition("  ")  # behind a name
+        hanging = f"{margin}# " if is_remark else " " * (len(row) - len(told.lstrip())) if told else f"{margin}    "
+        parts = wrap(row, width - len(end), subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+        found += [f"{part}{end}" for part in parts[:-1]] + parts[-1:]
+    return found
+
 
 class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:

@@ -257,6 +257,9 @@ class HostRoutingConfig:
     def _from_document(cls, document: object, source: str | None = None) -> Self:
         at = Spot()
         also: tuple[str, ...] = (_SECTION,)
+        if isinstance(document, Mapping) and "snapshot/" in str(document.get("schema")):
+            at.note_absence("this is a snapshot and not a configuration", "name it with --snapshot")
+            at.raise_faults(source)
         if isinstance(document, Mapping) and _SECTION in document:
             repeated = _SECTION in getattr(document, "repeated", ())
             document, at, also = document[_SECTION], at.below(_SECTION), ()

@@ -130,6 +130,8 @@ def network_with_host_bits(raw: object, at: Spot, *, or_address: bool = False) -
         one, many = f"{address}/{address.max_prefixlen}", _probably(address)
         remedy = f'write "{one}" for that one address, or its network, such as "{many}"'
         raise at.faulty(raw, "has no prefix length", remedy)
+    if "," in text:
+        raise at.faulty(raw, "is several networks in one text", "write each by itself, without the comma")
     meant = _meant(text)
     if meant is not None:
         raise at.faulty(raw, "is not written as address/length", f'write "{meant}"')

@@ -3,9 +3,9 @@
 Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet`, `page`).
 
 Two nodes have the same problem if the same CIDRs escape, as a whole or in part, to devices that differ only in their
-numbers, and if one repair closes all of it on both, or routes cannot do it on either. So a node that needs another repair,
-or that no route can repair, does not hide the repair of the others. The ranges and the devices themselves may differ: on
-one node Linux finds ib0's route first, on another ib3's.
+numbers, and if one repair closes all of it on both, or routes cannot do it on either. So a node that needs another
+repair, or that no route can repair, does not hide the repair of the others. The ranges and the devices themselves may
+differ: on one node Linux finds ib0's route first, on another ib3's.
 """
 
 from __future__ import annotations

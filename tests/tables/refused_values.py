@@ -69,6 +69,10 @@ REFUSED: list[tuple[str, Any, str]] = [
             (" 10.0.0.0/8\n", r'" 10.0.0.0/8\n" is not written as address/length; write "10.0.0.0/8"'),
             ("010.0.0.0/8", f'"010.0.0.0/8" is not a network; {NETWORK}'),
             ("10.0.0.0/33", f'"10.0.0.0/33" is not a network: the length must be from 0 to 32; {NETWORK}'),
+            (
+                "172.16.0.0/16,fd00::/64",
+                '"172.16.0.0/16,fd00::/64" is several networks in one text; write each by itself, without the comma',
+            ),
             ("fd00::/129", f'"fd00::/129" is not a network: the length must be from 0 to 128; {NETWORK}'),
             ("fd00::/", f'"fd00::/" is not a network: the length must be from 0 to 128; {NETWORK}'),
             ("10/8", f'"10/8" is not a network; {NETWORK}'),

@@ -41,7 +41,7 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
 
 def test_help_names_every_command_and_every_exit_code() -> None:
     """The help fits one screen, and says what each command and each exit code is."""
-    said = say("--help")
+    said = say("--help", COLUMNS="100")
     assert said.code == 0
     for command in every_command():
         assert f"  {command.name:<12}{command.summary}" in said.lines
@@ -105,3 +105,14 @@ def test_usage_of_the_command_that_was_meant() -> None:
     assert said.err.startswith("usage: hostrouting check ")
     assert said.err.endswith("hostrouting check: error: unrecognized arguments: --bogus\n")
     assert say("--bogus", "check").err.startswith("usage: hostrouting COMMAND")
+
+
+@pytest.mark.parametrize("words", [(), *((command.name,) for command in every_command())])
+def test_the_help_is_as_wide_as_the_terminal(words: tuple[str, ...]) -> None:
+    """No line of a help is wider than 80 columns in a terminal of 80, and no word is lost there.
+
+    Kills: text that was filled for 120 columns, and filling that drops or breaks a word.
+    """
+    narrow, wide = (say(*words, "--help", COLUMNS=columns).out for columns in ("80", "200"))
+    assert [row for row in narrow.splitlines() if len(row) > 80] == []
+    assert sorted({*wide.split()} - {*narrow.split()}) == []
