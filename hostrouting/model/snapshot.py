@@ -5,8 +5,8 @@ taken (`kernel`), other documents that describe a host (`host.saved`), or what t
 
 The JSON form is derived from the fields of the values themselves, so that no field can be forgotten. The reader of each
 class is derived from its fields once, and not again for each value: a fleet has thousands of snapshots. A reader raises
-an error about its own value, and its caller puts the path of the surrounding object before that. An unknown
-key is skipped, because a newer version may have added it; the snapshot says which ones were.
+an error about its own value, and its caller puts the path of the surrounding object before that. An unknown key is
+skipped, because a newer version may have added it; the snapshot says which ones were.
 """
 
 from collections import Counter
