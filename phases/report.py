@@ -62,10 +62,10 @@ class Started(_Begun):
 
 @attrs.frozen
 class Skipped(_Begun):
-    """A task was not started, and why. `done` is what an earlier run reported of it, if that has done it."""
+    """A task was not started, and why. `before` is what an earlier run reported of it, if there was one."""
 
     reason: str
-    done: Report | None = None
+    before: Report | None = None
 
 
 @attrs.frozen
@@ -325,6 +325,16 @@ def folded(children: Sequence[Report], *, at_most: int = SHOWN_AT_MOST) -> Seque
     return [*shown, Report(path=(*children[0].path[:-1], words), status=status, depth=len(children[0].path) - 1)]
 
 
+def _kept(before: Report, *, reason: str = "") -> Report:
+    """What an earlier run reported of a task that is not called in this one: what was done, and what had only begun."""
+    if before.status is Status.OK:
+        return before
+    status = Status.SKIPPED if before.status is Status.SKIPPED else Status.CANCELLED
+    children = tuple(_kept(child) for child in before.children)
+    reason = reason or before.reason
+    return attrs.evolve(before, status=status, reason=reason, error=None, signal=None, children=children)
+
+
 class ReportBuilder:
     """An observer that builds the tree; `report()` returns it at any time, even during the run."""
 
@@ -348,10 +358,11 @@ class ReportBuilder:
                 facts |= {"order": event.order, "attempt": event.attempt}
                 if isinstance(event, Started):
                     facts |= {"status": Status.RUNNING, "started": event.at}
-                elif event.done is None:
+                elif event.before is None:
                     facts |= {"status": Status.SKIPPED, "reason": event.reason}
                 else:
-                    self._facts[event.id] = attrs.asdict(event.done, recurse=False) | {"attempt": event.attempt}
+                    kept = _kept(event.before, reason=event.reason)
+                    self._facts[event.id] = attrs.asdict(kept, recurse=False) | {"attempt": event.attempt}
             case Finished():
                 self._ended += 1
                 facts = self._facts[event.id]

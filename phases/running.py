@@ -69,7 +69,8 @@ def run(
     observers, you get log lines and, with rich and a terminal on stderr, a live tree.
 
     With `after`, the report of an earlier run of the same tasks, the run goes on where that one stopped: what was done
-    is not done again, and the report has it as that run reported it. What had begun and was not done is done again.
+    is not done again, and the report has it as that run reported it. What had begun and was not done is done again; if
+    this run does not get to it, the report has it as cancelled, so that a third run, or `undo`, still knows of it.
     """
     leaves_out = left_out(task, only=only, skip=skip)
     before = {} if after is None else {(0, task.name): _of_a_run(task, after)}
@@ -77,16 +78,21 @@ def run(
     chosen = default_observers(logger) if observers is None else listed_observers(observers)
     builder = ReportBuilder(after=after)
     ctx = Context(deadline=deadline, clock=clock, logger=logger, run_id=run_id, observers=[builder, *chosen])
+    ended: dict[str, Any] = {}
     with stopping(ctx, raises=False) as signals:
         try:
             step(task, ctx.but(leaves_out=leaves_out, before=before))
+        except Cancelled:
+            ended["status"] = Status.CANCELLED  # also if it has not begun
         except BaseException:
             if builder.status in {None, Status.RUNNING}:
                 raise
             # Otherwise it is in the report.
         finally:
             _close(chosen, logger)
-    return attrs.evolve(builder.report(), signal=signals[0]) if signals else builder.report()
+    if signals:
+        ended["signal"] = signals[0]
+    return attrs.evolve(builder.report(), **ended)
 
 
 def _of_a_run(task: AnyTask, report: Report) -> Report:
@@ -117,7 +123,7 @@ def step(task: Task[T], ctx: Context, *, order: int = 0) -> T:
         return cast("T", Skip(reason))
     before = ctx.before.get((order, task.name))
     if before is not None and before.status is Status.OK:
-        pass_over(task.name, ctx, order=order, reason="done before", done=before)
+        pass_over(task.name, ctx, order=order, reason="done before")
         return cast("T", before.result)
     known = None if before is None else {place: attempts[-1] for place, attempts in before.members.items()}
     return act(task.name, task.do, ctx, order=order, before=known)
@@ -169,13 +175,12 @@ def act(
     return result
 
 
-def pass_over(
-    name: str, ctx: Context, *, order: int, reason: str, action: str = "do", done: Report | None = None
-) -> None:
-    """Record that this step was not started; `done` is the report of the earlier run that did the step, if one did."""
+def pass_over(name: str, ctx: Context, *, order: int, reason: str, action: str = "do") -> None:
+    """Record that this step was not started, and what an earlier run reported of it."""
+    before = ctx.before.get((order, name)) if action == "do" else None
     parent = None if ctx.node is None else ctx.node.id
     path, number = (*ctx.path, name), next(ctx.run.ids)
-    ctx.tell(Skipped(ctx.run_id, number, path, parent, order, ctx.attempt, action, reason, done))
+    ctx.tell(Skipped(ctx.run_id, number, path, parent, order, ctx.attempt, action, reason, before))
 
 
 def _judge(error: BaseException, ctx: Context, node: Node) -> tuple[BaseException, Status, str, bool]:

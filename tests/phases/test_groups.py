@@ -85,11 +85,12 @@ def test_stray_in_a_thread(stray: BaseException) -> None:
     assert len(seen.finished) == 4
 
 
-def test_no_thread_to_be_had() -> None:
+@pytest.mark.parametrize("threads", [0, 2])
+def test_no_thread_to_be_had(threads: int) -> None:
     """If no more threads can be started, the running tasks are cancelled and waited for, and the error is raised."""
 
     class Poor(FakeClock):
-        left = 2
+        left = threads
 
         def start(self, target: object, *, name: str) -> threading.Thread:
             if not self.left:

@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -402,3 +402,24 @@ class TestAfterAnotherRun:
         again = phases.retry(phases.serial(a, b), attempts=2, jitter=0)
         assert phases.run(again, clock=FakeClock(), observers=[], after=first).ok
         assert (a.calls, b.calls) == (2, 3)
+
+    @pytest.mark.parametrize("options", [{"skip": "inner"}, {"deadline": 1e-9, "clock": None}, {}])
+    def test_a_run_between_that_does_not_get_there(self, options: dict[str, Any]) -> None:
+        """What a run in between leaves out or does not reach is still known: to the next run, and to undo."""
+        x, a, b = StubTask("x", errors=[OSError("x")]), StubTask("a"), StubTask("b", errors=[OSError("b")])
+        inner = phases.serial(a, b, name="inner")
+        first = phases.run(phases.parallel(phases.when(False, x), inner), clock=FakeClock(), observers=[])
+        tree = phases.parallel(x, inner, at_once=1)
+        second = phases.run(tree, **{"clock": FakeClock(), **options}, observers=[], after=first)
+        assert [str(failure.error) for failure in second.failures] == ["x"][: x.calls]
+        phases.undo(tree, after=second, observers=[])
+        assert (a.undone, b.undone) == (1, 1)
+        x.errors.clear()
+        assert phases.run(tree, clock=FakeClock(), observers=[], after=second).ok
+        assert (a.calls, b.calls) == (1, 2)
+
+
+def test_a_run_that_ends_before_it_begins() -> None:
+    """A run that is stopped before its first task has not succeeded."""
+    report = phases.run(StubTask("a"), deadline=1e-9, observers=[])
+    assert (report.status, report.exit_code) == (Status.CANCELLED, 1)
