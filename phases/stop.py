@@ -77,19 +77,21 @@ class _Watch:
 
     def __init__(self, before: dict[int, Any]) -> None:
         self.before, self._others = before, -1
+        self._reading = self.writing = -1
         self._handled: list[int] = []
         for number in before:  # first: from here on, no signal raises anything in the main thread
             signal.signal(number, self._note)
+        _watches.append(self)  # before the pipe: a forked child must not keep it open
         try:
             self._reading, self.writing = os.pipe()
             os.set_blocking(self.writing, False)
             self._thread = threading.Thread(target=self._read, name="phases-signals", daemon=True)
             self._thread.start()
         except BaseException:
+            _watches.remove(self)
             self.end()
             raise
         self._others = signal.set_wakeup_fd(self.writing, warn_on_full_buffer=False)
-        _watches.append(self)
         os.write(self.writing, bytes(self._handled))
 
     @classmethod
@@ -109,24 +111,26 @@ class _Watch:
         """Wait until the thread has passed on every signal; later ones are only noted."""
         if self in _watches:  # a forked child has forgotten it
             signal.set_wakeup_fd(self._others)
-            os.close(self.writing)
+            writing, self.writing = self.writing, -1
+            os.close(writing)
             self._thread.join()
-            os.close(self._reading)
             _watches.remove(self)
+            os.close(self._reading)
 
     def end(self) -> list[int]:
         """Restore the handlers, that of Ctrl-C last, and return the signals that came."""
         if not _watches:
             _came.clear()
         for number in sorted(self.before, reverse=True):
-            signal.signal(number, self.before.pop(number))
+            signal.signal(number, self.before[number])
         return self._handled
 
     def forget(self) -> None:
         """In a forked child: the run is not the child's."""
-        self._others = -1
-        self.drain()
-        self.end()
+        for descriptor in (self.writing, self._reading):
+            with suppress(OSError):  # the run was beginning or ending
+                os.close(descriptor)
+        self.before.clear()
         self._handled.clear()
 
     def _note(self, number: int, _frame: object) -> None:
@@ -154,8 +158,15 @@ _came: list[int] = []  # the signals since the outermost watch began
 
 
 def _in_a_forked_child() -> None:
-    for watch in _watches[::-1]:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        watch = getattr(signal.getsignal(number), "__self__", None)
+        if isinstance(watch, _Watch):
+            signal.signal(number, watch.before[number])
+    if _watches:
+        signal.set_wakeup_fd(-1)
+    for watch in _watches:
         watch.forget()
+    _watches.clear()
     for stop in _stops:
         stop.ctx.run.lock = threading.RLock()  # another thread may have held it
     _stops.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from phases import Context, Finished, Started, Status, stop
 from phases.testing import RecordingObserver, StubTask
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     from typing_extensions import Self
@@ -224,7 +226,7 @@ def test_a_run_that_begins_after_the_signal(group: str) -> None:
         inside = report.find("begin").result
         print(inside.status, inside.signal, late.calls)
     """
-    assert Program(code).end()[1] == "skipped 15 0\n"
+    assert Program(code).end()[1] == "cancelled 15 0\n"
 
 
 @pytest.mark.linux
@@ -433,10 +435,10 @@ def test_a_process_without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _AtLine:
-    """Send Ctrl-C before the n-th line of phases that the main thread runs inside the block."""
+    """Send Ctrl-C, or act otherwise, before the n-th line of phases that the main thread runs inside the block."""
 
-    def __init__(self, number: int) -> None:
-        self.left = number
+    def __init__(self, number: int, act: Callable[[], None] = interrupt) -> None:
+        self.left, self._act = number, act
         self.place = ""
 
     def __enter__(self) -> Self:
@@ -454,7 +456,7 @@ class _AtLine:
             self.left -= 1
             if not self.left:
                 self.place = f"{frame.f_code.co_name}, line {frame.f_lineno}"
-                interrupt()
+                self._act()
         return self._trace
 
 
@@ -477,3 +479,25 @@ def test_at_every_line() -> None:
         assert (stop._stops, stop._watches, stop._came) == ([], [], []), at.place
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers, at.place
     assert number > 100
+
+
+@pytest.mark.linux
+def test_a_fork_at_every_line() -> None:
+    """A child that is forked while a run begins or ends, by any thread, has the handlers of a process without a run."""
+    for number in itertools.count(1):
+        at = _AtLine(number, fork_and_look)
+        with at:
+            phases.execute(StubTask("a"), Context(observers=[]))
+        if not at.place:
+            break
+    assert number > 100
+
+
+def fork_and_look() -> None:
+    """Fork a child that looks at the state of the module `stop`."""
+    if child := os.fork():
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        return
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    clean = handlers == [signal.default_int_handler, signal.SIG_DFL]
+    os._exit(not (clean and (stop._stops, stop._watches, stop._came) == ([], [], [])))
