@@ -240,7 +240,7 @@ class Watch(Protocol):
 
 KIND_OF_ERRNO: dict[int, Kind] = {
     errno.ENETUNREACH: "no-route",
-    **{number: kind for kind, number in PATHLESS.items() if kind in REFUSING},
+    **{PATHLESS[kind]: kind for kind in REFUSING},
 }
 """The meaning of each errno that a lookup can return."""
 
