@@ -348,7 +348,9 @@ class _Deleting:
             if not (found := _lock_file(files, ctx, self._lock, stack)):
                 if files.is_there(older):
                     found = f"{older} exists, so another program is changing the list; remove it if none is"
-                elif (lock := files.try_lock(older)) is not None:
+                elif (lock := files.try_lock(older)) is None:
+                    found = f"{files.holder(older)}; wait until it is released"
+                else:
                     stack.callback(lock.release)
                     stack.callback(files.remove, older)
             yield found

@@ -581,6 +581,14 @@ class TestListedPods:
         assert len(effects_of(caught.value.error).operations) == 12
         assert host.files.texts[STATE] == self.TEXT
 
+    def test_its_older_lock_is_taken_meanwhile(self) -> None:
+        """The list stays as it is, too, if the older lock cannot be taken although its file was not there."""
+        host = self.host()
+        host.files.locked.add(f"{STATE}.lock")
+        with pytest.raises(phases.TaskFailed, match=rf"listed pod dead .*has locked {STATE}.lock"):
+            clean(host, state_file="prune")
+        assert host.files.texts[STATE] == self.TEXT
+
     def test_nothing_but_the_list(self) -> None:
         """If nothing at all could be deleted, no undo file is left."""
         host = FakeHost(files=FakeFiles({STATE: self.TEXT, f"{STATE}.lock": "7"}))
