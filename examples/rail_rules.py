@@ -70,11 +70,11 @@ class RailRules(HostTask[Effects]):
         return bool(self.rails)
 
     @property
-    def part(self) -> Part:  # noqa: D102
+    def part(self) -> Part:  # noqa: D102  as above
         script = "".join(["#!/bin/bash\nset -e\n", *(rail.script for rail in self.rails), "exit 0\n"])
         return Part.of(self.host.layout, self.name, script, rank=45, does="Rules of the rails", tools=("ip",))
 
-    def change(self, *, up: bool) -> Change:  # noqa: D102
+    def change(self, *, up: bool) -> Change:  # noqa: D102  as above
         with self.kernel() as kernel:
             now = kernel.snapshot()
         wanted = {_words(thing): thing for rail in self.rails for thing in rail.things} if up else {}
@@ -83,7 +83,7 @@ class RailRules(HostTask[Effects]):
         gone = [Operation("delete", words, "it is not wanted", there[words]) for words in there if words not in wanted]
         return Change(operations=(*add, *gone))
 
-    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:  # noqa: ARG002, D102
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:  # noqa: ARG002, D102  the change says it
         return Effects.of_each(change.operations, self._set)
 
     def _set(self, operation: Operation) -> None:

@@ -233,7 +233,7 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
         return
     links = {link.name: link for link in fib.snapshot.links if link.rp_filter}
     backs = {sender: _routes_back(fib, sender, outs) for sender, outs in ways.items()}
-    # The devices by which a route back leaves take that source: with many pods, these are nearly all.
+    # A device accepts a source if the route back leaves by it. With many pods, that is so for nearly every device.
     ways_back = {
         sender: {dev for back in found if back.kind == "unicast" and back.route for dev in back.route.devs}
         for sender, found in backs.items()

@@ -193,7 +193,7 @@ them. The name of a node is that of its file, without .json; files with one name
 With --json, each node has one line, printed as soon as it is judged: the document of --snapshot, and in it the change
 that the configuration needs for this node (correction). If the snapshot cannot be judged, the line has the error. The
 exit code is that of the worst node. From worst to best: 1 (an address escapes), 2 (not a snapshot), 3 (there
-is no answer), 0. As many processes judge as there are processors.
+is no answer), 0. The work is shared by one process for each processor.
 """,
     examples="""\
 # is this network captured by another device?

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
+_NOTHING = "nothing of azure-vnet is stale"
 _LIMIT = 1 << 28  # bytes of a plan; one with 1,000,000 deletions is smaller
 
 
@@ -143,8 +144,8 @@ def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
     if plan.hindrances:
         yield line(Painted("REFUSED:", "bad"), f" --apply would delete nothing: {plan.hindrances[0]}")
     elif plan.is_empty:
-        but = ", but see below" if any(of_severity(plan.findings, "warning")) else ""
-        yield line(Painted("NOTHING TO DO:", "good"), f" there are no stale leftovers of azure-vnet{but}")
+        more = "; see the warnings below" if any(of_severity(plan.findings, "warning")) else ""
+        yield line(Painted("NOTHING TO DO:", "good"), f" {_NOTHING}{more}")
     else:
         yield line(Painted("STALE:", "warn"), f" {counted(len(plan.deletions), 'thing')} of azure-vnet to delete")
     yield from _part("To be deleted:", plan.deletions, "warn")
@@ -158,8 +159,8 @@ def _applied_page(shown: CleanupPlan, run: Run, result: CleanupResult, *, is_app
 
     done = run.effects.operations
     if run.ok and not done:
-        gone = " what was stale is already gone" if shown.deletions else " there are no stale leftovers of azure-vnet"
-        told = " what was stale is not any more" if result.kept else gone
+        gone = " what was stale is already gone" if shown.deletions else f" {_NOTHING}"
+        told = " nothing of the plan is stale any more" if result.kept else gone
         yield line(Painted("NOTHING TO DO:", "good"), told)
     elif run.ok:
         yield line(Painted("DONE:", "good"), f" {counted(len(done), 'thing')} of azure-vnet deleted")

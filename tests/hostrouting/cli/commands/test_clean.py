@@ -58,7 +58,7 @@ def test_apply_and_undo(config: str, host: FakeHost) -> None:
     assert (applied.code, applied.lines[0]) == (0, "DONE: 12 things of azure-vnet deleted")
     assert applied.lines[-1] == f"To restore it, as root: hostrouting clean azure-vnet --undo {UNDO}"
     again = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
-    nothing = "NOTHING TO DO: there are no stale leftovers of azure-vnet"
+    nothing = "NOTHING TO DO: nothing of azure-vnet is stale"
     assert (again.code, again.lines[0]) == (0, nothing)
     assert say("clean", "azure-vnet", "--config", config, host=host).lines[0] == nothing
     assert host.bridge_rules.rules == [*OWN, *pod_rules(9, LIVE)]
@@ -218,7 +218,7 @@ def test_a_pod_comes_alive(config: str, tmp_path: Path) -> None:
     plan = approved(config, host, tmp_path / "plan.json")
     host.neighbours.links.append(EthernetLink(name="azv5", index=9, kind="veth", master="azure0", peer=PeerMac(DEAD)))
     said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", plan, host=host)
-    assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: what was stale is not any more")
+    assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: nothing of the plan is stale any more")
     at = said.lines.index("In the approved plan, but kept because it is not stale any more:")
     assert said.lines[at + 1].endswith(f"its MAC address {DEAD} belongs to a pod behind azv5")
 
