@@ -33,7 +33,7 @@ class JournalBackend:
     def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Let the other backend make the changes, and record the result of each."""
         outcomes = self.inner.change(changes)
-        self.journal += [f"{it.change}: {'done' if it.ok else it.error}" for it in outcomes]
+        self.journal += [f"{outcome.change}: {'done' if outcome.ok else outcome.error}" for outcome in outcomes]
         return outcomes
 
     def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:

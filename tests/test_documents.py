@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 README = PAGES["README.md"]
 BLOCKS = {
-    f"{name}:{text[: it.start()].count(chr(10)) + 1}": (it[1], it[2])
+    f"{name}:{text[: match.start()].count(chr(10)) + 1}": (match[1], match[2])
     for name, text in PAGES.items()
-    for it in BLOCK.finditer(text)
+    for match in BLOCK.finditer(text)
 }
 """Every block of every page, by page and line: its language and its text."""
 PYTHON = {at: text for at, (language, text) in BLOCKS.items() if language == "python"}

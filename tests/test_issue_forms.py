@@ -22,7 +22,7 @@ def test_a_form(path: Path) -> None:
         <= form.keys()
         <= {"name", "description", "body", "labels", "title", "assignees"}
     )
-    fields = [it for it in form["body"] if it["type"] != "markdown"]
+    fields = [node for node in form["body"] if node["type"] != "markdown"]
     assert fields
     assert {it["type"] for it in fields} <= INPUTS
     assert len({it["id"] for it in fields}) == len(fields)

@@ -120,8 +120,8 @@ class PlainPyroute2:
         (index,) = self._iproute.link_lookup(ifname="eth0")
         common = {"oif": index, "proto": 213}
         calls = [
-            {"dst": str(it.prefix), "gateway": str(it.legs[0].gateway), "priority": it.metric, **common}
-            for it in routes
+            {"dst": str(route.prefix), "gateway": str(route.legs[0].gateway), "priority": route.metric, **common}
+            for route in routes
         ]
 
         def run() -> None:

@@ -82,8 +82,8 @@ def _rows(contests: Iterable[Contest]) -> list[tuple[str, ...]]:
 def markdown(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: Machine) -> str:
     """The table for docs/benchmarks.md, with the machine that it was measured on; what only the plot is for is left to it."""
     lines = [f"{machine}. {summary(contests)}.", "", _row(_HEAD), "|" + "---|" * len(_HEAD)]
-    lines += map(_row, _rows(it for it in contests if it.goals or not it.panel))
-    said = [f"- {it.work}: {note}" for it in contests for note in it.notes]
+    lines += map(_row, _rows(contest for contest in contests if contest.goals or not contest.panel))
+    said = [f"- {contest.work}: {note}" for contest in contests for note in contest.notes]
     said += [f"- not measured: {it.work} ({it.reason})" for it in left_out]
     return "\n".join([*lines, *([""] if said else []), *said])
 
@@ -97,7 +97,7 @@ def terminal(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: 
     rows = [_HEAD, *(tuple(cell.replace("**", "") for cell in row) for row in _rows(contests))]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    said = [f"{it.work}: {note}" for it in contests for note in it.notes]
+    said = [f"{contest.work}: {note}" for contest in contests for note in contest.notes]
     said += [f"not measured: {it.work} ({it.reason})" for it in left_out]
     return "\n".join([*lines, "", *said, f"{machine}. {summary(contests)}."])
 

@@ -87,12 +87,12 @@ def main() -> None:
     done: list[Contest] = []
     left_out: list[LeftOut] = []
     with tempfile.TemporaryDirectory() as folder:
-        for it in contests(Path(folder)):
-            if isinstance(it, LeftOut):
-                left_out.append(it)
+        for contest in contests(Path(folder)):
+            if isinstance(contest, LeftOut):
+                left_out.append(contest)
             else:
-                done.append(it)
-                sys.stderr.write(f"{time.monotonic() - begun:5.0f} s  {it.work}\n")
+                done.append(contest)
+                sys.stderr.write(f"{time.monotonic() - begun:5.0f} s  {contest.work}\n")
     machine = this_machine()
     sys.stdout.write(terminal(done, left_out, machine) + "\n")
     if arguments.write:

@@ -73,7 +73,7 @@ def command_contests(folder: Path) -> Iterator[Contest]:
     times = in_turn({**methods, _NOTHING: _runner("-c", "pass")}, rounds=10)
     for name, report in reports.items():
         ours, loads = f"hostrouting {name}", (_ALL.format(name), _OTHERS.format(name))
-        goals = (Goal(ours, _LIMITS.get(name), _NOTHING), *(Goal(it, None, _NOTHING) for it in loads))
+        goals = (Goal(ours, _LIMITS.get(name), _NOTHING), *(Goal(load, None, _NOTHING) for load in loads))
         values = {it: times[it] for it in (ours, *loads, _NOTHING)}
         spent = ", ".join(f"{owner} {milliseconds:.0f}" for owner, milliseconds in shares(report))
         note = f"loading modules takes, in ms (counting them makes it slower): {spent}"

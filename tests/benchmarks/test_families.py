@@ -39,7 +39,10 @@ def test_each_family_is_a_contest_and_their_ratio_is_another() -> None:
     assert (ipv4.values, ipv6.values) == (TIMES[IPV4], TIMES[IPV6])
     assert ipv4.goals == ipv6.goals == WORK.goals
     assert [it.panel for it in (ipv4, ipv6, beside)] == ["read", "", ""]
-    found = [(it.method, it.against, it.ratio and it.ratio.median, it.limit) for it in comparisons(beside)]
+    found = [
+        (comparison.method, comparison.against, comparison.ratio and comparison.ratio.median, comparison.limit)
+        for comparison in comparisons(beside)
+    ]
     assert found == [("ours, IPv6", "ours, IPv4", 1.25, 1.3), ("C, IPv6", "C, IPv4", 1.25, None)]
 
 

@@ -25,7 +25,7 @@ def test_a_repair_ends_with_the_last_route() -> None:
 def test_times_in_words() -> None:
     """Of a hundred times, 99 are at most as long as the second longest."""
     assert (
-        times_in_words("repairs", [it / 100 for it in range(100)])
+        times_in_words("repairs", [number / 100 for number in range(100)])
         == "repairs 100: p50 0.495 s, p99 0.980 s, most 0.990 s"
     )
     assert times_in_words("repairs", [2.0]) == "repairs 1: p50 2.000 s, p99 2.000 s, most 2.000 s"

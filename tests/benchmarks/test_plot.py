@@ -49,7 +49,7 @@ def test_the_axes_hold_all_values(values: list[float]) -> None:
 def test_ten_times_as_much_is_as_far_everywhere() -> None:
     """Both axes are logarithmic: work that grows with its size is a straight line."""
     (panel,) = panels_in(render_plot({"read": {"ours": [(100, 0.001), (1000, 0.01), (10_000, 0.1)]}}, title=""))
-    places = [(float(it.attrib["cx"]), float(it.attrib["cy"])) for it in panel.findall(f"{SVG}circle")]
+    places = [(float(match.attrib["cx"]), float(match.attrib["cy"])) for match in panel.findall(f"{SVG}circle")]
     assert places == [(0, 260), (125, 130), (250, 0)]
 
 
@@ -58,11 +58,11 @@ def test_a_method_looks_the_same_in_every_panel() -> None:
     line = [(1.0, 1.0), (10.0, 10.0)]
     svg = render_plot({"install": {"ours": line, "C": line}, "read": {"C": line, "ip": line}}, title="")
     looks = [
-        [it.attrib["class"] for it in panel.findall(f"{SVG}path") if "line" in it.attrib["class"]]
+        [match.attrib["class"] for match in panel.findall(f"{SVG}path") if "line" in match.attrib["class"]]
         for panel in panels_in(svg)
     ]
     assert looks == [["line c0", "line c1"], ["line c1", "line c2"]]
-    legend = [it.text for it in ET.fromstring(svg).findall(f"{SVG}text")]  # noqa: S314  our own text
+    legend = [match.text for match in ET.fromstring(svg).findall(f"{SVG}text")]  # noqa: S314  our own text
     assert legend == ["ours", "C", "ip"]
 
 

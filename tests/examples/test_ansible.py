@@ -314,7 +314,9 @@ class TestOneNode:
         assert again["msg"].startswith("NOTHING TO DO")
         assert (facts["changed"], facts["verdict"], facts["msg"]) == (False, "ok", "OK: nothing escapes")
         snapshot = Snapshot.from_json(json.dumps(facts["ansible_facts"]["host_routing"]["snapshot"]))
-        assert [str(it.prefix) for it in snapshot.routes if it.protocol == 213] == [it["destination"] for it in HALVES]
+        assert [str(route.prefix) for route in snapshot.routes if route.protocol == 213] == [
+            half["destination"] for half in HALVES
+        ]
         assert facts["ansible_facts"]["host_routing"]["check"]["schema"] == "hostrouting/check/3"
         strict = played.of("node", "strict")
         assert strict.status == "ignored"
@@ -360,8 +362,8 @@ class TestOneNode:
             *vault,
         )
         assert played.code == 0, played.out
-        told = {it.task: it.result["msg"] for it in played.tasks}
-        assert {it.status for it in played.tasks} == {"ignored"}
+        told = {task.task: task.result["msg"] for task in played.tasks}
+        assert {task.status for task in played.tasks} == {"ignored"}
         assert told["unknown key"] == "config: routeOverlaps: unknown key; did you mean routeOverlap?"
         assert 'agent.json: hostRouting.routeOverlap.mode: "STRIKT" is not a mode' in told["file"]
         assert "secret" not in played.out
@@ -590,7 +592,7 @@ class TestRollOut:
         nodes = fleet.nodes
 
         dry = fleet.run(*shlex.split(next(it for it in SHOWN if "--check" in it)), *BATCHES)
-        assert {it.node for it in dry.tasks if it.task == APPLY} == {"gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"}
+        assert {task.node for task in dry.tasks if task.task == APPLY} == {"gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"}
         assert dry.of("gpu-4", APPLY).result["diff"]["after"].startswith(f"file {PROGRAM}\nroute {ROUTES[0]} proto")
         assert dry.of("gpu-3", STOP).status == "failed"
         assert "routes via ib1 [172.16.5.0/24 proto static]" in dry.of("gpu-3", STOP).result["msg"]
@@ -603,7 +605,7 @@ class TestRollOut:
         unchecked = roll_out(fleet, *BATCHES, "-e", json.dumps({"hostrouting_config": WAITS}))
         assert unchecked.code != 0, unchecked.out
         assert "hostrouting_config is empty" in unchecked.of("gpu-1", UNCHECKED).result["msg"]
-        assert not any(it.task == APPLY for it in (*absent.tasks, *unchecked.tasks))
+        assert not any(task.task == APPLY for task in (*absent.tasks, *unchecked.tasks))
 
         stopped = roll_out(fleet, *BATCHES)
         assert stopped.code != 0, stopped.out
@@ -617,7 +619,7 @@ class TestRollOut:
         nodes["gpu-3"].machine.batch(["route del 172.16.5.0/24 dev ib1"])
         without_python = roll_out(fleet, *BATCHES)
         assert without_python.code != 0, without_python.out
-        changed = {(it.node, it.task) for it in without_python.tasks if it.result.get("changed")}
+        changed = {(task.node, task.task) for task in without_python.tasks if task.result.get("changed")}
         assert changed == {("gpu-4", APPLY)}
         assert without_python.of("gpu-5", APPLY).status == "ignored"
         judged = without_python.of("gpu-5", AGAIN)
@@ -628,7 +630,7 @@ class TestRollOut:
         assert "routes via ib0" in told
 
         # With routes that were added by hand, nothing escapes on gpu-5. But hostrouting has installed nothing there.
-        nodes["gpu-5"].machine.batch([f"route add {it}" for it in ROUTES])
+        nodes["gpu-5"].machine.batch([f"route add {route}" for route in ROUTES])
         by_hand = roll_out(fleet, *BATCHES, "--limit", "gpu-5")
         assert (by_hand.code, by_hand.of("gpu-5", AGAIN).status) == (2, "ok"), by_hand.out
         assert by_hand.of("gpu-5", STOP).result["msg"].startswith("checked only, not configured: ")

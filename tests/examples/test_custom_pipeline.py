@@ -49,7 +49,7 @@ def test_a_failure_leaves_the_gate(routes: tuple[str, ...]) -> None:
     for prefix in routes:
         host.kernel.ip_route("add", Route.to(prefix, dev="ib0", protocol=186))
     broken = HostRoutingConfig(
-        {"enabled": bool(routes), "routes": [{"destination": it} for it in routes]},
+        {"enabled": bool(routes), "routes": [{"destination": route} for route in routes]},
         {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
     )
     start = StubTask("start-machine")

@@ -154,7 +154,7 @@ class TestTheModel:
         assert then(3, "who knows") == Condition("Odd", "Unknown", "NotOdd", "who knows")
         assert then(3, "nobody") == Condition("Odd", "Unknown", "NotOdd", "who knows")
         assert then(0, "fine") == Condition("Odd", "False", "NotOdd", "it is even")
-        assert [it.severity for it in npd.events] == ["Warning", "Warning", "Normal", "Normal"]
+        assert [event.severity for event in npd.events] == ["Warning", "Warning", "Normal", "Normal"]
         rule = {"type": "permanent", "condition": "Odd", "reason": "IsOdd", "path": path}
         skipping = Npd(config(rule, skip_initial_status=True))
         assert skipping.told == ()
@@ -211,9 +211,9 @@ class TestTheManifests:
         """Each configuration that NPD is given, and each plugin in them, is a file of the volume at its path."""
         pod = manifest("daemonset.yaml", "DaemonSet")["spec"]["template"]["spec"]
         [container] = pod["containers"]
-        volumes = {it["name"]: it for it in pod["volumes"]}
-        mounts = {it["mountPath"]: volumes[it["name"]] for it in container["volumeMounts"]}
-        assert all(it["readOnly"] for it in container["volumeMounts"])
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+        assert all(mount["readOnly"] for mount in container["volumeMounts"])
         [option] = [it for it in container["command"] if it.startswith("--config.custom-plugin-monitor=")]
         [generated] = manifest("kustomization.yaml", "Kustomization")["configMapGenerator"]
         assert mounts["/etc/hostrouting-npd"]["configMap"] == {"name": generated["name"], "defaultMode": 0o555}
@@ -289,7 +289,7 @@ def machine() -> Iterator[Machine]:
 def apply(machine: Machine, *routes: str) -> None:
     """Install these routes and the check of 172.16.0.0/16."""
     settings = HostRoutingConfig(
-        {"enabled": bool(routes), "routes": [{"destination": it} for it in routes]},
+        {"enabled": bool(routes), "routes": [{"destination": route} for route in routes]},
         {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"},
     )
     machine.shell(f"cat >/etc/agent.json <<'END'\n{settings.to_json()}\nEND")

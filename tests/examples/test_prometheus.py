@@ -72,7 +72,7 @@ def test_every_alert_is_tested() -> None:
     cases = [it for test in document["tests"] for it in test.get("alert_rule_test", ())]
     for rule in rules():
         if "alert" in rule:
-            expected = {bool(it["exp_alerts"]) for it in cases if it["alertname"] == rule["alert"]}
+            expected = {bool(case["exp_alerts"]) for case in cases if case["alertname"] == rule["alert"]}
             assert expected == {True, False}, rule["alert"]
             assert {"summary", "description"} == set(rule["annotations"])
     used = json.dumps(document) + json.dumps([rule for rule in rules() if "alert" in rule])
@@ -102,7 +102,7 @@ def test_every_name_is_a_figure() -> None:
     asked = [rule["expr"] for rule in rules()] + queries()
     assert set().union(*map(names_in, asked)) <= known
     recorded = {rule["record"] for rule in rules() if "record" in rule}
-    assert {it for query in asked for it in re.findall(r"\b\w+:hostrouting[\w:]*", query)} <= recorded
+    assert {match for query in asked for match in re.findall(r"\b\w+:hostrouting[\w:]*", query)} <= recorded
     assert known - set().union(*map(names_in, asked)) <= {
         "hostrouting_guard_start_time_seconds",
         "hostrouting_guard_looks_total",
@@ -116,22 +116,22 @@ class TestTheDashboard:
 
     def test_panels(self) -> None:
         """Each panel has a number, a known type, a description and the data source that is chosen at the top."""
-        numbers = [it["id"] for it in PANELS]
+        numbers = [panel["id"] for panel in PANELS]
         assert len(set(numbers)) == len(numbers)
-        for it in PANELS:
-            assert it["type"] in {"stat", "table", "timeseries"}
-            assert it["title"]
-            assert it["description"].endswith((".", "check"))
-            refs = [target["refId"] for target in it["targets"]]
+        for panel in PANELS:
+            assert panel["type"] in {"stat", "table", "timeseries"}
+            assert panel["title"]
+            assert panel["description"].endswith((".", "check"))
+            refs = [target["refId"] for target in panel["targets"]]
             assert len(set(refs)) == len(refs) >= 1
-            for source in (it["datasource"], *(target["datasource"] for target in it["targets"])):
+            for source in (panel["datasource"], *(target["datasource"] for target in panel["targets"])):
                 assert source == {"type": "prometheus", "uid": "${datasource}"}
 
     def test_places(self) -> None:
         """No two panels are in the same place, and none is wider than the 24 columns."""
         taken = [
             {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-            for at in (it["gridPos"] for it in PANELS)
+            for at in (panel["gridPos"] for panel in PANELS)
         ]
         assert all(one.isdisjoint(other) for one, other in itertools.combinations(taken, 2))
         assert max(x for place in taken for x, _ in place) == 23

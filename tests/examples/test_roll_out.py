@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.nightly, pytest.mark.linux, pytest.mark.needs("root")]
 
 BLOCKS = re.findall(r"^<!-- roll-out -->\n```sh\n(.*?)^```", page("fleet"), re.MULTILINE | re.DOTALL)
 SNAPSHOTS = "\n".join(
-    it.removeprefix("$ ").replace("mkdir", "mkdir -p")
-    for it in page("fleet").partition("## Check all")[2].partition("```\n")[0].splitlines()
-    if it.startswith("$ ") and "--snapshots" not in it
+    line.removeprefix("$ ").replace("mkdir", "mkdir -p")
+    for line in page("fleet").partition("## Check all")[2].partition("```\n")[0].splitlines()
+    if line.startswith("$ ") and "--snapshots" not in line
 )
 # xargs starts twenty at a time: if it stopped at a node that cannot be reached, the two others would not be asked.
 DEAD = [f"dead-{number}" for number in range(20)]
@@ -62,8 +62,8 @@ def test_a_roll_out_by_hand(tmp_path: Path) -> None:
             )
             return done.stdout
 
-        for it in nodes.values():
-            it.batch(H200)
+        for node in nodes.values():
+            node.batch(H200)
         (tmp_path / "agent.json").write_text(json.dumps(CONFIG))
         (tmp_path / "names.txt").write_text("gpu-1\ngpu-2\n")
         (tmp_path / "all.txt").write_text("\n".join([*DEAD, "gpu-1", "gpu-2\n"]))

@@ -89,11 +89,11 @@ def test_a_program_that_prints_the_error_itself(caplog: pytest.LogCaptureFixture
             clock=FakeClock(),
             observers=phases.default_observers(errors=False),
         )
-    assert [it.message for it in caplog.records if it.levelname in {"ERROR", "WARNING"}] == [
+    assert [record.message for record in caplog.records if record.levelname in {"ERROR", "WARNING"}] == [
         "boot/a failed after 0 µs",
         "boot failed after 0 µs: boot/a failed",
     ]
-    assert [vars(it)["phases"].get("error") for it in caplog.records[-2:]] == ["OSError: full", "boot/a failed"]
+    assert [vars(record)["phases"].get("error") for record in caplog.records[-2:]] == ["OSError: full", "boot/a failed"]
 
 
 def test_undo_is_named(caplog: pytest.LogCaptureFixture) -> None:

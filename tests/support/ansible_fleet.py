@@ -112,7 +112,7 @@ class Played:
 
     def statuses(self, node: str) -> dict[str, str]:
         """The status of each task on this node, by its name."""
-        return {it.task: it.status for it in self.tasks if it.node == node}
+        return {task.task: task.status for task in self.tasks if task.node == node}
 
 
 @attrs.frozen
@@ -211,8 +211,8 @@ def _started(name: str, number: int, machine: Machine, network: Namespace, key: 
     machine.run("sh", "-c", "cat >/etc/ssh/authorized", text=Path(key).read_text())
     if without_python:
         folders = {*os.environ["PATH"].split(":"), "/usr/bin", "/usr/local/bin", str(Path(sys.executable).parent)}
-        pythons = {str(it.resolve()) for folder in folders for it in Path(folder).glob("python3*")}
-        machine.shell(_NO_PYTHON.format(paths=" ".join(sorted(it for it in pythons if Path(it).is_file()))))
+        pythons = {str(path.resolve()) for folder in folders for path in Path(folder).glob("python3*")}
+        machine.shell(_NO_PYTHON.format(paths=" ".join(sorted(python for python in pythons if Path(python).is_file()))))
     # Its sessions end with it, because its process namespace does.
     daemon = subprocess.Popen(
         [*machine.enter, "unshare", "--pid", "--fork", "--kill-child", "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/config"],

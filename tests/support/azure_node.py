@@ -296,7 +296,7 @@ class AzureNode:
         there = set(re.findall(r"^anycast (\S+) dev (\S+)", shown, re.MULTILINE))
         return all(
             any(it.is_link_local for it in addresses.get(dev, ()))
-            and all((str(it.network.network_address), dev) in there for it in addresses[dev])
+            and all((str(address.network.network_address), dev) in there for address in addresses[dev])
             for dev in up
         )
 

@@ -95,7 +95,7 @@ class Browser:
         self.do("Emulation.setEmulatedMedia", features=[scheme])
         self.do("Emulation.setScriptExecutionDisabled", value=not script)
         self.do("Page.navigate", url=f"file://{path}")
-        while not any(it.get("method") == "Page.loadEventFired" for it in self.events):
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._next())
 
     def ask(self, expression: str) -> Any:

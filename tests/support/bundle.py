@@ -42,7 +42,9 @@ def bundled() -> Iterator[tuple[str, bytes]]:
 def licences(name: str) -> tuple[str, str]:
     """The version of a dependency, and the text of its licence or, where it has several, which these are."""
     found = distribution(name)
-    [text] = [it.read_text(encoding="utf-8") for it in found.files or () if it.parts[-2:] == ("licenses", "LICENSE")]
+    [text] = [
+        file.read_text(encoding="utf-8") for file in found.files or () if file.parts[-2:] == ("licenses", "LICENSE")
+    ]
     return found.version, text
 
 

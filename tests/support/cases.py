@@ -38,7 +38,7 @@ def for_each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]]
                 pytest.fail("\n\n".join([f"{len(failures)} of {len(cases)} cases fail", *failures]), pytrace=False)
 
         given = inspect.signature(test)
-        rest = [it for it in given.parameters.values() if it.name not in keys]
+        rest = [parameter for parameter in given.parameters.values() if parameter.name not in keys]
         run.__signature__ = given.replace(parameters=rest)  # type: ignore[attr-defined]  # pytest reads the fixtures there
         return run
 

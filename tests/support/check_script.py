@@ -142,7 +142,7 @@ def snapshot_of(namespace: Namespace, families: Iterable[int] = (IPV4, IPV6)) ->
     """Everything that a decision depends on, in these families; the kernel has used up what has expired."""
     *others, last = families
     snapshot = namespace.snapshot(last)
-    rules = [it for family in others for it in namespace.rules(family)]
+    rules = [rule for family in others for rule in namespace.rules(family)]
     every = [it for family in others for it in namespace.routes(family)]
     every += snapshot.routes
     if any(route.expires == 0 for route in every):

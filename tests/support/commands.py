@@ -86,9 +86,9 @@ def commands_of(kernel: MemoryBackend) -> list[str]:
         "link set lo up",
         *ports(*(link.name for link in host.links if link.name != "lo")),
         *(
-            f"address add {it.ip}/{it.length} dev {it.dev}"
-            for it in host.addresses
-            if it.dev != "lo" and it.ip.version == 4
+            f"address add {address.ip}/{address.length} dev {address.dev}"
+            for address in host.addresses
+            if address.dev != "lo" and address.ip.version == 4
         ),
         *(route_command(route, onlink="") for route in host.routes if route.protocol != PROTOCOL_KERNEL),
         *(rule_command(rule) for rule in host.rules if rule not in default_rules(4)),

@@ -143,7 +143,7 @@ def _control(files: dict[str, Packed]) -> str:
     return _CONTROL.format(
         version=debian_version(__version__),
         address=os.environ.get("DEBEMAIL") or _NO_ADDRESS,
-        size=sum(len(it.content) // 1024 + 1 for it in files.values()),
+        size=sum(len(file.content) // 1024 + 1 for file in files.values()),
         python=python,
         homepage=f"Homepage: {repository}\n" if repository else "",
     )

@@ -41,7 +41,7 @@ class FakeService:
     @property
     def texts(self) -> list[str]:
         """The texts of the lines."""
-        return [it.text for it in self.lines]
+        return [line.text for line in self.lines]
 
 
 class Play:
@@ -81,7 +81,7 @@ class Play:
 
     def route(self, prefix: str) -> list[str]:
         """The routes to this prefix, as text."""
-        return [str(it) for it in self.kernel.snapshot().routes if str(it.prefix) == prefix]
+        return [str(route) for route in self.kernel.snapshot().routes if str(route.prefix) == prefix]
 
     def delete(self, prefix: str = "172.16.0.0/17") -> None:
         """Delete the route to this prefix, as another program would."""

@@ -111,7 +111,7 @@ class Namespace:
     def _uses_addresses(self) -> bool:
         """Whether every address without a test for duplicates has its route: the kernel adds it a little later."""
         links = json.loads(self.ip("-6", "-j", "address", "show", "up", "tentative").stdout or "[]")
-        ready = [it for it in links if "LOWER_UP" in it.get("flags", ())]
+        ready = [link for link in links if "LOWER_UP" in link.get("flags", ())]
         return not any("nodad" in address for it in ready for address in it["addr_info"])
 
     def sysctl(self, path: str, value: int) -> None:
@@ -145,7 +145,7 @@ class Namespace:
 
     def forwards_ipv6(self) -> bool:
         """Whether the host forwards IPv6 packets."""
-        [every] = [it for it in self._settings(IPV6) if it.get("interface") == "all"]
+        [every] = [setting for setting in self._settings(IPV6) if setting.get("interface") == "all"]
         return bool(every["forwarding"])
 
     def _settings(self, family: int) -> list[dict[str, Any]]:
@@ -155,7 +155,9 @@ class Namespace:
     def links(self) -> tuple[Link, ...]:
         """All devices, as the kernel lists them."""
         entries = self._settings(IPV4)
-        heed_ipv6 = {it.get("interface") for it in self._settings(IPV6) if it.get("ignore_routes_with_linkdown")}
+        heed_ipv6 = {
+            setting.get("interface") for setting in self._settings(IPV6) if setting.get("ignore_routes_with_linkdown")
+        }
         heed = {it["interface"]: bool(it.get("ignore_routes_with_linkdown")) for it in entries if "interface" in it}
         strict = {it["interface"]: _FILTERS.index(it.get("rp_filter", "off")) for it in entries if "interface" in it}
         everywhere, floor = heed.get("all", False), strict.get("all", 0)

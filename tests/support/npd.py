@@ -79,7 +79,7 @@ def seconds_of(text: str) -> float:
     parts = _DURATION.findall(text)
     if not parts or "".join(parts) != text:
         raise Fatal(f"error in parsing {text!r}")
-    return sum(float(it.rstrip("nuµmsh")) * _UNITS[it.lstrip("0123456789.")] for it in parts)
+    return sum(float(part.rstrip("nuµmsh")) * _UNITS[part.lstrip("0123456789.")] for part in parts)
 
 
 class Npd:
@@ -109,7 +109,8 @@ class Npd:
         self.events: list[Event] = []
         # initializeConditions: each is False before any rule has run
         self.conditions = [
-            Condition(it["type"], "False", it["reason"], it["message"]) for it in self.config["conditions"]
+            Condition(condition["type"], "False", condition["reason"], condition["message"])
+            for condition in self.config["conditions"]
         ]
         # sendInitialStatus
         self.told = () if skips else tuple(self.conditions)
@@ -124,7 +125,7 @@ class Npd:
         for rule in self.rules:
             if not os.path.exists(self._root + rule["path"]):
                 raise Fatal(f"rule path {rule['path']} does not exist")
-        known = {it["type"] for it in self.config["conditions"]}
+        known = {condition["type"] for condition in self.config["conditions"]}
         for rule in self.rules:
             if rule["type"] == "permanent" and rule.get("condition") not in known:
                 raise Fatal(f"permanent problem {rule.get('condition')} does not have a default condition")
@@ -185,7 +186,7 @@ class Npd:
         for place, now in enumerate(self.conditions):
             if now.type != rule["condition"]:
                 continue
-            usual = next(it for it in self.config["conditions"] if it["type"] == now.type)
+            usual = next(condition for condition in self.config["conditions"] if condition["type"] == now.type)
             if status == "True":
                 changed = now.reason != rule["reason"] or (self.tells_changes and now.message != result.message)
                 if now.status == "True" and not changed:

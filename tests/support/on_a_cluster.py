@@ -55,8 +55,8 @@ def main(folder: str, config: str, fate: str) -> None:
     ):
         doomed = [worker.pid for worker in cluster.workers.values()] if fate == "killed" else []
         found = {}
-        for it in results(folder, HostRoutingConfig.load(config), client.get_executor(), fate):
-            found[it.name] = it.answer or str(it.error)
+        for result in results(folder, HostRoutingConfig.load(config), client.get_executor(), fate):
+            found[result.name] = result.answer or str(result.error)
             while doomed:
                 os.kill(doomed.pop(), signal.SIGKILL)
         addresses = [cluster.scheduler_address, *(worker.worker_address for worker in cluster.workers.values())]

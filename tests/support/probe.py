@@ -61,7 +61,7 @@ _PAGE = ctypes.create_string_buffer(4096)
 
 
 def _call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char]) -> None:
-    given = [ctypes.c_long(it) if isinstance(it, int) else it for it in arguments]
+    given = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     given += [ctypes.c_long(0)] * (6 - len(given))
     if _LIBC.syscall(ctypes.c_long(_NUMBERS[name][_COLUMN]), *given) < 0:
         raise OSError(ctypes.get_errno(), name)

@@ -96,7 +96,7 @@ def _defined(node: ast.stmt) -> set[str]:
         case ast.AnnAssign(target=ast.Name(id=name)):
             return {name}
         case ast.Assign(targets=targets):
-            return {it.id for it in targets if isinstance(it, ast.Name)}
+            return {target.id for target in targets if isinstance(target, ast.Name)}
     return set()
 
 
@@ -191,7 +191,7 @@ def _default(value: ast.expr | None) -> str:
         return ""
     if not (isinstance(value, ast.Call) and ast.unparse(value.func) == "attrs.field"):
         return f" = {_value(value)}"
-    given = {it.arg: it.value for it in value.keywords}
+    given = {keyword.arg: keyword.value for keyword in value.keywords}
     words = [f" = {_value(given['default'])}"] if "default" in given else [" = ..."] if "factory" in given else []
     return "".join(words) + ("  (keyword)" if "kw_only" in given else "")
 
@@ -255,5 +255,5 @@ def breaks(before: Iterable[str], now: Iterable[str]) -> list[str]:
 if __name__ == "__main__":
     lines = public_lines()
     gone = breaks(LISTED.read_text(encoding="utf-8").splitlines()[1:], lines) if LISTED.exists() else []
-    LISTED.write_text(_HEAD + "".join(f"{it}\n" for it in lines), encoding="utf-8")
+    LISTED.write_text(_HEAD + "".join(f"{line}\n" for line in lines), encoding="utf-8")
     sys.stdout.write("".join(f"was public: {it}\n" for it in gone))

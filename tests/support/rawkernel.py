@@ -196,7 +196,10 @@ class RawKernel:
             own = Prefix.of(address.ip)
             wait_for(
                 f"the route to {own}",
-                lambda: (own, (address.dev,), "local") in {(it.prefix, it.devs, it.type) for it in self.routes(6)},
+                lambda: (
+                    (own, (address.dev,), "local")
+                    in {(route.prefix, route.devs, route.type) for route in self.routes(6)}
+                ),
             )
         return said
 

@@ -37,4 +37,4 @@ def lose_routes(host: FakeHost) -> None:
 
 def ours(host: FakeHost, protocol: int = OURS) -> list[str]:
     """Our routes in the kernel."""
-    return [str(it) for it in host.kernel.reopen().snapshot(protocol=protocol).routes]
+    return [str(route) for route in host.kernel.reopen().snapshot(protocol=protocol).routes]

@@ -61,7 +61,7 @@ def _commands() -> Iterator[str]:
             yield "```"
             yield ""
         yield "```console"
-        yield from (f"{'' if it.startswith('#') else '$ '}{it}" for it in command.examples.splitlines())
+        yield from (f"{'' if line.startswith('#') else '$ '}{line}" for line in command.examples.splitlines())
         yield "```"
         yield ""
         codes = dict(exit_codes(command))

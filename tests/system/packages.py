@@ -336,19 +336,23 @@ def oldest(requirement: str) -> str:
 def download(target: Path) -> None:
     """Download pip, and what the wheel depends on, in two directories; and write the versions of each as constraints."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [it.partition(";")[0].strip() for it in project["dependencies"] if "python_version" not in it]
+    wanted = [
+        dependency.partition(";")[0].strip()
+        for dependency in project["dependencies"]
+        if "python_version" not in dependency
+    ]
     pip = [shutil.which("pip") or "pip3", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     pip += ["--only-binary=:all:", "--dest"]
     subprocess.run([*pip, str(target), "pip"], check=True)
     for name, lines in (("oldest", [oldest(it) for it in wanted]), ("newest", wanted)):
         subprocess.run([*pip, str(target / name), *lines], check=True)
-        found = sorted(it.name.split("-")[:2] for it in (target / name).iterdir())
+        found = sorted(path.name.split("-")[:2] for path in (target / name).iterdir())
         (target / f"{name}.txt").write_text("".join(f"{package}=={version}\n" for package, version in found))
 
 
 def main() -> None:
     """Try everything; exit with 1 if something is not as it should be."""
-    dist, roots = (Path(it).resolve() for it in sys.argv[1:3])
+    dist, roots = (Path(argument).resolve() for argument in sys.argv[1:3])
     failed = 0
     with tempfile.TemporaryDirectory() as wheels:
         sources = Sources(dist, Path(wheels), roots)

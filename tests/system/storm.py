@@ -234,8 +234,8 @@ class Tally:
         rows += sorted(it for it in labels if it.startswith(("settled ", "unit ")))
         rows += sorted((it for it in faulty if " -> " in it), key=lambda it: (-self.counts[it, FAULTS[0]], it))
         width = max(map(len, rows), default=0)
-        lines = [f"seed {self.seed}", " " * width + "".join(f"{it:>16}" for it in _COLUMNS)]
-        lines += [f"{it:{width}}" + "".join(f"{self.counts[it, name]:16}" for name in _COLUMNS) for it in rows]
+        lines = [f"seed {self.seed}", " " * width + "".join(f"{column:>16}" for column in _COLUMNS)]
+        lines += [f"{row:{width}}" + "".join(f"{self.counts[row, name]:16}" for name in _COLUMNS) for row in rows]
         lines += [f"the first of the {fault}: {story}" for fault, story in self.first.items()]
         lines += [f"{self.unheard} starts may have been lost while systemd executed itself"] if self.unheard else []
         if self.surprises:
@@ -362,7 +362,7 @@ class Storm:
         end(self.system)
         self.system.outside(_WORD).write_text("")
         self.system.run("systemctl", "reset-failed")
-        self.system.run("ip", "-batch", "-", stdin="".join(f"route flush proto {it}\n" for it in PROTOCOLS))
+        self.system.run("ip", "-batch", "-", stdin="".join(f"route flush proto {protocol}\n" for protocol in PROTOCOLS))
 
     def _has_run(self) -> bool:
         return bool(self.system.outside(_WORD).read_text())
@@ -371,7 +371,7 @@ class Storm:
         """The journal without what every start of a machine says, and the routes."""
         self.system.run("journalctl", "--sync")
         said = self.system.must("journalctl", "--quiet", "--output=short-precise", f"--since=@{since:.6f}")
-        lines = [it for it in said.splitlines() if " systemd-nspawn[" not in it and "modprobe" not in it]
+        lines = [line for line in said.splitlines() if " systemd-nspawn[" not in line and "modprobe" not in line]
         return "\n".join((*lines, self.system.must("ip", "route")))
 
 

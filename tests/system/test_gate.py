@@ -53,7 +53,7 @@ def test_strict_blocks() -> None:
         assert "OVERLAP" in errors
         # The repair is what it says: with it, the machine starts.
         repair = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=json.loads(action)))
-        assert [str(it.destination) for it in repair.static_routes.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert [str(route.destination) for route in repair.static_routes.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
         configure(system, config(*repair.static_routes.routes, mode=Mode.STRICT))
         assert start(system) == 0
         assert pid(system)

@@ -43,22 +43,22 @@ def test_each_opens_it_and_is_told() -> None:
     """A machine that STRICT holds back runs with each of them; status names its file alone; without them it is shut."""
     with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:
         _other_network(system)
-        for it in OPENINGS:
-            if it.text:
-                system.lay(it.path, it.text)
+        for opening in OPENINGS:
+            if opening.text:
+                system.lay(opening.path, opening.text)
             else:
-                system.link(it.path, "/dev/null")
+                system.link(opening.path, "/dev/null")
             system.must("systemctl", "daemon-reload")
             # Before the start, for systemd need not have loaded the machine.
             found = status()
-            assert found["code"] == 1, it
+            assert found["code"] == 1, opening
             [told] = told_in(found, "gate-open")
-            assert it.told in told, it
-            assert it.path in told, it
-            assert start(system) == 0, it
-            assert pid(system), it
+            assert opening.told in told, opening
+            assert opening.path in told, opening
+            assert start(system) == 0, opening
+            assert pid(system), opening
             end(system)
-            system.must("rm", it.path)
+            system.must("rm", opening.path)
         system.must("systemctl", "daemon-reload")
         assert told_in(status(), "gate-open") == []
         assert start(system) == 1

@@ -28,7 +28,7 @@ def drawn(seed: int) -> list[str]:
     """Settings for a storm of few starts: three with which a machine starts, and three that hold it back."""
     chance, names = random.Random(seed), list[str]()  # noqa: S311  no secret
     for allows in (True, False):
-        names += chance.sample([it.name for it in SETTINGS.values() if it.allows is allows], 3)
+        names += chance.sample([setting.name for setting in SETTINGS.values() if setting.allows is allows], 3)
     return names
 
 

@@ -41,7 +41,11 @@ ENVIRONMENTS = (
 
 # With a shell that runs nothing, and with one that stops at whatever is unusual.
 TOGETHER = tuple(
-    tuple(it for it in ENVIRONMENTS if not it.startswith("SHELLOPTS=") or it == options)
+    tuple(
+        environment
+        for environment in ENVIRONMENTS
+        if not environment.startswith("SHELLOPTS=") or environment == options
+    )
     for options in ENVIRONMENTS
     if options.startswith("SHELLOPTS=")
 )
@@ -49,7 +53,7 @@ TOGETHER = tuple(
 
 @pytest.mark.parametrize(
     "environments",
-    [pytest.param(tuple((it,) for it in ENVIRONMENTS), marks=pytest.mark.nightly), TOGETHER],
+    [pytest.param(tuple((environment,) for environment in ENVIRONMENTS), marks=pytest.mark.nightly), TOGETHER],
     ids=["each alone", "together"],
 )
 def test_whatever_is_in_the_environment_of_systemd(environments: tuple[tuple[str, ...], ...]) -> None:
@@ -63,7 +67,7 @@ def test_whatever_is_in_the_environment_of_systemd(environments: tuple[tuple[str
                 assert start(system) == code, words
                 assert bool(pid(system)) is not bool(code), words
                 end(system)
-                system.must("systemctl", "unset-environment", *(it.partition("=")[0] for it in words))
+                system.must("systemctl", "unset-environment", *(word.partition("=")[0] for word in words))
 
 
 def test_no_program_can_be_run_in_etc() -> None:

@@ -35,7 +35,10 @@ def system() -> Iterator[System]:
 
 def by(system: System, gateway: str) -> bool:
     """Whether both routes use this gateway."""
-    return [f"via {gateway} dev eth0" in system.must("ip", "route", "show", it) for it in ours(system)] == [True, True]
+    return [f"via {gateway} dev eth0" in system.must("ip", "route", "show", own) for own in ours(system)] == [
+        True,
+        True,
+    ]
 
 
 def repairs(system: System) -> int:

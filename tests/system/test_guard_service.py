@@ -101,7 +101,7 @@ def test_it_keeps_the_host_right() -> None:
         system.must("systemctl", "reload", UNIT)
         first = leader(system)
         configure(system, attrs.evolve(settings, static_routes={"enabled": True, "routes": [
-            *({"destination": str(it.destination)} for it in HALVES), {"destination": "10.99.0.0/16"}]}))  # fmt: skip
+            *({"destination": str(half.destination)} for half in HALVES), {"destination": "10.99.0.0/16"}]}))  # fmt: skip
         assert leader(system) == first
         system.must("ip", "route", "del", "10.99.0.0/16")
         wait_for("the new route", lambda: len(ours(system)) == 3)

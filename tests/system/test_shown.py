@@ -29,7 +29,7 @@ _NAMES += ("ExtensionImages", "ExtensionDirectories")
 _ETC = "/etc/systemd/system"
 
 # More than what opens the gate: files that take the place of others, and lists that are emptied and filled again.
-CASES: Mapping[str, Mapping[str, str]] = {it.name: {it.path: it.text} for it in OPENINGS} | {
+CASES: Mapping[str, Mapping[str, str]] = {opening.name: {opening.path: opening.text} for opening in OPENINGS} | {
     "nothing": {},
     "the same name in two folders of one unit": {
         f"{_ETC}/{KUBE1}.d/50.conf": "[Service]\nExecStartPre=/bin/one\n",

@@ -103,7 +103,7 @@ def _see(kernel: MemoryBackend, known: set[str], *devs: str) -> None:
 
 def escapes_of(document: dict[str, Any]) -> tuple[str, ...]:
     """The escapes in the JSON of a check, as a row of the table has them."""
-    found = [(it["name"], it["facts"]) for it in document["findings"] if it["name"] in ESCAPES]
+    found = [(finding["name"], finding["facts"]) for finding in document["findings"] if finding["name"] in ESCAPES]
     return tuple(f"{name} {it['first']}-{it['last']} {it['via']['dev'] or ''}".strip() for name, it in found)
 
 
@@ -114,7 +114,7 @@ def devs_of(document: dict[str, Any]) -> list[str]:
 
 def repair_of(document: dict[str, Any]) -> tuple[str, ...]:
     """The same for the repair."""
-    unsafe = [it["facts"] for it in document["findings"] if it["name"] == "unsafe"]
+    unsafe = [finding["facts"] for finding in document["findings"] if finding["name"] == "unsafe"]
     reasons = (it["reason"] for it in unsafe for _ in it["ranges"])
     return (*(it["destination"] for it in document["repair"]), *reasons)
 

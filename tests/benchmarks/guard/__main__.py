@@ -57,10 +57,10 @@ def measure(keeper: str, kinds: Sequence[str], *, nodes: int, rounds: int, pause
     """A line for each kind: how many rounds were handled, and after which time."""
     known = [it for it in kinds if keeper not in OTHERS or not (KINDS[it].reports or it in _ALONE)]
     with ThreadPoolExecutor(nodes) as pool:
-        told = [("rounds", keeper, str(pause), ",".join(it)) for it in lives(keeper, known, rounds)]
+        told = [("rounds", keeper, str(pause), ",".join(life)) for life in lives(keeper, known, rounds)]
         results = [Round(*it) for found in pool.map(lambda words: in_a_node(*words), told) for it in found]
     for kind in known:
-        mine = [it for it in results if it.kind == kind]
+        mine = [result for result in results if result.kind == kind]
         touched = sum(it.touched for it in mine)
         found = {"handled": [it.handled for it in mine], "right again": [it.right for it in mine]}
         times = (times_in_words(word, [it for it in every if it is not None]) for word, every in found.items())

@@ -48,7 +48,7 @@ exec /usr/lib/frr/staticd -A 127.0.0.1 -f /run/frr.conf -i /run/frr/staticd.pid 
 def configuration(*, rewrite: bool) -> dict[str, Any]:
     """The configuration of a node."""
     document: dict[str, Any] = {
-        "staticRoutes": {"enabled": True, "routes": [{"destination": it} for it in (*HALVES, *MANY)]},
+        "staticRoutes": {"enabled": True, "routes": [{"destination": half} for half in (*HALVES, *MANY)]},
         "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
     }
     if rewrite:
@@ -73,15 +73,15 @@ def command(keeper: str) -> list[str]:
         case "deaf":
             return [sys.executable, "-c", _DEAF]
         case "loop":
-            lines = [f"route replace {it} via {GATEWAY} dev eth0 proto 213\n" for it in routes]
+            lines = [f"route replace {route} via {GATEWAY} dev eth0 proto 213\n" for route in routes]
             Path("/run/routes").write_text("".join(lines))
             return ["bash", "-c", "while :; do ip -force -batch /run/routes; sleep 60; done"]
         case "keepalived":
-            told = "\n".join(f"    {it} via {GATEWAY} dev eth0" for it in routes)
+            told = "\n".join(f"    {route} via {GATEWAY} dev eth0" for route in routes)
             Path("/run/keepalived.conf").write_text(f"static_routes {{\n{told}\n}}\n")
             return ["keepalived", "-n", "-f", "/run/keepalived.conf", "-p", "/run/keepalived.pid"]
         case "frr":
-            Path("/run/frr.conf").write_text("".join(f"ip route {it} {GATEWAY} eth0\n" for it in routes))
+            Path("/run/frr.conf").write_text("".join(f"ip route {route} {GATEWAY} eth0\n" for route in routes))
             return ["bash", "-c", _FRR]
         case "nobody":
             return ["sleep", "infinity"]

@@ -63,21 +63,22 @@ class Node:
         """All routes of table main: destination, metric, gateway and device."""
         snapshot = self.kernel.snapshot(family=IPV4, table=TABLE_MAIN)
         return frozenset(
-            (str(it.prefix), it.metric, str(it.legs[0].gateway or ""), it.legs[0].dev or "") for it in snapshot.routes
+            (str(route.prefix), route.metric, str(route.legs[0].gateway or ""), route.legs[0].dev or "")
+            for route in snapshot.routes
         )
 
     def foreign(self) -> Routes:
         """The routes of the fabric."""
-        return frozenset(it for it in self.routes() if it[3].startswith("ib"))
+        return frozenset(route for route in self.routes() if route[3].startswith("ib"))
 
     def has(self, prefix: str) -> bool:
         """Whether the wanted route to this destination is there, and no other."""
-        return [it[1:3] for it in self.routes() if it[0] == prefix] == [(self.metric, self.gateway)]
+        return [route[1:3] for route in self.routes() if route[0] == prefix] == [(self.metric, self.gateway)]
 
     def has_all(self) -> bool:
         """Whether every wanted route is there, and no other to these destinations, such as one by the former gateway."""
         wanted = {*HALVES, *MANY}
-        found = [it for it in self.routes() if it[0] in wanted]
+        found = [route for route in self.routes() if route[0] in wanted]
         return len(found) == len(wanted) and all(it[1:3] == (self.metric, self.gateway) for it in found)
 
     def word(self) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _compare(node: Node, found: Sequence[Round]) -> None:
     """Raise RuntimeError, with the rounds and the log of the keeper, if `ip` lists other routes than the wanted ones beside the kernel's own."""
     told = json.loads(subprocess.run(["ip", "-j", "route"], check=True, capture_output=True, text=True).stdout)
     listed = sorted((it["dst"], it.get("gateway")) for it in told if it.get("protocol") != "kernel")
-    wanted = sorted([(it, node.gateway) for it in (*HALVES, *MANY)] + [("default", node.gateway)])
+    wanted = sorted([(half, node.gateway) for half in (*HALVES, *MANY)] + [("default", node.gateway)])
     if listed != wanted:
         differ = sorted(set(listed) ^ set(wanted))[:10]
         raise RuntimeError(f"at the end, these differ: {differ}\n{found}\n{LOG.read_text()[-4000:]}")
@@ -152,7 +152,7 @@ def _spent(pid: int) -> float:
 def _memory(pid: int) -> float:
     """The resident memory of a process, in MB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(it.split()[1]) for it in lines if it.startswith("VmRSS")) / 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
 if __name__ == "__main__":

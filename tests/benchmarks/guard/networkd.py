@@ -28,7 +28,7 @@ from tests.support.waiting import wait_for
 SETTINGS = attrs.evolve(config(*HALVES), guard=GuardConfig(enabled=True, program=PROGRAM))
 _MOST = 9
 _RECORD = "/run/routes-monitor"
-_ROUTES = frozenset(str(it.destination) for it in HALVES)
+_ROUTES = frozenset(str(half.destination) for half in HALVES)
 _EVENT = re.compile(rf"\[(\S+)\] (Deleted )?({'|'.join(map(re.escape, ('default', *_ROUTES)))}) ")
 
 

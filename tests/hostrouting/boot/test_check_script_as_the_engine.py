@@ -77,15 +77,15 @@ def is_ambiguous(snapshot: Snapshot) -> bool:
     suppressed, the next hops of IPv6 are chosen for each address.
     """
     for family in (IPV4, IPV6):
-        routes = [it for it in snapshot.routes if it.prefix.family == family]
-        refusals = [kind for kind, _ in {(it.type, it.table) for it in routes if it.type in REFUSING}]
+        routes = [route for route in snapshot.routes if route.prefix.family == family]
+        refusals = [kind for kind, _ in {(route.type, route.table) for route in routes if route.type in REFUSING}]
         refusals += {rule.action for rule in snapshot.rules if rule.action in REFUSING and rule.family == family}
-        if len(refusals) > len(set(refusals)) or (refusals and any(it.source is not None for it in routes)):
+        if len(refusals) > len(set(refusals)) or (refusals and any(route.source is not None for route in routes)):
             return True
-    hops = any(len(it.legs) > 1 and it.prefix.family == IPV6 for it in snapshot.routes)
+    hops = any(len(route.legs) > 1 and route.prefix.family == IPV6 for route in snapshot.routes)
     if hops and any(rule.suppress_ifgroup is not None and rule.family == IPV6 for rule in snapshot.rules):
         return True
-    return any(it.table == TABLE_LOCAL and not it.prefix.length for it in snapshot.routes)
+    return any(route.table == TABLE_LOCAL and not route.prefix.length for route in snapshot.routes)
 
 
 def configs(*within: Prefix) -> st.SearchStrategy[HostRoutingConfig]:

@@ -53,7 +53,7 @@ MACHINE = "systemd-nspawn@kube1.service"
 def parts(wanted: HostRoutingConfig) -> tuple[list[Part], list[Part]]:
     """What goes up and what goes down for this configuration, whichever the host."""
     tasks = Configure(wanted, host=FakeHost()).subtasks
-    return [it.part for it in tasks if it.is_wanted], [it.part for it in tasks if not it.is_wanted]
+    return [task.part for task in tasks if task.is_wanted], [task.part for task in tasks if not task.is_wanted]
 
 
 def gate_host() -> tuple[FakeHost, Mishaps]:
@@ -178,7 +178,7 @@ class TestNeverAMixture:
 
 def parts_paths(of: list[Part]) -> set[str]:
     """The paths of all their files and links."""
-    return {path for part in of for path in (*(it.path for it in part.files.files), *dict(part.files.links))}
+    return {path for part in of for path in (*(file.path for file in part.files.files), *dict(part.files.links))}
 
 
 class TestOrder:

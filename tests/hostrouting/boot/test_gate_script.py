@@ -142,10 +142,12 @@ class TestSteps:
         """The gate runs the scripts in order, and passes when every required one succeeds and none is changing."""
         place.put(steps, outcomes)
         expected, ran = True, []
-        for it in steps:
-            if it.kind != "changing" and it.name in outcomes:
-                ran.append(f"{it.name} {15 if any(one.kind != 'changing' for one in steps[: steps.index(it)]) else 60}")
-            if it.kind == "changing" or (it.kind == "requires" and outcomes.get(it.name) != OK):
+        for step in steps:
+            if step.kind != "changing" and step.name in outcomes:
+                ran.append(
+                    f"{step.name} {15 if any(one.kind != 'changing' for one in steps[: steps.index(step)]) else 60}"
+                )
+            if step.kind == "changing" or (step.kind == "requires" and outcomes.get(step.name) != OK):
                 expected = False
                 break
         assert place.passes() == expected
@@ -237,8 +239,8 @@ class TestList:
         except ValueError:
             assert not place.passes()
             return
-        expected = all(it.kind == "wants" or it.name in {"a", "b-1", "static-routes", "2"} for it in steps)
-        assert place.passes() == (expected and not any(it.kind == "changing" for it in steps))
+        expected = all(step.kind == "wants" or step.name in {"a", "b-1", "static-routes", "2"} for step in steps)
+        assert place.passes() == (expected and not any(step.kind == "changing" for step in steps))
 
     def test_cut_short(self, place: Place) -> None:
         """A list that is cut anywhere is refused, with a remedy."""

@@ -99,7 +99,7 @@ class Node:
     def routes(self) -> list[str]:
         """The routes to the global address, without the seconds until they expire."""
         shown = self.must("ip", "-6", "-N", "route", "show", "exact", f"{GLOBAL}/128")
-        return [it.rstrip() for it in re.sub(r"expires \w+", "expires", shown).splitlines()]
+        return [line.rstrip() for line in re.sub(r"expires \w+", "expires", shown).splitlines()]
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ class TestTable:
         loaded = node.listing()
         assert node.routes() == [ROUTE]
         assert node.applied.read_text() == f"{NOTE}{text}{loaded}"
-        assert {it.name for it in node.applied.parent.iterdir()} == {node.applied.name}
+        assert {path.name for path in node.applied.parent.iterdir()} == {node.applied.name}
         node.must("nft", "-f", str(node.write(text)))
         assert node.listing() == loaded
         before = node.must("nft", "--handle", "list", "ruleset")
@@ -142,7 +142,7 @@ class TestTable:
             node.passes()
             wait_for("nft to hear of all", lambda: is_heard("last"))
             monitor.kill()
-        [transaction] = [it for it in said.read_text().split("# new generation") if f" {TABLE}" in it]
+        [transaction] = [word for word in said.read_text().split("# new generation") if f" {TABLE}" in word]
         assert f"delete table ip6 {TABLE}" in transaction
         assert "more" not in node.listing()
 

@@ -148,7 +148,7 @@ def test_a_device_that_is_down(namespace: Namespace) -> None:
     namespace.batch(["link add br0 type bridge", "link set wg0 down"])
     found, expected = read_ip_document(taken(namespace, ["sh"])), of_netlink(namespace.path)
     assert found == attrs.evolve(
-        expected, links=tuple(attrs.evolve(it, carrier=it.carrier and it.up) for it in expected.links)
+        expected, links=tuple(attrs.evolve(link, carrier=link.carrier and link.up) for link in expected.links)
     )
     assert found != expected
 

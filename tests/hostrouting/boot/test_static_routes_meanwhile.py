@@ -48,7 +48,7 @@ class TestMeanwhile:
         first = "ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-batch"* ]] && {first} 2>&-\nexec ip "$@"'})
         assert (ran.lines, ran.status) == ([], 0)
-        assert ours(namespace) == [str(it.destination) for it in HALVES]
+        assert ours(namespace) == [str(half.destination) for half in HALVES]
 
     def test_read_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
         """Tables that changed while they were read are read again."""

@@ -75,7 +75,9 @@ def both(namespace: Namespace) -> Snapshot:
     """The host, with its rules and routes of both families."""
     one, other = namespace.snapshot(IPV4), namespace.snapshot(IPV6)
     # `ip` shows whole seconds: 0 in the last second before a route expires, and in the first one after.
-    routes = [attrs.evolve(it, expires=-1) if it.expires == 0 else it for it in (*one.routes, *other.routes)]
+    routes = [
+        attrs.evolve(route, expires=-1) if route.expires == 0 else route for route in (*one.routes, *other.routes)
+    ]
     return attrs.evolve(other, rules=(*one.rules, *other.rules), routes=routes)
 
 
@@ -234,11 +236,11 @@ def is_as_planned(
     waits = {line.partition(" (given up")[0] for line in said if ": waiting for " in line}
     # The script tells by itself what it does not need the kernel for.
     assert waits <= {str(it) for it in planned.pending}, told
-    conflicts = {str(it.route.prefix) for it in planned.conflicts}
+    conflicts = {str(conflict.route.prefix) for conflict in planned.conflicts}
     # Where others stand in the same place as ours that say something else, the script does not look for a way; and it
     # says so also of a route whose gateway cannot be reached.
     held = {str(it.prefix) for it in before.routes if it.protocol != OURS}
-    wanted = [it.route.prefix for it in planned.changes] + [it.desired.destination for it in planned.pending]
+    wanted = [change.route.prefix for change in planned.changes] + [it.desired.destination for it in planned.pending]
     crowded = held & set(map(str, wanted))
     assert conflicts <= refused <= conflicts | crowded, told
     assert (
@@ -495,7 +497,7 @@ class TestOneHost:
         wanted, before = [wish], namespace.snapshot()
         ran = Ran(namespace, wanted, tmp_path)
         is_as_planned(plan(wanted, before), ran, before, namespace.snapshot())
-        (found,) = (it for it in namespace.routes(IPV4) if it.protocol == OURS)
+        (found,) = (route for route in namespace.routes(IPV4) if route.protocol == OURS)
         assert len(found.legs) == len(by)
         assert [leg.dev for leg in found.legs] == [it.split()[1] for it in by]
 
@@ -541,7 +543,7 @@ class TestOneHost:
         namespace.batch(["route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"])
         namespace.batch(["route replace default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0"])
         assert Ran(namespace, HALVES[:1], tmp_path).status == 0
-        (found,) = (it for it in namespace.routes(IPV4) if it.protocol == 213)
+        (found,) = (route for route in namespace.routes(IPV4) if route.protocol == 213)
         assert len(found.legs) == 2
 
     def test_a_refused_route_takes_nothing_away(self, namespace: Namespace, tmp_path: Path) -> None:

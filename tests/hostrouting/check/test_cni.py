@@ -137,7 +137,7 @@ def test_a_repair_spares_the_block() -> None:
     fabric = Route.to("172.20.0.0/16", dev="ib0", protocol=KERNEL)
     report, repair, snapshot = examined(refuse(protocol=BIRD), pod("172.20.40.5"), fabric)
     assert report.verdict == "overlap"
-    new = [Route.to(it.destination, dev="eth0", gateway="10.0.0.1", protocol=OURS) for it in repair.routes]
+    new = [Route.to(route.destination, dev="eth0", gateway="10.0.0.1", protocol=OURS) for route in repair.routes]
     after = Fib(snapshot.with_routes(new))
     assert repair.proof.verdict == "ok"
     for address in range(Prefix.parse("172.20.40.0/26").first, Prefix.parse("172.20.40.0/26").last + 1):

@@ -25,11 +25,11 @@ CIDR = "172.16.0.0/16"
 def node(**settings: dict[str, Any]) -> Snapshot:
     """A node with two uplinks, eth0 and eth1; `settings` are those of devices, and devices with settings are added."""
     kernel = plain_vm()
-    for name in ["eth1", *(it for it in settings if it not in {"eth0", "eth1"})]:
+    for name in ["eth1", *(setting for setting in settings if setting not in {"eth0", "eth1"})]:
         kernel.add_link(name)
     kernel.add_address("eth1", "10.1.0.4/24")
     snapshot = kernel.snapshot(family=4)
-    links = [attrs.evolve(it, **settings.get(it.name, {})) for it in snapshot.links]
+    links = [attrs.evolve(link, **settings.get(link.name, {})) for link in snapshot.links]
     return attrs.evolve(snapshot, links=tuple(links))
 
 
@@ -58,9 +58,11 @@ def dropped(snapshot: Snapshot, **check: object) -> list[Finding]:
     """The findings about dropped packets."""
     its = {"expectedCidrs": [CIDR], "expectedDevs": ["eth0", "eth1"], **check}
     checked = examine_snapshot(snapshot, HostRoutingConfig.from_mapping({"routeOverlap": its}))
-    findings = [it for it in check_findings(checked, mode="WARN") if it.name == "dropped"]
+    findings = [finding for finding in check_findings(checked, mode="WARN") if finding.name == "dropped"]
     # What changes when the CNI starts is a note: warnings are logged.
-    assert all(it.severity == ("note" if "every new device" in it.sentence else "warning") for it in findings)
+    assert all(
+        finding.severity == ("note" if "every new device" in finding.sentence else "warning") for finding in findings
+    )
     return findings
 
 
@@ -144,7 +146,7 @@ class TestWhatPodsSend:
         kernel.add_address("lxc1", "169.254.1.1/32")
         kernel.ip_route("add", route)
         snapshot = kernel.snapshot(family=4)
-        links = tuple(attrs.evolve(it, rp_filter=2) for it in snapshot.links)
+        links = tuple(attrs.evolve(link, rp_filter=2) for link in snapshot.links)
         assert told(attrs.evolve(snapshot, links=links), **PODS) == []
 
     def test_a_route_for_each_pod(self) -> None:

@@ -21,7 +21,7 @@ CONFIG = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": ["172
 
 def filtered(found: Examination) -> list[str]:
     """The devices that drop what their neighbours send once the repair is in place."""
-    return [it.target for it in found.costs if "rp_filter" in it.sentence]
+    return [cost.target for cost in found.costs if "rp_filter" in cost.sentence]
 
 
 def counted(namespace: Namespace, file: str, protocol: str, name: str) -> int:
@@ -80,7 +80,7 @@ def test_what_peers_send_after_a_repair(rp_filter: int, *, own_table: bool) -> N
 def test_what_was_dropped_before_is_not_a_cost() -> None:
     """Of eight devices with one network, the way back is by the first; the filter of the others drops everything."""
     kernel = h200()
-    links = [attrs.evolve(it, rp_filter=1) for it in kernel.snapshot().links]
+    links = [attrs.evolve(link, rp_filter=1) for link in kernel.snapshot().links]
     found = examine_snapshot(attrs.evolve(kernel.snapshot(family=4), links=tuple(links)), CONFIG)
     assert filtered(found) == ["ib0"]
 
@@ -170,7 +170,7 @@ def test_what_pods_send_and_what_comes_back(name: str) -> None:
                 f"link add pod1 type veth peer name eth0 netns {pod.pid}",
                 "link set pod1 up",
                 "address add 10.244.3.1/24 dev pod1",
-                *(it.replace("POD", POD) for it in lines),
+                *(line.replace("POD", POD) for line in lines),
             ]
         )
         pod.batch(["link set eth0 up", f"address add {POD}/24 dev eth0", "route add default via 10.244.3.1"])

@@ -74,8 +74,8 @@ def test_found_and_repaired(node: Namespace, tmp_path: Path) -> None:
     """Each family has its findings and its repair: in IPv6 one route with a lower metric, in IPv4 two halves."""
     host = Host.sandbox(str(tmp_path), netns=node.path)
     found = overlap_on(host, config())
-    assert [(it.verdict, it.surprises) for it in found.families] == [("overlap", ()), ("overlap", ())]
-    assert [str(it) for it in found.routes] == [
+    assert [(family.verdict, family.surprises) for family in found.families] == [("overlap", ()), ("overlap", ())]
+    assert [str(route) for route in found.routes] == [
         "172.16.0.0/17",
         "172.16.128.0/17",
         "fd16::/48 metric 1",
@@ -83,12 +83,12 @@ def test_found_and_repaired(node: Namespace, tmp_path: Path) -> None:
     repaired = config(routes=repair_document(found.routes))
     report = phases.run(Configure(repaired, host=host), observers=[])
     assert report.ok, str(report)
-    assert len([it for it in (*node.routes(4), *node.routes(6)) if it.protocol == OURS]) == 3
+    assert len([route for route in (*node.routes(4), *node.routes(6)) if route.protocol == OURS]) == 3
     for address in ("fd16::99", "fd16:0:0:7::1"):
         assert "dev eth0" in node.run("ip", "-6", "route", "get", address).stdout
     assert Configure(repaired, host=host).preview().is_empty
     assert phases.run(Remove(repaired, host=host), observers=[]).ok
-    assert not [it for it in (*node.routes(4), *node.routes(6)) if it.protocol == OURS]
+    assert not [route for route in (*node.routes(4), *node.routes(6)) if route.protocol == OURS]
 
 
 def test_what_is_left_open_comes_from_the_default_route(node: Namespace, tmp_path: Path) -> None:
@@ -97,7 +97,9 @@ def test_what_is_left_open_comes_from_the_default_route(node: Namespace, tmp_pat
     routes: list[dict[str, Any]] = [{"destination": "fd16::/49"}, {"destination": "172.16.0.0/17"}]
     assert phases.run(ConfigureStaticRoutes(config(routes=routes), host=host), observers=[]).ok
     assert {
-        (str(it.prefix), str(it.legs[0].gateway)) for it in (*node.routes(4), *node.routes(6)) if it.protocol == OURS
+        (str(route.prefix), str(route.legs[0].gateway))
+        for route in (*node.routes(4), *node.routes(6))
+        if route.protocol == OURS
     } == {
         ("fd16::/49", "fe80::1"),
         ("172.16.0.0/17", "10.0.0.1"),
@@ -120,11 +122,11 @@ def test_verdicts_of_their_own(node: Namespace, tmp_path: Path) -> None:
     """One family may be fine while the other one is not."""
     host = Host.sandbox(str(tmp_path), netns=node.path)
     found = overlap_on(host, config(cidrs=["10.9.0.0/16", "fd16::/64"]))
-    assert [it.verdict for it in found.families] == ["ok", "overlap"]
+    assert [family.verdict for family in found.families] == ["ok", "overlap"]
     found = overlap_on(host, config(cidrs=["172.16.0.0/16", "2001:db9::/32"]))
-    assert [it.verdict for it in found.families] == ["overlap", "ok"]
+    assert [family.verdict for family in found.families] == ["overlap", "ok"]
     # The verdict holds until the advertised default route expires.
-    assert [1700 < it.facts["seconds"] <= 1800 for it in found.families[1].report.remarks] == [True]
+    assert [1700 < remark.facts["seconds"] <= 1800 for remark in found.families[1].report.remarks] == [True]
     assert found.families[0].report.remarks == ()
 
 

@@ -163,7 +163,7 @@ def test_the_kernel_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
     assert (found.verdict, found.escapes) == ("ok", ())
     assert lookup.call_count == 3
-    assert {it.name for it in found.surprises} == {"kernel-differs"}
+    assert {surprise.name for surprise in found.surprises} == {"kernel-differs"}
 
 
 def test_an_escape_that_only_the_kernel_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:

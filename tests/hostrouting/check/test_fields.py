@@ -137,15 +137,17 @@ class Field:
         uplink = [f"address add {_ADDRESSES[family]} dev {dev}" for family in self.families]
         uplink += [_DEFAULTS[family].format(dev) for family in self.families]
         with private_namespace() as namespace:
-            namespace.batch([*links, *uplink, *(it for it in self.ip.splitlines() if not it.startswith("link add"))])
+            namespace.batch(
+                [*links, *uplink, *(line for line in self.ip.splitlines() if not line.startswith("link add"))]
+            )
             yield namespace
 
     def dressed(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the kinds of the devices."""
         kinds = {name: (_HARDWARE.get(kind, 1), "" if kind in _HARDWARE else kind) for name, kind in self.kinds.items()}
         links = (
-            attrs.evolve(it, type=kinds[it.name][0], kind=kinds[it.name][1]) if it.name in kinds else it
-            for it in snapshot.links
+            attrs.evolve(link, type=kinds[link.name][0], kind=kinds[link.name][1]) if link.name in kinds else link
+            for link in snapshot.links
         )
         return attrs.evolve(snapshot, links=tuple(links))
 
@@ -195,10 +197,13 @@ class Dressed:
 def told(family: FamilyExamination) -> tuple[list[str], list[str]]:
     """The escapes of a family, and its repair with the reasons for what is left, as in a file."""
     escapes = [
-        f"{ip_at(it.cidr.family, it.first)}-{ip_at(it.cidr.family, it.last)} {' '.join(it.devs) or it.kind}"
-        for it in family.report.escapes
+        f"{ip_at(escape.cidr.family, escape.first)}-{ip_at(escape.cidr.family, escape.last)} {' '.join(escape.devs) or escape.kind}"
+        for escape in family.report.escapes
     ]
-    return escapes, [*(str(it.destination) for it in family.repair.routes), *(it.reason for it in family.repair.unsafe)]
+    return escapes, [
+        *(str(route.destination) for route in family.repair.routes),
+        *(it.reason for it in family.repair.unsafe),
+    ]
 
 
 def agrees(field: Field, found: Examination) -> None:
@@ -217,8 +222,8 @@ def repaired(field: Field, found: Examination) -> None:
     """The plan adds the repair and changes nothing else; what left by an overlay, or stayed here, still does."""
     section = StaticRoutesConfig(bool(found.routes), repair_document(found.routes))
     plan = plan_static_routes(attrs.evolve(field.config, static_routes=section), found.fib.snapshot)
-    assert ({it.action for it in plan.steps}, plan.pending) == ({"add"} if found.routes else set(), ())
-    after = found.fib.with_routes([it.route for it in plan.changes])
+    assert ({step.action for step in plan.steps}, plan.pending) == ({"add"} if found.routes else set(), ())
+    after = found.fib.with_routes([change.route for change in plan.changes])
     for family in found.families:
         judge = Judge.of(family.report, found.fib)
         for cidr in family.report.cidrs:
@@ -270,7 +275,7 @@ def test_a_node_at_boot(field: Field, tmp_path: Path) -> None:
         checked = Checked(namespace, field.config, tmp_path, tools={"ip": field.shown})
     kinds = {line.partition(" (")[2].partition(")")[0]: line.partition(":")[0].lower() for line in checked.lines}
     for family, said in field.families.items():
-        found = [it for it in checked.answer.escapes if (":" in it[0]) == (family == "ipv6")]
+        found = [escape for escape in checked.answer.escapes if (":" in escape[0]) == (family == "ipv6")]
         missing = f"those of the IPv{family[-1]} default route" in checked.said
         assert ("overlap" if found else "no-default-route" if missing else checked.answer.verdict) in said.verdicts
         if checked.answer.verdict == "undecided":

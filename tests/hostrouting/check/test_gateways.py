@@ -95,12 +95,14 @@ def test_nothing_to_ask() -> None:
 def test_a_lost_carrier() -> None:
     """A gateway on a device without a carrier is accepted, also where routes by such devices are ignored."""
     snapshot = host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT])
-    links = tuple(attrs.evolve(it, carrier=it.name != "ib0", ignore_routes_with_linkdown=True) for it in snapshot.links)
+    links = tuple(
+        attrs.evolve(link, carrier=link.name != "ib0", ignore_routes_with_linkdown=True) for link in snapshot.links
+    )
     routes = [
-        attrs.evolve(it, legs=tuple(attrs.evolve(leg, dead=True, linkdown=True) for leg in it.legs))
-        if "ib0" in it.devs
-        else it
-        for it in snapshot.routes
+        attrs.evolve(route, legs=tuple(attrs.evolve(leg, dead=True, linkdown=True) for leg in route.legs))
+        if "ib0" in route.devs
+        else route
+        for route in snapshot.routes
     ]
     fib = Fib(attrs.evolve(snapshot, links=links, routes=routes))
     assert refused_gateway(fib, NextHop("ib0", gateway=as_ip("172.16.0.1"))) is None

@@ -31,7 +31,10 @@ def check(snapshot: Snapshot, *cidrs: str, **options: object) -> OverlapReport:
 
 def ranges(report: OverlapReport) -> list[str]:
     """The findings, each as kind, range and devices."""
-    return [f"{it.kind} {ip_at(4, it.first)}-{ip_at(4, it.last)} {','.join(it.devs)}".strip() for it in report.escapes]
+    return [
+        f"{escape.kind} {ip_at(4, escape.first)}-{ip_at(4, escape.last)} {','.join(escape.devs)}".strip()
+        for escape in report.escapes
+    ]
 
 
 def test_cidrs_may_be_texts() -> None:
@@ -103,7 +106,7 @@ class TestEveryAddressIsJudged:
         """Under wg-quick main's default route is reported as suppressed, unless its tunnel is down or expected by name."""
         tunnel = vpn_node().snapshot(family=4)
         report = check(tunnel, "172.16.0.0/16")
-        assert [(it.name, it.target) for it in report.remarks] == [("unused-default-route", "eth0")]
+        assert [(remark.name, remark.target) for remark in report.remarks] == [("unused-default-route", "eth0")]
         # The tunnel's own packets, which have the mark, leave by eth0.
         assert [(note.escapes, note.decision.devs) for note in report.notes] == [(True, ("eth0",))]
         assert check(tunnel, "172.16.0.0/16", expected_devs=["wg0"]).remarks == ()

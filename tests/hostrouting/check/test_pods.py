@@ -79,7 +79,9 @@ def packets_of(source: Prefix) -> list[dict[str, Any]]:
 
 def told(found: FamilyExamination) -> list[tuple[object, str]]:
     """The packets that each finding is about, None if the host's own, and its name."""
-    return [(it.facts.get("packets"), it.name) for it in check_findings(Examination((found,)), mode="STRICT")]
+    return [
+        (finding.facts.get("packets"), finding.name) for finding in check_findings(Examination((found,)), mode="STRICT")
+    ]
 
 
 def classes(snapshot: Snapshot, *cidrs: Prefix) -> list[tuple[str, str, bool]]:
@@ -173,14 +175,14 @@ class TestCheck:
     def test_what_the_host_sends_there_too(self) -> None:
         """What escapes for the host and for pods alike is told once, also where the pods' ranges are shorter."""
         found = examined(h200())
-        assert [it.verdict for it in found.pods] == ["overlap"]
+        assert [pod.verdict for pod in found.pods] == ["overlap"]
         assert found.escapes == found.report.escapes != ()
         inner = Prefix.parse("172.16.5.0/24")
         good = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=101, protocol=4)
         astray = Route.to("172.16.0.0/16", dev="ib0", gateway="192.168.7.9", protocol=4)
         found = examined(node(*bridge(), rules=(rule(iif="cni0", dst=inner, table=101),), routes=(good, astray)))
         assert found.escapes == found.report.escapes
-        assert [len(it.escapes) for it in found.pods] == [2]
+        assert [len(pod.escapes) for pod in found.pods] == [2]
 
     def test_a_device_to_come(self) -> None:
         """A rule for a device that does not exist matches nothing now, but will match what arrives on it."""
@@ -192,9 +194,11 @@ class TestCheck:
         """A rule by mark that decides for packets of pods only leaves the verdict undecided, and a note says whose."""
         marked = rule(iif="cni0", fwmark=1, fwmask=0xFF)
         found = examined(node(*bridge(), rules=(marked,), routes=(ASTRAY,)))
-        assert [it.verdict for it in found.pods] == ["undecided"]
+        assert [pod.verdict for pod in found.pods] == ["undecided"]
         assert (packets_of(PODS), "other-packets") in told(found)
-        [note] = [it for it in check_findings(Examination((found,)), mode="WARN") if "packets" in it.facts]
+        [note] = [
+            finding for finding in check_findings(Examination((found,)), mode="WARN") if "packets" in finding.facts
+        ]
         assert "), for packets of pods from 10.244.3.0/24 that arrive on cni0: packets with fwmark" in note.sentence
 
     def test_no_default_route(self) -> None:
@@ -207,7 +211,7 @@ class TestCheck:
         other = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100, protocol=4)
         snapshot = node(*bridge(), rules=(rule(),)).snapshot().with_routes([other, ASTRAY])
         [found] = examine_snapshot(snapshot, config(expectedDevs=["eth0"])).families
-        assert (found.report.verdict, [it.verdict for it in found.pods]) == ("overlap", ["ok"])
+        assert (found.report.verdict, [pod.verdict for pod in found.pods]) == ("overlap", ["ok"])
 
 
 class TestRepair:
@@ -220,23 +224,23 @@ class TestRepair:
         kernel = node(*bridge(), rules=(rule(iif="lo"),), routes=(own, astray))
         found = examined(kernel)
         assert (found.report.escapes, found.verdict) == ((), "overlap")
-        assert [str(it.destination) for it in found.repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
-        assert [it.verdict for it in found.repair.pods] == ["ok"]
+        assert [str(route.destination) for route in found.repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert [pod.verdict for pod in found.repair.pods] == ["ok"]
         assert found.repair.proof.verdict == "ok"
         assert found.repair.unsafe == ()
 
     def test_beside_the_host_s_own(self) -> None:
         """What repairs the host's own packets is not proposed again for those of pods."""
         found = examined(h200())
-        assert [str(it.destination) for it in found.repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
-        assert [it.verdict for it in found.repair.pods] == ["ok"]
+        assert [str(route.destination) for route in found.repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert [pod.verdict for pod in found.repair.pods] == ["ok"]
 
     def test_what_no_route_repairs(self) -> None:
         """If a rule decides before table main, the reason names the pods."""
         found = examined(node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
         [unsafe] = found.repair.unsafe
         assert unsafe.reason == "earlier-rule"
-        assert [it.verdict for it in found.repair.pods] == ["ok", "overlap"]
+        assert [pod.verdict for pod in found.repair.pods] == ["ok", "overlap"]
         assert (packets_of(UPPER), "unsafe") in told(found)
 
     def test_what_would_harm_others(self) -> None:
@@ -253,7 +257,7 @@ class TestRepair:
         harmless = rule(90, iif="cali2", dst=Prefix.parse("9.0.0.0/8"))
         found = examined(node(*links, rules=(harmless, rule(src=UPPER)), routes=(ASTRAY,)))
         [unsafe] = found.repair.unsafe
-        assert {dev for it in unsafe.senders for dev in it.devs} == {"cali1", "cali2"}
+        assert {dev for sender in unsafe.senders for dev in sender.devs} == {"cali1", "cali2"}
 
 
 class TestTold:
@@ -264,7 +268,9 @@ class TestTold:
         kernel = node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,))
         found = examine_snapshot(kernel.snapshot(), config())
         whose = ", for packets of pods from 10.244.3.128/25 that arrive on cni0, "
-        assert all(whose in it.sentence for it in check_findings(found, mode="STRICT") if "packets" in it.facts)
+        assert all(
+            whose in finding.sentence for finding in check_findings(found, mode="STRICT") if "packets" in finding.facts
+        )
         [family] = found.families
         assert told(family)[:2] == [(packets_of(UPPER), "overlap"), (packets_of(UPPER), "unsafe")]
         [family] = examine_snapshot(kernel.snapshot(), config(podCidrs=[])).families
@@ -320,7 +326,7 @@ class TestTold:
         assert f"from {lower}" in host.files.texts[host.layout.detected_path]
         attrs.evolve(task, host=host, config=config(mode="WARN", podCidrs=[])).keep(phases.Context(), lambda _: True)
         report = json.loads(host.files.texts[host.layout.report_path])
-        assert [it["name"] for it in report["findings"]] == ["other-packets"]
+        assert [finding["name"] for finding in report["findings"]] == ["other-packets"]
 
     @pytest.mark.parametrize(
         ("rules", "said"),
@@ -356,7 +362,7 @@ class TestConfiguration:
         """Patterns of their own replace those of the allowed devices."""
         links = (Link(name="cali1", index=0), Link(name="tap7", index=0))
         found = examined(node(*links), podDevs=["tap*"])
-        assert [it.devs for report in found.pods for it in report.packets] == [("tap7",)]
+        assert [packet.devs for report in found.pods for packet in report.packets] == [("tap7",)]
 
     def test_installed(self) -> None:
         """The boot script keeps them for `hostrouting check`."""

@@ -77,7 +77,7 @@ def furnish(namespace: Namespace, family: int, wanted: list[str]) -> None:
     namespace.batch(["link set lo up", *ports(*DEVICES)])
     namespace.sysctl(f"ipv{family}/conf/all/forwarding", 1)
     options = " nodad" if family != IPV4 else ""
-    namespace.batch([f"address add {it}{options}" for it in ADDRESSES[family]], family=family)
+    namespace.batch([f"address add {address}{options}" for address in ADDRESSES[family]], family=family)
     namespace.batch([f"route add default {GATEWAYS[family]} metric 100", *wanted], family=family, force=True)
 
 
@@ -105,7 +105,7 @@ def compare(family: int, wanted: list[str]) -> None:
             asked: set[tuple[str, str]] = set()
             for its in packets:
                 report = check_overlap(fib, [cidr], expected_devs=["eth0"], allowed_devs=PATTERNS, flow=its.flow)
-                escaping = {place for it in report.escapes for place in range(it.first, it.last + 1)}
+                escaping = {place for escape in report.escapes for place in range(escape.first, escape.last + 1)}
                 for dev in its.devs:
                     for source in [address for block in its.sources for address in _network(block)]:
                         flow = attrs.evolve(PLAIN, source=source, iif=dev)

@@ -203,7 +203,7 @@ class TestRepairOfKnownHosts:
         fib = Fib(row.kernel().snapshot(family=4))
         report = check_overlap(fib, map(Prefix.parse, row.cidrs), expected_devs=row.expected, allowed_devs=row.allowed)
         repair = propose_repair(fib, report)
-        destinations = [str(it.destination) for it in repair.routes]
+        destinations = [str(route.destination) for route in repair.routes]
         assert (*destinations, *(it.reason for it in repair.unsafe)) == row.repair
         assert repair.proof.verdict == (row.verdict if repair.unsafe or not row.escapes else "ok")
 
@@ -226,7 +226,7 @@ class TestRepairOfKnownHosts:
         fib = Fib(plain().with_routes([own, *away]), merged=False)
         report = check_overlap(fib, [it.prefix for it in away], expected_devs=["eth0"])
         repair = propose_repair(fib, report)
-        assert [str(it.destination) for it in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert [str(route.destination) for route in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
         assert (repair.proof.verdict, repair.unsafe) == ("ok", ())
 
     def test_earlier_rule(self) -> None:
@@ -474,7 +474,7 @@ def test_many_devices_with_a_reverse_path_filter() -> None:
         fib = Fib(found)
         report = check_overlap(fib, ["172.16.0.0/16"])
         repair = propose_repair(fib, report)
-        assert [it.target for it in repair.costs if it.target in devs] == devs
+        assert [cost.target for cost in repair.costs if cost.target in devs] == devs
         return lambda: propose_repair(Fib(found), report)
 
     assert grows_evenly(work, 10)

@@ -37,12 +37,12 @@ def findings(snapshot: Snapshot, *names: str, devs: Sequence[str] = ()) -> list[
     """The findings of a check with one of these names."""
     fib = Fib(snapshot)
     found = examined(fib, check_overlap(fib, ["172.16.0.0/16"], expected_devs=devs))
-    return [it for it in check_findings(found, mode="STRICT") if it.name in names]
+    return [finding for finding in check_findings(found, mode="STRICT") if finding.name in names]
 
 
 def lines(snapshot: Snapshot, *devs: str) -> list[str]:
     """What escapes, as lines."""
-    return [it.line for it in findings(snapshot, *ESCAPES, devs=devs)]
+    return [finding.line for finding in findings(snapshot, *ESCAPES, devs=devs)]
 
 
 @pytest.mark.parametrize("count", [20, 21])
@@ -53,7 +53,7 @@ def test_a_long_repair(count: int) -> None:
     report = check_overlap(fib, [route.prefix.halves()[0] for route in routes])
     repair = propose_repair(fib, report)
     assert len(repair.routes) == count
-    [action] = [it for it in check_findings(examined(fib, report), mode="STRICT") if it.name == "action"]
+    [action] = [finding for finding in check_findings(examined(fib, report), mode="STRICT") if finding.name == "action"]
     assert action.facts["routes"] == repair_document(repair.routes)
     if count > 20:
         rest = "the repair in route-overlap.json, printed by: hostrouting repair"
@@ -218,7 +218,7 @@ def test_what_is_unsafe() -> None:
 def noted(*rules: Rule, routes: tuple[Route, ...] = ()) -> list[str]:
     """What the notes of a check on 172.16.0.0/16 say, from the packets on."""
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, *routes], rules=[LOCAL, *rules, MAIN])
-    told = [it.sentence for it in findings(snapshot, "other-packets")]
+    told = [finding.sentence for finding in findings(snapshot, "other-packets")]
     return [it.partition("): ")[2].partition("; the verdict does not")[0] for it in told]
 
 
@@ -319,7 +319,7 @@ def test_what_is_taken_from_a_tunnel() -> None:
     halves = [Route.to(text, dev="wg0", protocol=3) for text in ("0.0.0.0/1", "128.0.0.0/1")]
     fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT, *halves], links=[]))
     found = examined(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
-    assert [it.sentence for it in found.costs] == [
+    assert [cost.sentence for cost in found.costs] == [
         "the repair diverts addresses of 128.0.0.0/1 from wg0: packets for the repaired range no longer go there"
     ]
 

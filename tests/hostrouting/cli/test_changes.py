@@ -73,7 +73,7 @@ def test_nothing_is_foretold(written: Callable[..., str], repaired: str) -> None
 
 def test_the_halves_are_there_already(written: Callable[..., str]) -> None:
     """If the configuration has the halves as well, the remedy is to take the whole out."""
-    path = written(WHOLE, *({"destination": it} for it in HALVES))
+    path = written(WHOLE, *({"destination": half} for half in HALVES))
     [found] = say("plan", "--config", path, "--json", kernel=overwritten()).json["findings"]
     assert found["facts"]["instead"] == []
     assert "In its place" not in say("plan", "--config", path, kernel=overwritten()).out

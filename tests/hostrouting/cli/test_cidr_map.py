@@ -89,7 +89,9 @@ def test_each_address_is_named_once(style: Style) -> None:
         ("10.0.0.0/30", ["10.0.0.0", "10.0.0.2", "10.0.0.3"]),
     ):
         axis = drawn(cidr, (cidr, cidr, "eth0", "expected"), style=style)[1]
-        assert [it for it in axis.split() if it != "…"] == (told if style is WIDE else [*told[:1], *told[1:][-1:]])
+        assert [word for word in axis.split() if word != "…"] == (
+            told if style is WIDE else [*told[:1], *told[1:][-1:]]
+        )
 
 
 @given(
@@ -106,5 +108,5 @@ def test_every_escape_is_on_the_map(host: tuple[Prefix, object], width: int) -> 
     assert segments[-1].last == block.last
     assert all(one.last + 1 == other.first for one, other in pairwise(segments))
     lines = [plain(it) for it in draw_map(block, [("now", segments)], Style(width))]
-    assert ("█" in lines[2]) == any(it.judgement == "escape" for it in segments)
+    assert ("█" in lines[2]) == any(segment.judgement == "escape" for segment in segments)
     assert len(lines[2]) <= max(width, 25)

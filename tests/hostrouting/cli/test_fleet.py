@@ -62,8 +62,8 @@ def fleet(tmp_path: Path) -> Path:
 
 def lines_of(said: Said) -> dict[str, dict[str, object]]:
     """Each line of JSON, by the name of the node."""
-    documents = [json.loads(it) for it in said.out.splitlines()]
-    return {it["node"]: it for it in documents}
+    documents = [json.loads(line) for line in said.out.splitlines()]
+    return {document["node"]: document for document in documents}
 
 
 def test_the_whole_table(fleet: Path) -> None:
@@ -109,10 +109,11 @@ def test_the_table_of_the_page_for_operators() -> None:
         problem="this is empty: the command that was to write it probably failed; save one with: hostrouting snapshot > FILE",
     )
     results = [
-        attrs.evolve(node(f"gpu-{it:04}", escape(f"ib{it % 8}")), path=f"nodes/gpu-{it:04}.json") for it in range(412)
+        attrs.evolve(node(f"gpu-{number:04}", escape(f"ib{number % 8}")), path=f"nodes/gpu-{number:04}.json")
+        for number in range(412)
     ]
     results += [NodeResult(f"gpu-{it:04}", f"nodes/gpu-{it:04}.json", failure=error) for it in (412, 413)]
-    results += [NodeResult(f"cpu-{it:04}", verdict="ok") for it in range(9586)]
+    results += [NodeResult(f"cpu-{number:04}", verdict="ok") for number in range(9586)]
     told = fleet_lines(group_nodes(results), config_of(), name="agent.json", question="--config agent.json")
     [shown] = [text for language, text in BLOCK.findall(page("fleet")) if language == "text"]
     assert "\n".join(plain(it).rstrip() for it in told).startswith(shown.rstrip())
@@ -121,12 +122,12 @@ def test_the_table_of_the_page_for_operators() -> None:
 def test_the_repair_of_the_table_repairs(fleet: Path, tmp_path: Path) -> None:
     """What is printed can be pasted, and then nothing escapes on any of these nodes."""
     said = say("check", "--snapshots", f"{fleet}/node-*.json", CIDR)
-    routes = [json.loads(it.strip().rstrip(",")) for it in said.lines if it.startswith('    {"destination"')]
+    routes = [json.loads(line.strip().rstrip(",")) for line in said.lines if line.startswith('    {"destination"')]
     config = {"staticRoutes": {"enabled": True, "routes": routes}, "routeOverlap": {"expectedCidrs": [CIDR]}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     for path in sorted(fleet.glob("node-*.json"))[:3]:
         told = say("plan", "--config", str(tmp_path / "config.json"), "--snapshot", str(path), "--json").json
-        assert [it["action"] for it in told["steps"]] == ["add", "add"]
+        assert [step["action"] for step in told["steps"]] == ["add", "add"]
         assert told["verdict"] == "ok"
     again = say("check", "--snapshots", f"{fleet}/node-*.json", "--config", str(tmp_path / "config.json"))
     path = tmp_path / "config.json"
@@ -157,13 +158,13 @@ def held() -> MemoryBackend:
 
 def added(said: Said) -> list[dict[str, object]]:
     """The routes that are printed."""
-    return [json.loads(it.strip().rstrip(",")) for it in said.lines if it.startswith('    {"destination"')]
+    return [json.loads(line.strip().rstrip(",")) for line in said.lines if line.startswith('    {"destination"')]
 
 
 def steps(config: str, snapshot: Path) -> list[str]:
     """What applying this configuration would do to the routes of this node."""
     told = say("plan", "--config", config, "--snapshot", str(snapshot), "--json").json
-    return [it["action"] for it in told["steps"]]
+    return [step["action"] for step in told["steps"]]
 
 
 def test_entries_that_are_wrong_are_deleted(tmp_path: Path) -> None:
@@ -207,13 +208,13 @@ def tunnelled() -> MemoryBackend:
     kernel = plain_vm()
     kernel.add_link(Link(name="wg0", index=0))
     routes = [Route.to(it, dev="wg0", protocol=4) for it in ("0.0.0.0/1", "128.0.0.0/1")]
-    assert all(it.ok for it in kernel.change([RouteRequest("add", it) for it in routes]))
+    assert all(it.ok for it in kernel.change([RouteRequest("add", route) for route in routes]))
     return kernel
 
 
 def test_the_example_of_the_page_for_operators(tmp_path: Path) -> None:
     """40 nodes need two routes, which go into the shared file; 3 nodes with a tunnel need one, in a file for all three."""
-    tunnels = {f"tunnel-{it}": tunnelled().snapshot() for it in range(3)}
+    tunnels = {f"tunnel-{number}": tunnelled().snapshot() for number in range(3)}
     fleet = save(tmp_path / "nodes", {**distinct_nodes(40), **tunnels})
     config = configured(tmp_path)
     said = say("check", "--snapshots", str(fleet), "--config", config)
@@ -228,10 +229,10 @@ def test_the_example_of_the_page_for_operators(tmp_path: Path) -> None:
     own = tmp_path / "tunnel-0.json"
     own.write_text(say(*command.split()[1:]).out)
     configured(tmp_path, *added(said))
-    for file, name in ((config, "node-00000"), (config, "node-00039"), *((str(own), it) for it in tunnels)):
+    for file, name in ((config, "node-00000"), (config, "node-00039"), *((str(own), tunnel) for tunnel in tunnels)):
         told = say("plan", "--config", file, "--snapshot", str(fleet / f"{name}.json"), "--json").json
         assert told["verdict"] == "ok"
-    assert [it["destination"] for it in json.loads(own.read_text())["staticRoutes"]["routes"]] == [CIDR]
+    assert [route["destination"] for route in json.loads(own.read_text())["staticRoutes"]["routes"]] == [CIDR]
 
 
 def led(dev: str) -> MemoryBackend:
@@ -246,7 +247,7 @@ def led(dev: str) -> MemoryBackend:
 
 def test_an_entry_that_is_wrong_on_some_nodes_only(tmp_path: Path) -> None:
     """The entry stays in the shared file for the other nodes. The nodes where it is wrong get a file without it."""
-    nodes = {f"gpu-{it}": led("eth0").snapshot() for it in range(8)}
+    nodes = {f"gpu-{number}": led("eth0").snapshot() for number in range(8)}
     others = {f"gpu-{it}": led("eth1").snapshot() for it in (8, 9)}
     fleet = save(tmp_path / "nodes", {**nodes, **others})
     config = configured(tmp_path, {"destination": CIDR, "gateway": "10.9.0.9"})
@@ -401,7 +402,7 @@ def test_names_in_the_way_of_a_terminal(tmp_path: Path) -> None:
 )
 def test_bad_usage(fleet: Path, words: list[str], said: str) -> None:
     """What cannot be done is refused with exit code 2 before anything is read; with --json as one document, too."""
-    typed = ["check", *(it.format(fleet=fleet) for it in words)]
+    typed = ["check", *(word.format(fleet=fleet) for word in words)]
     told = say(*typed)
     assert (told.code, told.out) == (2, "")
     assert said.format(fleet=fleet) in told.err
@@ -469,7 +470,7 @@ class TestAsAProgram:
         """Start it, in a session of its own and on one processor, for so many nodes and a pipe."""
         os.mkfifo(folder / "later.json")
         vm = plain_vm().snapshot().to_json()
-        save(folder / "nodes", {f"{it:03}": vm.replace('"10.0.0.', f'"10.9.{it}.') for it in range(count)})
+        save(folder / "nodes", {f"{number:03}": vm.replace('"10.0.0.', f'"10.9.{number}.') for number in range(count)})
         paths = [str(folder / "nodes"), str(folder / "later.json")]
         command = [sys.executable, "-W", warnings, "-m", "hostrouting", "check", CIDR, "--json", "--snapshots", *paths]
         one = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]

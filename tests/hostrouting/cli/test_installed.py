@@ -92,7 +92,7 @@ def test_nothing_installed_is_lost(
     said = say(command, *cidrs, host=host)
     config = pasted(said)
     assert config.route_overlap.mode == "STRICT"
-    assert [str(it) for it in config.route_overlap.expected_cidrs] == list(dict.fromkeys([CIDR, *cidrs]))
+    assert [str(cidr) for cidr in config.route_overlap.expected_cidrs] == list(dict.fromkeys([CIDR, *cidrs]))
     first, second, *repair = config.static_routes.routes
     assert [str(it.destination) for it in (first, second)] == ["172.16.0.0/17", "10.98.0.0/16"]
     assert {(it.gateway, it.dev) for it in repair} == {(None, None)}
@@ -149,7 +149,10 @@ def test_a_part_of_the_installed_routes_is_lost(written: Callable[..., str]) -> 
     host = installed(written(HALVES[0]))
     lose_routes(host)
     routes = pasted(say("check", host=host)).static_routes.routes
-    assert [(str(it.destination), it.dev) for it in routes] == [("172.16.0.0/17", None), ("172.16.128.0/17", None)]
+    assert [(str(route.destination), route.dev) for route in routes] == [
+        ("172.16.0.0/17", None),
+        ("172.16.128.0/17", None),
+    ]
 
 
 def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:

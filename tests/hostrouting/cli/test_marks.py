@@ -81,7 +81,7 @@ def test_a_check() -> None:
     lower, upper = Prefix.parse("172.16.0.0/17").halves()[0], Prefix.parse("172.16.128.0/17")
     parts = [attrs.evolve(by_mark(100 + at), dst=dst) for at, dst in enumerate((lower, upper))]
     said = say("check", CIDR, host=host(*parts))
-    assert (said.code, [it for it in said.lines if it in LINES]) == (3, LINES)
+    assert (said.code, [line for line in said.lines if line in LINES]) == (3, LINES)
     document = say("check", CIDR, "--json", host=host(by_mark())).json
     assert document["marks"] == [
         {
@@ -100,7 +100,7 @@ def test_an_explanation() -> None:
     """The marks that other packets to the address depend on."""
     said = say("explain", "172.16.5.9", host=host(by_mark()))
     expected = [LINES[0].replace("rules 100 and 101", "rule 100"), *LINES[1:]]
-    assert [it for it in said.lines if it in expected] == [it for it in expected if "172.16" not in it]
+    assert [line for line in said.lines if line in expected] == [it for it in expected if "172.16" not in it]
     assert "marks" in say("explain", "172.16.5.9", "--json", host=host(by_mark())).json
 
 
@@ -126,7 +126,7 @@ def test_the_mark_of_answers_that_are_dropped(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "expectedDevs": ["eth0", "ib0"]}}))
     kernel = host(by_mark()).kernel
-    links = [attrs.evolve(it, rp_filter=1) for it in kernel.snapshot().links]
+    links = [attrs.evolve(link, rp_filter=1) for link in kernel.snapshot().links]
     sick = attrs.evolve(kernel.snapshot(), links=tuple(links)).to_json().encode()
     said = say("check", "--config", str(config), "--snapshot", "-", stdin=sick)
     assert "replies from 172.16.0.0/16 to packets with mark 0x10 are dropped when they arrive on ib0" in said.out

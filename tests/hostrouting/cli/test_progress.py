@@ -56,8 +56,8 @@ def test_the_line(screen: Screen) -> None:
     assert lines[0] == ""
     assert lines[-1] == "\x1b[K"
     assert 90 <= len(lines) <= 110  # ten a second
-    assert all(it.endswith("\x1b[K") and len(it) < 80 + 3 for it in lines[1:])
-    middle = next(it for it in lines if re.search(r"50\d of 1,000", it))
+    assert all(line.endswith("\x1b[K") and len(line) < 80 + 3 for line in lines[1:])
+    middle = next(line for line in lines if re.search(r"50\d of 1,000", line))
     assert re.fullmatch(r"█{15}░{15}  50\d of 1,000 snapshots, (4.9\d|5.00) s left\x1b\[K", middle)
 
 
@@ -89,7 +89,7 @@ def test_no_colours(screen: Screen) -> None:
 def test_any_width(screen: Screen, width: int) -> None:
     """The line is never wider than the terminal, where it could not be written again."""
     run(Terminal(screen, {**XTERM, "COLUMNS": str(width)}), seconds=1, total=20)
-    assert all(len(it.removesuffix("\x1b[K")) < width for it in sent(screen).split("\r"))
+    assert all(len(word.removesuffix("\x1b[K")) < width for word in sent(screen).split("\r"))
 
 
 def test_a_short_run(screen: Screen) -> None:

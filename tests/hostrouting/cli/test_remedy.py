@@ -39,7 +39,7 @@ def items(said: Said) -> list[dict[str, Any]]:
 
 def steps(host: FakeHost, path: str) -> list[str]:
     """What applying this would do to routes."""
-    return [it["action"] for it in say("plan", "--config", path, "--json", host=host).json["steps"]]
+    return [step["action"] for step in say("plan", "--config", path, "--json", host=host).json["steps"]]
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_configuration_is_added_to(bare: FakeHost, written: Callable[..., str]
 def test_what_a_configuration_lacks_besides(bare: FakeHost, written: Callable[..., str]) -> None:
     """A route of ours that apply would delete, for the configuration lacks it, is part of what is to be added."""
     said = say("check", "--config", written(OTHER), host=bare)
-    assert [it["destination"] for it in items(said)] == ["172.16.0.0/17"]
+    assert [item["destination"] for item in items(said)] == ["172.16.0.0/17"]
     assert say("apply", "--config", written(OTHER, *items(said)), host=bare).code == 0
 
 
@@ -173,9 +173,9 @@ def test_several_ways_cannot_be_configured() -> None:
     assert told in said.lines
     same = ecmp_node()
     with same.reopen() as backend:
-        legs = next(it.legs for it in backend.snapshot(family=4).routes if not it.prefix.length)
+        legs = next(route.legs for route in backend.snapshot(family=4).routes if not route.prefix.length)
         changes = [Route(lost.prefix, legs, protocol=213), Route.to(CIDR, type="blackhole")]
-        assert all(it.ok for it in backend.change(RouteRequest("add", it) for it in changes))
+        assert all(it.ok for it in backend.change(RouteRequest("add", change) for change in changes))
     said = say("repair", CIDR, kernel=same)
     assert items(said)[0]["destination"] == "9.0.0.0/8"
     assert "several ways" not in said.out
@@ -195,7 +195,7 @@ def test_a_repair_that_is_piped_into_apply(written: Callable[..., str], *, named
     assert say("apply", "--config", "-", stdin=printed.out.encode(), host=host).code == 0
     assert say("check", CIDR, host=host).code == 0
     kept = HALF["destination"], APART["destination"]
-    routes = {it["destination"] for it in printed.json["staticRoutes"]["routes"]}
+    routes = {route["destination"] for route in printed.json["staticRoutes"]["routes"]}
     assert routes == (
         {*kept, OTHER["destination"]} if named or installs else {HALF["destination"], OTHER["destination"]}
     )
@@ -238,14 +238,14 @@ def test_a_repair_for_other_nodes_too() -> None:
 
     def ways(*words: str) -> dict[str, tuple[str, str]]:
         routes = say("repair", CIDR, "--as-config", *words, kernel=kernel).json["staticRoutes"]["routes"]
-        return {it["destination"]: (it["gateway"], it["dev"]) for it in routes}
+        return {route["destination"]: (route["gateway"], route["dev"]) for route in routes}
 
     halves = HALF["destination"], OTHER["destination"]
     found = ways()
-    assert {it: found[it] for it in (*halves, "9.0.0.0/8")} == dict.fromkeys((*halves, "9.0.0.0/8"), ("", ""))
+    assert {half: found[half] for half in (*halves, "9.0.0.0/8")} == dict.fromkeys((*halves, "9.0.0.0/8"), ("", ""))
     assert found["11.0.0.0/8"] == ("10.0.0.9", "eth0")
-    assert {ways("--dev", "eth0")[it] for it in halves} == {("", "eth0")}
-    assert {ways("--dev", "eth0", "--gateway", "10.0.0.1")[it] for it in halves} == {("10.0.0.1", "eth0")}
+    assert {ways("--dev", "eth0")[half] for half in halves} == {("", "eth0")}
+    assert {ways("--dev", "eth0", "--gateway", "10.0.0.1")[half] for half in halves} == {("10.0.0.1", "eth0")}
 
 
 @pytest.mark.parametrize("installs", [False, True])

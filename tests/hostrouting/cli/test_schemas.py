@@ -105,7 +105,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     (broken / "etc" / "iproute2").write_text("")
     with h200() as kernel:
         snapshot = kernel.snapshot(family=4)
-    strict = attrs.evolve(snapshot, links=tuple(attrs.evolve(it, rp_filter=1) for it in snapshot.links))
+    strict = attrs.evolve(snapshot, links=tuple(attrs.evolve(link, rp_filter=1) for link in snapshot.links))
     unit = "/etc/systemd/system/static-routes.service"
     full = FakeHost(kernel=h200(), files=FakeFiles(broken={unit: "the disk is full"}))
     stuck, well = FakeHost(kernel=h200(), files=Stuck()), FakeHost(kernel=leftover())
@@ -181,7 +181,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=GivenExecutor(Inline())):
         asked = ("check", "--snapshots", str(tmp_path / "nodes"), "--json")
         pinned = written({"destination": "172.16.0.0/17", "gateway": "10.9.9.9", "dev": "ib0"})
-        nodes = [json.loads(it) for words in ((CIDR,), ("--config", pinned)) for it in say(*asked, *words).lines]
+        nodes = [json.loads(line) for words in ((CIDR,), ("--config", pinned)) for line in say(*asked, *words).lines]
 
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json

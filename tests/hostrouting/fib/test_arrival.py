@@ -76,7 +76,7 @@ def furnish(namespace: Namespace, on: dict[str, int], lines: list[str]) -> None:
     """A node with these settings, rules and routes, as far as Linux takes them."""
     namespace.batch(
         ["link set lo up", *ports(*DEVICES)]
-        + [f"address add {it}" for it in ADDRESSES]
+        + [f"address add {address}" for address in ADDRESSES]
         + ["route add default via 10.0.0.1 dev eth0 metric 100"]
     )
     namespace.batch(lines, family=4, force=True)

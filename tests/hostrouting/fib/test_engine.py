@@ -64,7 +64,7 @@ def rule_matches(rule: Rule, address: int, flow: Flow) -> bool:
 
 def in_ipv6(table: list[Route], links: tuple[Link, ...], address: int, flow: Flow) -> Iterator[Route]:
     """The routes of a table that a packet can use, in the order in which IPv6 prefers them."""
-    wary = {it.name for it in links if it.ipv6_ignore_routes_with_linkdown}
+    wary = {link.name for link in links if link.ipv6_ignore_routes_with_linkdown}
     bound, dev = flow.oif, flow.oif or (flow.iif if flow.iif != "lo" else "")
     near = [it for it in table if it.prefix.family == 6 and it.prefix.first <= address <= it.prefix.last]
     skipping = True
@@ -80,7 +80,7 @@ def in_ipv6(table: list[Route], links: tuple[Link, ...], address: int, flow: Flo
             lowest = min((it.metric for it in alike), default=0)
             found: list[tuple[bool, int, int, int, Route]] = []
             for at, route in enumerate(alike):
-                devs = {it.dev for it in route.legs if not it.dead and not (it.linkdown and it.dev in wary)}
+                devs = {leg.dev for leg in route.legs if not leg.dead and not (leg.linkdown and leg.dev in wary)}
                 score = 2 * ["low", "medium", "high"].index(route.preference) + (not dev or dev in devs)
                 is_pathless = route.type in {*ERRORS, "throw"}
                 is_there = is_pathless or bool(devs)
@@ -220,7 +220,7 @@ class TestCellsPartitionThePrefix:
     def test_addresses_are_what_they_are(self) -> None:
         """For 0.0.0.0, multicast and broadcast the kind follows from the address, not from the covering route."""
         cells = Fib(plain().with_routes([Route.to(it, dev="ib0") for it in ("0.0.0.0/8", "224.0.0.0/3")])).cells
-        kinds = [(it.first >> 24, it.decision.kind) for it in cells(Prefix.parse("0.0.0.0/0"))]
+        kinds = [(cell.first >> 24, cell.decision.kind) for cell in cells(Prefix.parse("0.0.0.0/0"))]
         assert [kinds[0], *kinds[-3:]] == [(0, "local"), (224, "multicast"), (240, "unicast"), (255, "broadcast")]
 
     @given(st.data(), BLOCK)
@@ -291,7 +291,11 @@ def test_many_routes_of_one_prefix() -> None:
         ]
         fib = Fib(attrs.evolve(plain(), routes=(*plain().routes, *routes)))
         decision = fib.lookup("192.0.2.1")
-        assert [(it.decision.route.tos, it.decision.route.metric) for it in decision.variants if it.decision.route] == [
+        assert [
+            (variant.decision.route.tos, variant.decision.route.metric)
+            for variant in decision.variants
+            if variant.decision.route
+        ] == [
             (16, 0),
             (8, 0),
             (4, 0),

@@ -124,7 +124,7 @@ def test_a_nexthop_object_and_a_bound_socket(held: list[tuple[str, bool, str, st
                 unknown = attrs.evolve(PLAIN, oif=oif, tos=None)
                 for place in places:
                     decision = fib.lookup(place, unknown)
-                    assert {decision.route, *(it.decision.route for it in decision.variants)} == ends[place]
+                    assert {decision.route, *(variant.decision.route for variant in decision.variants)} == ends[place]
 
 
 # A rule that looks up a table: the table, and the group that it suppresses. A route: its prefix, table and devices.

@@ -157,7 +157,7 @@ def test_joined_ranges(pairs: list[tuple[int, int]]) -> None:
     """Joined ranges have the same addresses, in order, and no two of them touch."""
     spans = [(first, first + more) for first, more in pairs]
     found = list(joined(spans))
-    assert {it for low, high in found for it in range(low, high + 1)} == {
-        it for low, high in spans for it in range(low, high + 1)
+    assert {number for low, high in found for number in range(low, high + 1)} == {
+        number for low, high in spans for number in range(low, high + 1)
     }
     assert all(one[1] + 1 < other[0] for one, other in pairwise(found))

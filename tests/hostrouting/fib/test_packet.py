@@ -58,7 +58,7 @@ def packets(snapshot: Snapshot, family: int) -> list[Flow]:
     blocks_of_sources = [
         it for it in (*(rule.src for rule in rules), *(route.source for route in snapshot.routes)) if it
     ]
-    ends = {end for it in blocks_of_sources if it.family == family for end in (it.network, it.last)}
+    ends = {end for source in blocks_of_sources if source.family == family for end in (source.network, source.last)}
     # Prefixes of sources nest: there is a packet between the ends of two of them, too.
     sources = ends | {end + 1 for end in ends if end < (1 << width_of(family)) - 1}
     ports = {port for rule in rules for span in (rule.sports, rule.dports) if span for port in (*span, span[1] + 1)}
@@ -93,9 +93,9 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         kinds = packets(snapshot, block.family)
         if len(kinds) > 2000:
             kinds = data.draw(st.lists(st.sampled_from(kinds), min_size=50, max_size=50))
-            assert {(it.kind, it.route) for it in (fib.lookup(address, flow) for flow in kinds)} <= said
+            assert {(kind.kind, kind.route) for kind in (fib.lookup(address, flow) for flow in kinds)} <= said
         else:
-            assert {(it.kind, it.route) for it in (fib.lookup(address, flow) for flow in kinds)} == said
+            assert {(kind.kind, kind.route) for kind in (fib.lookup(address, flow) for flow in kinds)} == said
 
     @given(st.data())
     def test_gotos_upon_gotos(self, data: st.DataObject) -> None:

@@ -50,7 +50,7 @@ def test_a_gateway_that_may_not_be_reachable(forwarding: bool | None, others: li
     fib = node(Route.to("2001:db8::/32", dev="ib0", metric=1), Route.to("2001:db8::/48", dev="eth0", gateway="fe80::1", metric=1),
                forwarding=forwarding)  # fmt: skip
     found = fib.lookup("2001:db8::9")
-    assert (found.devs, [it.decision.devs[0] for it in found.variants]) == (("eth0",), others)
+    assert (found.devs, [variant.decision.devs[0] for variant in found.variants]) == (("eth0",), others)
     report = check_overlap(fib, ["2001:db8::/48"])
     assert report.verdict == ("undecided" if others else "ok")
     conditions = [str(condition) for note in report.notes for case in note.cases for condition in case]
@@ -91,7 +91,7 @@ def test_until_when_a_verdict_holds(others: int) -> None:
     unused = by("eth0", metric=2, expires=30)
     fib = node(by("eth0", metric=1, expires=600), unused, by("eth0", "2001:db8:7::/48", metric=1, expires=90), *many)
     for cidr, seconds in (("2001:db8::/32", [90]), ("2001:db8:8::/48", [600]), ("2001:db9::/32", [])):
-        assert [it.facts["seconds"] for it in check_overlap(fib, [cidr]).remarks] == seconds
+        assert [remark.facts["seconds"] for remark in check_overlap(fib, [cidr]).remarks] == seconds
 
 
 def test_in_words() -> None:

@@ -159,7 +159,7 @@ def agree(kind: str, route: Route | None, decision: Decision) -> bool:
 def failed_in(kernel: Namespace) -> set[tuple[str, str]]:
     """The gateways that Linux takes for unreachable now, each on its device."""
     entries = json.loads(kernel.ip("-6", "-j", "neigh", "show", "nud", "failed").stdout or "[]")
-    return {(it["dst"], it["dev"]) for it in entries}
+    return {(entry["dst"], entry["dev"]) for entry in entries}
 
 
 @pytest.fixture(scope="module")

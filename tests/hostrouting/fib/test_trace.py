@@ -43,7 +43,7 @@ def test_it_ends_where_the_engine_does(host: tuple[Prefix, Snapshot], flow: Flow
         # The turns end where the decision is, and nowhere before.
         ends = [it for it in trace.tried if it.result in {"decides", "refused"}]
         assert ends == list(trace.tried[-1:] if decision.rule is not None else ())
-        assert all((it.rule, it.route) == (decision.rule, decision.route) for it in ends)
+        assert all((end.rule, end.route) == (decision.rule, decision.route) for end in ends)
 
 
 @given(HOSTS)

@@ -27,10 +27,10 @@ ROOT = Path(__file__).parents[3]
 def test_a_directory(tmp_path: Path) -> None:
     """Each node has its verdict, its findings and its repair, as in the document of a check."""
     save(tmp_path, {"gpu": h200().snapshot(), "vm": plain_vm().snapshot(), "broken": "{"})
-    found = {it.name: it for it in fleet.check_snapshots([tmp_path], config_of(), executor=Inline())}
+    found = {node.name: node for node in fleet.check_snapshots([tmp_path], config_of(), executor=Inline())}
     gpu, vm, broken = found["gpu"], found["vm"], found["broken"]
     assert (gpu.verdict, vm.verdict, broken.verdict) == ("overlap", "ok", None)
-    assert [it["name"] for it in gpu.findings] == ["overlap", "action", "repair-cost"]
+    assert [finding["name"] for finding in gpu.findings] == ["overlap", "action", "repair-cost"]
     assert [it["destination"] for it in gpu.repair] == ["172.16.0.0/17", "172.16.128.0/17"]
     assert (vm.findings, vm.repair, broken.findings) == ([], [], [])
     document = gpu.to_mapping()
@@ -92,7 +92,7 @@ def on_a_cluster(folder: Path, fate: str) -> dict[str, str]:
     )
     assert (done.returncode, done.stderr) == (0, "")
     said = json.loads(done.stdout)
-    assert {it.split(":")[1] for it in said["addresses"]} == {"//127.0.0.1"}
+    assert {address.split(":")[1] for address in said["addresses"]} == {"//127.0.0.1"}
     found: dict[str, str] = said["found"]
     return found
 
@@ -147,12 +147,12 @@ def test_workers_end_with_their_program(folder: Path, tmp_path: Path) -> None:
 def in_session(session: int) -> list[str]:
     """The processes of this session that have not ended."""
     found = []
-    for it in os.listdir("/proc"):
-        if it.isdigit():
+    for name in os.listdir("/proc"):
+        if name.isdigit():
             try:
-                state, _, _, its, *_ = Path(f"/proc/{it}/stat").read_text().rpartition(")")[2].split()
+                state, _, _, its, *_ = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if int(its) == session and state != "Z":
-                found.append(it)
+                found.append(name)
     return found

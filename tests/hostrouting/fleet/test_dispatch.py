@@ -39,7 +39,7 @@ def test_each_node_has_its_result(tmp_path: Path) -> None:
     """The result of a node is the judgement of its snapshot, with the name and the file."""
     nodes = distinct_nodes(40)
     sources = find_snapshots([save(tmp_path, nodes)])
-    found = {it.name: it for it in judge_snapshots(sources, ASKED, executor=Inline())}
+    found = {node.name: node for node in judge_snapshots(sources, ASKED, executor=Inline())}
     assert found.keys() == nodes.keys()
     for source in sources:
         alone = judge(nodes[source.name].encode(), ASKED)
@@ -66,7 +66,9 @@ def test_no_result_is_kept(tmp_path: Path) -> None:
     for _ in range(1900):
         next(results)
     # Other tests of this process may still have results.
-    assert sum(isinstance(it, NodeResult) and it.path.startswith(str(tmp_path)) for it in gc.get_objects()) < 50
+    assert (
+        sum(isinstance(found, NodeResult) and found.path.startswith(str(tmp_path)) for found in gc.get_objects()) < 50
+    )
     results.close()  # type: ignore[attr-defined]  # it is a generator
 
 
@@ -75,7 +77,7 @@ def test_large_snapshots_are_sent_alone(tmp_path: Path) -> None:
     executor = Inline()
     save(tmp_path, {f"{number:02}": f"{number} " * (1 if number < 17 else 600_000) for number in range(20)})
     answers(judge_snapshots(find_snapshots([tmp_path]), ASKED, executor=executor, judge=echo))
-    assert [len(it) for it in executor.batches] == [16, 2, 1, 1]
+    assert [len(batch) for batch in executor.batches] == [16, 2, 1, 1]
 
 
 def test_equal_snapshots_are_judged_once(tmp_path: Path) -> None:
@@ -84,13 +86,15 @@ def test_equal_snapshots_are_judged_once(tmp_path: Path) -> None:
     nodes = {f"{number:04}": f"{number % 30}" for number in range(3000)}
     found = answers(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=executor, judge=echo))
     assert found == nodes
-    assert sorted(it for batch in executor.batches for it in batch) == sorted({it.encode() for it in nodes.values()})
+    assert sorted(it for batch in executor.batches for it in batch) == sorted(
+        {node.encode() for node in nodes.values()}
+    )
 
 
 def test_equal_snapshots_without_a_verdict(tmp_path: Path) -> None:
     """Of equal files, each error names its own."""
     save(tmp_path, {"one": "{}", "other": "{}"})
-    found = {it.name: it.error for it in judge_snapshots(find_snapshots([tmp_path]), ASKED, executor=Inline())}
+    found = {node.name: node.error for node in judge_snapshots(find_snapshots([tmp_path]), ASKED, executor=Inline())}
     for name, error in found.items():
         assert str(error).startswith(
             f"snapshot: {tmp_path}/{name}.json: schema: must be 'hostrouting/snapshot/1'; save"
@@ -101,7 +105,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     """A file that is not a snapshot is the result of one node; the others are judged."""
     save(tmp_path, {"empty": "", "well": plain_vm().snapshot()})
     gone = Source("gone", str(tmp_path / "gone.json"))
-    found = {it.name: it for it in judge_snapshots([gone, *find_snapshots([tmp_path])], ASKED, executor=Inline())}
+    found = {node.name: node for node in judge_snapshots([gone, *find_snapshots([tmp_path])], ASKED, executor=Inline())}
     assert found["well"].verdict == "ok"
     assert (
         str(found["gone"].error)
@@ -134,7 +138,7 @@ def test_what_a_worker_loses_is_judged_again(tmp_path: Path) -> None:
     found = answers(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=executor, judge=echo))
     assert found == nodes
     lost = [str(number).encode() for number in range(16, 32)]
-    assert [it for it in executor.batches if len(it) == 1] == [[it] for it in lost]
+    assert [batch for batch in executor.batches if len(batch) == 1] == [[it] for it in lost]
     assert executor.batches.count([]) == 1  # whether the workers can judge at all
 
 
@@ -143,11 +147,11 @@ def test_a_snapshot_that_is_lost_twice(tmp_path: Path) -> None:
     executor = Inline(Losing({b"20": 2, b"40": 2}))
     nodes = {f"{number:02}": str(number) for number in range(64)}
     results = list(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=executor, judge=echo))
-    failed = {it.name: it.error for it in results if it.failure}
+    failed = {result.name: result.error for result in results if result.failure}
     assert sorted(failed) == ["20", "40"]
     assert kind_of(failed["20"]) == "worker-lost"
     assert "which judged nothing else (OSError: the worker is gone)" in str(failed["20"])
-    assert {it.name: it.answer for it in results if it.failure is None} == {
+    assert {result.name: result.answer for result in results if result.failure is None} == {
         name: text for name, text in nodes.items() if name not in failed
     }
 
@@ -207,7 +211,7 @@ def test_a_bug_is_the_result_of_one_node(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("hostrouting.fleet.judge.judge", buggy)
     sources = find_snapshots([save(tmp_path, distinct_nodes(4))])
-    found = {it.name: it for it in judge_snapshots(sources, ASKED, executor=Inline())}
+    found = {node.name: node for node in judge_snapshots(sources, ASKED, executor=Inline())}
     assert [it.verdict for _, it in sorted(found.items())] == ["overlap", None, None, "overlap"]
     error, short = found["node-00001"].error, found["node-00002"].error
     assert kind_of(error) == "judging-failed"
@@ -237,11 +241,11 @@ def test_each_snapshot_has_one_result(
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(threads) as executor:
         patch.setattr(dispatch, "_SNAPSHOTS", batch)
         results = list(judge_snapshots(sources, ASKED, executor=executor, judge=judging))
-    assert sorted(int(it.name) for it in results) == list(range(len(texts)))
-    for it in results:
-        text = texts[int(it.name)]
-        assert (kind_of(it.failure) == "worker-lost") is (text == "lost twice")
-        assert it.answer == ("" if text == "lost twice" else text)
+    assert sorted(int(result.name) for result in results) == list(range(len(texts)))
+    for result in results:
+        text = texts[int(result.name)]
+        assert (kind_of(result.failure) == "worker-lost") is (text == "lost twice")
+        assert result.answer == ("" if text == "lost twice" else text)
 
 
 @pytest.mark.linux
@@ -252,8 +256,8 @@ class TestOwnProcesses:
         """The processes give the same results as this process, and all of them end."""
         nodes = {**distinct_nodes(40), "broken": "{", "vm": plain_vm().snapshot().to_json()}
         sources = find_snapshots([save(tmp_path, nodes)])
-        found = {it.name: it for it in judge_snapshots(sources, ASKED)}
-        here = {it.name: it for it in judge_snapshots(sources, ASKED, executor=Inline())}
+        found = {node.name: node for node in judge_snapshots(sources, ASKED)}
+        here = {node.name: node for node in judge_snapshots(sources, ASKED, executor=Inline())}
         assert {name: (it.answer, str(it.error)) for name, it in found.items()} == {
             name: (it.answer, str(it.error)) for name, it in here.items()
         }
@@ -273,8 +277,8 @@ class TestOwnProcesses:
         nodes: dict[str, Any] = {f"{number:02}": str(number) for number in range(60)}
         nodes["33"] = DEADLY
         results = list(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, judge=deadly_judge))
-        assert {it.name: it.failure.kind for it in results if it.failure} == {"33": "worker-lost"}
-        assert {it.name for it in results} == nodes.keys()
+        assert {result.name: result.failure.kind for result in results if result.failure} == {"33": "worker-lost"}
+        assert {result.name for result in results} == nodes.keys()
         assert not children()
 
     def test_the_reader_has_enough(self, tmp_path: Path) -> None:
@@ -300,10 +304,10 @@ def unable() -> None:
 def children() -> list[str]:
     """The worker processes of this process."""
     found = []
-    for it in os.listdir("/proc"):
-        if it.isdigit():
+    for name in os.listdir("/proc"):
+        if name.isdigit():
             try:
-                with open(f"/proc/{it}/stat") as stat, open(f"/proc/{it}/cmdline") as line:
+                with open(f"/proc/{name}/stat") as stat, open(f"/proc/{name}/cmdline") as line:
                     is_mine = stat.read().rpartition(")")[2].split()[1] == str(os.getpid())
                     if is_mine and "spawn_main" in (command := line.read()):
                         found.append(command)

@@ -29,15 +29,15 @@ def test_the_fabric_of_a_fleet() -> None:
     results = [node(f"node-{number}", escape(f"ib{number % 8}")) for number in range(24)]
     [group] = group_nodes(reversed(results))
     assert (group.verdict, group.problem) == ("overlap", "172.16.0.0/16 by ib0…ib7")
-    assert group.nodes == tuple(sorted(it.name for it in results))
+    assert group.nodes == tuple(sorted(result.name for result in results))
     assert (group.repair, group.is_repairable) == (HALVES, True)
 
 
 def test_real_nodes_in_different_subnets() -> None:
     """Nodes with other addresses and gateways have one repair."""
     results = [attrs.evolve(judge(it.encode(), ASKED), name=name) for name, it in distinct_nodes(5).items()]
-    snapshots = [Snapshot.from_json(it) for it in distinct_nodes(5).values()]
-    assert len({default.legs for it in snapshots if (default := default_route(Fib(it)))}) == 5
+    snapshots = [Snapshot.from_json(node) for node in distinct_nodes(5).values()]
+    assert len({default.legs for snapshot in snapshots if (default := default_route(Fib(snapshot)))}) == 5
     [group] = group_nodes(results)
     assert (len(group.nodes), group.problem, group.repair) == (5, "172.16.0.0/16 by ib0", HALVES)
 
@@ -105,7 +105,7 @@ def test_the_worst_comes_first() -> None:
         node("two", escape("ib0")),
         node("three", escape("ib1")),
     ]
-    assert [(it.verdict, it.problem, it.nodes) for it in group_nodes(results)] == [
+    assert [(group.verdict, group.problem, group.nodes) for group in group_nodes(results)] == [
         ("overlap", "172.16.0.0/16 by ib0 and ib1", ("three", "two")),
         ("overlap", "172.16.0.0/16 by wg0", ("one",)),
         (None, "links: must be a list", ("file", "other file")),
@@ -135,7 +135,7 @@ def test_one_repair_for_all(nodes: list[NodeResult], found: list[tuple[str, tupl
 
     Kills: one group with two repairs, which can show neither; and a repair that does not close everything.
     """
-    assert [("".join(it.nodes), it.repair, it.repair_words) for it in group_nodes(nodes)] == found
+    assert [("".join(group.nodes), group.repair, group.repair_words) for group in group_nodes(nodes)] == found
 
 
 def test_a_node_that_no_route_can_repair() -> None:
@@ -146,7 +146,7 @@ def test_a_node_that_no_route_can_repair() -> None:
         node("odder", escape("ib0"), whole=False),
         node("b", escape("ib1")),
     ]
-    assert [(it.problem, it.nodes, it.repair_words) for it in group_nodes(results)] == [
+    assert [(group.problem, group.nodes, group.repair_words) for group in group_nodes(results)] == [
         ("172.16.0.0/16 by ib0 and ib1", ("a", "b"), "one repair for all"),
         ("172.16.0.0/16 by ib0 and ib1", ("odd", "odder"), "no route can repair all of it"),
     ]
@@ -156,7 +156,7 @@ def test_no_default_route() -> None:
     """A host without a default route has that problem; if another family escapes, both are named."""
     nothing = judge(MemoryBackend().snapshot().to_json().encode(), ASKED)
     both = judge(h200().snapshot().to_json().encode(), Question(config_of(CIDR, "fd00::/8")))
-    assert [it.problem for it in group_nodes([nothing, both])] == [
+    assert [group.problem for group in group_nodes([nothing, both])] == [
         "172.16.0.0/16 by ib0 and no IPv6 default route",
         "no IPv4 default route",
     ]
@@ -175,11 +175,11 @@ def test_each_node_is_in_one_group(kinds: list[str]) -> None:
     }
     results = [attrs.evolve(made[kind], name=f"{kind}{number}") for number, kind in enumerate(kinds)]
     groups = group_nodes(results)
-    assert sorted(name for it in groups for name in it.nodes) == sorted(it.name for it in results)
-    assert len({(it.verdict, it.problem, it.is_repairable) for it in groups}) == len(groups)
+    assert sorted(name for group in groups for name in group.nodes) == sorted(result.name for result in results)
+    assert len({(group.verdict, group.problem, group.is_repairable) for group in groups}) == len(groups)
     other_way = group_nodes(reversed(results))
     assert [(it.problem, it.nodes, it.repair) for it in other_way] == [
-        (it.problem, it.nodes, it.repair) for it in groups
+        (group.problem, group.nodes, group.repair) for group in groups
     ]
 
 
@@ -194,7 +194,7 @@ def test_a_repaired_fleet() -> None:
     kernel = h200()
     [group] = group_nodes([judge(kernel.snapshot().to_json().encode(), ASKED)])
     routes = [Route.to(it.destination, dev="eth0", gateway="10.0.0.1", protocol=213) for it in group.repair]
-    kernel.change([RouteRequest("add", it) for it in routes])
+    kernel.change([RouteRequest("add", route) for route in routes])
     assert judge(kernel.snapshot().to_json().encode(), ASKED).verdict == "ok"
 
 

@@ -187,7 +187,7 @@ def test_an_overlap_that_is_left() -> None:
         assert told in foretold.message
         assert foretold.message.endswith("apply would fail, because the mode is STRICT") is failed
         assert [it["destination"] for it in done.repair] == ["172.16.128.0/17"]
-        assert [it["name"] for it in done.findings] == ["overlap", "action", "repair-cost"]
+        assert [finding["name"] for finding in done.findings] == ["overlap", "action", "repair-cost"]
         assert (told in "".join(done.warnings)) is (not failed)
         assert "172.16.128.0/17" in done.message
         assert ("what it has changed before it failed: routes: add 1; files: write 11" in done.message) is failed

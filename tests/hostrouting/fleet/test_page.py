@@ -101,7 +101,7 @@ def test_what_to_change() -> None:
     text = text_of(render_page(groups, [()] * len(groups), asked, moment=NOW))
     reason = "an entry of the shared one is wrong on it, and may be right on other nodes"
     assert text.count(f"This node needs a configuration of its own: {reason}.") == 2
-    one, other, last = (text.partition(f" {it} A repair ")[2].partition("1 node: ")[0] for it in changes)
+    one, other, last = (text.partition(f" {change} A repair ")[2].partition("1 node: ")[0] for change in changes)
     assert "In the configuration, delete the present entry for 172.16.0.0/17: the new one takes its place." in one
     assert one.startswith("This node needs ")
     assert other.startswith("This node needs ")
@@ -220,9 +220,9 @@ class TestMaps:
         told = told_segments(segments)
         assert (told[0].first, told[-1].last) == (block.first, block.last)
         assert all(one.last + 1 == other.first for one, other in pairwise(told))
-        for it in segments:
-            [around] = [other for other in told if other.first <= it.first <= it.last <= other.last]
-            assert around.look == it.look or (it.judgement == "own" and it.first == it.last)
+        for segment in segments:
+            [around] = [other for other in told if other.first <= segment.first <= segment.last <= other.last]
+            assert around.look == segment.look or (segment.judgement == "own" and segment.first == segment.last)
 
     def test_an_own_address_among_others(self) -> None:
         """An own address does not divide the range around it."""

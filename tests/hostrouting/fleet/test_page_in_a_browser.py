@@ -63,7 +63,9 @@ def page_of(path: Path, nodes: dict[str, str], more: tuple[NodeResult, ...] = ()
     """The page about these nodes, in a file."""
     results = [attrs.evolve(judge(text.encode(), ASKED), name=name) for name, text in nodes.items()]
     groups = group_nodes([*results, *more])
-    maps = [tuple(maps_of(nodes[it.nodes[0]].encode(), ASKED)) if it.verdict == "overlap" else () for it in groups]
+    maps = [
+        tuple(maps_of(nodes[group.nodes[0]].encode(), ASKED)) if group.verdict == "overlap" else () for group in groups
+    ]
     path.write_text(render_page(groups, maps, ASKED, moment=datetime(2026, 11, 22, tzinfo=timezone.utc)))
     return path
 
@@ -108,10 +110,12 @@ def test_it_asks_for_nothing(browser: Browser, few: Path) -> None:
     """The browser loads this file and nothing else, and has nothing to complain about."""
     browser.open(few)
     browser.ask("new Promise(done => setTimeout(done, 200))")
-    loaded = [it["params"]["request"]["url"] for it in browser.events if it["method"] == "Network.requestWillBeSent"]
+    loaded = [
+        event["params"]["request"]["url"] for event in browser.events if event["method"] == "Network.requestWillBeSent"
+    ]
     assert loaded == [f"file://{few}"]
     complaints = {"Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"}
-    assert not [it for it in browser.events if it["method"] in complaints]
+    assert not [event for event in browser.events if event["method"] in complaints]
 
 
 def shown(browser: Browser) -> list[str]:
@@ -158,7 +162,9 @@ def accessible(browser: Browser) -> list[tuple[str, str]]:
     """What a screen reader finds: the role and the name of each thing."""
     nodes = browser.do("Accessibility.getFullAXTree")["nodes"]
     return [
-        (it["role"]["value"], it.get("name", {}).get("value", "")) for it in nodes if not it["ignored"] and "role" in it
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in nodes
+        if not node["ignored"] and "role" in node
     ]
 
 
@@ -220,7 +226,7 @@ def test_evil_names(browser: Browser, tmp_path: Path) -> None:
     assert browser.ask("[document.scripts.length, document.images.length]") == [1, 0]
     assert shown(browser) == [EVIL, f"broken {EVIL}"]
     assert EVIL in browser.ask("document.querySelector('.ranges').textContent")
-    assert not [it for it in browser.events if it["method"] == "Log.entryAdded"]
+    assert not [event for event in browser.events if event["method"] == "Log.entryAdded"]
 
 
 @pytest.mark.parametrize("script", ["<script>pwned = 1</script>", "<img src=x onerror='pwned = 1'>"])

@@ -75,7 +75,7 @@ def test_what_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_any_kind_of_path(nodes: Path) -> None:
     """Paths may be objects."""
-    assert [it.name for it in find_snapshots([nodes / "a.json"])] == ["a"]
+    assert [snapshot.name for snapshot in find_snapshots([nodes / "a.json"])] == ["a"]
 
 
 def test_a_name_with_the_signs_of_a_pattern(nodes: Path) -> None:
@@ -99,7 +99,7 @@ def test_paths_without_a_snapshot(nodes: Path, path: str, said: str) -> None:
     del nodes
     with pytest.raises(ConfigError) as caught:
         find_snapshots(["a.json", path, "neither"])
-    assert [str(it).partition(said)[1] or it.value for it in caught.value.faults] == [said, "'neither'"]
+    assert [str(fault).partition(said)[1] or fault.value for fault in caught.value.faults] == [said, "'neither'"]
 
 
 def test_no_path() -> None:

@@ -107,7 +107,7 @@ def test_networks(name: str) -> None:
     texts, expected = FOUND[name]
     files = FakeFiles(dict(texts))
     found = discover(files, HostLayout())
-    assert [f"{it.cidr} {it.what} {it.file} {it.key}" for it in found.networks] == expected
+    assert [f"{network.cidr} {network.what} {network.file} {network.key}" for network in found.networks] == expected
     assert (found.remarks, files.writes) == ((), [])
 
 
@@ -158,7 +158,7 @@ def test_below_a_root() -> None:
     """With a root, the files there are read, and named as the host itself sees them."""
     layout = HostLayout(root="/mnt")
     found = discover(FakeFiles({f"/mnt{AGENT}": agent(networking={"dnsServiceIP": "10.0.0.10"})}), layout)
-    assert [it.file for it in found.networks] == [AGENT]
+    assert [network.file for network in found.networks] == [AGENT]
 
 
 def test_the_cidrs_and_what_is_missing() -> None:

@@ -55,12 +55,12 @@ def test_a_transaction_that_was_told_to_stop() -> None:
 
     with pytest.raises(phases.Cancelled) as caught:
         apply_plan(plan_routes(wishes, before), kernel, before=before, check=check)
-    verbs = [it.verb for it in effects_of(caught.value).changes]
+    verbs = [change.verb for change in effects_of(caught.value).changes]
     assert verbs == ["add", "add", "delete", "delete"]
     kernel.faults.fail("change", 22, nth=2)
     with pytest.raises(ApplyError) as failed:
         apply_plan(plan_routes(wishes, before), kernel, before=before)
-    assert [it.verb for it in effects_of(failed.value).changes] == ["add", "delete"]
+    assert [change.verb for change in effects_of(failed.value).changes] == ["add", "delete"]
 
 
 def test_a_task_that_failed_behind_its_gate() -> None:
@@ -69,7 +69,7 @@ def test_a_task_that_failed_behind_its_gate() -> None:
     report = phases.run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host), observers=[])
     [failure] = report.failures
     assert isinstance(failure.error, UnitFailed)
-    assert [str(it.route.prefix) for it in effects_of(failure.error).changes] == list(REPAIR)
+    assert [str(change.route.prefix) for change in effects_of(failure.error).changes] == list(REPAIR)
     assert set(effects_of(report.error).files) == {
         path for path in host.files.texts if not path.startswith("/run/")
     } | {*host.files.links}

@@ -196,7 +196,7 @@ class TestWhatIsNotAFile:
         """A fifo where the next text is prepared is not written into."""
         os.mkfifo(tmp_path / "file.new")
         assert in_child(lambda: LocalFiles().write(str(tmp_path / "file"), "x"), seconds=10)
-        assert [it.name for it in tmp_path.iterdir()] == ["file"]
+        assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 class TestLocalFiles:
@@ -316,7 +316,7 @@ class TestLocalFiles:
         (tmp_path / "file.new").symlink_to(victim)
         assert LocalFiles().write(str(tmp_path / "file"), "x")
         assert victim.read_text(encoding="utf-8") == "precious"
-        assert sorted(it.name for it in tmp_path.iterdir()) == ["file", "victim"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "victim"]
 
     def test_what_a_killed_run_left(self, tmp_path: Path) -> None:
         """What a run left that was killed while it wrote goes with the next write, or with the file."""

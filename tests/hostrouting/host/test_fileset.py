@@ -81,7 +81,7 @@ def test_a_unit_of_others_that_is_not_utf_8(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="was not written by hostrouting, which needs this path"):
         part.files.require_installable(LocalFiles())
     assert part.files.present(LocalFiles()) == ()
-    assert [it for it in tmp_path.rglob("*") if it.is_file()] == [unit]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [unit]
 
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
@@ -161,5 +161,5 @@ def test_all_obstacles() -> None:
         ),
         links=(("/link", "/fine"),),
     )
-    assert [it.path for it in several.obstacles(files)] == ["/masked", "/foreign", "/fifo", "/link"]
+    assert [obstacle.path for obstacle in several.obstacles(files)] == ["/masked", "/foreign", "/fifo", "/link"]
     assert not several.obstacles(FakeFiles())

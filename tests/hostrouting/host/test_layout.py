@@ -65,7 +65,7 @@ def test_rooted_elsewhere(root: str) -> None:
         assert getattr(image, name) == getattr(host, name)
 
 
-@pytest.mark.parametrize("name", [it.name for it in attrs.fields(HostLayout)])
+@pytest.mark.parametrize("name", [field.name for field in attrs.fields(HostLayout)])
 @pytest.mark.parametrize(
     "value", ["", "etc", "/etc/", "/etc/a b", "/etc/a'b", "/etc/%n", "/etc/a\nb", "/etc/../b", "/"]
 )

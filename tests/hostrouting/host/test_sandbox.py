@@ -48,10 +48,10 @@ def test_routes_and_files(node: Namespace, tmp_path: Path) -> None:
     host = Host.sandbox(str(tmp_path), netns=node.path)
     report = phases.run(Configure(CONFIG, host=host), observers=[])
     assert report.ok, str(report)
-    assert [str(it.prefix) for it in node.routes(4) if it.protocol == OURS] == ["172.16.0.0/16"]
+    assert [str(route.prefix) for route in node.routes(4) if route.protocol == OURS] == ["172.16.0.0/16"]
     assert (tmp_path / "etc/aks-flex-node/static-routes.sh").exists()
     assert phases.run(Remove(CONFIG, host=host), observers=[]).ok
-    assert [it for it in node.routes(4) if it.protocol == OURS] == []
+    assert [route for route in node.routes(4) if route.protocol == OURS] == []
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 

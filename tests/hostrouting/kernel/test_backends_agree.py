@@ -148,7 +148,7 @@ def told(outcomes: tuple[Outcome, ...]) -> list[tuple[object, ...]]:
     """
     words = [""] * len(outcomes)
     if len(outcomes) == 1:
-        words = [without_seconds(str(it.error).partition(" (kernel:")[0]) for it in outcomes]
+        words = [without_seconds(str(outcome.error).partition(" (kernel:")[0]) for outcome in outcomes]
     return [
         () if it.error is None else (it.error.kind, it.error.errno, said)
         for it, said in zip(outcomes, words, strict=True)
@@ -166,7 +166,7 @@ GATED = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=213)
 SOURCED = attrs.evolve(GATED, prefsrc=as_ip("10.0.0.5"))
 ECMP = attrs.evolve(GATED, legs=(*GATED.legs, NextHop("eth0", gateway=as_ip("10.0.0.2"))))
 SIX = Route.to("2001:db8:1::/64", dev="eth0", protocol=213, metric=0)
-SOME, FEWER, ANY = (attrs.evolve(SIX, source=it) for it in SOURCES[:3])
+SOME, FEWER, ANY = (attrs.evolve(SIX, source=source) for source in SOURCES[:3])
 # Linux makes one route of these, and lists it with the protocol of the first.
 OWN, BIRD = (
     attrs.evolve(SIX, legs=(NextHop("eth0", gateway=as_ip(gateway)),), metric=1024, protocol=protocol)

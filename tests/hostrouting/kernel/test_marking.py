@@ -60,7 +60,7 @@ def test_each_way() -> None:
         ip=POLICIES,
     )
     found = marking_of(4, run=run)
-    assert [it.place for it in found.setters] == ["iptables-nft, table mangle", "iptables-legacy, table mangle"]
+    assert [setter.place for setter in found.setters] == ["iptables-nft, table mangle", "iptables-legacy, table mangle"]
     assert "iptables-legacy-save -t mangle" in [" ".join(words) for words, _ in run.asked]
     assert found.policies == (
         IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.16.0.0/16"), "tunnel", "10.9.9.9", "uid 0"),
@@ -73,14 +73,14 @@ def test_each_way() -> None:
         IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.18.0.0/16"), "transport", only="if_id 0x5"),
         IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse("172.19.0.0/16"), "pass"),
     )
-    assert [str(it.destination) for it in ipsec_policies(POLICIES, family=6)] == ["fd16::/48"]
+    assert [str(policy.destination) for policy in ipsec_policies(POLICIES, family=6)] == ["fd16::/48"]
 
 
 def test_without_nft() -> None:
     """Rules of iptables are looked for all the same, and are named if they cannot be."""
     alone = {**NOTHING, "nft": FileNotFoundError()}
     found = marking_of(4, run=Programs(**alone, iptables_nft_save=SAVED))
-    assert [it.place for it in found.setters] == ["iptables-nft, table mangle"]
+    assert [setter.place for setter in found.setters] == ["iptables-nft, table mangle"]
     assert marking_of(4, run=Programs(**alone)).unseen == (
         "nftables (the program nft is not installed)",
         "iptables-nft (the program iptables-nft-save is not installed)",

@@ -154,5 +154,5 @@ def test_marked_packets(name: str) -> None:
         assert leaving(node, sender) == ("eth1" if moves else "eth0")
         found = marking_of(4, words=node.enter)
         assert found.unseen == ()
-        effects = {effect for it in found.setters if it.can_set(0x10, 0x10) for effect in found.effects(it)}
+        effects = {effect for setter in found.setters if setter.can_set(0x10, 0x10) for effect in found.effects(setter)}
         assert bool(effects & {kind, f"{kind}-later"}) is moves

@@ -58,7 +58,7 @@ def test_chains_that_others_lead_to() -> None:
     """Chains are separate in each table, and one that nothing leads to never runs."""
     mark = "-j MARK --set-xmark 0x1/0x1"
     text = saved("-A PREROUTING -g KUBE", f"-A KUBE {mark}", f"-A OTHER {mark}", table="nat") + saved(f"-A KUBE {mark}")
-    assert [it.place for it in setters(text, program="iptables-nft")] == ["iptables-nft, table nat"]
+    assert [setter.place for setter in setters(text, program="iptables-nft")] == ["iptables-nft, table nat"]
 
 
 @pytest.mark.parametrize("inside", ["\r", "\u2028", "\x0b", "\x85", "\n", '\n\\"', "\n-A OUTPUT"])

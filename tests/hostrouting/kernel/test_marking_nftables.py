@@ -28,7 +28,7 @@ def setters(text: str, *, family: int) -> tuple[MarkSetter, ...]:
 def effects(text: str) -> list[tuple[str, ...]]:
     """The effect of each rule in this list."""
     found = nft_rules(text, family=4)
-    return [Marking(hooks=found.hooks).effects(it) for it in found.setters]
+    return [Marking(hooks=found.hooks).effects(setter) for setter in found.setters]
 
 
 def chain(name: str, *, kind: str = "filter", hook: str = "", family: str = "ip", at: int = 0) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def computed(expression: Any, own: int, connection: int) -> int:
     if isinstance(expression, int):
         return expression
     [(sign, parts)] = expression.items()
-    found, *others = [computed(it, own, connection) for it in parts]
+    found, *others = [computed(part, own, connection) for part in parts]
     for other in others:
         found = {
             "|": found | other,

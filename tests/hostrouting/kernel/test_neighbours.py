@@ -53,7 +53,7 @@ class TestOnLinux:
         """A device with the same index on the node is not taken for it."""
         with node.inside():
             view = KernelLinkLayer().look()
-        links = {it.name: it for it in view.links}
+        links = {link.name: link for link in view.links}
         assert links["pod0"].peer == PeerMac(POD)
         assert (links["other"].index, links["other"].mac, links["other"].peer) == (77, OTHER, None)
 
@@ -76,7 +76,7 @@ class TestOnLinux:
         node.batch(["neigh add proxy 10.2.0.9 dev pod0"])
         try:
             with node.inside():
-                found = {str(it.ip): it.state for it in KernelLinkLayer().look().neighbours}
+                found = {str(neighbour.ip): neighbour.state for neighbour in KernelLinkLayer().look().neighbours}
         finally:
             node.batch(f"neigh del 10.2.0.{at} dev pod0" for at in range(len(states)))
         assert {ip: state for ip, state in found.items() if ip.startswith("10.2.")} == {
@@ -266,8 +266,8 @@ class TestKernelLinkLayer(LinkLayerContract):
                     f"link add {port.name} index {port.index} address {port.mac} {far}",
                     f"link add {one.name} index {one.index} address {one.mac} {pair}",
                     f"link set {port.name} master {bridge.name}",
-                    *(f"link set {it.name} up" for it in view.links if it.up),
-                    *(f"neigh add {_entry(str(it))}" for it in view.neighbours),
+                    *(f"link set {link.name} up" for link in view.links if link.up),
+                    *(f"neigh add {_entry(str(neighbour))}" for neighbour in view.neighbours),
                 ]
             )
             with node.inside():

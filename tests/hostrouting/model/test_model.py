@@ -390,7 +390,7 @@ class TestReprs:
         route = Route(Prefix.parse("172.16.0.0/16"), (leg,), protocol=213)
         assert repr(route) == "<Route 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting weight 3>"
         assert repr([route.prefix, leg]) == "[<Prefix 172.16.0.0/16>, <NextHop via 10.0.0.1 dev eth0 weight 3>]"
-        assert [repr(it) for it in (*default_rules(4), *default_rules(6))][::3] == [
+        assert [repr(rule) for rule in (*default_rules(4), *default_rules(6))][::3] == [
             "<Rule 0: from all lookup local proto kernel>",
             "<Rule of IPv6, 0: from all lookup local proto kernel>",
         ]
@@ -400,7 +400,11 @@ class TestReprs:
     @settings(max_examples=scaled(50))
     def test_what_differs_looks_different(self, snapshot: Snapshot) -> None:
         """Two values that are not equal have different texts, and none is longer than two lines."""
-        for values in (set(snapshot.routes), set(snapshot.rules), {leg for it in snapshot.routes for leg in it.legs}):
+        for values in (
+            set(snapshot.routes),
+            set(snapshot.rules),
+            {leg for route in snapshot.routes for leg in route.legs},
+        ):
             texts = {repr(value) for value in values}
             assert len(texts) == len(values)
             assert max(map(len, texts), default=0) < 240

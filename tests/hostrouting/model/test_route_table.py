@@ -92,7 +92,7 @@ class TestColumns:
             for place, network, length in zip(*column[2:], strict=True)
         }
         assert [told[place] for place in range(len(routes))] == [
-            (it.prefix.family, it.table, it.prefix.network, it.prefix.length) for it in routes
+            (route.prefix.family, route.table, route.prefix.network, route.prefix.length) for route in routes
         ]
         columns = as_read(routes).columns
         assert sum(len(column.positions) for column in columns) == len(routes)
@@ -113,14 +113,16 @@ class TestColumns:
     def test_some_of_them(self, routes: list[Route], data: st.DataObject) -> None:
         """Selecting by shape, by destination or by both gives the same routes as searching a list."""
         table = as_read(routes)
-        here = data.draw(st.sets(st.sampled_from([it.prefix for it in routes]))) if routes else set()
+        here = data.draw(st.sets(st.sampled_from([route.prefix for route in routes]))) if routes else set()
         here |= {Prefix(4, 0, 0), Prefix(6, 0, 0)} if data.draw(st.booleans()) else set()
         family = data.draw(st.sampled_from([None, 4, 6]))
         number, protocol = data.draw(st.sampled_from([None, 254, 100, 0])), data.draw(st.sampled_from([None, 213, 0]))
         plainly = [
-            it
-            for it in routes
-            if family in {None, it.prefix.family} and number in {None, it.table} and protocol in {None, it.protocol}
+            route
+            for route in routes
+            if family in {None, route.prefix.family}
+            and number in {None, route.table}
+            and protocol in {None, route.protocol}
         ]
         assert list(table.only(family=family, table=number, protocol=protocol)) == plainly
         found = table.only(family=family, table=number, protocol=protocol, prefixes=here)
@@ -128,7 +130,7 @@ class TestColumns:
         assert list(table.leading_to(here)) == [at for at, it in enumerate(routes) if it.prefix in here]
         ours = table.places(lambda shape: shape.protocol == 213)
         assert list(ours) == [at for at, it in enumerate(routes) if it.protocol == 213]
-        assert list(table.part(ours)) == [it for it in routes if it.protocol == 213]
+        assert list(table.part(ours)) == [route for route in routes if route.protocol == 213]
 
 
 class TestEdits:
@@ -162,7 +164,7 @@ class TestEdits:
             assert edits.holders(route) == [it for it in plainly if it.key == route.key]
         table, again = edits.table(), RouteTable.of(plainly)
         assert table == again
-        assert [list(it[3]) for it in table.columns] == [list(it[3]) for it in again.columns]
+        assert [list(column[3]) for column in table.columns] == [list(column[3]) for column in again.columns]
 
     def test_what_does_not_change_is_not_made(self, made: list[int]) -> None:
         """Among a thousand routes, only possible matches are created."""

@@ -63,7 +63,7 @@ present = st.lists(
 def host(routes: list[Route]) -> MemoryBackend:
     """A plain VM with these routes, as far as the kernel takes them."""
     kernel = plain_vm()
-    kernel.change([RouteRequest("append", it) for it in routes])
+    kernel.change([RouteRequest("append", route) for route in routes])
     return kernel
 
 
@@ -76,13 +76,13 @@ def planned(kernel: MemoryBackend, wanted: list[DesiredRoute]) -> tuple[RoutePla
 def routes_of(kernel: MemoryBackend | Snapshot) -> tuple[Route, ...]:
     """The routes to the destinations that the tests are about, in the kernel's order."""
     snapshot = kernel if isinstance(kernel, Snapshot) else kernel.snapshot()
-    return tuple(it for it in snapshot.routes if it.prefix in DESTINATIONS)
+    return tuple(route for route in snapshot.routes if route.prefix in DESTINATIONS)
 
 
 def by_key(routes: tuple[Route, ...]) -> dict[object, tuple[Route, ...]]:
     """The routes by what the kernel tells them apart by: only among those of one key does the order matter."""
-    keys = {it.key for it in routes}
-    return {key: tuple(it for it in routes if it.key == key) for key in keys}
+    keys = {route.key for route in routes}
+    return {key: tuple(route for route in routes if route.key == key) for key in keys}
 
 
 def as_taken(routes: tuple[Route, ...]) -> dict[object, tuple[Route, Counter[Route]]]:
@@ -381,7 +381,9 @@ def test_the_routes_that_are_the_reason(monkeypatch: pytest.MonkeyPatch) -> None
     """The error has the keys of all routes that are refused, from however many batches, or that do not stay."""
     monkeypatch.setattr("hostrouting.routes.apply._AT_ONCE", 1)
     kernel = plain_vm()
-    plan, before = planned(kernel, [DesiredRoute(it, gateway=as_ip("10.0.0.1")) for it in DESTINATIONS[:3]])
+    plan, before = planned(
+        kernel, [DesiredRoute(destination, gateway=as_ip("10.0.0.1")) for destination in DESTINATIONS[:3]]
+    )
     keys = [step.route.key for step in plan.changes]
 
     def undo() -> None:
@@ -408,7 +410,7 @@ def test_another_of_ours_was_quicker(theirs: int) -> None:
     Anything else in its place is one, and is left alone.
     """
     kernel = plain_vm()
-    wanted = [DesiredRoute(it, gateway=GATEWAYS[0]) for it in DESTINATIONS]
+    wanted = [DesiredRoute(destination, gateway=GATEWAYS[0]) for destination in DESTINATIONS]
     plan, before = planned(kernel, wanted)
     theirs_now = route(DESTINATIONS[0], GATEWAYS[0], 0, theirs)
     kernel.faults.meanwhile("change", lambda: kernel.ip_route("add", theirs_now))

@@ -75,9 +75,9 @@ def empty(backend: NetlinkBackend) -> None:
 def table(snapshot: Snapshot) -> dict[object, list[Route]]:
     """By key the routes to these prefixes: the one that the kernel takes, and those behind it in any order."""
     found: dict[object, list[Route]] = {}
-    for it in snapshot.routes:
-        if it.prefix in KEYS:
-            found.setdefault(it.key, []).append(it)
+    for route in snapshot.routes:
+        if route.prefix in KEYS:
+            found.setdefault(route.key, []).append(route)
     return {key: [routes[0], *sorted(routes[1:], key=str)] for key, routes in found.items()}
 
 
@@ -190,7 +190,7 @@ def test_on_a_host_that_never_rests(
     plan = plan_routes(WANTED, before)
     restless = Restless(namespace, monkeypatch, happening)
     apply_plan(plan, backend, before=before)
-    assert [str(it.prefix) for it in backend.snapshot(prefixes=KEYS).routes] == ["20.0.0.0/16"]
+    assert [str(route.prefix) for route in backend.snapshot(prefixes=KEYS).routes] == ["20.0.0.0/16"]
     assert restless.times == 2
     with raises(BackendError, "unsettled"):
         backend.snapshot(family=4)
@@ -207,7 +207,7 @@ def test_on_a_host_that_never_rests(
         apply_plan(plan.inverse(), backend, before=before, check=stop)
     assert looks == [1, 0]
     assert notes_of(caught.value) == [AS_BEFORE]
-    assert [str(it.prefix) for it in backend.snapshot(prefixes=KEYS).routes] == ["20.0.0.0/16"]
+    assert [str(route.prefix) for route in backend.snapshot(prefixes=KEYS).routes] == ["20.0.0.0/16"]
 
 
 def test_on_a_host_that_never_rests_at_this_very_place(
@@ -221,7 +221,7 @@ def test_on_a_host_that_never_rests_at_this_very_place(
         apply_plan(plan, backend, before=before)
     assert caught.value.after == AS_BEFORE
     monkeypatch.undo()
-    assert [it.metric for it in backend.snapshot(prefixes=KEYS).routes] == [77]
+    assert [route.metric for route in backend.snapshot(prefixes=KEYS).routes] == [77]
 
 
 def test_a_link_that_comes_and_goes_matters(
@@ -251,7 +251,7 @@ def test_one_leg_becomes_two(backend: NetlinkBackend, theirs: bool) -> None:  # 
     for verb, it in zip(verbs, [old, *foreign], strict=False):
         (outcome,) = backend.change([RouteRequest(verb, it)])  # type: ignore[arg-type]  # one of the two
         assert outcome.ok
-    default = Route(Prefix.parse("0.0.0.0/0"), tuple(NextHop("eth0", gateway=it) for it in GATEWAYS[:2]))
+    default = Route(Prefix.parse("0.0.0.0/0"), tuple(NextHop("eth0", gateway=gateway) for gateway in GATEWAYS[:2]))
     assert all(outcome.ok for outcome in backend.change([RouteRequest("add", default)]))
     try:
         before = backend.snapshot(family=4)

@@ -28,7 +28,8 @@ def address(text: str, **more: object) -> Address:
 def of_the_kernel(snapshot: Snapshot) -> set[Route]:
     """The kernel's own routes in table main, without the state of their devices."""
     bare = [
-        attrs.evolve(it, legs=tuple(attrs.evolve(leg, linkdown=False) for leg in it.legs)) for it in snapshot.routes
+        attrs.evolve(route, legs=tuple(attrs.evolve(leg, linkdown=False) for leg in route.legs))
+        for route in snapshot.routes
     ]
     return {it for it in bare if (it.table, it.protocol) == (TABLE_MAIN, PROTOCOL_KERNEL)}
 

@@ -75,7 +75,7 @@ def test_law_what_is_foreseen_comes(addresses: list[Address], wishes: list[Desir
         kernel.ip_route("append", Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=3))
     before = kernel.snapshot()
     plan = plan_routes(wishes, before)
-    had = [it for it in wishes if it.key not in {step.route.key for step in plan.conflicts}]
+    had = [wish for wish in wishes if wish.key not in {step.route.key for step in plan.conflicts}]
     apply_plan(plan_routes(had, before), kernel, before=before)
     later = plan_routes(had, rebooted(kernel).snapshot())
     assert {it.wanted.key for it in plan.foreseen} == {step.route.key for step in later.conflicts}

@@ -179,8 +179,10 @@ class TestWhatAnOperatorReads:
         """Of several routes of ours one is kept or replaced, and the others go, also where the right one stands behind."""
         routes = [Route.to("10.1.0.0/16", dev="eth0", gateway=f"10.0.0.{at}", protocol=by) for at, by in there]
         plan = plan_routes([want("10.1.0.0/16")], plain().with_routes(routes))
-        assert [f"{it.action} {str(it.route.legs[0].gateway).rpartition('.')[2]}" for it in plan.steps] == steps
-        left = [it for it in plan.apply_to(plain().with_routes(routes)).routes if it.prefix == routes[0].prefix]
+        assert [f"{step.action} {str(step.route.legs[0].gateway).rpartition('.')[2]}" for step in plan.steps] == steps
+        left = [
+            route for route in plan.apply_to(plain().with_routes(routes)).routes if route.prefix == routes[0].prefix
+        ]
         assert [str(it.legs[0].gateway) for it in left] == ["10.0.0.1"]
 
     def test_an_add_on_a_held_key(self) -> None:
@@ -295,7 +297,7 @@ def test_a_replacement_that_would_hit_another_route() -> None:
 
     def actions(*there: Route) -> list[str]:
         snapshot = attrs.evolve(plain().with_routes(there), rules=default_rules(6))
-        return [it.action for it in plan_exactly([wanted], snapshot, ours=[OURS], about=[wanted.prefix]).steps]
+        return [step.action for step in plan_exactly([wanted], snapshot, ours=[OURS], about=[wanted.prefix]).steps]
 
     assert actions(stale) == ["replace"]
     assert actions(stale, theirs) == ["conflict"]

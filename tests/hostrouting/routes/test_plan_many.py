@@ -65,7 +65,7 @@ ROUTES = st.lists(
 ADDRESSES = st.lists(
     st.builds(
         lambda block, metric: Address(ip=ip_at(4, block.first + 1), length=block.length, dev="eth0", metric=metric),
-        st.sampled_from([it for it in BLOCKS if it.family == 4 and it.length < 31]),
+        st.sampled_from([block for block in BLOCKS if block.family == 4 and block.length < 31]),
         st.sampled_from([0, 0, 7]),
     ),
     max_size=2,
@@ -105,7 +105,7 @@ def test_the_plan_is_the_same(
 def test_nothing_is_made_where_nothing_is_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a hundred routes that are as they are wanted none is made, until somebody wants to see the steps."""
     wishes = [DesiredRoute(block, metric=100 * (block == BLOCKS24[3])) for block in BLOCKS24]
-    host = host_with([routes_on(it.destination, metric=it.metric) for it in wishes])
+    host = host_with([routes_on(wish.destination, metric=wish.metric) for wish in wishes])
     made: list[Prefix] = []
     make = RouteTable._make
 

@@ -64,7 +64,11 @@ def test_law_the_kernel_uses_them(namespace: Namespace, data: st.DataObject, fam
     assert [it.error for it in (*made, *added)] == [None] * len([*others, *ours])
     shortest = min((it.length for it, _ in found), default=129)
     for address, answer in zip((prefix.first, prefix.last), answers, strict=True):
-        longer = [it for it in others if it.prefix.length > shortest and it.prefix.first <= address <= it.prefix.last]
+        longer = [
+            other
+            for other in others
+            if other.prefix.length > shortest and other.prefix.first <= address <= other.prefix.last
+        ]
         if found and (not longer or any(hides(it) for it in longer)):
             assert answer.route is not None
             assert answer.route.devs == ("eth0",), (found, answer)

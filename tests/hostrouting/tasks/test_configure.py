@@ -174,7 +174,7 @@ class TestConfigure:
 
         def planned(**selected: str) -> list[str]:
             nodes = phases.plan(task, **selected).walk()  # type: ignore[arg-type]  # names by option
-            return [path for it in nodes if isinstance(it.result, Change) for path in it.result.files.writes]
+            return [path for node in nodes if isinstance(node.result, Change) for path in node.result.files.writes]
 
         whole = planned()
         assert len(whole) == len(set(whole)) == len(task.preview().files.writes)
@@ -205,12 +205,12 @@ class TestConfigure:
         (answer,) = host.kernel.reopen().lookup([as_ip("172.16.20.1")])
         assert answer.route is not None
         assert answer.route.devs == ("eth0",)
-        assert Prefix.parse("172.16.0.0/16") in {it.prefix for it in host.kernel.snapshot().routes}
+        assert Prefix.parse("172.16.0.0/16") in {route.prefix for route in host.kernel.snapshot().routes}
 
 
 def lasting(host: FakeHost) -> set[str]:
     """The files and links that a reboot leaves there."""
-    return {it for it in (*host.files.texts, *host.files.links) if not it.startswith("/run/")}
+    return {text for text in (*host.files.texts, *host.files.links) if not text.startswith("/run/")}
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ WANTED = config(*REPAIR, cidrs=(CIDR,))
 
 def steps(host: FakeHost) -> dict[str, str]:
     """The kinds of the steps in the list, which is whole."""
-    return {it.name: it.kind for it in parse_gate_steps(host.files.texts[LAYOUT.gate_steps_path])}
+    return {step.name: step.kind for step in parse_gate_steps(host.files.texts[LAYOUT.gate_steps_path])}
 
 
 def is_read(host: FakeHost) -> bool:

@@ -56,7 +56,7 @@ def test_the_h200_node() -> None:
         [answer] = namespace.get(4, ["172.16.200.1"])
         assert not isinstance(answer, str)
         assert answer.devs == ("eth0",)
-        assert [it for it in namespace.routes(4) if it.protocol != mended.protocol] == list(before)
+        assert [route for route in namespace.routes(4) if route.protocol != mended.protocol] == list(before)
 
         phases.undo(task, ctx)
         assert namespace.routes(4) == before
@@ -73,8 +73,10 @@ def test_another_protocol_number() -> None:
             phases.execute(
                 Configure(HostRoutingConfig({"enabled": True, "routes": routes}, protocol=number), host=node), ctx
             )
-            ours = [it for it in namespace.routes(4) if it not in before]
-            assert [(str(it.prefix), it.protocol) for it in ours] == [(it["destination"], number) for it in routes]
+            ours = [route for route in namespace.routes(4) if route not in before]
+            assert [(str(own.prefix), own.protocol) for own in ours] == [
+                (route["destination"], number) for route in routes
+            ]
         phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
         assert namespace.routes(4) == before
 
@@ -99,7 +101,7 @@ def test_a_route_that_does_not_last(before: str, caplog: pytest.LogCaptureFixtur
             return phases.execute(ConfigureStaticRoutes(config, host=node), ctx)
 
         def taken() -> tuple[str, ...]:
-            return next(it.devs for it in namespace.routes(4) if str(it.prefix) == CIDR)
+            return next(route.devs for route in namespace.routes(4) if str(route.prefix) == CIDR)
 
         result = again()
         assert result.log_fields()["foreseen"] == 1  # type: ignore[attr-defined]  # a RoutesResult
@@ -127,7 +129,7 @@ def test_the_halves_last() -> None:
             assert report.ok, str(report)
             assert "foreseen" not in report.find("configure-static-routes").fields
             assert report.find("check-route-overlap").fields["verdict"] == "ok"
-        connected = [it for it in namespace.routes(4) if (str(it.prefix), it.devs) == (CIDR, ("ib0",))]
+        connected = [route for route in namespace.routes(4) if (str(route.prefix), route.devs) == (CIDR, ("ib0",))]
         assert [it.protocol for it in connected] == [2]
 
 
@@ -141,7 +143,7 @@ def test_what_stays_after_remove(caplog: pytest.LogCaptureFixture) -> None:
         node, ctx = host(namespace), phases.Context(observers=[])
         phases.execute(ConfigureStaticRoutes(config, host=node), ctx)
         phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
-        [said] = [it.getMessage() for it in caplog.records if " stays: " in it.getMessage()]
+        [said] = [record.getMessage() for record in caplog.records if " stays: " in record.getMessage()]
         command = said.rpartition("delete it with: ")[2]
         assert namespace.run("sh", "-c", command).returncode == 0
         namespace.batch(["link set ib0 down", "link set ib0 up"])
@@ -177,7 +179,7 @@ OURS_IN_SIX = {"destination": "fd20::/32", "gateway": "fd10::1", "dev": "eth0"}
 
 def next_hops(namespace: Namespace) -> list[tuple[str, int]]:
     """The next hops to fd20::/32, each with its own protocol: Linux lists each by itself if the others are deleted."""
-    legs = [str(leg.gateway) for it in namespace.routes(6) if str(it.prefix) == "fd20::/32" for leg in it.legs]
+    legs = [str(leg.gateway) for route in namespace.routes(6) if str(route.prefix) == "fd20::/32" for leg in route.legs]
     found = []
     for gateway in legs:
         number = next(

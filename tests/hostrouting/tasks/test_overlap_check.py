@@ -52,10 +52,12 @@ class TestCheckRouteOverlap:
         before, after = (config(*REPAIR, cidrs=(CIDR,), mode=mode) for mode in (old, new))
         run(Configure(before, host=host))
         look = Configure(after, host=host).preview()
-        assert [it.sentence for it in look.findings] == [told] * bool(told)
+        assert [finding.sentence for finding in look.findings] == [told] * bool(told)
         caplog.clear()
         run(Configure(after, host=host))
-        assert [it.getMessage() for it in caplog.records if it.levelname == "WARNING"] == [told] * bool(told)
+        assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [told] * bool(
+            told
+        )
         assert Configure(after, host=host).preview().findings == ()
 
     @pytest.mark.parametrize("mode", ["STRICT", "WARN"])
@@ -192,7 +194,7 @@ class TestCheckRouteOverlap:
         (line,) = host.files.texts[LAYOUT.detected_path].splitlines()
         assert line.endswith("is refused [the kernel's own answer]; expected via eth0")
         findings = json.loads(host.files.texts[LAYOUT.report_path])["findings"]
-        assert [it["name"] for it in findings] == ["prohibit", "unsafe", "kernel-differs"]
+        assert [finding["name"] for finding in findings] == ["prohibit", "unsafe", "kernel-differs"]
 
     def test_a_host_that_never_rests(self) -> None:
         """If the tables keep changing, the last reading is judged: an escape is reported; otherwise it is undecided."""
@@ -216,19 +218,19 @@ class TestCheckRouteOverlap:
         host = FakeHost(kernel=kernel)
         run(CheckRouteOverlap(config(cidrs=("192.168.0.0/16", "2001:db8:99::/48")), host=host))
         findings = json.loads(host.files.texts[LAYOUT.report_path])["findings"]
-        assert [it["name"] for it in findings].count("kernel-differs") == 1
+        assert [finding["name"] for finding in findings].count("kernel-differs") == 1
 
     def test_how_long_it_holds(self, caplog: pytest.LogCaptureFixture) -> None:
         """That an advertised route expires is in the report, and in the log no warning: it is so on a healthy host."""
         kernel = h200(dual_stack=True)
-        [default] = [it for it in kernel.snapshot(family=6).routes if not it.prefix.length]
+        [default] = [route for route in kernel.snapshot(family=6).routes if not route.prefix.length]
         kernel.ip_route("replace", attrs.evolve(default, expires=1800))
         host = FakeHost(kernel=kernel)
         with caplog.at_level("INFO"):
             run(CheckRouteOverlap(config(cidrs=("2001:db8:99::/48",)), host=host))
         [record] = [it for it in caplog.records if "the verdict holds for" in it.message]
         assert record.levelname == "INFO"
-        assert "expiry" in {it["name"] for it in json.loads(host.files.texts[LAYOUT.report_path])["findings"]}
+        assert "expiry" in {finding["name"] for finding in json.loads(host.files.texts[LAYOUT.report_path])["findings"]}
 
     def test_nothing_to_check_any_more(self) -> None:
         """Without expected CIDRs, what was installed for the check goes, its markers too."""

@@ -57,7 +57,7 @@ def look(host: Host, wanted: HostRoutingConfig = WHOLE) -> PreflightResult:
 
 def told(host: Host, wanted: HostRoutingConfig = WHOLE) -> list[tuple[str, str, str]]:
     """The name, the severity and the target of each finding."""
-    return [(it.name, it.severity, it.target) for it in look(host, wanted).findings]
+    return [(finding.name, finding.severity, finding.target) for finding in look(host, wanted).findings]
 
 
 def foreign() -> MemoryBackend:
@@ -312,7 +312,7 @@ def test_the_rule_for_main_is_missing() -> None:
 def test_what_configure_waits_for() -> None:
     """A default route that comes late is a warning, so a pipeline goes on to wait for it; without a wait, an error."""
     host = FakeHost(kernel=MemoryBackend())
-    assert {it.severity for it in look(host).findings} == {"warning"}
+    assert {finding.severity for finding in look(host).findings} == {"warning"}
     run(Preflight(WHOLE, host=host))
     with pytest.raises(phases.TaskFailed, match=r"172.16.0.0/17, need an IPv4 default route; apply would fail at once"):
         run(Preflight(WHOLE, host=host, wait=0))
@@ -339,7 +339,7 @@ def test_words_of_no_default_route() -> None:
 
 def test_words_of_an_overlap() -> None:
     """A finding is a sentence without the capitals of the journal, and another one has the routes to add."""
-    found = [str(it) for it in look(FakeHost(kernel=h200()), config(cidrs=(CIDR,))).findings]
+    found = [str(finding) for finding in look(FakeHost(kernel=h200()), config(cidrs=(CIDR,))).findings]
     assert found[0].startswith("expected CIDR 172.16.0.0/16 (")
     assert found[0].endswith("; in mode STRICT apply fails, and no machine starts after it")
     assert found[1].startswith('add to staticRoutes.routes: [{"destination": "172.16.0.0/17"')
@@ -349,7 +349,7 @@ def test_an_entry_that_cannot_be_installed() -> None:
     """If another program's route is in the way, what to change includes the entry to delete, and not only new routes."""
     kernel = h200()
     kernel.ip_route("add", Route.to("172.16.128.0/17", dev="ib0", protocol=4))
-    [action] = [it for it in look(FakeHost(kernel=kernel), WHOLE).findings if it.name == "action"]
+    [action] = [finding for finding in look(FakeHost(kernel=kernel), WHOLE).findings if finding.name == "action"]
     assert action.facts["routes"][0]["destination"] == "172.16.128.0/18"
     assert str(action).endswith(
         "; in staticRoutes.routes, delete the entry for 172.16.128.0/17: another program's route has this destination"
@@ -534,7 +534,7 @@ class TestTask:
         assert [it["destination"] for it in error.repair] == list(REPAIR)
         assert 'add to staticRoutes.routes: [{"destination": "172.16.0.0/17"' in str(error)
         assert str(error).endswith(UNGATED)
-        assert not [it for it in caplog.messages if it.startswith("overlap: ")]
+        assert not [message for message in caplog.messages if message.startswith("overlap: ")]
 
     def test_the_command_for_a_long_repair(self) -> None:
         """If the routes are too many to print, the command that prints them names the file of the configuration."""
@@ -578,8 +578,8 @@ class TestTask:
         """Of many errors the message has the first five, and all routes that repair an escape."""
         files = FakeFiles(dict.fromkeys((LAYOUT.gate_unit_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path), ""))
         host = FakeHost(kernel=foreign(), files=files, find_program=lambda _name: None)
-        errors = [str(it) for it in look(host).findings if it.severity == "error"]
-        repair = [str(it) for it in look(host).findings if it.name == "action"]
+        errors = [str(finding) for finding in look(host).findings if finding.severity == "error"]
+        repair = [str(finding) for finding in look(host).findings if finding.name == "action"]
         with pytest.raises(phases.TaskFailed) as caught:
             run(Preflight(WHOLE, host=host))
         assert str(caught.value.error) == "; ".join((*errors[:5], f"and {len(errors) - 5} more", *repair, UNGATED))
@@ -593,12 +593,14 @@ class TestTask:
         assert isinstance(found, PreflightResult)
         assert found.worst == "warning"
         assert found.log_fields() == {"errors": 0, "warnings": 1}
-        assert [it.partition(": ")[0] for it in caplog.messages] == ["overlap", "action"]
+        assert [message.partition(": ")[0] for message in caplog.messages] == ["overlap", "action"]
 
     def test_as_plain_values(self) -> None:
         """The result is JSON as it stands."""
         found = look(FakeHost(kernel=foreign()))
-        assert json.loads(json.dumps(found.to_mapping())) == {"findings": [it.to_mapping() for it in found.findings]}
+        assert json.loads(json.dumps(found.to_mapping())) == {
+            "findings": [finding.to_mapping() for finding in found.findings]
+        }
         assert str(found).startswith("error: route-conflict: 172.16.0.0/17 ")
 
 

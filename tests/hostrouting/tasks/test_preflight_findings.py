@@ -157,7 +157,7 @@ def test_drop_ins_of_several_units() -> None:
 )
 def test_state_of_machines(state: str, severities: list[str]) -> None:
     """Machines that are masked, or whose unit is not there, do not start."""
-    assert [it.severity for it in machine_findings(state, (), unit=UNIT)] == severities
+    assert [finding.severity for finding in machine_findings(state, (), unit=UNIT)] == severities
 
 
 def test_folders() -> None:

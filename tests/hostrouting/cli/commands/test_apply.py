@@ -302,7 +302,7 @@ def test_where_nothing_may_be_changed(repaired: str, command: str, number: int, 
     assert ("work without root" in said.out) is (number == errno.EACCES)
     told = say(command, "--config", repaired, "--json", host=sick)
     assert told.code == code
-    assert {(it["error"], it["message"]) for it in told.json["failures"]} == {("FileError", problem)}
+    assert {(failure["error"], failure["message"]) for failure in told.json["failures"]} == {("FileError", problem)}
 
 
 def test_what_was_changed_before_it_failed(repaired: str) -> None:
@@ -315,7 +315,7 @@ def test_what_was_changed_before_it_failed(repaired: str) -> None:
     host = FakeHost(kernel=h200(), manager=FakeManager(failing={"static-routes.service": ("no gateway",)}))
     document = say("apply", "--config", repaired, "--json", host=host).json
     assert (document["ok"], document["changed"]) == (False, True)
-    assert [it["action"] for it in document["steps"]] == ["add", "add"]
+    assert [step["action"] for step in document["steps"]] == ["add", "add"]
 
 
 def test_what_was_undone_was_not_changed(repaired: str) -> None:

@@ -271,7 +271,7 @@ def test_no_route(tmp_path: Path) -> None:
 def without_default() -> MemoryBackend:
     """An H200 node before DHCP."""
     kernel = h200()
-    [default] = [it for it in kernel.snapshot(family=4).routes if not it.prefix.length]
+    [default] = [route for route in kernel.snapshot(family=4).routes if not route.prefix.length]
     kernel.ip_route("delete", default)
     return kernel
 
@@ -403,7 +403,7 @@ def test_a_repair_without_a_default_route(written: Callable[..., str], *, instal
     assert (said.code, said.lines[0]) == (1, "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0")
     assert "ADDRESS" not in said.out
     document = say("repair", *named, "--json", host=host).json
-    assert (document["closes"], {it["gateway"] for it in document["routes"]}) == ("all", {"10.0.0.1"})
+    assert (document["closes"], {route["gateway"] for route in document["routes"]}) == ("all", {"10.0.0.1"})
     printed = say("repair", *named, "--as-config", host=host)
     assert (printed.code, "10.0.0.1" in printed.out) == (0, True)
     if not installs:  # what the other check is for has no route still

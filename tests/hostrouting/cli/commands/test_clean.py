@@ -81,7 +81,7 @@ def test_json(config: str, host: FakeHost) -> None:
     assert stale(applied) == stale(plan)
     assert (applied["action"], len(applied["operations"]), applied["undoFile"]) == ("apply", 12, UNDO)
     undone = say("clean", "azure-vnet", "--undo", UNDO, "--json", host=host).json
-    assert (undone["action"], {it["verb"] for it in undone["operations"]}) == ("undo", {"add"})
+    assert (undone["action"], {operation["verb"] for operation in undone["operations"]}) == ("undo", {"add"})
 
 
 def approved(config: str, host: FakeHost, path: Path, **changed: object) -> str:

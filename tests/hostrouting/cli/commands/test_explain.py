@@ -117,7 +117,7 @@ def test_schema() -> None:
     assert document["schema"] == "hostrouting/explain/1"
     assert (document["devs"], document["expected"], document["expectedDevs"]) == (["ib0"], False, ["eth0"])
     assert (document["rule"], document["table"], document["protocol"]) == (32766, "main", "kernel")
-    assert [set(it) for it in document["rules"]] == [{"priority", "rule", "result", "route"}] * 2
+    assert [set(rule) for rule in document["rules"]] == [{"priority", "rule", "result", "route"}] * 2
     assert document["legs"] == [{"dev": "ib0", "gateway": None, "weight": 1}]
     assert document["links"] == [{"dev": "ib0", "up": True, "carrier": True, "infiniband": True, "rpFilter": 0}]
     assert [it["reason"] for it in document["passed"]] == ["tie"] * 7 + ["shorter"]
@@ -131,8 +131,8 @@ def test_replies_that_are_dropped() -> None:
     links = tuple(attrs.evolve(link, rp_filter=strict.get(link.name, 0)) for link in snapshot.links)
     sick = attrs.evolve(snapshot, links=links)
     for address, devs in (("172.16.5.9", ["eth0"]), ("8.8.8.8", ["ib0"]), ("172.16.1.10", [])):
-        assert [(it.dev, it.reason) for it in explain(sick, as_ip(address), ANY).replies] == [
-            (it, "strict") for it in devs
+        assert [(reply.dev, reply.reason) for reply in explain(sick, as_ip(address), ANY).replies] == [
+            (dev, "strict") for dev in devs
         ]
     said = say("explain", "172.16.5.9", "--snapshot", "-", stdin=sick.to_json().encode())
     assert (
@@ -395,7 +395,7 @@ def test_a_packet_that_is_dropped_as_it_arrives(name: str) -> None:
     with h200() as kernel:
         snapshot = kernel.snapshot(family=4)
     unreachable = Route.to("192.0.2.0/24", type="unreachable")
-    links = [attrs.evolve(it, **settings) if it.name == "eth0" else it for it in snapshot.links]  # type: ignore[arg-type]  # any setting
+    links = [attrs.evolve(link, **settings) if link.name == "eth0" else link for link in snapshot.links]  # type: ignore[arg-type]  # any setting
     sick = attrs.evolve(snapshot, links=tuple(links)).with_routes([unreachable]).to_json().encode()
     said = say("explain", "8.8.8.8", *words, "--snapshot", "-", stdin=sick)
     assert said.lines[1] == f"But this host drops it when it arrives on eth0: {clause}."

@@ -52,7 +52,7 @@ def test_the_worst_decides(make: Callable[[], FakeHost], code: int, first: str, 
     listed = say("preflight", "--config", repaired, "--json", host=make())
     assert listed.code == code
     assert listed.json["schema"] == "hostrouting/preflight/2"
-    severities = {it["severity"] for it in listed.json["findings"]}
+    severities = {finding["severity"] for finding in listed.json["findings"]}
     assert {"error": 2, "warning": 1}.get(min(severities, default=""), 0) == code
 
 
@@ -105,7 +105,7 @@ def test_a_folder_in_the_place_of_a_script(repaired: str) -> None:
     host = FakeHost(kernel=h200(), files=FakeFiles(strange={HostLayout().routes_script_path: "a directory"}))
     said = say("preflight", "--config", repaired, "--json", host=host)
     assert (said.code, said.json["schema"]) == (2, "hostrouting/preflight/2")
-    assert [it["name"] for it in said.json["findings"]] == ["file"]
+    assert [finding["name"] for finding in said.json["findings"]] == ["file"]
 
 
 def test_the_installed_wait(repaired: str) -> None:

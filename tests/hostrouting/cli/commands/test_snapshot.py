@@ -102,7 +102,7 @@ def test_redacted() -> None:
     assert names.startswith("in it, which only you know: eth0 is dev1, ib0 is dev2, ")
     there = say("check", "--json", "--snapshot", "-", asked.split()[-1], stdin=said.out.encode()).json
     assert (said.code, there["verdict"], there["expectedDevs"]) == (0, "overlap", {"ipv4": ["dev1"]})
-    assert [it["facts"]["via"]["dev"] for it in there["findings"] if it["name"] == "overlap"] == ["dev2"]
+    assert [finding["facts"]["via"]["dev"] for finding in there["findings"] if finding["name"] == "overlap"] == ["dev2"]
     for known in ("eth0", "ib0", "10.0.0.1"):
         assert f'"{known}"' not in said.out
 

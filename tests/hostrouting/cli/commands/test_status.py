@@ -47,7 +47,9 @@ def checked(config: str, kernel: MemoryBackend, *, code: int = 0) -> FakeHost:
 
 def found(host: FakeHost, *words: str) -> list[tuple[str, str]]:
     """The names and targets of the findings."""
-    return [(it["name"], it["target"]) for it in say("status", "--json", *words, host=host).json["findings"]]
+    return [
+        (finding["name"], finding["target"]) for finding in say("status", "--json", *words, host=host).json["findings"]
+    ]
 
 
 def sentences(host: FakeHost, name: str) -> str:

@@ -358,7 +358,7 @@ class TestPeace:
                     except BackendError as error:
                         assert error.kind == "unsettled"  # noqa: PT017  most attempts raise nothing
                     else:
-                        assert ends & {it.prefix.network for it in snapshot.routes if it.prefix.length == 32}
+                        assert ends & {route.prefix.network for route in snapshot.routes if route.prefix.length == 32}
                 return any(heard)
 
             wait_for("a change during a snapshot", took_many)

@@ -91,8 +91,8 @@ class TestRules:
         """Each rule for a dead pod is deleted, each duplicate once, in the order of the table."""
         rules = (R1.format("10.240.0.5", DEAD), STALE, R3.format("fd00:1::5", DEAD), STALE)
         plan = planned(*rules)
-        assert [it.spec for it in plan.deletions] == list(rules)
-        assert {it.reason for it in plan.deletions} == {
+        assert [deletion.spec for deletion in plan.deletions] == list(rules)
+        assert {deletion.reason for deletion in plan.deletions} == {
             f"{ip} is managed by another CNI, and no device has the MAC address {DEAD}"
             for ip in ("10.240.0.5", "fd00:1::5")
         }
@@ -127,9 +127,9 @@ class TestRules:
 
     def test_an_uplink_that_is_in_no_bridge(self) -> None:
         """A rule for an uplink matches no frame then; one that answers ARP matches those of every bridge."""
-        links = [attrs.evolve(it, master=None) if it.name == "eth0" else it for it in LINKS]
+        links = [attrs.evolve(link, master=None) if link.name == "eth0" else link for link in LINKS]
         plan = planned(R1.format("10.240.0.5", DEAD), STALE, STALE.replace("eth0", "eth7"), links=links)
-        assert [it.spec for it in plan.deletions] == [R1.format("10.240.0.5", DEAD)]
+        assert [deletion.spec for deletion in plan.deletions] == [R1.format("10.240.0.5", DEAD)]
         assert [it.reason for it in plan.of("inert")] == [
             f"{name} is not a port of a bridge, so this rule matches no frame" for name in ("eth0", "eth7")
         ]
@@ -139,9 +139,9 @@ class TestRules:
         bridge = EthernetLink(name="cni0", index=20, kind="bridge")
         links = [*LINKS[:2], bridge]
         rules = (R1.format("10.240.0.5", DEAD), STALE)
-        assert [it.spec for it in planned(*rules, links=links).deletions] == [rules[0]]
+        assert [deletion.spec for deletion in planned(*rules, links=links).deletions] == [rules[0]]
         ports = [LINKS[0], attrs.evolve(LINKS[1], master="cni0"), bridge]
-        assert [it.spec for it in planned(*rules, links=ports).deletions] == [*rules]
+        assert [deletion.spec for deletion in planned(*rules, links=ports).deletions] == [*rules]
 
     def test_without_a_bridge(self) -> None:
         """On a host without bridges, no frame passes the rules."""
@@ -156,7 +156,9 @@ class TestRules:
         """Unreadable lines are told, and never deleted."""
         plan = planned(STALE, others=f'-A {STALE} "')
         assert len(plan.deletions) == 1
-        assert [(it.severity, it.facts) for it in plan.findings] == [("note", {"lines": [f'-A {STALE} "']})]
+        assert [(finding.severity, finding.facts) for finding in plan.findings] == [
+            ("note", {"lines": [f'-A {STALE} "']})
+        ]
 
     @pytest.mark.parametrize(
         ("links", "severity"),
@@ -166,7 +168,9 @@ class TestRules:
         """Without ebtables the rules are not known: an error beside a bridge of azure-vnet, harmless without bridges."""
         known = attrs.evolve(facts(links=links), rules=None)
         plan = CleanStaleAzureVnet(azure_config(), host=FakeHost()).judge(known)
-        assert [(it.name, it.severity) for it in plan.findings] == ([("tool", severity)] if severity else [])
+        assert [(finding.name, finding.severity) for finding in plan.findings] == (
+            [("tool", severity)] if severity else []
+        )
 
     def test_the_virtual_mac(self) -> None:
         """In tunnel mode the rule for ARP is judged by the other entries for its address."""
@@ -251,7 +255,7 @@ class TestPods:
     @pytest.mark.parametrize("kind", ["", "bond", "team", "vlan", "macvlan"])
     def test_the_kinds_of_uplinks(self, kind: str) -> None:
         """Hardware, and devices on top of hardware, are uplinks."""
-        links = [attrs.evolve(it, kind=kind) if it.name == "eth0" else it for it in LINKS]
+        links = [attrs.evolve(link, kind=kind) if link.name == "eth0" else link for link in LINKS]
         assert planned(STALE, links=links).deletions
 
     def test_a_route_by_a_tap(self) -> None:
@@ -292,7 +296,7 @@ class TestListedPods:
         assert (it.kind, it.spec, it.thing) == ("pod", "a-eth0 (10.240.0.5, fd00:1::5)", "eth0/azure/a-eth0")
         for kept in (listing("azv7", "10.9.0.5"), listing("azv7", "10.240.0.5", mac="AgAAAACq")):
             plan = planned(files=kept, settings=prune)
-            assert ([it.fate for it in plan.entries], plan.findings) == (["keep"], ())
+            assert ([entry.fate for entry in plan.entries], plan.findings) == (["keep"], ())
         for ignored in (listing("azv1", "10.240.0.5"), listing("", "10.240.0.5"), listing("azv7")):
             assert planned(files=ignored, settings=prune).entries == ()
 
@@ -303,7 +307,7 @@ class TestNeighbours:
     def test_a_permanent_one(self) -> None:
         """A permanent neighbour of a dead pod is deleted, in both families."""
         entries = [Neighbour(ip, DEAD, "azure0") for ip in ("10.240.0.5", "fd00:1::5")]
-        assert [it.thing for it in planned(neighbours=entries).deletions] == entries
+        assert [deletion.thing for deletion in planned(neighbours=entries).deletions] == entries
 
     @pytest.mark.parametrize(
         "entry",
@@ -335,7 +339,10 @@ class TestRoutes:
         """A route by the bridge to a dead pod is deleted; the neighbour entry has the MAC address of the pod."""
         route = Route.to("10.240.0.5/32", dev="azure0")
         entry = Neighbour("10.240.0.5", DEAD, "azure0")
-        assert [it.kind for it in planned(neighbours=[entry], routes=[route]).deletions] == ["neighbour", "route"]
+        assert [deletion.kind for deletion in planned(neighbours=[entry], routes=[route]).deletions] == [
+            "neighbour",
+            "route",
+        ]
 
     def test_by_the_bridge_to_nobody_known(self) -> None:
         """If there are live pods behind the bridge, and the MAC address is not known, the route is kept."""
@@ -351,7 +358,7 @@ class TestRoutes:
     def test_by_a_pods_device(self) -> None:
         """A route by azv* is deleted without a pod behind the device, and is a conflict with one."""
         plan = planned(routes=[Route.to("10.240.0.5/32", dev="azv2"), Route.to("10.240.0.6/32", dev="azv1")])
-        assert [it.reason for it in plan.deletions] == [
+        assert [deletion.reason for deletion in plan.deletions] == [
             "10.240.0.5 is managed by another CNI, and there is no pod behind azv2"
         ]
         assert [it.reason for it in plan.of("conflict")] == [
@@ -412,7 +419,7 @@ class TestPlan:
         """Only deletions that were shown remain, each as often as it was shown."""
         once, twice = planned(STALE), planned(STALE, STALE, R1.format("10.240.0.5", DEAD))
         agreed, others = twice.split(once)
-        assert [it.spec for it in agreed.deletions] == [STALE]
+        assert [deletion.spec for deletion in agreed.deletions] == [STALE]
         assert len(others) == 2
         assert once.split(CleanupPlan())[0].is_empty
 
@@ -437,9 +444,9 @@ HOSTS = st.lists(RULES, max_size=12)
 def test_nothing_goes_that_is_not_a_rule_of_a_pod(rules: list[str], unknown: bool) -> None:  # noqa: FBT001  drawn
     """For any rules, each deleted one existed, has exactly one of the three shapes, a managed address and a dead MAC address."""
     plan = planned(*rules, links=[*LINKS, UNKNOWN] if unknown else LINKS)
-    assert not Counter(it.spec for it in plan.deletions) - Counter(rules)
-    for it in plan.deletions:
-        found = pod_rule(read_saved(f"*nat\n-A {it.spec}").rules[0])
+    assert not Counter(deletion.spec for deletion in plan.deletions) - Counter(rules)
+    for deletion in plan.deletions:
+        found = pod_rule(read_saved(f"*nat\n-A {deletion.spec}").rules[0])
         assert any(found.ip in network for network in azure_settings().managed)
         assert found.mac == DEAD
         assert not unknown
@@ -450,7 +457,7 @@ def test_the_naive_plan(rules: list[str]) -> None:
     """A naive oracle, which compares whole lines with the rules of dead managed pods, finds the same deletions."""
     known = {shape.format(ip, DEAD) for shape in (R1, R2) for ip in ("10.240.0.5", "10.240.0.6")}
     known.add(R3.format("fd00:1::5", DEAD))
-    assert [it.spec for it in planned(*rules).deletions] == [rule for rule in rules if rule in known]
+    assert [deletion.spec for deletion in planned(*rules).deletions] == [rule for rule in rules if rule in known]
 
 
 @given(HOSTS)
@@ -458,8 +465,8 @@ def test_after_it_there_is_nothing_to_do(rules: list[str]) -> None:
     """After the deletions, a new plan is empty; and the same facts give the same plan."""
     plan = planned(*rules)
     left = list(rules)
-    for it in plan.deletions:
-        left.remove(it.spec)
+    for deletion in plan.deletions:
+        left.remove(deletion.spec)
     assert planned(*left).is_empty
     assert planned(*rules) == plan
 
@@ -468,7 +475,7 @@ def test_after_it_there_is_nothing_to_do(rules: list[str]) -> None:
 def test_every_look_alike_has_its_reason(rules: list[str]) -> None:
     """Each rule that contains a managed address is in exactly one part of the plan."""
     plan = planned(*rules)
-    told = Counter(it.spec for it in plan.entries)
+    told = Counter(entry.spec for entry in plan.entries)
     assert not told - Counter(rules)
     for rule in rules:
         assert (rule in told) is ("10.240." in rule or "fd00:1:" in rule or _is_pod_rule(rule))

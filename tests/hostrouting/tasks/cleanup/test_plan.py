@@ -41,10 +41,12 @@ def test_what_was_shown(now: CleanupPlan, shown: CleanupPlan) -> None:
     """Each deletion was shown or was not, once for each time that it was shown; all other entries stay."""
     agreed, rest = now.split(CleanupPlan.from_mapping(shown.to_mapping()))
     assert sorted(map(str, (*agreed.deletions, *rest))) == sorted(map(str, now.deletions))
-    assert [it for it in agreed.entries if it.fate != "delete"] == [it for it in now.entries if it.fate != "delete"]
-    left = [it.key for it in shown.deletions]
-    for it in agreed.deletions:
-        left.remove(it.key)
+    assert [entry for entry in agreed.entries if entry.fate != "delete"] == [
+        entry for entry in now.entries if entry.fate != "delete"
+    ]
+    left = [deletion.key for deletion in shown.deletions]
+    for deletion in agreed.deletions:
+        left.remove(deletion.key)
     assert not {it.key for it in rest} & set(left)
 
 

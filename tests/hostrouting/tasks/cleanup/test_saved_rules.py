@@ -14,7 +14,11 @@ def test_the_whole_text() -> None:
     """Chains and comments are skipped, every rule has its table, and every other line is unreadable."""
     text = f"# made by\n*filter\n:INPUT ACCEPT\n-A INPUT -j ACCEPT\n*nat\n-A {R1}\n-A {R2}\nCOMMIT\n# done\n"
     saved = read_saved(text)
-    assert [(it.table, it.line) for it in saved.rules] == [("filter", "INPUT -j ACCEPT"), ("nat", R1), ("nat", R2)]
+    assert [(rule.table, rule.line) for rule in saved.rules] == [
+        ("filter", "INPUT -j ACCEPT"),
+        ("nat", R1),
+        ("nat", R2),
+    ]
     assert saved.unreadable == ()
 
 
@@ -24,7 +28,7 @@ def test_the_whole_text() -> None:
 def test_a_line_that_is_not_understood(line: str) -> None:
     """An unreadable line is kept as it is and counted, and the rest is parsed."""
     saved = read_saved(f"*nat\n-A {R1}\n{line}\n-A {R2}\n")
-    assert [it.line for it in saved.rules] == [R1, R2]
+    assert [rule.line for rule in saved.rules] == [R1, R2]
     assert saved.unreadable == (line,)
 
 
@@ -37,7 +41,7 @@ def test_rules_before_any_table() -> None:
 def test_there_and_back(lines: list[str]) -> None:
     """Rules in the format of ebtables-save are read back in order, including duplicates."""
     saved = read_saved("\n".join(["*nat", *(f"-A {line}" for line in lines)]))
-    assert [it.line for it in saved.rules] == lines
+    assert [rule.line for rule in saved.rules] == lines
 
 
 @given(st.text())

@@ -170,9 +170,9 @@ class TestApply:
         plan = look(host)
         clean(host)
         left = list(rules)
-        for it in plan.deletions:
-            if it.kind == "rule":
-                left.remove(it.spec)
+        for deletion in plan.deletions:
+            if deletion.kind == "rule":
+                left.remove(deletion.spec)
         assert ebtables_of(host).rules == left
         restore(host)
         assert sorted(ebtables_of(host).rules) == sorted(rules)
@@ -259,7 +259,7 @@ class TestRefused:
             host = azure_host()
             ebtables_of(host).fault = error
             assert kind_of(failure(host)) == "refused"
-            host.neighbours.links = [it for it in LINKS if it.name != "azure0"]
+            host.neighbours.links = [link for link in LINKS if link.name != "azure0"]
             assert {it.kind for it in clean(host).deleted} == {"route"}
         host = azure_host()
         ebtables_of(host).fault = refusal.not_permitted()
@@ -356,7 +356,7 @@ class TestMeanwhile:
         """Each deletion is a line of the log before the first of them."""
         host = azure_host()
         lines: list[str] = []
-        ebtables_of(host).meanwhile(lambda: lines.extend(it.getMessage() for it in caplog.records), nth=3)
+        ebtables_of(host).meanwhile(lambda: lines.extend(record.getMessage() for record in caplog.records), nth=3)
         with caplog.at_level("INFO"):
             clean(host)
         assert sum("will delete" in line for line in lines) == 12
@@ -398,7 +398,7 @@ class TestMeanwhile:
         assert isinstance(error, CleanupError)
         assert error.kind == "incomplete"
         assert str(error).startswith(f"5 of 9 entries were deleted, and are saved in {UNDO}; not deleted: rule ")
-        assert [it.endswith("change the rules; try again") for it in error.reasons] == [True] * 4
+        assert [reason.endswith("change the rules; try again") for reason in error.reasons] == [True] * 4
         assert len(UndoLog.parse(host.files.texts[UNDO]).rules) == 2
 
     def test_an_ebtables_that_is_too_old(self) -> None:
@@ -436,7 +436,10 @@ class TestMeanwhile:
         mine = Neighbour("10.240.0.5", "02:00:00:00:00:55", "azure0")
 
         def change() -> None:
-            links.neighbours = [mine if it.dev == mine.dev and it.ip == mine.ip else it for it in links.neighbours]
+            links.neighbours = [
+                mine if neighbour.dev == mine.dev and neighbour.ip == mine.ip else neighbour
+                for neighbour in links.neighbours
+            ]
 
         links.meanwhile(change, nth=3)  # after two looks
         with pytest.raises(phases.TaskFailed) as caught:
@@ -613,7 +616,7 @@ class TestUndo:
         assert isinstance(error, CleanupError)
         assert len(error.reasons) == 6  # of four rules, the neighbour and the route
         assert {
-            it.partition("10.240.0.5 is in use again: there is a route to it: ")[2][:21] for it in error.reasons
+            reason.partition("10.240.0.5 is in use again: there is a route to it: ")[2][:21] for reason in error.reasons
         } == {"10.240.0.5/32 dev lxc"}
         assert not any("10.240.0.5" in rule for rule in ebtables_of(host).rules)
 

@@ -46,7 +46,7 @@ def lab() -> Iterator[AzureNode]:
 
 def specs(plan: CleanupPlan, kind: str = "rule") -> list[str]:
     """What the plan deletes of this kind."""
-    return [it.spec for it in plan.deletions if it.kind == kind]
+    return [deletion.spec for deletion in plan.deletions if deletion.kind == kind]
 
 
 def gone(before: tuple[str, ...], after: tuple[str, ...]) -> list[str]:

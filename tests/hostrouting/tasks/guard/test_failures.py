@@ -35,7 +35,7 @@ def test_failures(play: Play) -> None:
     play.perform(until=600)
     state = play.state()
     assert state["failure"] is None
-    told = [it for it in play.service.texts if "does not answer" in it]
+    told = [text for text in play.service.texts if "does not answer" in text]
     assert told[0].startswith("configure-static-routes: ")
     assert told[-1].startswith("no longer: ")
     assert len(told) <= 4
@@ -60,13 +60,13 @@ def test_a_failed_look_changes_no_answer(play: Play) -> None:
         (110.0, lambda: states.append(play.state())),
         until=120,
     )
-    assert [it["failure"] is None for it in states] == [False, True]
-    assert [(it["verdict"], it["verdictSince"]) for it in states] == [("overlap", "2026-01-01T00:00:10Z")] * 2
-    assert [it for it in play.service.texts if it.startswith("the verdict")] == [
+    assert [state["failure"] is None for state in states] == [False, True]
+    assert [(state["verdict"], state["verdictSince"]) for state in states] == [("overlap", "2026-01-01T00:00:10Z")] * 2
+    assert [text for text in play.service.texts if text.startswith("the verdict")] == [
         "the verdict is ok",
         "the verdict is overlap (it was ok)",
     ]
-    assert not [it for it in play.service.texts if it.startswith("no longer: OVERLAP")]
+    assert not [text for text in play.service.texts if text.startswith("no longer: OVERLAP")]
 
 
 def test_what_is_refused_does_not_starve_the_rest(play: Play) -> None:
@@ -86,7 +86,7 @@ def test_what_is_refused_does_not_starve_the_rest(play: Play) -> None:
     play.settings = config(*prefixes)
     play.kernel.change = change  # type: ignore[method-assign]
     play.perform(until=0.01)
-    assert sum(bool(play.route(it)) for it in prefixes) == 40
+    assert sum(bool(play.route(prefix)) for prefix in prefixes) == 40
     assert batches == [80, 40, 40, 2], "all, what was made of it back, the rest, and the two routes of before"
     failure = str(play.state()["failure"])
     assert failure.count("the kernel refuses it") == 10
@@ -101,14 +101,16 @@ def test_each_step_finds_other_routes(play: Play) -> None:
 
     def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         outcomes = []
-        for it in changes:
-            key = f"{it.verb} {it.route.prefix}"
-            if key == "add 10.1.0.0/16" or (it.verb == "delete" and it.route == wrong):
-                outcomes.append(Outcome(it, RouteRefused(f"not {key}", route=str(it.route), errno=errno.EINVAL)))
+        for change in changes:
+            key = f"{change.verb} {change.route.prefix}"
+            if key == "add 10.1.0.0/16" or (change.verb == "delete" and change.route == wrong):
+                outcomes.append(
+                    Outcome(change, RouteRefused(f"not {key}", route=str(change.route), errno=errno.EINVAL))
+                )
                 continue
-            outcomes += real([it])
+            outcomes += real([change])
             if key == "add 10.3.0.0/16":
-                real([RouteRequest("delete", it.route)])
+                real([RouteRequest("delete", change.route)])
         return tuple(outcomes)
 
     wrong = Route.to("10.2.0.0/16", gateway="10.0.0.9", dev="eth0", protocol=213)
@@ -182,7 +184,7 @@ def test_tables_that_keep_changing(play: Play, monkeypatch: pytest.MonkeyPatch) 
         found = real(*given, **named)
         if not 10 < play.clock.now() < until:
             return found
-        return attrs.evolve(found, families=tuple(attrs.evolve(it, restless=True) for it in found.families))
+        return attrs.evolve(found, families=tuple(attrs.evolve(family, restless=True) for family in found.families))
 
     monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", restless)
     until = 40.0
@@ -195,10 +197,10 @@ def test_tables_that_keep_changing(play: Play, monkeypatch: pytest.MonkeyPatch) 
         play.delete()
 
     play.perform((12.0, play.delete), (100.3, go_on), (400.7, lambda: states.append(play.state())), until=410)
-    assert [it["failure"] for it in states[:1]] == [None]
+    assert [state["failure"] for state in states[:1]] == [None]
     assert "keep changing" in str(states[1]["failure"])
-    assert [it["verdict"] for it in states] == ["ok", "ok"]
-    assert [it for it in play.service.texts if it.startswith("the verdict")] == ["the verdict is ok"]
+    assert [state["verdict"] for state in states] == ["ok", "ok"]
+    assert [text for text in play.service.texts if text.startswith("the verdict")] == ["the verdict is ok"]
 
 
 def test_tables_that_keep_changing_take_their_share(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,8 +232,8 @@ def test_markers_that_cannot_be_written(play: Play) -> None:
     appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
     play.perform((10.0, lambda: play.kernel.change([RouteRequest("add", appears)])), until=20)
     assert play.state()["verdict"] == "overlap"
-    assert [it for it in play.service.texts if it.startswith("OVERLAP: expected CIDR 172.16.0.0/16")]
-    assert [it for it in play.service.texts if f"cannot write {LAYOUT.report_path}" in it]
+    assert [text for text in play.service.texts if text.startswith("OVERLAP: expected CIDR 172.16.0.0/16")]
+    assert [text for text in play.service.texts if f"cannot write {LAYOUT.report_path}" in text]
 
 
 def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +253,7 @@ def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("hostrouting.tasks.static_routes.read", routes)
     monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", check)
     play.perform((5.0, lambda: broken.discard("routes")), (100.0, lambda: broken.discard("check")), until=300)
-    told = [it for it in play.service.texts if "no answer" in it]
+    told = [text for text in play.service.texts if "no answer" in text]
     assert told == [
         "configure-static-routes: no answer for routes",
         "check-route-overlap: no answer for the check",
@@ -272,7 +274,7 @@ def test_it_cannot_listen_for_a_while(play: Play) -> None:
         play.kernel.faults.fail("wait", BackendError("too many open files"), nth=nth)
     scenes = [(40.0, play.delete), (89.0, see), (95.0, see), (150.0, play.delete), (150.2, see)]
     report = play.perform(*scenes, until=160)
-    assert not [it for it in report.failures if it.path[-1:] == ("guard",)]
+    assert not [failure for failure in report.failures if failure.path[-1:] == ("guard",)]
     assert play.kernel.faults.waiting == 0
     assert seen == [0, 1, 1]
     text = (
@@ -280,8 +282,8 @@ def test_it_cannot_listen_for_a_while(play: Play) -> None:
         "once a minute"
     )
     assert [it for it in play.service.texts if "too many" in it] == [text, f"no longer: {text}"]
-    assert [it["failure"] for it in states] == [text, None, None]
-    assert [it["verdict"] for it in states] == ["ok"] * 3
+    assert [state["failure"] for state in states] == [text, None, None]
+    assert [state["verdict"] for state in states] == ["ok"] * 3
 
 
 def test_it_cannot_listen_to_nftables(play: Play) -> None:
@@ -299,9 +301,9 @@ def test_it_cannot_listen_to_nftables(play: Play) -> None:
     scenes = [(10.0, play.orders.reload), (10.1, see), (20.0, lambda: play.delete("10.9.0.0/16")), (20.2, see)]
     scenes += [(21.0, tables.flush), (21.2, see), (200.0, see), (200.1, tables.flush), (200.3, see)]
     report = play.perform(*scenes, until=210)
-    assert not [it for it in report.failures if it.path[-1:] == ("guard",)]
+    assert not [failure for failure in report.failures if failure.path[-1:] == ("guard",)]
     assert seen == [(1, 1), (1, 1), (0, 1), (1, 1), (1, 1)]
-    told = [it for it in play.service.texts if "cannot listen" in it]
+    told = [text for text in play.service.texts if "cannot listen" in text]
     assert told == [told[0], f"no longer: {told[0]}"]
     assert told[0].startswith("cannot listen to changes of nftables: not enough memory; ")
 
@@ -313,7 +315,7 @@ def test_files_that_cannot_be_written(play: Play, path: str) -> None:
     scenes = [(10.0, lambda: files.broken.update({path: "No space left on device"}))]
     scenes += [(200.0, lambda: states.append(play.state())), (300.0, files.broken.clear)]
     play.perform(*scenes, until=400)
-    told = [it for it in play.service.texts if "No space left on device" in it]
+    told = [text for text in play.service.texts if "No space left on device" in text]
     assert told == [told[0], f"no longer: {told[0]}"]
     assert states[0]["failure"] == (told[0] if path == LAYOUT.figures_path else None)
     assert play.state()["failure"] is None
@@ -332,7 +334,7 @@ def test_a_state_directory_that_became_read_only(play: Play, monkeypatch: pytest
     play.service.watchdog = 180.0
     report = play.perform((10.0, change), until=20)
     assert "read-only" in str(report)
-    assert [it for it in play.service.texts if it.startswith("repaired 172.16.0.0/17")]
+    assert [text for text in play.service.texts if text.startswith("repaired 172.16.0.0/17")]
     assert "read-only" not in play.service.texts
 
 
@@ -370,7 +372,7 @@ def test_the_time_of_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     real = apply_plan
 
     def apply(plan: RoutePlan, *given: Any, **named: Any) -> Applied:
-        play.clock.event().wait(sum(seconds.pop(str(it.route.prefix), 0.0) for it in plan.changes))
+        play.clock.event().wait(sum(seconds.pop(str(change.route.prefix), 0.0) for change in plan.changes))
         return real(plan, *given, **named)
 
     def fail(_: RouteBackend) -> tuple[Snapshot, bool]:

@@ -31,7 +31,7 @@ def test_a_fight(play: Play) -> None:
     undone = kept[1:]
     assert undone[:10] == list(range(10, 20))
     assert all(50 <= after - before <= 65 for before, after in itertools.pairwise(undone[10:]))
-    [named] = [it for it in play.service.texts if "does not stay" in it]
+    [named] = [text for text in play.service.texts if "does not stay" in text]
     assert named == (
         "172.16.0.0/17 does not stay: it was repaired 4 times, and the last time there was no route instead of "
         "[172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting]; to see what changes it, run: ip monitor"
@@ -46,13 +46,13 @@ def test_many_routes_that_do_not_stay() -> None:
     play = Play(h200(), config(*few, *(f"10.101.{number}.0/24" for number in range(200))))
 
     def undo(prefixes: str) -> None:
-        routes = [it for it in play.kernel.snapshot().routes if str(it.prefix).startswith(prefixes)]
-        assert all(it.ok for it in play.kernel.change([RouteRequest("delete", it) for it in routes]))
+        routes = [route for route in play.kernel.snapshot().routes if str(route.prefix).startswith(prefixes)]
+        assert all(it.ok for it in play.kernel.change([RouteRequest("delete", route) for route in routes]))
 
     scenes = [(10.0 + 5 * nth, lambda: undo("10.100.")) for nth in range(4)]
     scenes += [(100.0 + 5 * nth, lambda: undo("10.101.")) for nth in range(4)]
     play.perform(*scenes, until=130)
-    told = [it for it in play.service.texts if "not stay" in it]
+    told = [text for text in play.service.texts if "not stay" in text]
     assert [it.partition(" ")[0] for it in told[:3]] == few
     route = "[10.101.0.0/24 via 10.0.0.1 dev eth0 proto hostrouting]"
     [line] = told[3:]
@@ -70,7 +70,7 @@ def test_a_default_gateway_that_keeps_changing(play: Play) -> None:
     gateways, behind = itertools.cycle(["10.0.0.2", "10.0.0.1"]), list[str]()
 
     def change() -> None:
-        [old] = [it for it in play.kernel.snapshot().routes if str(it.prefix) == "0.0.0.0/0"]
+        [old] = [route for route in play.kernel.snapshot().routes if str(route.prefix) == "0.0.0.0/0"]
         new = Route.to("0.0.0.0/0", gateway=next(gateways), dev="eth0", protocol=old.protocol, metric=old.metric)
         assert all(it.ok for it in play.kernel.change([RouteRequest("delete", old), RouteRequest("add", new)]))
 
@@ -82,7 +82,7 @@ def test_a_default_gateway_that_keeps_changing(play: Play) -> None:
     scenes = [(10.0 + 5 * nth + late, it) for nth in range(50) for late, it in ((0.0, change), (0.3, see))]
     play.perform(*scenes, until=270)
     assert behind == []
-    told = [it for it in play.service.texts if "not stay" in it]
+    told = [text for text in play.service.texts if "not stay" in text]
     assert [it.partition(" was")[0] for it in told] == [
         "172.16.0.0/17 does not stay: it",
         "172.16.128.0/17 does not stay: it",
@@ -99,7 +99,7 @@ def test_a_new_configuration_is_not_a_fight(play: Play) -> None:
     repairs = play.state()["repairs"]
     assert isinstance(repairs, int)
     assert repairs >= 8
-    assert not [it for it in play.service.texts if "not stay" in it]
+    assert not [text for text in play.service.texts if "not stay" in text]
 
 
 def test_a_flapping_link(play: Play) -> None:
@@ -147,7 +147,7 @@ def test_an_opponent_that_is_faster(play: Play) -> None:
     play.kernel.change = change  # type: ignore[method-assign]
     play.perform((10.0, play.delete), until=1000)
     assert 5 < len(adds) < 40
-    assert [it for it in play.service.texts if "172.16.0.0/17 does not stay" in it]
+    assert [text for text in play.service.texts if "172.16.0.0/17 does not stay" in text]
     assert play.route("172.16.0.0/17")
 
 
@@ -157,7 +157,10 @@ def test_what_the_kernel_refuses_is_no_fight(play: Play) -> None:
     real = play.kernel.change
 
     def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        return tuple(Outcome(it, refused) if str(it.route.prefix) == "10.9.0.0/16" else real([it])[0] for it in changes)
+        return tuple(
+            Outcome(change, refused) if str(change.route.prefix) == "10.9.0.0/16" else real([change])[0]
+            for change in changes
+        )
 
     play.settings = config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,))
     play.kernel.change = change  # type: ignore[method-assign]

@@ -69,13 +69,13 @@ def test_another_programs_route_is_never_touched(play: Play) -> None:
         until=400,
     )
     assert seen == [[str(theirs)], ["172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"]]
-    [told] = [it for it in play.service.texts if it.startswith("ROUTE-CONFLICT: 172.16.0.0/17 ")]
-    fields = {it.text: it.fields for it in play.service.lines}
+    [told] = [text for text in play.service.texts if text.startswith("ROUTE-CONFLICT: 172.16.0.0/17 ")]
+    fields = {line.text: line.fields for line in play.service.lines}
     assert fields[told]["HOSTROUTING_PREFIX"] == "172.16.0.0/17"
-    [escaped] = [it for it in play.service.texts if it.startswith("OVERLAP")]
+    [escaped] = [text for text in play.service.texts if text.startswith("OVERLAP")]
     assert (fields[escaped]["HOSTROUTING_CIDR"], fields[escaped]["HOSTROUTING_DEV"]) == (CIDR, "ib0")
     assert play.service.texts.count(f"no longer: {told}") == 1
-    assert [it for it in play.service.texts if it.startswith("the verdict")] == [
+    assert [text for text in play.service.texts if text.startswith("the verdict")] == [
         "the verdict is ok",
         "the verdict is overlap (it was ok)",
         "the verdict is ok (it was overlap)",
@@ -118,7 +118,7 @@ def test_a_route_with_a_lifetime() -> None:
         play.kernel.ip_route("add", attrs.evolve(held, expires=1800))
 
     play.perform((10.0, take), until=400)
-    [told] = [it for it in play.service.texts if it.startswith("ROUTE-CONFLICT: fd00:9::/32 ")]
+    [told] = [text for text in play.service.texts if text.startswith("ROUTE-CONFLICT: fd00:9::/32 ")]
     assert "expires" in told
 
 
@@ -171,9 +171,11 @@ def test_the_table_and_the_route_of_the_rewrite(play: Play) -> None:
     play.kernel.change = change  # type: ignore[method-assign]
     play.perform((10.0, undo), until=11)
     assert [
-        it for it in play.service.texts if it.startswith("repaired nftables table ip6 hostrouting_slb: there was none")
+        text
+        for text in play.service.texts
+        if text.startswith("repaired nftables table ip6 hostrouting_slb: there was none")
     ]
-    assert [it for it in play.service.texts if "the kernel refuses it" in it]
+    assert [text for text in play.service.texts if "the kernel refuses it" in text]
 
 
 def test_the_watchdog(play: Play) -> None:
@@ -207,7 +209,7 @@ def test_markers_follow_the_answer(play: Play) -> None:
     )
     since = "2026-01-01T00:00:10Z"
     assert seen == [(False, True, since), (False, True, since), (True, False, "2026-01-01T00:08:30Z")]
-    writes = [it for it in files.writes if it == LAYOUT.report_path]
+    writes = [write for write in files.writes if write == LAYOUT.report_path]
     assert len(writes) == 6, "by the installation, then with the time, and removed and written once for each change"
     assert play.host.manager is not None
     assert LAYOUT.gate_unit not in play.host.manager.calls

@@ -71,11 +71,11 @@ def test_an_order_while_another_run_holds_the_host(play: Play) -> None:
     scenes = [(10.0, lambda: play.kernel.change([RouteRequest("add", appears)])), (20.0, hold)]
     scenes += [(200.0, lambda: states.append(play.state())), (200.1, let_go)]
     report = play.perform(*scenes, until=300)
-    assert not [it for it in report.failures if it.path[-1:] == ("guard",)]
+    assert not [failure for failure in report.failures if failure.path[-1:] == ("guard",)]
     assert read_at[-1] > 200
     assert play.route("10.77.0.0/16")
     assert (states[0]["verdict"], len(states[0]["findings"])) == ("overlap", 1)  # type: ignore[arg-type]  # a list
-    told = [it for it in play.service.texts if "OVERLAP" in it or "the verdict" in it]
+    told = [text for text in play.service.texts if "OVERLAP" in text or "the verdict" in text]
     assert [it.partition(":")[0] for it in told] == [
         "the verdict is ok",
         "the verdict is overlap (it was ok)",
@@ -103,7 +103,7 @@ def test_reload(play: Play) -> None:
     )
     assert seen == [1, 1]
     assert "the configuration has changed; the new one is used from now on" in play.service.texts
-    assert [it for it in play.service.texts if it.startswith("the configuration stays as it was: ")]
+    assert [text for text in play.service.texts if text.startswith("the configuration stays as it was: ")]
     assert play.service.notified.count("READY=1") == 3
 
 
@@ -140,14 +140,16 @@ def test_another_run_holds_the_host_for_long(play: Play) -> None:
         (700.1, lambda: files.locked.discard(LAYOUT.lock_path)),
         until=800,
     )
-    told = [it for it in play.service.texts if "guard:" in it]
+    told = [text for text in play.service.texts if "guard:" in text]
     assert told == [told[0], f"no longer: {told[0]}"]
     assert told[0] == (
         f"guard: another run of hostrouting has held this host for more than 90 s: {holders[0]}; wait for it, or stop it if "
         "it hangs"
     )
-    assert [it["failure"] for it in states] == [None, told[0], told[0]]
-    assert [(it["verdict"], it["looks"], it["lastLook"]) for it in states] == [("ok", 1, "2026-01-01T00:00:00Z")] * 3
+    assert [state["failure"] for state in states] == [None, told[0], told[0]]
+    assert [(state["verdict"], state["looks"], state["lastLook"]) for state in states] == [
+        ("ok", 1, "2026-01-01T00:00:00Z")
+    ] * 3
     assert play.state()["failure"] is None
     assert len(play.route("172.16.0.0/17")) == 1
 

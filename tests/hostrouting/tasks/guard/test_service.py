@@ -167,7 +167,7 @@ def test_it_cannot_be_started(host: FakeHost) -> None:
     host.manager.failing[UNIT] = ("no module named hostrouting",)
     with pytest.raises(phases.TaskFailed, match="no module named hostrouting"):
         run(Configure(GUARDED, host=host))
-    assert len([it for it in host.kernel.snapshot().routes if it.protocol == GUARDED.protocol]) == 2
+    assert len([route for route in host.kernel.snapshot().routes if route.protocol == GUARDED.protocol]) == 2
     assert LAYOUT.gate_drop_in_path in host.files.texts
 
 
@@ -246,10 +246,10 @@ def test_status_of_many_fights(host: FakeHost) -> None:
     """The first ones are named, and the others are counted."""
     run(Configure(GUARDED, host=host))
     host.files.locked.add(LAYOUT.guard_lock_path)
-    fights = [{"key": f"10.9.{it}.0/24", "ours": "[a]", "found": "no route", "rounds": 4} for it in range(300)]
+    fights = [{"key": f"10.9.{number}.0/24", "ours": "[a]", "found": "no route", "rounds": 4} for number in range(300)]
     host.files.texts[LAYOUT.guard_path] = json.dumps({"schema": "hostrouting/guard/2", "fights": fights})
     notes = standing(host)["notes"]
-    assert [it.partition(" ")[0] for it in notes[:3]] == ["10.9.0.0/24", "10.9.1.0/24", "10.9.2.0/24"]
+    assert [note.partition(" ")[0] for note in notes[:3]] == ["10.9.0.0/24", "10.9.1.0/24", "10.9.2.0/24"]
     assert notes[3:] == ["297 more do not stay"]
 
 

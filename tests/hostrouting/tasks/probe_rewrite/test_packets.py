@@ -141,7 +141,9 @@ def exchange(way: Way, protocol: int, work: Callable[[], object]) -> Exchange:
 def data_of(protocol: int, packets: Iterable[Packet]) -> tuple[Packet, ...]:
     """The packets of one protocol; of ICMPv6 only those of a ping."""
     echo = {ECHO_REQUEST, ECHO_REPLY}
-    return tuple(it for it in packets if it.protocol == protocol and (protocol != ICMPV6 or it.icmp[0] in echo))
+    return tuple(
+        packet for packet in packets if packet.protocol == protocol and (protocol != ICMPV6 or packet.icmp[0] in echo)
+    )
 
 
 def probe(lab: Lab) -> None:
@@ -292,7 +294,7 @@ def test_a_closed_port(way: Way) -> None:
 
 def default_routes(lab: Lab) -> set[str]:
     """The gateways of the node's default routes."""
-    return {str(leg.gateway) for it in lab.node.routes(6) if it.prefix.length == 0 for leg in it.legs}
+    return {str(leg.gateway) for route in lab.node.routes(6) if route.prefix.length == 0 for leg in route.legs}
 
 
 def learns_the_router(lab: Lab) -> bool:
@@ -308,8 +310,12 @@ def answers_a_neighbour(lab: Lab) -> bool:
     with capture(lab.balancer) as wire:
         send_icmp(lab.balancer, PROBE, NODE, neighbour_solicitation(NODE, HARDWARE))
         lab.settled()
-        answers = [it for it in wire.packets() if it.icmp[0] == ADVERTISED_NEIGHBOUR and it.destination == PROBE]
-    return [it.source for it in answers] == [NODE] and GLOBAL not in lab.node.ip("-6", "neighbour").stdout
+        answers = [
+            packet
+            for packet in wire.packets()
+            if packet.icmp[0] == ADVERTISED_NEIGHBOUR and packet.destination == PROBE
+        ]
+    return [answer.source for answer in answers] == [NODE] and GLOBAL not in lab.node.ip("-6", "neighbour").stdout
 
 
 def answers_on_the_link(lab: Lab) -> bool:
@@ -357,8 +363,8 @@ def is_translated(lab: Lab) -> bool:
         send_icmp(lab.balancer, PROBE, SERVICE, echo_request(1))
         lab.settled()
         ping(lab.pod, POD, OWN_GLOBAL)
-        answers = [it for it in wire.packets() if it.icmp[0] == ECHO_REPLY and it.destination == PROBE]
-    return [it.source for it in answers] == [SERVICE]
+        answers = [packet for packet in wire.packets() if packet.icmp[0] == ECHO_REPLY and packet.destination == PROBE]
+    return [answer.source for answer in answers] == [SERVICE]
 
 
 def has_right_checksums(lab: Lab) -> bool:
@@ -435,7 +441,7 @@ def test_a_node_without_a_default_route(lab: Lab) -> None:
         assert is_lost(lab)
         packets = wire.packets()
     assert [it.source for it in data_of(UDP, packets)] == [GLOBAL]
-    assert [it.icmp for it in packets if it.icmp[0] == UNREACHABLE] == [(UNREACHABLE, NO_ROUTE)]
+    assert [packet.icmp for packet in packets if packet.icmp[0] == UNREACHABLE] == [(UNREACHABLE, NO_ROUTE)]
     rewriting.changed(ensure_route=True)
     assert told(rewriting.apply()).is_right
     probe(lab)
@@ -498,7 +504,7 @@ def told(result: ProbeResult) -> Standing:
 def listed(lab: Lab) -> list[dict[str, Any]]:
     """Our rules, as nft lists them."""
     said = lab.node.run("nft", "-j", "list", "table", "ip6", TABLE).stdout
-    return [it["rule"] for it in json.loads(said)["nftables"] if "rule" in it]
+    return [nftable["rule"] for nftable in json.loads(said)["nftables"] if "rule" in nftable]
 
 
 def test_a_second_run_changes_nothing(lab: Lab) -> None:
@@ -540,7 +546,7 @@ def test_the_tables_of_others(lab: Lab) -> None:
     tables = ("inet filter", "ip6 azureSLBProbe")
 
     def theirs() -> list[str]:
-        return [lab.node.run("nft", "--handle", "list", "table", *it.split()).stdout for it in tables]
+        return [lab.node.run("nft", "--handle", "list", "table", *table.split()).stdout for table in tables]
 
     nft(lab.node, OTHERS)
     rewriting, before = Rewriting(lab.node), theirs()

@@ -89,7 +89,9 @@ class TestTables:
         """Each difference has its own words, and then the text is loaded."""
         found = plan(ROUTE, listing=listing, record=attrs.evolve(RECORD, loaded=loaded))
         assert found.text == TEXT
-        assert [(it.verb, it.reason) for it in found.operations] == [("create" if listing is None else "replace", why)]
+        assert [(operation.verb, operation.reason) for operation in found.operations] == [
+            ("create" if listing is None else "replace", why)
+        ]
 
     @pytest.mark.parametrize("content", ["", "\tflags dormant\n", "\tchain input {\n\t}\n"])
     def test_a_foreign_table(self, content: str) -> None:
@@ -105,7 +107,7 @@ class TestTables:
         found = plan(ROUTE, listing=None, former_one=LISTING, other_one="table ip6 other_one {\n}\n")
         assert found.text.count("delete table") == 2
         assert found.text.startswith(TEXT)
-        assert [it.verb for it in found.operations] == ["create", "delete"]
+        assert [operation.verb for operation in found.operations] == ["create", "delete"]
 
 
 class TestRoute:
@@ -137,9 +139,9 @@ class TestRoute:
         """A route waits for its device and hinders nothing else; it is an error only if the rewrite is required."""
         found = plan(link=link)
         assert (found.operations, found.conflicts) == ((), ())
-        assert [it.severity for it in found.findings] == [severity]
+        assert [finding.severity for finding in found.findings] == [severity]
         required = plan(link=link, config=attrs.evolve(CONFIG, required=True), record=RECORD)
-        assert [it.severity for it in required.findings] == ["error"]
+        assert [finding.severity for finding in required.findings] == ["error"]
 
     def test_the_hosts_own_address(self) -> None:
         """The global address must not be one of the host."""

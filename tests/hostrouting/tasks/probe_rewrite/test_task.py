@@ -78,7 +78,7 @@ def wanted(**settings: Any) -> str:
 
 def routes_of(host: FakeHost) -> list[str]:
     """The routes in the kernel that carry our number."""
-    return [str(it) for it in host.kernel.reopen().snapshot(family=6, protocol=213).routes]
+    return [str(route) for route in host.kernel.reopen().snapshot(family=6, protocol=213).routes]
 
 
 class TestApply:
@@ -88,7 +88,7 @@ class TestApply:
         """Table, route, unit, script and gate are there; the record names what is in the kernel; a second run does nothing."""
         host = a_host()
         result = apply(host)
-        assert [str(it) for it in result.operations] == [
+        assert [str(operation) for operation in result.operations] == [
             f"create nftables table ip6 {TABLE}    # it is missing",
             f"add route {KNOWN}/128 dev eth0 proto hostrouting metric 1024    # it does not exist",
         ]
@@ -103,7 +103,7 @@ class TestApply:
         before = list(host.files.writes)
         again = apply(host)
         assert (again.operations, again.files, again.started) == ((), (), False)
-        assert [it for it in host.files.writes[len(before) :] if it != LAYOUT.lock_path] == []
+        assert [write for write in host.files.writes[len(before) :] if write != LAYOUT.lock_path] == []
 
     def test_plan(self) -> None:
         """The plan says what would be done; afterwards it is empty."""

@@ -33,7 +33,7 @@ def do(kernel: MemoryBackend, verb: Verb, route: Route) -> RouteRefused | None:
 def at(kernel: MemoryBackend, prefix: Prefix) -> list[str]:
     """The routes of this prefix in table main."""
     routes = kernel.snapshot(family=prefix.family, table=254).routes
-    return [f"{'/'.join(it.devs)} {it.protocol}" for it in routes if it.prefix == prefix]
+    return [f"{'/'.join(route.devs)} {route.protocol}" for route in routes if route.prefix == prefix]
 
 
 def refused(happening: Callable[[], object]) -> tuple[int | None, str]:
@@ -63,7 +63,7 @@ class TestRoutes:
         for half in FABRIC.halves():
             assert do(kernel, "add", ours(str(half))) is None
         answers = kernel.lookup([as_ip("172.16.1.1"), as_ip("172.16.200.1")])
-        assert [it.route.devs for it in answers if it.route] == [("eth0",), ("eth0",)]
+        assert [answer.route.devs for answer in answers if answer.route] == [("eth0",), ("eth0",)]
         assert len(at(kernel, FABRIC)) == 8
 
 
@@ -93,7 +93,7 @@ def brief(gateway: str | None = "fe80::1", dev: str = "eth0", **more: Any) -> Ro
 
 def lasting(kernel: MemoryBackend) -> list[int | None]:
     """The seconds that our routes still last."""
-    return [it.expires for it in kernel.snapshot(protocol=OURS).routes]
+    return [route.expires for route in kernel.snapshot(protocol=OURS).routes]
 
 
 class TestTime:

@@ -41,7 +41,7 @@ def compare(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
     """Routes, rules and addresses are the same, and in the same order."""
     snapshot = fake.snapshot(family=family)
     # Time passes on Linux only; whether a route has expired is compared all the same.
-    routes = [[rounded(it) for it in routes] for routes in (linux.routes(family), snapshot.routes)]
+    routes = [[rounded(route) for route in routes] for routes in (linux.routes(family), snapshot.routes)]
     assert list(map(str, routes[0])) == list(map(str, routes[1]))
     assert routes[0] == routes[1]
     assert linux.rules(family) == snapshot.rules
@@ -131,7 +131,9 @@ def known_again(before: Sequence[Route], after: Sequence[Route], refused: Operat
     """
     (change,) = refused.arguments if refused is not None and refused.verb == "change" else (None,)
     for table, prefix in sorted({(it.table, it.prefix) for it in after if it.source is not None}, key=str):
-        there, was = ([it for it in routes if (it.table, it.prefix) == (table, prefix)] for routes in (after, before))
+        there, was = (
+            [route for route in routes if (route.table, route.prefix) == (table, prefix)] for routes in (after, before)
+        )
         inside = any(it.table == table and it.prefix != prefix and it.prefix in prefix for it in after)
         hit = change is not None and (change.route.table, change.route.prefix) == (table, prefix)
         if prefix.length and inside and all(it.source for it in there) and (hit or set(was) - set(there)):

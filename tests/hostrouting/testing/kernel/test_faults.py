@@ -28,7 +28,7 @@ def test_an_errno_is_the_outcome_of_that_change_alone() -> None:
     kernel = plain_vm()
     kernel.faults.fail("change", errno.EEXIST, nth=2)
     outcomes = kernel.change(CHANGES)
-    assert [kind_of(it.error) for it in outcomes] == ["", "exists", ""]
+    assert [kind_of(outcome.error) for outcome in outcomes] == ["", "exists", ""]
     assert len(kernel.snapshot(protocol=OURS).routes) == 2
     assert kernel.faults.waiting == 0
 
@@ -39,7 +39,7 @@ def test_another_error_is_raised_and_ends_it() -> None:
     kernel.faults.fail("change", BackendError("not you", kind="not-permitted"), nth=2)
     with raises(BackendError, "not-permitted"):
         kernel.change(CHANGES)
-    assert [it.prefix for it in kernel.snapshot(protocol=OURS).routes] == [CHANGES[0].route.prefix]
+    assert [route.prefix for route in kernel.snapshot(protocol=OURS).routes] == [CHANGES[0].route.prefix]
 
 
 @pytest.mark.parametrize("done", [False, True])
@@ -69,14 +69,14 @@ def test_snapshots_lookups_and_watches_fail_too() -> None:
     kernel.faults.fail("listen", errno.ENOMEM)
     with kernel.watch() as watch:
         assert watch.wait(0)
-        assert [it.partition(" (")[0] for it in watch.troubles] == [
+        assert [trouble.partition(" (")[0] for trouble in watch.troubles] == [
             "cannot listen to changes of routes: the kernel refused a wait"
         ]
         kernel.set_down("eth0")
         assert watch.wait(0), "it listens again, and may have missed something"
         assert not watch.wait(0)
         watch.listen(nftables=True)
-        assert [it.partition(": ")[0] for it in watch.troubles] == ["cannot listen to changes of nftables"]
+        assert [trouble.partition(": ")[0] for trouble in watch.troubles] == ["cannot listen to changes of nftables"]
         assert watch.wait(0)
         assert watch.troubles == ()
     assert (kernel.snapshot().rules, kernel.lookup([as_ip("10.0.0.4")])[0].kind) == (kernel.snapshot().rules, "local")

@@ -173,7 +173,7 @@ class ActionModule(NodeAction):
         if _HERE not in lines:  # for example, sudo refused
             raise AnsibleActionFail(f"a command could not be run on the node; it {ran.ending}")
         versions = [line.removeprefix(_VERSION) for line in lines if line.startswith(_VERSION)]
-        if not versions or tuple(int(it) for it in versions[0].split(".")) < _OLDEST:
+        if not versions or tuple(int(word) for word in versions[0].split(".")) < _OLDEST:
             name = shlex.join(python)
             what = f"{name} is Python {versions[0]}" if versions else f"{name} could not be started"
             raise NoPython(
