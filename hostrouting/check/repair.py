@@ -302,9 +302,9 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
         against = refused_gateway(fib, leg)
         if against is not None:
             return _nothing(report, "refused", words, against)
-    task = _Task(fib, report, way, protocol)
+    task = _Task(fib, report, way, protocol, flow)
     for block in _open_blocks(report):
-        tries = [task.closing(block, flow, metric=metric) for metric in _metrics(family, way.metric)]
+        tries = [task.closing(block, metric=metric) for metric in _metrics(family, way.metric)]
         task = min(tries, key=lambda tried: (tried.lost, len(tried.routes)))
     routes = task.routes
     if len(routes) > TOO_MANY:
@@ -392,8 +392,8 @@ def _as_written(route: Route) -> int:
 class _Task:
     """One repair while it is being computed."""
 
-    def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int) -> None:
-        self._fib, self._way, self._protocol = fib, way, protocol
+    def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int, flow: Flow) -> None:
+        self._fib, self._way, self._protocol, self._flow = fib, way, protocol, flow
         self._judge = Judge.of(report, fib)
         self.routes: list[Route] = []
         self.unsafe: list[Unsafe] = []
@@ -406,12 +406,12 @@ class _Task:
         """The number of addresses that no route of ours can close."""
         return sum(unsafe.last - unsafe.first + 1 for unsafe in self.unsafe)
 
-    def closing(self, block: Prefix, flow: Flow, *, metric: int) -> "_Task":
+    def closing(self, block: Prefix, *, metric: int) -> "_Task":
         """A copy of this repair that also closes the block's escapes, as far as possible, by routes of this metric."""
         after = copy(self)
         after._way = attrs.evolve(self._way, metric=metric)
         after.routes, after.unsafe, after.diverted = [*self.routes], [*self.unsafe], {**self.diverted}
-        after.routes += [after._route_to(prefix) for prefix in after._close(block, flow)]
+        after.routes += [after._route_to(prefix) for prefix in after._close(block)]
         return after
 
     def _route_to(self, prefix: Prefix) -> Route:
@@ -421,10 +421,10 @@ class _Task:
         is_needed = self._way.metric != METRICS[prefix.family][-1] or any(route.metric <= usual for route in others)
         return attrs.evolve(self._way, prefix=prefix, metric=self._way.metric if is_needed else usual)
 
-    def _close(self, block: Prefix, flow: Flow) -> tuple[Prefix, ...]:
+    def _close(self, block: Prefix) -> tuple[Prefix, ...]:
         """The prefixes that close the block's escapes, as far as they can be closed."""
         dev = self._way.legs[0].dev
-        contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=flow)
+        contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=self._flow)
         pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
         zones = [Zone(piece.first, piece.last, *self._treatment(block.family, piece)) for piece in pieces]
         chosen = cover(block, _merged(zones), usable=self._is_usable)
@@ -481,8 +481,10 @@ class _Task:
         return None
 
     def _is_usable(self, prefix: Prefix) -> bool:
-        """Whether a static route may have this prefix, and no route that is not ours holds its key."""
+        """Whether a static route may have this prefix, packets find it, and only a route of ours can hold its key."""
         if not prefix.length or is_reserved(prefix.family, prefix.first, prefix.last):
+            return False
+        if self._fib.skips(prefix, self._flow):
             return False
         key = attrs.evolve(self._way, prefix=prefix).key
         return not any(route.key == key and route.protocol != self._protocol for route in self._fib.routes(prefix))

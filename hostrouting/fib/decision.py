@@ -185,7 +185,8 @@ def paired(some: Sequence[Cell], others: Sequence[Cell]) -> Iterator[tuple[int, 
 class Contest:
     """A range of destinations, and the shortest prefix with which a new route would decide there.
 
-    A new route that covers the range decides if its prefix is at least `length` long; None if no length is enough.
+    A new route that covers the range decides if its prefix is at least `length` long, and not skipped (`Fib.skips`);
+    None if no length is enough.
     """
 
     first: int

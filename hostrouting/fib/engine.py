@@ -131,7 +131,8 @@ class Fib:
         """The ranges of the prefix, with the length that a new unicast route in table main needs to decide in each.
 
         The new route has this metric and tos 0, and leaves by `dev`. It may replace a route with the same prefix and
-        metric whose protocol is `ours`. The ranges cover the prefix, in order; they are not maximal.
+        metric whose protocol is `ours`. Its prefix is not one that `skips` names. The ranges cover the prefix, in
+        order; they are not maximal.
         """
         ready = self._prepare(prefix.family, flow)
         runs, main = list(self._runs(ready, prefix.first, prefix.last)), self._tables.main(prefix.family)
@@ -143,6 +144,13 @@ class Fib:
         for (place, decision), last in zip(runs, ends, strict=True):
             length = ready.rules.region(place).length_to_decide(place, main, beats, dev)
             yield Contest(place, last, decision, length)
+
+    def skips(self, prefix: Prefix, flow: Flow = ANY) -> bool:
+        """Whether a plain packet of this flow skips this prefix in table main, because it has IPv6 routes for others.
+
+        Linux then finds no route of exactly this prefix for it, also not a new one.
+        """
+        return self._tables.main(prefix.family).skips(prefix, flow.sought(prefix.family))
 
     def routes(self, prefix: Prefix, *, table: int = TABLE_MAIN) -> tuple[Route, ...]:
         """The routes of exactly this prefix in a table, in the order in which the kernel prefers them."""

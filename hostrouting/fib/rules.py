@@ -369,7 +369,6 @@ class Region:
             suppressed = stage.suppresses_up_to(dev, self._width)
             if stage.table is table:
                 preferred = 0 if entry is None else beats(entry)
-                preferred = max(preferred, table.hides_up_to(address, self._sought) + 1)
                 shortest = min(shortest, max(preferred, suppressed + 1, floor))
                 floor = max(floor, preferred) if decides else floor
             # A new route that is preferred here and then suppressed continues at the next rule.

@@ -234,9 +234,9 @@ class Table(ABC):
     def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
         """The routes for a packet with unknown fields, by what makes a difference; those for all others are last."""
 
-    def hides_up_to(self, address: int, sought: Sought) -> int:  # noqa: ARG002  IPv6 needs both
-        """The length of the longest prefix here whose new routes this packet would not find; -1 if it finds all."""
-        return -1
+    def skips(self, prefix: Prefix, sought: Sought) -> bool:  # noqa: ARG002  IPv6 needs both
+        """Whether this packet skips a prefix with all of its routes, also with a new one for any source."""
+        return False
 
     def of(self, network: int, length: int) -> tuple[Entry, ...]:
         """The routes of exactly this prefix that are in use, in the kernel's order of preference."""

@@ -134,15 +134,12 @@ class TableIPv6(Table):
         other = _beside(Prefix(IPV6, 0, 0), sources)
         return tuple(found) if other is None else (*found, *self._hits(address, sought._replace(source=other), ()))
 
-    def hides_up_to(self, address: int, sought: Sought) -> int:
-        """The longest prefix around the address that is skipped, because its sources do not match."""
-        if self._has_sources:
-            for host, length in self.shifts:
-                key = address >> host << host + BITS | length
-                sources = [node for node in self._nodes_of(key) if node.source] if key in self.first else []
-                if length and sources and not any(node.is_for(sought.source or 0) for node in sources):
-                    return length
-        return -1
+    def skips(self, prefix: Prefix, sought: Sought) -> bool:
+        """Whether the prefix has routes for some sources, but none for this packet's."""
+        if not (prefix.length and self._has_sources):
+            return False
+        sources = [node for node in self._nodes_of(prefix.network << BITS | prefix.length) if node.source]
+        return bool(sources) and not any(node.is_for(sought.source or 0) for node in sources)
 
     def _hits(self, address: int, sought: Sought, asks: tuple[Ask, ...]) -> Iterator[Hit]:
         """The routes for packets with a known source that answer yes to `asks`."""

@@ -321,6 +321,28 @@ class TestRepairOfKnownHosts:
         ]
         assert repair.proof.verdict == "ok"
 
+    @pytest.mark.parametrize(
+        ("network", "sourced", "cidr", "wanted"),
+        [
+            ("fd00:16::/124", "fd00:16::4/126", "fd00:16::/125", "fd00:16::/125"),
+            ("fd00:16::/64", "fd00:16::2/128", "fd00:16::2/127", "fd00:16::2/127"),
+        ],
+    )
+    def test_a_prefix_with_routes_for_other_sources(self, network: str, sourced: str, cidr: str, wanted: str) -> None:
+        """Linux skips a prefix whose routes are for other sources, so a shorter one closes it, and that one does not."""
+        theirs = attrs.evolve(
+            Route.to(sourced, dev="eth0", gateway="fe80::1", metric=1024), source=Prefix.parse("2001:db8::/32")
+        )
+        routes = [
+            Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024),
+            Route.to(network, dev="ib0", metric=1024),
+            theirs,
+        ]
+        devs = [("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")]
+        fib = Fib(attrs.evolve(host(devs, routes), rules=default_rules(6), ipv6_forwarding=True))
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse(cidr)]))
+        assert (texts(repair), repair.unsafe, repair.proof.escapes) == ([wanted], (), ())
+
     def test_a_key_of_another_tos_is_no_key_of_ours(self) -> None:
         """Another program's route with a tos does not hold the key: the repair need not be split."""
         theirs = attrs.evolve(Route.to("172.16.0.0/17", dev="ib0", protocol=3), tos=0x10)
