@@ -228,7 +228,7 @@ def render_guard_unit(program: str, *, layout: HostLayout | None = None) -> str:
         f"Environment=HOSTROUTING_VERSION={__version__}",
         "UnsetEnvironment=PYTHONPATH PYTHONHOME PYTHONSTARTUP LD_PRELOAD LD_LIBRARY_PATH",
         "Restart=on-failure",
-        "RestartSec=20",
+        "RestartSec=5",
         "WatchdogSec=180",
         "TimeoutStartSec=90",
         "TimeoutStopSec=20",

@@ -108,6 +108,10 @@ class Files(Protocol):
 class Lock(Protocol):
     """A lock that is held."""
 
+    def is_whole(self) -> bool:
+        """Whether its file is still there: if it was deleted, another process can make a new one, and lock that."""
+        ...
+
     def release(self) -> None:
         """Release the lock."""
 
@@ -296,7 +300,7 @@ def lock_file(path: str, *, passing: bool = False) -> Lock | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Its previous holder may have removed the file after it was opened here: then this is not the lock any more.
         if os.path.samestat(os.lstat(path), found):
-            return _LocalLock(descriptor, path if passing else "")
+            return _LocalLock(descriptor, path, passing=passing)
     except (BlockingIOError, FileNotFoundError):
         pass
     except BaseException:
@@ -385,21 +389,31 @@ def _require_own_folder(folder: str, path: str) -> None:
 
 
 class _LocalLock:
-    def __init__(self, descriptor: int, removed: str) -> None:
-        self._descriptor = descriptor
-        self._removed = removed
+    def __init__(self, descriptor: int, path: str, *, passing: bool) -> None:
+        self._descriptor, self._path, self._passing = descriptor, path, passing
+
+    def is_whole(self) -> bool:
+        """See Lock."""
+        try:
+            return os.path.samestat(os.lstat(self._path), os.fstat(self._descriptor))
+        except OSError:
+            return False
 
     def release(self) -> None:
         """See Lock."""
         # Removed while the lock is held: a process that has opened it meanwhile sees that it was removed.
         with suppress(OSError):
-            if self._removed:
-                os.unlink(self._removed)
+            if self._passing:
+                os.unlink(self._path)
         os.close(self._descriptor)
 
 
 class _NoLock:
     """The lock on a file system where no process can create the lock file: it does nothing."""
+
+    def is_whole(self) -> bool:
+        """See Lock."""
+        return True
 
     def release(self) -> None:
         """See Lock."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -172,9 +173,20 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         with self.kernel() as backend:
             if plan.pending:
                 plan, before = self._await_plan(ctx, backend, self._wanted, former)
+            apply = partial(apply_plan, backend=backend, protocol=protocol, former=former, check=ctx.check)
             # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.
             with ctx.shielded():
-                applied = apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=ctx.check)
+                try:
+                    applied = apply(plan, before=before)
+                except ApplyError as error:
+                    if error.__cause__ or not error.refused:
+                        raise
+                    # The kernel refused nothing: another program changed our routes. That may have been only once.
+                    before, _ = read(backend)
+                    plan = self._plan_routes(self._wanted if up else (), before)
+                    if plan.pending:
+                        raise
+                    applied = apply(plan, before=before)
         told = [*(foreseen.finding for foreseen in applied.plan.foreseen), *applied.beside] if up else []
         if not up:
             told = [*map(stays, self._stays(self._read() if applied.changes else before))]

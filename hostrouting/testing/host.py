@@ -61,6 +61,7 @@ class FakeFiles:
     frozen: bool = False
     """Whether `is_frozen` reports a read-only file system. It does not make writes fail: use `broken` for that."""
     locked: set[str] = attrs.field(factory=set)
+    _locks: dict[str, _FakeLock] = attrs.field(factory=dict, init=False)
     times: dict[str, float] = attrs.field(factory=dict)
     """When files were written, in seconds, by path; other files have no known time."""
 
@@ -173,7 +174,8 @@ class FakeFiles:
             return None
         self.writes.append(path)
         self.locked.add(path)
-        return _FakeLock(lambda: self.locked.discard(path))
+        self._locks[path] = lock = _FakeLock(self, path)
+        return lock
 
     def _require_way(self, verb: str, path: str, folder: str) -> None:
         """Raise FileError if a part of the folder's path is a link to a folder that is not there."""
@@ -190,9 +192,19 @@ class FakeFiles:
             raise FileError(f"cannot {verb} {path}: {reason}", path=path, reason=reason)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _FakeLock:
-    release: Callable[[], None]
+    _files: FakeFiles
+    _path: str
+
+    def is_whole(self) -> bool:
+        """See Lock."""
+        return self._path in self._files.locked and self._files._locks[self._path] is self
+
+    def release(self) -> None:
+        """See Lock."""
+        if self.is_whole():
+            self._files.locked.discard(self._path)
 
 
 @attrs.define

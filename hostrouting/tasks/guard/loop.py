@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hostrouting.config import HostRoutingConfig
+    from hostrouting.host.files import Lock
     from hostrouting.kernel.base import Watch
     from hostrouting.tasks.base import HostTask
     from hostrouting.tasks.guard.look import Repair
@@ -54,7 +55,7 @@ _CALM_BY = 120.0  # seconds after which that is a failure; until then the former
 _LONGEST = 30.0  # seconds of one wait: after a suspension, the clock that waits has stood still
 _JUMP = 5.0  # seconds by which the two clocks may differ after a wait
 _SETTLING = 1.0  # seconds of one sleep between an event and its look, so that orders do not wait longer
-_LINES = 20  # lines about problems that begin or end with one look
+_LINES = 20  # lines about problems of one name that begin or end with one look
 _FEW = 3  # routes that do not stay; more begin together for one reason, such as a link that flaps, and get one line
 
 
@@ -129,13 +130,13 @@ class Guard:
             return phases.Skip(_NO_KERNEL)
         self.host.rights().require_network()
         with (
-            self._alone(),
+            self._alone() as alone,
             self.host.backend() as backend,
             backend.watch() as watch,
             ctx.on_cancel(watch.wake),
             self.orders.waking(watch.wake),
         ):
-            watching = _Watching(self, ctx, watch)
+            watching = _Watching(self, ctx, watch, alone)
             self.service.notify("READY=1")
             try:
                 watching.run()
@@ -144,23 +145,38 @@ class Guard:
         return None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the lock of the guard: two on one host would count each other's repairs as another program's doing."""
+    def _alone(self) -> Iterator[Callable[[], None]]:
+        """Hold the lock of the guard: two on one host would count each other's repairs as another program's doing.
+
+        What is returned takes the lock again if its file was deleted.
+        """
+        lock = self._lock("a guard already runs on this host: {}; stop it first")
+
+        def stay_alone() -> None:
+            nonlocal lock
+            if not lock.is_whole():
+                lock.release()
+                lock = self._lock("the lock was deleted, and another guard now runs on this host: {}")
+
+        try:
+            yield stay_alone
+        finally:
+            lock.release()
+
+    def _lock(self, refusal: str) -> Lock:
         files, path = self.host.files, self.host.layout.guard_lock_path
         lock = files.try_lock(path)
         if lock is None:
-            raise HostBusy(f"a guard already runs on this host: {files.holder(path)}; stop it first")
-        try:
-            yield
-        finally:
-            lock.release()
+            raise HostBusy(refusal.format(files.holder(path)))
+        return lock
 
 
 class _Watching:
     """One run of a guard."""
 
-    def __init__(self, guard: Guard, ctx: phases.Context, watch: Watch) -> None:
+    def __init__(self, guard: Guard, ctx: phases.Context, watch: Watch, stay_alone: Callable[[], None]) -> None:
         """Listen before the first look, so that no change is missed."""
+        self._stay_alone = stay_alone
         self._guard, self._ctx, self._clock, self._service = guard, ctx, ctx.clock, guard.service
         self._orders, self._watch = guard.orders, watch
         # If another run holds the host, the guard comes again instead of waiting for the lock.
@@ -196,6 +212,7 @@ class _Watching:
         """Wait and look, until the run is cancelled."""
         while True:
             self._ctx.check()
+            self._stay_alone()
             if self._orders.taken():
                 self._reload()
             seconds = self._pace.wait(self._clock.now())
@@ -383,13 +400,17 @@ class _Watching:
             self._line(f"{fight.last.key} does not stay: it {_told_fight(fight)}", 4, _FIGHT, **_names(fight.last))
 
     def _tell_findings(self, words: str, found: Iterable[Finding], known: Iterable[Finding], level: int) -> None:
-        """Write a line for each new finding, up to a limit, and then one with the number of the others."""
+        """Write a line for each new finding, for each name up to a limit, and then one that counts the others."""
         identities = set(map(_identity, known))
-        new = [finding for finding in found if _identity(finding) not in identities]
-        for finding in new[:_LINES]:
-            self._line(f"{words}{finding.line}", level, _PROBLEM, **_fields(finding))
-        if len(new) > _LINES:
-            self._line(f"{words}{len(new) - _LINES:,} more findings like these", level, _PROBLEM)
+        new: dict[str, list[Finding]] = {}
+        for finding in found:
+            if _identity(finding) not in identities:
+                new.setdefault(finding.name, []).append(finding)
+        for alike in new.values():
+            for finding in alike[:_LINES]:
+                self._line(f"{words}{finding.line}", level, _PROBLEM, **_fields(finding))
+            if len(alike) > _LINES:
+                self._line(f"{words}{len(alike) - _LINES:,} more findings like these", level, _PROBLEM)
 
     def _line(self, text: str, level: int, kind: str = "", **fields: str) -> None:
         """Write one line to the journal, or, if there is none, to the log of the run; `kind` is its MESSAGE_ID."""

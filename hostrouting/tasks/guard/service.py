@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+import phases
 from hostrouting.boot import render_guard_unit, render_preset
 from hostrouting.boot.gate import Part
 from hostrouting.check.report import GUARD_SCHEMA, document_in
@@ -19,15 +20,16 @@ from hostrouting.host.effects import Operation
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask, start_unit
 from hostrouting.tasks.guard.look import Look
+from hostrouting.tasks.guard.state import VALID
 from hostrouting.tasks.results import Change, GuardResult, Standing
 from hostrouting.text import show
+from phases.text import moment_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typing_extensions import Self
 
-    import phases
     from hostrouting.host import Manager
 
 __all__ = ["InstallGuard"]
@@ -55,6 +57,8 @@ class InstallGuard(HostTask[GuardResult]):
     is_protection: ClassVar[bool] = True
     is_always_carried_out: ClassVar[bool] = True  # the guard is needed most when another task fails
     about: ClassVar[str] = "unit"
+    clock: phases.Clock = attrs.field(factory=phases.SystemClock, kw_only=True, eq=False, repr=False)
+    """Tells how old the last look is."""
 
     @property
     def part(self) -> Part:
@@ -69,7 +73,7 @@ class InstallGuard(HostTask[GuardResult]):
             links=((layout.guard_enabled_path, f"{layout.unit_directory}/{layout.guard_unit}"),),
         )
         # The lock file stays: a guard that runs by itself may hold it.
-        remains = (layout.guard_path, layout.figures_path)
+        remains = () if self._runs_by_hand else (layout.guard_path, layout.figures_path)
         return Part(None, files, layout.guard_unit, remains=remains)
 
     @property
@@ -111,7 +115,7 @@ class InstallGuard(HostTask[GuardResult]):
     def standing(self) -> Standing | None:
         """Whether the guard runs, what it has done, and what it cannot repair; None if there is no guard."""
         layout, files = self.host.layout, self.host.files
-        runs = bool(files.holders(layout.guard_lock_path))
+        runs = self._runs
         # Without systemd, an installed unit starts at the next boot.
         is_installed = self._manager is not None and files.is_there(layout.guard_unit_path)
         if self.host.backend is None or not (runs or is_installed):
@@ -119,8 +123,20 @@ class InstallGuard(HostTask[GuardResult]):
         see = f"see: systemctl status {layout.guard_unit}"
         stopped = [] if runs else [Finding("guard", "error", "the guard does not run", layout.guard_unit, see)]
         written = document_in(files.read(layout.guard_path), GUARD_SCHEMA) if runs else {}
+        looked = written.get("lastLook") or written.get("since")
+        if isinstance(looked, str) and looked < moment_as_text(self.clock.utc() - VALID):
+            told = f"the guard has not looked at the host since {looked}"
+            stopped = [Finding("guard", "error", told, layout.guard_unit, see)]
         notes = (Finding("guard", "note", note) for note in _notes(written))
         return Standing("the guard", findings=(*stopped, *notes), facts=tuple(_facts(written)))
+
+    @property
+    def _runs(self) -> bool:
+        return bool(self.host.files.holders(self.host.layout.guard_lock_path))
+
+    @property
+    def _runs_by_hand(self) -> bool:
+        return self._runs and not self.host.files.is_there(self.host.layout.guard_unit_path)
 
     @property
     def _manager(self) -> Manager | None:

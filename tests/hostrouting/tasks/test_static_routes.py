@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 import phases
@@ -10,7 +12,7 @@ from hostrouting.boot.gate import Gate
 from hostrouting.errors import FileError, NotReady, RouteConflict
 from hostrouting.host.fileset import Changes
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model import OURS, Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -18,6 +20,9 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
 from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # All but the name of our protocol: machines wait for the script, which fails for as long as the task does.
 SHUT = {
@@ -106,6 +111,31 @@ class TestConfigureStaticRoutes:
         assert [step.name for step in Gate(host).steps] == ["check-route-overlap"]
         assert host.files.links == {}
         assert host.manager.calls == [STOP, "stop static-routes.service", "reload"]
+
+    @pytest.mark.parametrize("often", [1, 2])
+    def test_a_route_that_is_deleted_in_the_middle_of_it(self, often: int) -> None:
+        """If another program deletes one of ours before it is read back, the transaction is tried once more."""
+        host, left = FakeHost(kernel=h200()), often
+        real = host.kernel.change
+
+        def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+            nonlocal left
+            asked = list(changes)
+            outcomes = real(asked)
+            if left and [request.verb for request in asked] == ["add", "add"]:
+                left -= 1
+                real([RouteRequest("delete", asked[0].route)])
+            return outcomes
+
+        host.kernel.change = change  # type: ignore[method-assign]
+        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+        if often == 1:
+            run(task)
+            assert ours(host) == [f"{it} via 10.0.0.1 dev eth0 proto hostrouting" for it in REPAIR]
+        else:
+            with pytest.raises(phases.TaskFailed, match="another program changes these routes at the same time"):
+                run(task)
+            assert ours(host) == []
 
     def test_conflict(self) -> None:
         """A key that InfiniBand holds is a conflict with the way out; no route was changed, and the gate is shut."""

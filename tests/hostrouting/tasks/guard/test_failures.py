@@ -395,12 +395,16 @@ def test_thousands_of_problems(play: Play) -> None:
 
 
 def test_many_findings(play: Play) -> None:
-    """If another program takes many destinations, the first have a line each, and one line counts the others."""
+    """If another program takes many destinations, the first have a line each, and one line counts the others.
+
+    The escapes have lines of their own, although the check comes after the routes.
+    """
     destinations = [f"10.{number}.0.0/16" for number in range(1, 41)]
     play.kernel.change(
         [RouteRequest("add", Route.to(destination, dev="ib0", protocol=4)) for destination in destinations]
     )
-    play.settings = config(*destinations)
+    play.settings = config(*destinations, cidrs=("10.7.0.0/16",))
     play.perform(until=30)
     assert sum(text.startswith("ROUTE-CONFLICT") for text in play.service.texts) == 20
     assert "20 more findings like these" in play.service.texts
+    assert sum(text.startswith("OVERLAP: expected CIDR 10.7.0.0/16") for text in play.service.texts) == 1

@@ -235,3 +235,28 @@ def test_what_is_removed_stays_removed(play: Play) -> None:
     play.again, play.follows = HostRoutingConfig, True
     play.perform((10.0, lambda: run(Remove(play.settings, host=play.host))), until=200)
     assert not play.route("172.16.0.0/17")
+
+
+def test_a_deleted_state_directory(play: Play) -> None:
+    """The lock of the guard is back soon after its file was deleted, so a second guard is still refused."""
+    files, seen = play.host.files, list[bool]()
+    play.perform(
+        (10.0, lambda: files.locked.discard(LAYOUT.guard_lock_path)),
+        (45.0, lambda: seen.append(LAYOUT.guard_lock_path in files.locked)),
+        until=50,
+    )
+    assert seen == [True]
+    assert LAYOUT.guard_lock_path not in files.locked, "released at the end"
+
+
+def test_a_second_guard_after_the_lock_was_deleted(play: Play) -> None:
+    """If another guard has started before the lock was back, the first one ends, so that there is only one."""
+    files = play.host.files
+
+    def start_another() -> None:
+        files.locked.discard(LAYOUT.guard_lock_path)
+        assert files.try_lock(LAYOUT.guard_lock_path) is not None
+
+    report = play.perform((10.0, start_another), until=50)
+    assert "the lock was deleted, and another guard now runs on this host: process 4711" in str(report)
+    assert LAYOUT.guard_lock_path in files.locked

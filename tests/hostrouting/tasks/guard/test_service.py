@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 
 import attrs
 import pytest
@@ -35,8 +36,9 @@ def started(host: FakeHost) -> int:
 
 
 def standing(host: Host) -> dict[str, list[str]]:
-    """What `status` says of the guard."""
-    found = InstallGuard(GUARDED, host=host).standing()
+    """What `status` says of the guard at 00:01:00 on 2026-01-02."""
+    clock = FakeClock(start=datetime(2026, 1, 2, 0, 1, tzinfo=timezone.utc))
+    found = InstallGuard(GUARDED, host=host, clock=clock).standing()
     assert found is not None
     kinds = {"faults": "error", "notes": "note"}
     told = {name: [str(one) for one in found.findings if one.severity == kind] for name, kind in kinds.items()}
@@ -98,6 +100,18 @@ def test_it_goes_with_the_configuration(host: FakeHost) -> None:
     assert host.manager is not None
     assert f"stop {UNIT}" in host.manager.calls
     assert not [path for path in (*host.files.texts, *host.files.links) if "guard" in path or ".prom" in path]
+
+
+def test_a_guard_that_runs_by_hand(host: FakeHost) -> None:
+    """A run without `guard.enabled` leaves its state and figures alone; they go with the next run after its end."""
+    written = (LAYOUT.guard_path, LAYOUT.figures_path)
+    host.files.texts |= dict.fromkeys(written, "written")
+    host.files.locked.add(LAYOUT.guard_lock_path)
+    run(Configure(attrs.evolve(GUARDED, guard=GuardConfig()), host=host))
+    assert [host.files.texts[path] for path in written] == ["written"] * 2
+    host.files.locked.clear()
+    run(Configure(attrs.evolve(GUARDED, guard=GuardConfig()), host=host))
+    assert not [path for path in written if path in host.files.texts]
 
 
 def test_remove(host: FakeHost) -> None:
@@ -240,6 +254,19 @@ def test_status(host: FakeHost) -> None:
             "repairs: 3, the last at 2026-01-01T12:00:00Z",
         ],
     }
+
+
+@pytest.mark.parametrize(("looked", "hangs"), [("00:00:00", False), ("23:58:00", False), ("23:57:59", True)])
+@pytest.mark.parametrize("key", ["lastLook", "since"])
+def test_status_of_a_guard_that_hangs(host: FakeHost, key: str, looked: str, *, hangs: bool) -> None:
+    """A guard that has not looked for three minutes does not work; node-problem-detector says so then, too."""
+    run(Configure(GUARDED, host=host))
+    host.files.locked.add(LAYOUT.guard_lock_path)
+    moment = f"2026-01-0{2 if looked < '12' else 1}T{looked}Z"
+    state = {"schema": "hostrouting/guard/2", "lastLook": None, key: moment}
+    host.files.texts[LAYOUT.guard_path] = json.dumps(state)
+    told = f"the guard has not looked at the host since {moment}; see: systemctl status {UNIT}"
+    assert standing(host)["faults"] == ([told] if hangs else [])
 
 
 def test_status_of_many_fights(host: FakeHost) -> None:
