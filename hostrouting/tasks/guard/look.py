@@ -53,6 +53,8 @@ class Look:
     """What is wrong and could not be repaired."""
     failures: Mapping[str, str] = attrs.field(factory=dict)
     """By the name of the task: why its look, or a repair, failed."""
+    unknown: tuple[str, ...] = ()
+    """The names of the tasks that could not read the host, so that their answers are those of an earlier look."""
     routes: tuple[int, int, int] | None = None
     """The number of routes that are wanted, that are there as wanted, and that are ours."""
     verdict: str = ""
@@ -76,6 +78,7 @@ class Look:
             waiting=(*self.waiting, *other.waiting),
             findings=(*self.findings, *other.findings),
             failures={**self.failures, **other.failures},
+            unknown=(*self.unknown, *other.unknown),
             routes=self.routes or other.routes,
             verdict=self.verdict or other.verdict,
             answer=self.answer or other.answer,

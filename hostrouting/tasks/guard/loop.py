@@ -297,10 +297,10 @@ class _Watching:
             if isinstance(error, BackendError) and error.kind == "unsettled":
                 now = self._clock.now()
                 if now - self._restless.setdefault(task.name, now) < _CALM_BY:
-                    return former
+                    return attrs.evolve(former, unknown=(task.name,))
             else:
                 self._restless.pop(task.name, None)
-            found = attrs.evolve(former, failures={task.name: str(error)})
+            found = attrs.evolve(former, failures={task.name: str(error)}, unknown=(task.name,))
         else:
             self._restless.pop(task.name, None)
         self._answers[task.name] = found
@@ -444,7 +444,7 @@ class _Watching:
 
 def _without_repairs(look: Look) -> Look:
     """The look without its repairs and times, which count once only."""
-    return attrs.evolve(look, repairs=(), lost=(), waiting=(), seconds=0.0, repair_seconds=0.0)
+    return attrs.evolve(look, repairs=(), lost=(), waiting=(), unknown=(), seconds=0.0, repair_seconds=0.0)
 
 
 def _told_troubles(troubles: Iterable[str]) -> str:

@@ -164,5 +164,8 @@ def _notes(written: dict[str, Any]) -> Iterator[str]:
         yield f"{fight.get('key')} does not stay: the last time there was {found} instead of {ours}"
     if len(fights) > _SHOWN:
         yield f"{len(fights) - _SHOWN:,} more do not stay"
+    unknown = written.get("unknown")
+    for task in unknown if isinstance(unknown, list) else ():
+        yield f"{task}: not known since {written.get('lastLook')}; what is shown is from before"
     if written.get("failure"):
         yield str(written["failure"])

@@ -36,7 +36,7 @@ class State:
     """When the guard began."""
     looks: int = 0
     looked: datetime | None = None
-    """When the last look was."""
+    """When the last look was in which every task could read the host."""
     look: Look = attrs.field(factory=Look)
     """The last look."""
     repairs: int = 0
@@ -69,7 +69,7 @@ class State:
         return attrs.evolve(
             self,
             looks=self.looks + 1,
-            looked=now,
+            looked=self.looked if look.unknown else now,
             look=look,
             repairs=self.repairs + len(look.repairs),
             repaired=now if look.repairs else self.repaired,
@@ -90,10 +90,15 @@ class State:
         )
 
     def npd_line(self, now: datetime) -> str:
-        """The answer for node-problem-detector: that of the last look, unknown if the check failed in it."""
+        """The answer for node-problem-detector: that of the last look, unknown if the check failed in it.
+
+        An answer of an earlier look is not valid for longer than it was then.
+        """
         told = [text for name, text in self.faults.items() if name in {"guard", "check-route-overlap"}]
         unknown = "3 UNKNOWN: the guard cannot check the routing; on the host, run: journalctl -u hostrouting-guard"
-        return npd_line(f"{unknown}; {told[0]}" if told else self.look.answer, now + VALID)
+        if told:
+            return npd_line(f"{unknown}; {told[0]}", now + VALID)
+        return npd_line(self.look.answer, (self.looked or self.since if self.look.unknown else now) + VALID)
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON value `hostrouting/guard/2`."""
@@ -102,6 +107,7 @@ class State:
             "since": _stamp(self.since),
             "looks": self.looks,
             "lastLook": _stamp(self.looked),
+            "unknown": [*self.look.unknown],
             "verdict": self.look.verdict or None,
             "verdictSince": _stamp(self.verdict_since),
             "repairs": self.repairs,

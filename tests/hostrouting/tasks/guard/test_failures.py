@@ -14,6 +14,7 @@ from hostrouting.errors import BackendError, ConfigError, FileError, RouteRefuse
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model import Route
 from hostrouting.routes.apply import apply_plan
+from hostrouting.tasks.guard.state import VALID
 from hostrouting.testing import h200
 from tests.support.guard_play import Play
 from tests.support.tasks import LAYOUT, REPAIR, config
@@ -189,18 +190,29 @@ def test_tables_that_keep_changing(play: Play, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", restless)
     until = 40.0
     states: list[dict[str, object]] = []
+    answers: list[str] = []
+
+    def see() -> None:
+        states.append(play.state())
+        answers.append(play.host.files.texts[LAYOUT.npd_path])
 
     def go_on() -> None:
         nonlocal until
-        states.append(play.state())
+        see()
         until = 1000.0
         play.delete()
 
-    play.perform((12.0, play.delete), (100.3, go_on), (400.7, lambda: states.append(play.state())), until=410)
-    assert [state["failure"] for state in states[:1]] == [None]
-    assert "keep changing" in str(states[1]["failure"])
-    assert [state["verdict"] for state in states] == ["ok", "ok"]
+    begun = int(play.clock.utc().timestamp())
+    play.perform((12.0, play.delete), (30.0, see), (100.3, go_on), (400.7, see), until=410)
+    assert [state["failure"] for state in states[:2]] == [None] * 2
+    assert "keep changing" in str(states[2]["failure"])
+    assert [state["verdict"] for state in states] == ["ok"] * 3
     assert [text for text in play.service.texts if text.startswith("the verdict")] == ["the verdict is ok"]
+    assert [state["unknown"] for state in states] == [["check-route-overlap"], [], ["check-route-overlap"]]
+    assert states[0]["lastLook"] == "2026-01-01T00:00:00Z", "nothing is known from a later moment"
+    assert str(states[2]["lastLook"]) < "2026-01-01T00:02"
+    assert int(answers[0].split()[0]) == begun + VALID.total_seconds(), "as long as the answer of the first look"
+    assert answers[2].split()[1:3] == ["3", "UNKNOWN:"]
 
 
 def test_tables_that_keep_changing_take_their_share(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:

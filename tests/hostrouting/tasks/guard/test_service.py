@@ -237,6 +237,7 @@ def test_status(host: FakeHost) -> None:
             "schema": "hostrouting/guard/2",
             "since": "2026-01-01T00:00:00Z",
             "lastLook": "2026-01-02T00:00:00Z",
+            "unknown": ["check-route-overlap"],
             "repairs": 3,
             "lastRepair": "2026-01-01T12:00:00Z",
             "failure": "the netlink socket is closed",
@@ -247,6 +248,7 @@ def test_status(host: FakeHost) -> None:
         "faults": [],
         "notes": [
             "10.9.0.0/16 does not stay: the last time there was no route instead of [a]",
+            "check-route-overlap: not known since 2026-01-02T00:00:00Z; what is shown is from before",
             "the netlink socket is closed",
         ],
         "facts": [
