@@ -1,12 +1,20 @@
-"""`render`: the boot files of a configuration, written into an image."""
+"""`render`: the boot files of a configuration, written into an image, or as a document that a new node reads.
+
+A node without a package manager and without Python gets its files from such a document. Ignition writes them before the
+first boot, cloud-init during it. A document lists what `render` writes into an empty image.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import tempfile
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.changes import file_lines, run_task
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
+from hostrouting.cli.failure import errors_in
 from hostrouting.cli.output import Painted, counted, line
 from hostrouting.cli.schemas import FAILURES
 from hostrouting.cli.source import config_of, wait_of
@@ -16,7 +24,7 @@ from hostrouting.tasks.configure import Configure, installed_tasks
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from hostrouting.cli.changes import Run
@@ -27,12 +35,17 @@ __all__ = ["COMMAND"]
 
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
-    parser.add_argument("--root", metavar="DIR", required=True, help="where the image is mounted")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--root", metavar="DIR", help="where the image is mounted")
+    where.add_argument("--ignition", action="store_true", help="print a configuration for Ignition 3.4 instead")
+    where.add_argument("--cloud-init", action="store_true", help="print user data for cloud-init instead")
     wait_option(parser, "how long the boot scripts wait", installs=True)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
+    if arguments.root is None:
+        return _for_a_new_node(arguments)
     config, root = config_of(arguments), os.path.abspath(arguments.root)
     if not os.path.isdir(root):
         raise ConfigError([Fault("--root", repr(arguments.root), "is not a directory", "mount the image there first")])
@@ -46,6 +59,51 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     configure = Configure(config, host=image, wait=wait_of(arguments, image), tasks=installed_tasks())
     run = run_task(configure, image, quietly=not arguments.verbose)
     return Reply(run.code, lambda: _document(run, root), lambda _style: _page(run, root), failed=run.failed)
+
+
+def _for_a_new_node(arguments: argparse.Namespace) -> Reply:
+    """The document, or what failed. A new node has none of our files, so it gets what an empty image would."""
+    with tempfile.TemporaryDirectory() as root:
+        image = Host.offline(root)
+        configure = Configure(config_of(arguments), host=image, wait=wait_of(arguments, image), tasks=installed_tasks())
+        run = run_task(configure, image, quietly=not arguments.verbose)
+        for failure in run.failed.failures if run.failed else ():
+            raise errors_in(failure.error)[0]
+        text = (_ignition if arguments.ignition else _cloud_init)(root, run.wrote)
+    return Reply(run.code, lambda: text)
+
+
+def _ignition(root: str, paths: Iterable[str]) -> str:
+    files: list[dict[str, Any]] = []
+    links: list[dict[str, Any]] = []
+    for path in paths:
+        entry = {"path": path.removeprefix(root), "overwrite": True}
+        if os.path.islink(path):
+            links.append({**entry, "target": os.readlink(path)})
+        else:
+            source = f"data:;base64,{_encoded(path)}"
+            files.append({**entry, "mode": os.stat(path).st_mode & 0o777, "contents": {"source": source}})
+    return json.dumps({"ignition": {"version": "3.4.0"}, "storage": {"files": files, "links": links}}, indent=2)
+
+
+def _cloud_init(root: str, paths: Iterable[str]) -> str:
+    """User data. JSON is YAML; systemd reads the new units, and those that a link enables are started at once."""
+    files, commands, units = [], [], []
+    for path in paths:
+        name = path.removeprefix(root)
+        if os.path.islink(path):
+            commands += [["mkdir", "-p", os.path.dirname(name)], ["ln", "-sfn", os.readlink(path), name]]
+            units.append(os.path.basename(name))
+        else:
+            mode = f"{os.stat(path).st_mode & 0o777:04o}"
+            files.append({"path": name, "permissions": mode, "encoding": "b64", "content": _encoded(path)})
+    commands += [["systemctl", "daemon-reload"]] * bool(files) + [["systemctl", "start", *units]] * bool(units)
+    return f"#cloud-config\n{json.dumps({'write_files': files, 'runcmd': commands}, indent=2)}"
+
+
+def _encoded(path: str) -> str:
+    with open(path, "rb") as file:
+        return base64.b64encode(file.read()).decode()
 
 
 def _page(run: Run, root: str) -> Iterator[Line]:
@@ -77,10 +135,15 @@ COMMAND = Command(
     name="render",
     answer=_answer,
     options=_options,
-    more="Writes the files that apply would write on the host below DIR, where the host's image is mounted.\n",
+    more="""\
+Writes the files that apply would write on the host below DIR, where the host's image is mounted. --ignition and
+--cloud-init print a document instead, with which a new node gets the same files at its first boot.
+""",
     examples="""\
 # as root: write the boot files into the image that is mounted there
 hostrouting render --config agent.json --root /mnt/image
+# the same for a node that is made by Ignition
+hostrouting render --config agent.json --ignition > node.ign
 """,
     failing="not everything could be written",
     keys={

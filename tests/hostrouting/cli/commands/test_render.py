@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from hostrouting.testing import FakeHost, FakeManager
 from tests.support.cli import say
@@ -77,3 +80,61 @@ def test_render_that_fails(repaired: str, tmp_path: Path) -> None:
     said = say("render", "--config", repaired, "--root", str(tmp_path))
     assert said.code == 1
     assert said.lines[0].startswith("FAILED: cannot ")
+
+
+@pytest.mark.parametrize("kind", ["--ignition", "--cloud-init"])
+def test_documents_for_a_new_node(kind: str, repaired: str, tmp_path: Path) -> None:
+    """A node that is made from the document has the files, modes and links that render writes into an empty image."""
+    image, node = tmp_path / "image", tmp_path / "node"
+    image.mkdir()
+    say("render", "--config", repaired, "--root", str(image))
+    said = say("render", "--config", repaired, kind)
+    assert said.code == 0
+    if kind == "--ignition":
+        document = json.loads(said.out)
+        assert document["ignition"] == {"version": "3.4.0"}
+        files = [
+            (file["path"], file["mode"], file["contents"]["source"].removeprefix("data:;base64,"))
+            for file in document["storage"]["files"]
+        ]
+        links = {link["path"]: link["target"] for link in document["storage"]["links"]}
+    else:
+        assert said.lines[0] == "#cloud-config"
+        document = yaml.safe_load(said.out)
+        files = [(file["path"], int(file["permissions"], 8), file["content"]) for file in document["write_files"]]
+        links = {words[3]: words[2] for words in document["runcmd"] if words[0] == "ln"}
+        assert document["runcmd"][-2:] == [
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "start", "static-routes.service"],
+        ]
+    for path, mode, text in files:
+        place = node / path[1:]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(base64.b64decode(text))
+        place.chmod(mode)
+    for path, target in links.items():
+        (node / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (node / path[1:]).symlink_to(target)
+    assert _tree(node) == _tree(image)
+
+
+def _tree(root: Path) -> dict[str, tuple[int, bytes | str]]:
+    """The mode and the text of each file below the root, and the target of each link."""
+    return {
+        str(path.relative_to(root)): (
+            path.lstat().st_mode,
+            str(path.readlink()) if path.is_symlink() else path.read_bytes(),
+        )
+        for path in root.rglob("*")
+        if path.is_symlink() or path.is_file()
+    }
+
+
+@pytest.mark.parametrize("kind", ["--ignition", "--cloud-init"])
+def test_a_document_that_cannot_be_made(kind: str, tmp_path: Path) -> None:
+    """A guard needs a program on the node: nothing is printed but the reason, and the exit code is not 0."""
+    config = tmp_path / "agent.json"
+    config.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}, "guard": {"enabled": true}}')
+    said = say("render", "--config", str(config), kind)
+    assert (said.code, said.out) == (2, "")
+    assert "guard.program: " in said.err
