@@ -1,4 +1,4 @@
-"""What a command changes or would change: a run of our tasks, and the state of tasks and gate after it.
+"""What a command changes or would change: the work, a run of our tasks, and the state of tasks and gate after it.
 
 Shared by `plan`, `apply`, `remove`, `render`, `check` and `status`. Here: the values, and their lines and documents.
 Not here: which task it is, what the task does and how it finds its state (`hostrouting.tasks`).
@@ -42,16 +42,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Run",
     "Standings",
-    "file_lines",
+    "Work",
     "foreseen_lines",
     "gate_lines",
     "looked_at_gate",
     "operation_lines",
     "refusal",
     "run_task",
-    "step_document",
-    "step_lines",
-    "tally",
 ]
 
 
@@ -130,10 +127,73 @@ class Standings:
             yield from finding_lines(self.troubles)
 
 
-# The preview and the run.
+# The work and the run.
 
-_TONES: dict[str, Tone] = {"keep": "soft", "add": "good", "replace": "warn", "delete": "warn", "conflict": "bad"}
-_ORDER = ("conflict", "add", "replace", "delete", "keep")
+_TONES: dict[str, Tone] = {"conflict": "bad", "add": "good", "replace": "warn", "delete": "warn", "keep": "soft"}
+_DONE = {"add": "added", "replace": "replaced", "delete": "deleted", "keep": "kept", "create": "created"}
+_DONE |= {"start": "started", "write": "written", "remove": "removed"}
+
+
+@attrs.frozen
+class Work:
+    """What a command would do, or has done: the steps for routes, other operations, and files."""
+
+    steps: Sequence[Step] = ()
+    operations: Sequence[Operation] = ()
+    writes: Sequence[str] = ()
+    removes: Sequence[str] = ()
+    is_done: bool = attrs.field(default=False, kw_only=True)
+
+    def __bool__(self) -> bool:
+        """Whether anything is changed."""
+        has_steps = any(step.action not in {"keep", "conflict"} for step in self.steps)
+        return has_steps or bool(self.operations or self.writes or self.removes)
+
+    def __str__(self) -> str:
+        """How much it is: `add 2 routes, write 11 files`."""
+        counts = {action: sum(step.action == action for step in self.steps) for action in _DONE}
+        if not self.is_done:
+            del counts["keep"]
+        parts = [(action, counted(count, "route")) for action, count in counts.items() if count]
+        for verb in dict.fromkeys(operation.verb for operation in self.operations):
+            things = [operation.object for operation in self.operations if operation.verb == verb]
+            parts.append((verb, things[0] if len(things) == 1 else counted(len(things), "other thing")))
+        files = {"write": self.writes, "remove": self.removes}
+        parts += [(verb, counted(len(paths), "file")) for verb, paths in files.items() if paths]
+        return ", ".join(f"{what} {_DONE[verb]}" if self.is_done else f"{verb} {what}" for verb, what in parts)
+
+    def lines(self) -> Iterator[Line]:
+        """Each step as in a diff, and behind the changes what would stay; then the operations and the files."""
+        for action, tone in _TONES.items():
+            alike = [step for step in self.steps if step.action == action and not (self.is_done and action == "keep")]
+            shown = [text for step in alike[:SHOWN] for text in str(step).splitlines()]
+            yield from capped((line("  ", Painted(text, tone)) for text in shown), len(alike))
+        yield from operation_lines(self.operations)
+        verbs = ("wrote", "removed") if self.is_done else ("write", "remove")
+        for verb, paths in zip(verbs, (self.writes, self.removes), strict=True):
+            yield from capped((line("  ", Painted(f"{verb} ", "soft"), path) for path in paths[:SHOWN]), len(paths))
+
+    def document(self) -> dict[str, Any]:
+        """The work as plain values."""
+        return {
+            "steps": [
+                {
+                    "action": step.action,
+                    "route": str(step.route),
+                    "reason": step.why,
+                    "existing": None if step.held is None else str(step.held),
+                }
+                for step in self.steps
+            ],
+            "operations": [operation.to_mapping() for operation in self.operations],
+            "files": {"write": list(self.writes), "remove": list(self.removes)},
+        }
+
+
+def operation_lines(operations: Sequence[Operation]) -> Iterator[Line]:
+    """The operations other than routes and files, one on each line, each with its reason."""
+    shown = (line("  ", Painted(str(act), "warn" if act.verb == "delete" else "good")) for act in operations[:SHOWN])
+    yield from capped(shown, len(operations))
 
 
 @attrs.frozen
@@ -144,6 +204,11 @@ class Run:
     effects: Effects
     wrote: tuple[str, ...]
     removed: tuple[str, ...]
+
+    def work(self, steps: Sequence[Step] | None = None) -> Work:
+        """What was done; `steps` are those for the routes, if they are known better than from the run's effects."""
+        steps = self.steps if steps is None else steps
+        return Work(steps, self.effects.operations, self.wrote, self.removed, is_done=True)
 
     @property
     def ok(self) -> bool:
@@ -219,37 +284,6 @@ def _hangup(act: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
-def step_lines(steps: Sequence[Step]) -> Iterator[Line]:
-    """The steps as a diff: first the changes, then what stays; at most SHOWN steps for each action."""
-    for action in _ORDER:
-        alike = [step for step in steps if step.action == action]
-        shown = [text for step in alike[:SHOWN] for text in str(step).splitlines()]
-        yield from capped((line("  ", Painted(text, _TONES[action])) for text in shown), len(alike))
-
-
-def file_lines(verb: str, paths: Sequence[str]) -> Iterator[Line]:
-    """The files, one on each line."""
-    yield from capped((line("  ", Painted(f"{verb} ", "soft"), path) for path in paths[:SHOWN]), len(paths))
-
-
-def operation_lines(operations: Sequence[Operation]) -> Iterator[Line]:
-    """The operations other than routes and files, one on each line, each with its reason."""
-    shown = (line("  ", Painted(str(act), "warn" if act.verb == "delete" else "good")) for act in operations[:SHOWN])
-    yield from capped(shown, len(operations))
-
-
-def tally(steps: Sequence[Step], words: dict[str, str]) -> list[str]:
-    """The numbers of routes for each action in `words`, as phrases."""
-    counts = [(word, sum(step.action == action for step in steps)) for action, word in words.items()]
-    return [word.format(counted(count, "route")) for word, count in counts if count]
-
-
-def step_document(step: Step) -> dict[str, Any]:
-    """A step as plain values."""
-    existing = None if step.held is None else str(step.held)
-    return {"action": step.action, "route": str(step.route), "reason": step.why, "existing": existing}
 
 
 def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Line]:

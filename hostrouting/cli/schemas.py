@@ -16,7 +16,7 @@ __all__ = [
     "OPERATIONS",
     "ROUTE",
     "STANDINGS",
-    "STEPS",
+    "WORK",
 ]
 
 FINDINGS = {
@@ -35,17 +35,21 @@ ROUTE = {
     "dev": "the same; empty means that of the default route",
     "metric": "the same",
 }
-STEPS = {
-    "steps[].action": "keep, add, replace, delete or conflict",
-    "steps[].route": "the route, as ip route prints it",
-    "steps[].reason": "why",
-    "steps[].existing": "for replace and conflict: the existing route with the same destination and metric; else null",
-}
 OPERATIONS = {
     "operations[].verb": "create, replace, add, delete or start",
     "operations[].object": "an nftables table, ebtables rule, neighbour or unit, or a route that is not a static route",
     "operations[].reason": "why",
 }
+WORK = {
+    "steps[].action": "keep, add, replace, delete or conflict",
+    "steps[].route": "the route, as ip route prints it",
+    "steps[].reason": "why",
+    "steps[].existing": "for replace and conflict: the existing route with the same destination and metric; else null",
+    **OPERATIONS,
+    "files.write[]": "the files that are written",
+    "files.remove[]": "the files that are removed",
+}
+"""What is done, or would be done."""
 STANDINGS = {
     "standings[].subject": "what a task does, other than static routes and the check",
     "standings[].on": "whether it should work on this host now: it is enabled, and its condition holds",

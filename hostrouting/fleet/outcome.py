@@ -141,14 +141,15 @@ def _dry_run(plan: Document, preflight: Sequence[Document]) -> Outcome:
     errors = [finding for finding in plan["findings"] if finding["severity"] == "error"]
     conflicts = [_text(finding) for finding in errors if finding["name"] != "gate-shut"]
     is_strict = (plan.get("check") or {}).get("mode") == "STRICT"
-    strict, lacks = found.verdict == "overlap" and is_strict, bool(plan["pending"])
+    missing = [finding["sentence"] for finding in plan["findings"] if finding["name"] == "route-waits"]
+    strict, lacks = found.verdict == "overlap" and is_strict, bool(missing)
     lacks = lacks or (plan["answer"] == "not-ready" and is_strict)
     before, after = _texts(_lines(plan["steps"], plan["operations"], files, plan["files"].get("rewrite", ())))
     changed = plan["changes"] and before != after
     if conflicts:
         told = f"CONFLICT: apply would fail: {'; '.join(conflicts)}"
     elif plan["answer"] == "not-ready":
-        missing = plan["pending"] or ["a default route, which the check needs"]
+        missing = missing or ["a default route, which the check needs"]
         told = f"NOT READY: apply would wait for what is missing{', then fail' * lacks}: {'; '.join(missing)}"
     elif changed:
         told = f"TO DO: {_counts(plan['steps'], plan['operations'], files)}"
@@ -186,7 +187,7 @@ _SETTLED = "NOTHING TO DO: the host already matches the configuration"
 def _run(apply: Document, plan: Document | None) -> Outcome:
     """What `apply` did."""
     found = _checked(apply["check"], apply["steps"])
-    files = _lasting(apply["files"]["wrote"], apply["files"]["removed"])
+    files = _lasting(apply["files"]["write"], apply["files"]["remove"])
     counts = _counts(apply["steps"], apply["operations"], files)
     if not apply["ok"]:
         told = "\n".join(failure["message"] for failure in apply["failures"]) or "the run was stopped"
@@ -212,13 +213,12 @@ def _run(apply: Document, plan: Document | None) -> Outcome:
 
 def _removal(remove: Document) -> Outcome:
     """What `remove` did, or would do."""
-    steps = tuple({"action": "delete", "route": route, "reason": "ours"} for route in remove["routes"])
-    files = _lasting((), remove["files"])
+    steps, files = tuple(remove["steps"]), _lasting((), remove["files"]["remove"])
     counts = _counts(steps, remove["operations"], files)
     if remove["failures"]:
         told = "\n".join(failure["message"] for failure in remove["failures"])
         return Outcome(f"{told}\nto see what is left on the node: hostrouting status", failed=True)
-    changed = bool(remove["dryRun"] or steps or remove["operations"] or remove["files"])
+    changed = bool(remove["dryRun"] or steps or remove["operations"] or files["remove"])
     if not changed:
         told = "NOTHING TO DO: hostrouting has nothing installed on this host"
     else:

@@ -49,7 +49,7 @@ from hostrouting.tasks.base import HostTask, removals_of, valid_wait
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.configure import TASKS, Configure, TaskClasses, classes, made, unknown_parts
 from hostrouting.tasks.keeping import NETWORKD
-from hostrouting.tasks.results import Change, PreflightResult, refusals
+from hostrouting.tasks.results import Change, PreflightResult
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ __all__ = [
     "networkd_findings",
     "overlap_findings",
     "program_findings",
-    "removal_findings",
     "replacement_findings",
     "rights_findings",
     "systemd_findings",
@@ -125,11 +124,6 @@ def unread(name: str, target: str, error: HostRoutingError, *, is_root: bool) ->
         (finding,) = error.findings
         return attrs.evolve(finding, severity=severity, target=finding.target or target)
     return Finding(name, severity, str(error), target, can_retry=error.can_retry)
-
-
-def removal_findings(removals: Sequence[Finding]) -> Iterator[Finding]:
-    """What the configuration would take away, so that `apply` refuses it."""
-    yield from (Finding("removal", "error", str(fault), fault.path) for fault in refusals(removals))
 
 
 def rights_findings(rights: Rights) -> Iterator[Finding]:
@@ -403,7 +397,7 @@ class Preflight:
             look += seen
             yield from unknown or self._asked(task.about, "", partial(_of_standing, task))
         if not self.allow_removal:
-            yield from self._asked("removal", "", lambda: removal_findings(removals_of(self.host, tasks)))
+            yield from self._asked("removal", "", lambda: of_severity(removals_of(self.host, tasks), "error"))
         yield from look.others
         yield from self._asked("task", "", partial(unknown_parts, self.host, tasks))
         yield from self._of_routes(look)

@@ -130,16 +130,16 @@ def removal(path: str, text: str, *, is_protection: bool = False, remedy: str = 
     A run that does not allow removals is refused if it takes protection away: what keeps machines or routes right.
     """
     told = f"{path}: {text}"
-    return (
-        Finding("removal", "error", told, path, remedy) if is_protection else Finding("removal", "warning", told, path)
-    )
+    if not is_protection:
+        return Finding("removal", "warning", told, path)
+    allow = "or allow this with --allow-removal; to remove everything: hostrouting remove"
+    return Finding("removal", "error", told, path, f"{remedy}, {allow}")
 
 
 def refusals(removals: Sequence[Finding]) -> tuple[Fault, ...]:
     """The protections that go, each as a fault of the configuration."""
-    allow = "or allow this with --allow-removal; to remove everything: hostrouting remove"
     return tuple(
-        Fault(gone.target, "", gone.sentence.removeprefix(f"{gone.target}: "), f"{gone.remedy}, {allow}")
+        Fault(gone.target, "", gone.sentence.removeprefix(f"{gone.target}: "), gone.remedy)
         for gone in of_severity(removals, "error")
     )
 

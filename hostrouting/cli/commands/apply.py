@@ -9,36 +9,23 @@ import attrs
 
 from hostrouting.boot.gate import Gate
 from hostrouting.check.examine import Examination, read
-from hostrouting.cli.changes import (
-    Run,
-    Standings,
-    file_lines,
-    foreseen_lines,
-    gate_lines,
-    looked_at_gate,
-    operation_lines,
-    refusal,
-    run_task,
-    step_document,
-    step_lines,
-    tally,
-)
+from hostrouting.cli.changes import Run, Standings, Work, foreseen_lines, gate_lines, looked_at_gate, refusal, run_task
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
-from hostrouting.cli.output import Painted, counted, line
+from hostrouting.cli.output import Painted, line
 from hostrouting.cli.remedy import remedy_lines
-from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS, STANDINGS, STEPS
+from hostrouting.cli.schemas import FAILURES, FINDINGS, STANDINGS, WORK
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
-from hostrouting.routes.plan import Foreseen, Step, wanted_routes
+from hostrouting.routes.plan import Foreseen, wanted_routes
 from hostrouting.tasks.configure import Configure, installed_tasks
 from hostrouting.tasks.results import CheckResult, RoutesResult, Standing
 from hostrouting.tasks.static_routes import has_script_succeeded
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from hostrouting.boot.gate_state import GateState
@@ -51,10 +38,10 @@ __all__ = ["COMMAND"]
 
 @attrs.frozen
 class Done:
-    """What apply did: the steps for the routes, the check that followed, and the state of the gate after the run."""
+    """What apply did, the check that followed, and the state of the gate after the run."""
 
     run: Run
-    steps: Sequence[Step]
+    work: Work
     foreseen: tuple[Foreseen, ...]
     check: Check | None
     gate: GateState
@@ -79,14 +66,8 @@ class Done:
         told = (getattr(result, "standing", None) for result in results)
         found = Standings(tuple(standing for standing in told if isinstance(standing, Standing)))
         if plan is None:
-            return cls(run, run.steps, (), check, gate, found)
-        return cls(run, plan.steps, plan.foreseen, check, gate, found)
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything was changed."""
-        done = self.run.wrote or self.run.removed or self.run.effects.operations
-        return bool(done) or any(step.action != "keep" for step in self.steps)
+            return cls(run, run.work(), (), check, gate, found)
+        return cls(run, run.work(plan.steps), plan.foreseen, check, gate, found)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -154,10 +135,19 @@ def _page(
 
     check = done.check
     if done.run.ok:
-        yield _answer_line(done, arguments.config)
+        told = (
+            ("DONE:", f" {done.work}")
+            if done.work
+            else ("NOTHING TO DO:", f" the host already matches {arguments.config}")
+        )
+        yield line(Painted(told[0], "good"), told[1])
     if check is not None:
         yield from check.answer_lines()
-    yield from _changes(done)
+    if done.work:
+        yield line()
+        if not done.run.ok:
+            yield line("What it has changed before it failed:")
+    yield from done.work.lines()
     yield from foreseen_lines(done.foreseen, config=arguments.config)
     yield from done.standings.lines()
     if check is not None and done.escapes:
@@ -180,42 +170,15 @@ def _page(
         yield after_a_failure(host, config, done.gate)
 
 
-def _answer_line(done: Done, config: str) -> Line:
-
-    parts = tally(done.steps, {"add": "{} added", "replace": "{} replaced", "delete": "{} deleted", "keep": "{} kept"})
-    parts += [f"{counted(len(done.run.effects.operations), 'operation')}"] if done.run.effects.operations else []
-    parts += [f"{counted(len(done.run.wrote), 'file')} written"] if done.run.wrote else []
-    parts += [f"{counted(len(done.run.removed), 'file')} removed"] if done.run.removed else []
-    if not done.changed:
-        return line(Painted("NOTHING TO DO:", "good"), f" the host already matches {config}")
-    return line(Painted("DONE:", "good"), f" {', '.join(parts)}")
-
-
-def _changes(done: Done) -> Iterator[Line]:
-
-    operations = done.run.effects.operations
-    changes = [step for step in done.steps if step.action != "keep"]
-    if changes or operations or done.run.wrote or done.run.removed:
-        yield line()
-        if not done.run.ok:
-            yield line("What it has changed before it failed:")
-    yield from step_lines(changes)
-    yield from operation_lines(operations)
-    yield from file_lines("wrote", done.run.wrote)
-    yield from file_lines("removed", done.run.removed)
-
-
 def _document(done: Done) -> dict[str, Any]:
 
     return {
         "schema": COMMAND.schema,
         "ok": done.run.ok,
-        "changed": done.changed,
-        "steps": [step_document(step) for step in done.steps],
+        "changed": bool(done.work),
+        **done.work.document(),
         "findings": [finding.to_mapping() for finding in done.findings],
-        "operations": [operation.to_mapping() for operation in done.run.effects.operations],
         "standings": done.standings.documents(),
-        "files": {"wrote": list(done.run.wrote), "removed": list(done.run.removed)},
         "check": None if done.check is None else done.check.document(),
         "failures": done.run.failures,
     }
@@ -243,12 +206,9 @@ hostrouting apply --config agent.json --wait 300 --json
     keys={
         "ok": "whether everything was done",
         "changed": "whether anything was changed",
-        **STEPS,
+        **WORK,
         **FINDINGS,
-        **OPERATIONS,
         **STANDINGS,
-        "files.wrote[]": "the files that were written",
-        "files.removed[]": "the files that were removed",
         "check": "the check that followed, as hostrouting/check/3; null if there was none",
         **FAILURES,
     },

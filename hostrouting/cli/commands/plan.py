@@ -7,71 +7,61 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from hostrouting.boot.gate_state import GateState
-from hostrouting.cli.changes import (
-    file_lines,
-    foreseen_lines,
-    gate_lines,
-    looked_at_gate,
-    operation_lines,
-    refusal,
-    step_document,
-    step_lines,
-    tally,
-)
+from hostrouting.cli.changes import Work, foreseen_lines, gate_lines, looked_at_gate, refusal
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, removal_option, wait_option
-from hostrouting.cli.output import Painted, counted, line
-from hostrouting.cli.schemas import FINDINGS, OPERATIONS, STEPS
+from hostrouting.cli.output import Painted, counted, finding_lines, line
+from hostrouting.cli.schemas import FINDINGS, WORK
 from hostrouting.cli.source import config_of, installed_config, looked_at, wait_of
 from hostrouting.config import HostRoutingConfig
-from hostrouting.finding import Finding, of_severity
-from hostrouting.routes.plan import RoutePlan, Step, plan_static_routes
+from hostrouting.finding import Finding, of_severity, worst_first
+from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure, installed_tasks
-from hostrouting.tasks.results import Change, refusals
+from hostrouting.tasks.results import Change
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from hostrouting.cli.output import Line, Style
-    from hostrouting.host.effects import Operation
     from hostrouting.host.host import Host
     from hostrouting.model import Snapshot
 
 __all__ = ["COMMAND"]
+
+_SHOWN_ELSEWHERE = {"route-conflict", "route-will-not-last"}  # as a step, and with the routes to write instead
 
 
 @attrs.frozen
 class Prospect:
     """What `apply` would do, and the state afterwards. For a saved snapshot, files are not known."""
 
-    routes: RoutePlan
-    writes: tuple[str, ...]
-    removes: tuple[str, ...]
+    change: Change
     after: Check | None
     saved: bool
     gate: GateState
     """The present state of the gate."""
     rewrites: tuple[str, ...] = ()
     """The files to write that already exist with another content."""
-    operations: tuple[Operation, ...] = ()
-    others: tuple[Finding, ...] = ()
-    """What there is to tell that does not follow from the route plan; an error prevents the operations."""
-    refused: tuple[str, ...] = ()
-    """What `apply` refuses to take away without --allow-removal, each a sentence."""
     stuck: str = ""
     """What stays installed if no route can be changed, and what follows for machines; empty if nothing would stay."""
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
-        """Everything there is to tell about the change and the gate; what follows from the check is in its document."""
-        return (*self.routes.findings(), *self.others, *self.gate.findings)
+    def routes(self) -> RoutePlan:
+        """The plan for the routes."""
+        return self.change.routes or RoutePlan()
 
     @property
-    def conflicts(self) -> tuple[Finding, ...]:
-        """What prevents the operations."""
-        return tuple(of_severity(self.others, "error"))
+    def work(self) -> Work:
+        """What would be done; if routes have conflicts, only these of all steps, because none would be carried out."""
+        steps, files = self.routes.conflicts or self.routes.steps, self.change.files
+        return Work(steps, self.change.operations, files.writes, files.removes)
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        """What `apply` refuses to take away."""
+        return tuple(of_severity(self.change.removals, "error"))
 
     @property
     def is_stuck(self) -> bool:
@@ -81,7 +71,7 @@ class Prospect:
     @property
     def changes(self) -> bool:
         """Whether apply would change anything."""
-        return bool(self.writes or self.removes or self.operations or (self.routes.changes and not self.is_stuck))
+        return bool(attrs.evolve(self.work, steps=()) if self.is_stuck else self.work)
 
     @property
     def ends_in_overlap(self) -> bool:
@@ -91,16 +81,11 @@ class Prospect:
         return self.after.found.verdict == "overlap"
 
     @property
-    def steps(self) -> Sequence[Step]:
-        """The steps for the routes; if there are conflicts, only those, because nothing else would be done."""
-        return self.routes.conflicts or self.routes.steps
-
-    @property
     def answer(self) -> Literal["refused", "conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
         """The result in one word."""
         if self.refused:
             return "refused"
-        if self.routes.conflicts or self.conflicts:
+        if self.routes.conflicts or self.change.conflicts:
             return "conflict"
         if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
             return "not-ready"
@@ -146,23 +131,13 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
 
     look = Configure(config, host=host, wait=wait_of(arguments, host), tasks=installed_tasks()).preview()
-    routes, gate = look.routes or RoutePlan(), looked_at_gate(host)
-    refused = () if arguments.allow_removal else refusals(look.removals)
-    going = (gone for gone in look.removals if not (refused and gone.severity == "error"))
-    after = None if look.before is None else _afterwards(routes, look.before, config)
-    return Prospect(
-        routes,
-        look.files.writes,
-        look.files.removes,
-        after,
-        saved=False,
-        gate=gate,
-        rewrites=tuple(path for path in look.files.writes if host.files.is_there(path)),
-        operations=look.operations,
-        others=(*look.others, *(attrs.evolve(gone, severity="warning", remedy="") for gone in going)),
-        refused=tuple(map(str, refused)),
-        stuck=while_stuck(host, config, look),
-    )
+    if arguments.allow_removal:
+        going = (attrs.evolve(gone, severity="warning", remedy="") for gone in look.removals)
+        look = attrs.evolve(look, removals=tuple(going))
+    after = None if look.before is None else _afterwards(look.routes or RoutePlan(), look.before, config)
+    rewrites = tuple(path for path in look.files.writes if host.files.is_there(path))
+    stuck = while_stuck(host, config, look)
+    return Prospect(look, after, saved=False, gate=looked_at_gate(host), rewrites=rewrites, stuck=stuck)
 
 
 def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: HostRoutingConfig) -> Prospect:
@@ -170,7 +145,7 @@ def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: 
     with looked_at(arguments, host) as backend:
         before = backend.snapshot()
     routes = plan_static_routes(config, before)
-    return Prospect(routes, (), (), _afterwards(routes, before, config), saved=True, gate=GateState())
+    return Prospect(Change(routes), _afterwards(routes, before, config), saved=True, gate=GateState())
 
 
 def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) -> Check | None:
@@ -183,25 +158,13 @@ def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) 
 def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
 
     yield _answer_line(prospect, arguments.config)
-    if prospect.refused:
+    if found := [finding for finding in prospect.change.findings if finding.name not in _SHOWN_ELSEWHERE]:
         yield line()
-        yield line("This configuration would take away what is installed:")
-        yield from (line("  ", Painted(text, "bad")) for text in prospect.refused)
-    if prospect.steps or prospect.routes.pending:
+        yield from finding_lines(worst_first(found))
+    if shown := [*prospect.work.lines()]:
         yield line()
-    yield from step_lines(prospect.steps)
-    yield from (line("  ", Painted(f"? {pending}", "warn")) for pending in prospect.routes.pending)
+        yield from shown
     yield from foreseen_lines(prospect.routes.foreseen, config=arguments.config)
-    notes = [*prospect.routes.beside, *of_severity(prospect.others, "warning", "note")]
-    if prospect.operations or notes or prospect.conflicts:
-        yield line()
-    yield from (line("  ", Painted(str(conflict), "bad")) for conflict in prospect.conflicts)
-    yield from operation_lines(prospect.operations)
-    yield from (line("  ", Painted(str(note), "warn")) for note in notes)
-    if prospect.writes or prospect.removes:
-        yield line()
-    yield from file_lines("write", prospect.writes)
-    yield from file_lines("remove", prospect.removes)
     if prospect.after is not None:
         yield line()
         yield line("The verdict afterwards would be:")
@@ -237,7 +200,7 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
         count = counted(len(prospect.routes.conflicts), "route")
         told = f" {count} cannot be added; apply would change no route and fail{none}{beside}"
         return line(Painted("CONFLICT:", "bad"), told)
-    if prospect.conflicts:
+    if prospect.change.conflicts:
         return line(Painted("CONFLICT:", "bad"), f" apply would fail, for the reasons below{none}{beside}")
     if prospect.routes.pending:
         told = f" apply would wait for what is missing{until}{beside}"
@@ -245,39 +208,28 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
     if prospect.answer == "not-ready" and prospect.after is not None:
         told = f" apply would wait for {' and '.join(prospect.after.found.lacking)}, which the check needs"
         return line(Painted("NOT READY:", "warn"), told)
-    parts = tally(prospect.routes.steps, {"add": "add {}", "replace": "replace {}", "delete": "delete {}"})
-    parts += [f"{operation.verb} {operation.object}" for operation in prospect.operations]
-    parts += [f"write {counted(len(prospect.writes), 'file')}"] if prospect.writes else []
-    parts += [f"remove {counted(len(prospect.removes), 'file')}"] if prospect.removes else []
     if prospect.answer == "overlap":
         told = f" apply would change nothing and fail: the mode is STRICT, so no machine starts{beside}"
         return line(Painted("OVERLAP:", "bad"), told)
-    if not parts and prospect.saved:
-        return line(Painted("NOTHING TO DO:", "good"), f" the routes already match {config}{beside}")
-    if not parts:
-        return line(Painted("NOTHING TO DO:", "good"), f" the host already matches {config}")
-    return line(Painted("TO DO:", "warn"), f" {', '.join(parts)}{beside}")
+    if not prospect.work:
+        who = "the routes already match" if prospect.saved else "the host already matches"
+        return line(Painted("NOTHING TO DO:", "good"), f" {who} {config}{beside}")
+    return line(Painted("TO DO:", "warn"), f" {prospect.work}{beside}")
 
 
 def _document(prospect: Prospect) -> dict[str, Any]:
 
+    work = prospect.work.document()
+    work["files"] = None if prospect.saved else {**work["files"], "rewrite": list(prospect.rewrites)}
     return {
         "schema": COMMAND.schema,
         "answer": prospect.answer,
         "changes": prospect.changes,
-        "steps": [step_document(step) for step in prospect.steps],
-        "pending": [str(pending) for pending in prospect.routes.pending],
-        "operations": [operation.to_mapping() for operation in prospect.operations],
-        "findings": [finding.to_mapping() for finding in prospect.findings],
-        "refused": list(prospect.refused),
-        "files": None if prospect.saved else _files(prospect),
+        **work,
+        "findings": [finding.to_mapping() for finding in (*prospect.change.findings, *prospect.gate.findings)],
         "verdict": None if prospect.after is None else prospect.after.found.verdict,
         "check": None if prospect.after is None else prospect.after.document(),
     }
-
-
-def _files(prospect: Prospect) -> dict[str, list[str]]:
-    return {"write": list(prospect.writes), "rewrite": list(prospect.rewrites), "remove": list(prospect.removes)}
 
 
 COMMAND = Command(
@@ -302,14 +254,9 @@ hostrouting plan --config agent.json --snapshot node.json
     keys={
         "answer": "refused, conflict, not-ready, to-do, overlap (nothing to do, and apply would fail) or nothing-to-do",
         "changes": "whether apply would change anything",
-        **STEPS,
-        "pending[]": "what apply would wait for; each a sentence",
-        **OPERATIONS,
+        **WORK,
+        "files.rewrite[]": "the files to write that already exist, and are different; files is null for a snapshot",
         **FINDINGS,
-        "refused[]": "what apply refuses to take away without --allow-removal; each a sentence",
-        "files.write[]": "the files that would be written, even if apply then fails; files is null for a snapshot",
-        "files.rewrite[]": "those of them that already exist, and are different",
-        "files.remove[]": "the files that would be removed",
         "verdict": "the verdict of check afterwards; null if there is nothing to check, or it is not known",
         "check": "that check, as hostrouting/check/3; null if there is none",
     },

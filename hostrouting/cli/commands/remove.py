@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.cli.changes import file_lines, operation_lines, run_task, step_lines
+from hostrouting.cli.changes import Work, run_task
 from hostrouting.cli.command import FINE, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, finding_lines, line, spoken
-from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS
+from hostrouting.cli.output import SHOWN, Painted, capped, finding_lines, line, spoken
+from hostrouting.cli.schemas import FAILURES, FINDINGS, WORK
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError
 from hostrouting.tasks.configure import Remove, installed_tasks
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from hostrouting.cli.changes import Run
     from hostrouting.cli.output import Line
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
-    from hostrouting.routes.plan import Step
     from hostrouting.tasks.results import Change
 
 __all__ = ["COMMAND"]
@@ -57,8 +56,7 @@ def _prospect(before: Change, again: str) -> Iterator[Line]:
         yield line(Painted("NOTHING TO DO:", "good"), f" hostrouting has {what} installed on this host")
         yield from _stays(before)
         return
-    yield line(Painted("TO DO:", "warn"), f" remove {_all_of(before)}")
-    yield from _list(before, "remove")
+    yield from _work_lines("TO DO:", _work(before))
     yield from _stays(before)
     yield line()
     yield line(f"To remove it, as root: {again}")
@@ -70,30 +68,21 @@ def _page(before: Change, run: Run, left: tuple[str, ...]) -> Iterator[Line]:
         return
     but = f", except {spoken(left)}, which the next boot removes" if left else ""
     but += "; and what it does not know, which stays" if _unknown(before) else ""
-    yield line(Painted("DONE:", "good"), f" {_all_of(before)} removed; nothing that hostrouting installed is left{but}")
-    yield from _list(before, "removed")
+    yield from _work_lines("DONE:", _work(before, is_done=True), f"; nothing that hostrouting installed is left{but}")
     yield from _stays(before)
 
 
-def _all_of(before: Change) -> str:
-    """What is removed, as numbers."""
-    steps = _steps(before)
-    parts = [counted(len(steps), "route")] if steps else []
-    parts += [operation.object for operation in before.operations]
-    parts += [counted(len(before.files.removes), "file")] if before.files.removes else []
-    return " and ".join(parts) or "the loaded units of hostrouting"
+def _work(before: Change, *, is_done: bool = False) -> Work:
+    steps = () if before.routes is None else before.routes.changes
+    return Work(steps, before.operations, before.files.writes, before.files.removes, is_done=is_done)
 
 
-def _list(before: Change, verb: str) -> Iterator[Line]:
-    """What is removed, one by one."""
+def _work_lines(head: str, work: Work, more: str = "") -> Iterator[Line]:
+    """How much it is, then each thing."""
+    told = f"{work}" or "the units of hostrouting, which are still loaded"
+    yield line(Painted(head, "good" if work.is_done else "warn"), f" {told}{more}")
     yield line()
-    yield from step_lines(_steps(before))
-    yield from operation_lines(before.operations)
-    yield from file_lines(verb, before.files.removes)
-
-
-def _steps(before: Change) -> Sequence[Step]:
-    return () if before.routes is None else before.routes.changes
+    yield from work.lines()
 
 
 def _unknown(before: Change) -> list[Finding]:
@@ -121,9 +110,7 @@ def _document(before: Change, run: Run | None) -> dict[str, Any]:
         "schema": COMMAND.schema,
         "ok": before.is_empty if run is None else run.ok,
         "dryRun": run is None and not before.is_empty,
-        "routes": [str(step.route) for step in _steps(before)] if ok else [],
-        "operations": [operation.to_mapping() for operation in before.operations] if ok else [],
-        "files": list(before.files.removes) if ok else [],
+        **(_work(before) if ok else Work()).document(),
         "findings": [finding.to_mapping() for finding in before.others],
         "failures": [] if run is None else run.failures,
     }
@@ -149,9 +136,7 @@ hostrouting remove
     keys={
         "ok": "whether everything that hostrouting installed is gone",
         "dryRun": "whether the following was not removed, because of --dry-run",
-        "routes[]": "the routes that were removed",
-        **OPERATIONS,
-        "files[]": "the files that were removed",
+        **WORK,
         **FINDINGS,
         **FAILURES,
     },

@@ -12,11 +12,11 @@ import os
 import tempfile
 from typing import TYPE_CHECKING
 
-from hostrouting.cli.changes import file_lines, run_task
+from hostrouting.cli.changes import run_task
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
 from hostrouting.cli.failure import errors_in
-from hostrouting.cli.output import Painted, counted, line
-from hostrouting.cli.schemas import FAILURES
+from hostrouting.cli.output import Painted, line
+from hostrouting.cli.schemas import FAILURES, WORK
 from hostrouting.cli.source import config_of, wait_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
@@ -108,17 +108,14 @@ def _encoded(path: str) -> str:
 
 def _page(run: Run, root: str) -> Iterator[Line]:
 
-    changed = bool(run.wrote or run.removed)
-    if run.ok and not changed:
+    work = run.work()
+    if run.ok and not work:
         yield line(Painted("NOTHING TO DO:", "good"), f" the image at {root} already matches the configuration")
     elif run.ok:
-        parts = [f"{counted(len(run.wrote), 'file')} written"] if run.wrote else []
-        parts += [f"{counted(len(run.removed), 'file')} removed"] if run.removed else []
-        yield line(Painted("DONE:", "good"), f" {', '.join(parts)}; it takes effect when the image boots")
-    if changed:
+        yield line(Painted("DONE:", "good"), f" {work}; it takes effect when the image boots")
+    if work:
         yield line()
-    yield from file_lines("wrote", run.wrote)
-    yield from file_lines("removed", run.removed)
+    yield from work.lines()
 
 
 def _document(run: Run, root: str) -> dict[str, Any]:
@@ -126,7 +123,7 @@ def _document(run: Run, root: str) -> dict[str, Any]:
         "schema": COMMAND.schema,
         "ok": run.ok,
         "root": root,
-        "files": {"wrote": list(run.wrote), "removed": list(run.removed)},
+        "files": run.work().document()["files"],
         "failures": run.failures,
     }
 
@@ -149,8 +146,7 @@ hostrouting render --config agent.json --ignition > node.ign
     keys={
         "ok": "whether everything was written",
         "root": "where the image is mounted",
-        "files.wrote[]": "the files that were written",
-        "files.removed[]": "the files that were removed",
+        **{key: says for key, says in WORK.items() if key.startswith("files.")},
         **FAILURES,
     },
 )

@@ -43,7 +43,8 @@ def test_plan_apply_and_remove(probes: str, host: FakeHost) -> None:
     assert "  create nftables table ip6 hostrouting_slb    # it is missing" in planned.lines
     applied = say("apply", "--config", probes, host=host)
     assert applied.code == 0
-    assert applied.lines[0] == "DONE: 2 operations, 10 files written"
+    assert applied.lines[0].startswith("DONE: nftables table ip6 hostrouting_slb created, route ")
+    assert applied.lines[0].endswith(" added, 10 files written")
     assert f"IN FORCE: {SUBJECT}" in applied.lines
     assert say("plan", "--config", probes, host=host).lines[0].startswith("NOTHING TO DO")
     assert say("apply", "--config", probes, host=host).lines[0].startswith("NOTHING TO DO")
@@ -82,7 +83,7 @@ def test_remove_names_every_file(probes: str, host: FakeHost) -> None:
     say("apply", "--config", probes, host=host)
     told = say("remove", "--json", host=host).json
     layout = host.layout
-    assert {layout.probe_script_path, layout.probe_applied_path, layout.probe_unit_path} <= set(told["files"])
+    assert {layout.probe_script_path, layout.probe_applied_path, layout.probe_unit_path} <= set(told["files"]["remove"])
 
 
 def test_status_and_check(probes: str, host: FakeHost) -> None:

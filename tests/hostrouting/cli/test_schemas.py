@@ -112,6 +112,10 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     escaping = FakeHost(kernel=refusing())
     left = FakeHost(kernel=overwritten())
     say("apply", "--config", repaired, host=stuck)
+    shared = FakeHost(kernel=h200())  # with a step of a task that is not installed here: remove keeps it
+    say("apply", "--config", repaired, host=shared)
+    steps = shared.layout.gate_steps_path
+    shared.files.texts[steps] = shared.files.texts[steps].replace("\nend", "\n70 requires rail-rules\nend")
     say("apply", "--config", written(), host=escaping)
     opened = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=opened)
@@ -221,6 +225,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("apply", "--config", nothing, "--allow-removal", host=well),
         told("apply", "--config", repaired, host=well),
         told("remove", host=well),
+        told("remove", host=shared),
         told("remove", host=stuck),
         *(told(verb, "--config", written({"destination": CIDR}), host=left) for verb in ("plan", "apply", "remove")),
         told("render", "--config", repaired, "--root", str(image)),

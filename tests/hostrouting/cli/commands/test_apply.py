@@ -145,9 +145,9 @@ def test_what_was_written_in_passing(repaired: str) -> None:
     planned = say("plan", "--config", repaired, "--json", host=host).json["files"]
     assert LAYOUT.gate_steps_path not in planned["write"]
     done = say("apply", "--config", repaired, "--json", host=host).json["files"]
-    assert done == {"wrote": planned["write"], "removed": planned["remove"]} == {"wrote": [SCRIPT], "removed": []}
+    assert done == {"write": planned["write"], "remove": planned["remove"]} == {"write": [SCRIPT], "remove": []}
     gone = say("remove", "--json", host=host).json["files"]
-    assert LAYOUT.gate_steps_path in gone
+    assert LAYOUT.gate_steps_path in gone["remove"]
 
 
 @pytest.mark.parametrize(("mode", "code"), [("STRICT", 1), ("WARN", 0)])
@@ -206,7 +206,7 @@ def test_schema(repaired: str, written: Callable[..., str]) -> None:
     assert set(good) == keys
     assert (good["schema"], good["ok"], good["changed"]) == ("hostrouting/apply/2", True, True)
     assert [set(step) for step in good["steps"]] == [{"action", "route", "reason", "existing"}] * 2
-    assert set(good["files"]) == {"wrote", "removed"}
+    assert set(good["files"]) == {"write", "remove"}
     assert good["check"]["schema"] == "hostrouting/check/3"
     assert good["check"]["verdict"] == "ok"
     assert good["failures"] == []
@@ -370,10 +370,12 @@ def test_what_takes_protection_away(
     assert planned.lines[0] == "REFUSED: apply would change nothing"
     assert "To apply it" not in planned.out
     document = say("plan", "--config", str(less), "--json", host=host).json
-    assert (document["answer"], told in document["refused"]) == ("refused", True)
+    removals = [finding for finding in document["findings"] if finding["name"] == "removal"]
+    refused = [finding for finding in removals if finding["severity"] == "error"]
+    assert (document["answer"], path in [finding["target"] for finding in refused]) == ("refused", True)
     looked = say("preflight", "--config", str(less), "--json", host=host)
-    findings = [finding["sentence"] for finding in looked.json["findings"] if finding["name"] == "removal"]
-    assert (looked.code, told in findings) == (2, True)
+    found = [finding for finding in looked.json["findings"] if finding["name"] == "removal"]
+    assert (looked.code, found) == (2, refused)
     assert say("preflight", "--config", str(less), host=host).lines[0].startswith("WOULD FAIL: ")
     assert "removal" not in say("preflight", "--config", str(less), "--allow-removal", host=host).out
     said = say("apply", "--config", str(less), host=host)

@@ -32,7 +32,7 @@ def test_remove(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
     said = say("remove", host=host)
     assert said.code == 0
-    assert said.lines[0] == "DONE: 2 routes and 14 files removed; nothing that hostrouting installed is left"
+    assert said.lines[0] == "DONE: 2 routes deleted, 14 files removed; nothing that hostrouting installed is left"
     assert "  removed /etc/systemd/system/static-routes.service" in said.lines
     assert str(host.kernel) == before
     assert not host.files.texts
@@ -52,7 +52,7 @@ def test_remove_dry_run(repaired: str) -> None:
     assert (str(host.kernel), host.files.texts, manager.calls) == (kernel, files, calls)
     assert (said.code, said.err) == (0, "")
     assert (said.lines[0], said.lines[-1]) == (
-        "TO DO: remove 2 routes and 14 files",
+        "TO DO: delete 2 routes, remove 14 files",
         "To remove it, as root: hostrouting remove",
     )
     assert "  remove /etc/systemd/system/static-routes.service" in said.lines
@@ -71,9 +71,9 @@ def test_remove_schema(repaired: str) -> None:
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     document = say("remove", "--json", host=host).json
-    assert set(document) == {"schema", "ok", "dryRun", "routes", "operations", "files", "findings", "failures"}
-    assert (document["schema"], document["ok"], len(document["routes"])) == ("hostrouting/remove/2", True, 2)
-    assert say("remove", "--json", host=host).json["files"] == []
+    assert set(document) == {"schema", "ok", "dryRun", "steps", "operations", "files", "findings", "failures"}
+    assert (document["schema"], document["ok"], len(document["steps"])) == ("hostrouting/remove/2", True, 2)
+    assert say("remove", "--json", host=host).json["files"] == {"write": [], "remove": []}
 
 
 def test_remove_that_fails(repaired: str) -> None:

@@ -32,7 +32,7 @@ def test_render(repaired: str, tmp_path: Path) -> None:
         "schema": "hostrouting/render/1",
         "ok": True,
         "root": str(root),
-        "files": {"wrote": [], "removed": []},
+        "files": {"write": [], "remove": []},
         "failures": [],
     }
 
@@ -42,7 +42,7 @@ def test_how_long_an_image_waits(repaired: str, tmp_path: Path) -> None:
     words = ("render", "--config", repaired, "--root", str(tmp_path))
     say(*words, "--wait", "45")
     assert "wait 45" in (tmp_path / "etc/aks-flex-node/static-routes.sh").read_text()
-    assert say(*words, "--json").json["files"] == {"wrote": [], "removed": []}
+    assert say(*words, "--json").json["files"] == {"write": [], "remove": []}
 
 
 def test_render_where_nothing_is_mounted(repaired: str, tmp_path: Path) -> None:
