@@ -15,6 +15,7 @@
     ├── ManagerError        host: the service manager does not answer
     │   └── UnitFailed          a unit that was started has failed; includes its log lines
     ├── ProgramError        host: nft, ebtables or the kernel behind them did not do what was asked
+    ├── TaskError           another project: a hook of its task has a mistake; says which
     ├── MetadataError       cloud: its instance metadata service gives no usable answer
     ├── FleetError          executor, or hostrouting: snapshots could not be judged
     └── BackendError        kernel: it, or the connection to it, did not do what was asked
@@ -66,6 +67,7 @@ __all__ = [
     "RouteKind",
     "RouteOverlapError",
     "RouteRefused",
+    "TaskError",
     "UnitFailed",
     "is_denied",
 ]
@@ -362,6 +364,20 @@ class MetadataError(HostRoutingError):
             f"the instance metadata service at {url} {reason}; make sure that this host can reach it, or set "
             "probeRewrite.condition to always, or probeRewrite.imds.onUnknown to apply or skip"
         )
+
+
+class TaskError(HostRoutingError):
+    """A hook of another project's task raised an error that nobody raises on purpose, or returned something else.
+
+    `task` is the name of the task. The error of the hook is the cause, with its traceback.
+    """
+
+    _name = "task"
+
+    def __init__(self, message: str, *, task: str) -> None:
+        """Keep the message, and the name of the task."""
+        self.task = self._target = task
+        super().__init__(message)
 
 
 class FleetError(HostRoutingError):

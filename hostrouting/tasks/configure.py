@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -17,15 +18,16 @@ import attrs
 import phases
 from hostrouting.arguments import listed
 from hostrouting.boot import DEFAULT_WAIT
-from hostrouting.boot.gate import Gate, paths_of
+from hostrouting.boot.gate import Gate, Part, paths_of
 from hostrouting.config import needs_config
 from hostrouting.config.json import Spot
-from hostrouting.errors import ConfigError, Fault, HostRoutingError
+from hostrouting.errors import ConfigError, Fault, HostRoutingError, TaskError
 from hostrouting.finding import Finding
-from hostrouting.host.effects import tell_effects
+from hostrouting.host.effects import effects_of, tell_effects
 from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.base import HostTask, locked, preview, removals_of, valid_wait, work
+from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -64,7 +66,7 @@ _LOG = logging.getLogger("hostrouting")
 def installed_tasks() -> TaskClasses:
     """`TASKS`, and those of other packages, which name them as entry points `hostrouting.tasks`.
 
-    The command line finds them this way, and so does the guard's service. If one cannot be loaded, that is logged, and
+    The command line finds them this way, and so does the guard's service. If one cannot be used, that is logged, and
     the others work without it.
     """
     if not _has_others():
@@ -75,10 +77,10 @@ def installed_tasks() -> TaskClasses:
     for entry in entry_points(group=_GROUP):
         try:
             task = entry.load()
-            classes((task,))
+            classes((*TASKS, *(other for value, other in found.items() if value != entry.value), task))
         except Exception as error:  # noqa: BLE001  another project's code; the host's routes do not depend on it
-            told = "the task %s (%s) cannot be loaded: %r; install its package again, or remove it"
-            _LOG.warning(told, entry.name, entry.value, error)
+            told = "the task %s (%s) cannot be used: %s; install its package again, or remove it"
+            _LOG.warning(told, entry.name, entry.value, f"{type(error).__name__}: {error}")
         else:
             found.setdefault(entry.value, task)
     return (*TASKS, *(task for task in found.values() if task not in TASKS))
@@ -94,22 +96,81 @@ def _has_others() -> bool:
 
 
 def classes(tasks: Iterable[type[HostTask[Any]]]) -> TaskClasses:
-    """The classes as a tuple; TypeError, with the remedy, for anything other than subclasses of HostTask."""
+    """The classes as a tuple; TypeError, with the remedy, for what is not a subclass of HostTask with its own name."""
     found: TaskClasses = listed(tasks, "tasks")
+    named: dict[str, type[HostTask[Any]]] = {}
     for task in found:
         if HostTask not in getattr(task, "__mro__", ()):
             raise TypeError(f"tasks: {task!r} is not a subclass of HostTask; name the class, as in (*TASKS, MyTask)")
+        if not isinstance(getattr(task, "name", None), str):
+            raise TypeError(f'tasks: {_place(task)} has no name; write name = "my-task" in the class')
+        if (other := named.setdefault(task.name, task)) is not task:
+            told = f"{_place(other)} and {_place(task)} have one name, {task.name}; rename one of them"
+            raise TypeError(f"tasks: {told}, or leave it out")
     return found
 
 
 def made(
     tasks: TaskClasses, config: HostRoutingConfig, host: Host, *, wait: float = DEFAULT_WAIT
 ) -> tuple[HostTask[Any], ...]:
-    """A task of each class."""
+    """A task of each class. What a hook of another project's task raises by mistake is a TaskError."""
     found: list[HostTask[Any]] = []
-    for make in tasks:
+    for task in tasks:
+        is_ours = task.__module__.startswith("hostrouting.")
+        make = task if is_ours else _blamed(task)  # type: ignore[arg-type]  # mypy: a class of tasks is not hashable
         found.append(make(config, host=host, wait=wait, _before=tuple(found)))
     return tuple(found)
+
+
+_RETURNED = {"part": Part, "change": Change, "settled": HostTask, "keep": Look}
+"""What hooks have to return, by their names."""
+_ASKED = ("is_wanted", "carry_out", "findings", "prepare", "removals", "standing")
+"""The other hooks of a task."""
+
+
+@cache
+def _blamed(task: type[HostTask[Any]]) -> type[HostTask[Any]]:
+    """The class with hooks that say whose mistake it is if one of them fails."""
+
+    def hook(name: str) -> Any:
+        def call(self: HostTask[Any], *given: Any, **named: Any) -> Any:
+            try:
+                found = getattr(super(made_of, self), name)
+                found = found(*given, **named) if is_method else found
+            except (HostRoutingError, phases.PhasesError, ExceptionGroup):
+                raise
+            except Exception as error:
+                told, done = f"raised {type(error).__name__}: {error} ({_last_line(error)})", effects_of(error)
+                mistake = tell_effects(_mistake(task, name, told), done.changes, done.files, done.operations)
+                raise mistake from error
+            if not isinstance(found, _RETURNED.get(name, object)):
+                raise _mistake(task, name, f"returned {found!r}, which is not a {_RETURNED[name].__name__}")
+            if name == "carry_out" and not hasattr(found, "files"):
+                raise _mistake(task, name, f"returned {found!r}, which has no files; return Effects()")
+            return found
+
+        is_method = callable(getattr(task, name))
+        return call if is_method else property(call)
+
+    names = (*_RETURNED, *_ASKED)
+    made_of = type(task.__name__, (task,), {"__module__": task.__module__, **{name: hook(name) for name in names}})
+    return made_of
+
+
+def _mistake(task: type[HostTask[Any]], hook: str, told: str) -> TaskError:
+    remedy = "this is a mistake in that task: report it to its authors, or uninstall its package"
+    return TaskError(f"{_place(task)}.{hook} {told}; {remedy}", task=task.name)
+
+
+def _place(task: type) -> str:
+    return f"{task.__module__}.{task.__qualname__}"
+
+
+def _last_line(error: Exception) -> str:
+    from traceback import extract_tb  # noqa: PLC0415  it takes 8 ms, and only a mistake needs it
+
+    [frame] = extract_tb(error.__traceback__, -1)
+    return f"{frame.filename}, line {frame.lineno}"
 
 
 def unknown_parts(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
@@ -119,9 +180,13 @@ def unknown_parts(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, 
     steps = [step.name for step in Gate(host).steps if step.name not in names]
     kept = [name.removesuffix(".json") for name in host.files.names(layout.at(layout.extensions))]
     told = [(f"the gate's step {step}", layout.at(f"{layout.config_directory}/{step}.sh")) for step in steps]
-    told += [(f"the settings {name}", layout.extension_file(name)) for name in kept if name not in extensions]
+    told += [
+        (f"the file {layout.extension_file(name)}", layout.extension_file(name))
+        for name in kept
+        if name not in extensions
+    ]
     return tuple(
-        Finding("task", "warning", f"{what} is of a task that is not installed here, and stays", path, remedy)
+        Finding("task", "warning", f"{what} belongs to a task that is not installed here, and stays", path, remedy)
         for what, path in told
     )
 

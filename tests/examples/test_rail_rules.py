@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -25,6 +26,7 @@ from hostrouting import (
     Remove,
 )
 from hostrouting.cli.source import kept_config
+from hostrouting.errors import TaskError
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.configure import installed_tasks
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, check_task
@@ -239,22 +241,102 @@ def test_its_package_is_gone(config: str) -> None:
     """Where the task is not installed, its step is named and kept, and its section is a fault."""
     host = rail_host()
     run(Configure(CONFIG, host=host, tasks=BOTH))
-    told = "the gate's step rail-rules is of a task that is not installed here"
+    told = "the gate's step rail-rules belongs to a task that is not installed here"
     assert told in say("status", host=host).out
     assert told in say("remove", host=host).out
     assert SCRIPT in host.files.texts
     assert "45 requires rail-rules" in host.files.texts["/etc/aks-flex-node/host-routing-gate.conf"]
+    guard = Guard(kept_config(host), host=host)
+    with pytest.raises(phases.Cancelled):
+        phases.execute(guard, phases.Context(observers=[], deadline=2))
+    assert told in host.files.texts[host.layout.guard_path]
     said = say("plan", "--config", config, host=host)
     assert (said.code, "no task of this name is installed here" in said.err) == (2, True)
     run(Remove(CONFIG, host=host, tasks=BOTH))
     assert not [path for path in host.files.texts if path.startswith("/etc")]
 
 
+class Namesake(RailRules):
+    """Has the name of another task."""
+
+    name = "configure-static-routes"
+
+
+def test_a_name_is_that_of_one_task(installed: Callable[[str], None]) -> None:
+    """Configure refuses a second task with the name; the command works without it, and the log says which it is."""
+    told = "hostrouting.tasks.static_routes.ConfigureStaticRoutes and .*Namesake have one name, configure-static-routes"
+    with pytest.raises(TypeError, match=told):
+        Configure(CONFIG, host=rail_host(), tasks=(*TASKS, Namesake))
+    installed(f"{__name__}:Namesake")
+    said = say("remove", host=rail_host())
+    assert (said.code, "have one name, configure-static-routes" in said.err) == (0, True)
+
+
+class Mistaken(RailRules):
+    """Its hooks have the mistakes of a beginner, as soon as its configuration says which."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """See the class."""
+        return self.settings != "is_wanted" or not None + 1  # type: ignore[operator]  # that is the mistake
+
+    @property
+    def rails(self) -> tuple[Any, ...]:
+        """See the class."""
+        return ()
+
+    def change(self, *, up: bool) -> Change:
+        """See the class."""
+        if self.settings == "change":
+            return None  # type: ignore[return-value]  # that is the mistake
+        return super().change(up=up) + Change(operations=(Operation("add", "nothing", "no reason"),))
+
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:
+        """See the class."""
+        super().carry_out(ctx, attrs.evolve(change, operations=()), up=up)
+        return None if self.settings == "result" else self.settings["dev"]  # type: ignore[return-value]  # as above
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("is_wanted", r"Mistaken.is_wanted raised TypeError: unsupported .*test_rail_rules.py, line \d+"),
+        ("change", "Mistaken.change returned None, which is not a Change"),
+        ("result", r"Mistaken.carry_out returned None, which has no files; return Effects\(\)"),
+        ("carry_out", "Mistaken.carry_out raised TypeError: string indices"),
+    ],
+)
+def test_whose_mistake_it_is(settings: str, told: str, installed: Callable[[str], None], tmp_path: Path) -> None:
+    """What a hook raises by mistake names the task, the hook and the line; it is not called a bug of hostrouting."""
+    host, wrong = rail_host(), HostRoutingConfig(extensions={"rail-rules": settings})
+    with pytest.raises(phases.TaskFailed) as caught:
+        run(Configure(wrong, host=host, tasks=(*TASKS, Mistaken)))
+    assert isinstance(caught.value.error, TaskError)
+    assert re.search(f"{told}.*this is a mistake in that task: report it to its authors", str(caught.value.error))
+    installed(f"{__name__}:Mistaken")
+    (tmp_path / "wrong.json").write_text(wrong.to_json())
+    said = say("apply", "--config", str(tmp_path / "wrong.json"), host=rail_host())
+    assert (said.code, "bug in hostrouting" in said.err, bool(re.search(told, said.out + said.err))) == (1, False, True)
+
+
+def test_the_guard_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake of one task is a failure of that task: the guard keeps the others right, and says so."""
+    host = rail_host()
+    run(Configure(CONFIG, host=host, tasks=BOTH))
+    fresh = attrs.evolve(rail_host(), files=host.files)
+    monkeypatch.setattr(RailRules, "keep", lambda *_: RAIL["of nobody"])
+    config = HostRoutingConfig(extensions=CONFIG.extensions, kernel_rules="keep")
+    guard = Guard(config, host=fresh, tasks=BOTH)
+    with pytest.raises(phases.Cancelled):
+        phases.execute(guard, phases.Context(observers=[], deadline=3))
+    assert "RailRules.keep raised KeyError" in fresh.files.texts[fresh.layout.guard_path]
+
+
 def test_a_package_that_cannot_be_loaded(installed: Callable[[str], None]) -> None:
     """The others work without it, and the log says which it is."""
     installed("nobody.has.this:Task")
     said = say("remove", host=rail_host())
-    assert (said.code, "the task rail-rules (nobody.has.this:Task) cannot be loaded" in said.err) == (0, True)
+    assert (said.code, "the task rail-rules (nobody.has.this:Task) cannot be used" in said.err) == (0, True)
 
 
 def test_a_faulty_section_on_the_command_line(installed: Callable[[str], None], tmp_path: Path) -> None:

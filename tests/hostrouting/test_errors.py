@@ -29,6 +29,7 @@ from hostrouting.errors import (
     RouteConflict,
     RouteOverlapError,
     RouteRefused,
+    TaskError,
     UnitFailed,
     is_denied,
 )
@@ -99,6 +100,7 @@ MADE: dict[str, Callable[[Any], HostRoutingError]] = {
     "UnitFailed": lambda _: UnitFailed("x.service", result="exit-code", status=3, words=["a", "b"]),
     "ProgramError": lambda kind: ProgramError("no", program="nft", kind=kind, words="it cannot", lines=["-j DROP"]),
     "MetadataError": lambda _: MetadataError("http://10.0.0.1/", "cannot be queried: Connection refused"),
+    "TaskError": lambda _: TaskError("acme.Task.change raised TypeError", task="acme"),
     "FleetError": lambda kind: FleetError("the executor ended", kind=kind),
     "BackendError": lambda kind: BackendError("no answer", kind=kind, errno=1, kernel="Operation not permitted"),
     "RouteRefused": lambda kind: RouteRefused("no", kind=kind, route=ROUTE, errno=17, kernel="File exists"),

@@ -23,7 +23,7 @@ from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host, needs_host
 from hostrouting.host.systemd import Line, NoService, Service
 from hostrouting.release import __version__
-from hostrouting.tasks.configure import TASKS, TaskClasses, classes, made
+from hostrouting.tasks.configure import TASKS, TaskClasses, classes, made, unknown_parts
 from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.guard.pace import Fights, Pace
 from hostrouting.tasks.guard.state import State, figures
@@ -198,6 +198,9 @@ class _Watching:
         self._restless.clear()
         self._fights = Fights()  # a change of the configuration is not a fight
         self._watch.listen(nftables=config.probe_rewrite.enabled)
+        self._unknown: tuple[Finding, ...] = ()
+        with suppress(HostRoutingError):  # each look says so again
+            self._unknown = unknown_parts(self._host, self._tasks())
 
     def _tasks(self, host: Host | None = None) -> tuple[HostTask[Any], ...]:
         return made(self._guard.tasks, self._config, host or self._host, wait=0)
@@ -281,10 +284,10 @@ class _Watching:
         return found + self._look_at_gate()
 
     def _look_at_gate(self) -> Look:
-        """The edited files that decide whether a machine starts; the guard leaves them to `apply`."""
+        """The edited files that decide whether a machine starts, which the guard leaves to `apply`; unknown tasks."""
         try:
-            edits = find_edits(Gate(self._host))
-            return Look(findings=tuple(edit for edit in edits if edit.name == "gate-open"))
+            edits = [edit for edit in find_edits(Gate(self._host)) if edit.name == "gate-open"]
+            return Look(findings=(*edits, *self._unknown))
         except FileError as error:
             return Look(failures={"gate": str(error)})
 
