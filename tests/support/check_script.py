@@ -90,7 +90,7 @@ class Answer:
     escapes: tuple[tuple[str, int, int, frozenset[str]], ...] = ()
 
     def without(self, own: Collection[tuple[int, int]]) -> Answer:
-        """The answer without these addresses of the host, which may or may not be parts of its ranges."""
+        """The answer without these addresses of the host, which may or may not be parts of its ranges, and no doubts."""
         found: list[tuple[str, int, int, frozenset[str]]] = []
         for cidr, begin, last, devs in sorted(self.escapes, key=lambda it: it[:3]):
             family = ip_network(cidr).version
@@ -100,15 +100,14 @@ class Answer:
                     continue
                 joins = found and found[-1] == (cidr, found[-1][1], first - 1, devs)
                 found.append((cidr, found.pop()[1] if joins else first, end - 1, devs))
-        return Answer(self.verdict, tuple(found))
+        return Answer(self.verdict.replace("undecided", "ok"), tuple(found))
 
 
 def engine(snapshot: Snapshot, config: HostRoutingConfig) -> Answer:
-    """The same check by the engine."""
+    """The same check by the engine, without its doubts."""
     found = examine_snapshot(snapshot, config)
-    verdicts = {"undecided" if each.doubts else "ok" for each in found.families}
-    verdicts |= {each.report.verdict for each in found.families} - {"undecided"}
-    verdict = next((it for it in ("overlap", "no-default-route", "undecided") if it in verdicts), "ok")
+    verdicts = {each.report.verdict for each in found.families}
+    verdict = next((it for it in ("overlap", "no-default-route") if it in verdicts), "ok")
     escapes = [
         (str(finding.cidr), finding.first, finding.last, frozenset(finding.devs))
         for each in found.families

@@ -20,61 +20,56 @@ directory=${RUNTIME_DIRECTORY:-${configuration[2]#* }}
 awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
 level=3 && [[ $mode == WARN ]] && level=4 # of syslog: an error, or a warning
 #include nap.sh
-say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
-complain() { level=4 say "$1"; }
-finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
 # shellcheck disable=SC2016 # the text of a program
 program='
-# An address is text: the digit of its family, then all of its hexadecimal digits. So comparing text compares
-# addresses, in every awk.
-function hex(address,   half, head, tail, part) {
+# An address is text: the digit of its family, then its bits. So comparing text compares addresses, in every awk.
+function bits_of(address,   half, head, tail, part) {
   if (address ~ /:/) {
     split(address, half, "::"); head = groups(half[1]); tail = groups(half[2])
-    return "6" head substr(ZEROS, 1, 32 - length(head tail)) tail
+    return "6" head substr(ZEROS, 1, 128 - length(head tail)) tail
   }
   split(address, part, "."); return "4" byte[part[1]] byte[part[2]] byte[part[3]] byte[part[4]]
 }
-function groups(text,   part, i, n, all) {
+function groups(text,   part, i, n, digits, all) {
   n = split(text, part, ":")
-  for (i = 1; i <= n; i++)
-    all = all (part[i] ~ /[.]/ ? substr(hex(part[i]), 2) : substr("0000" part[i], length(part[i]) + 1))
+  for (i = 1; i <= n; i++) {
+    digits = substr("0000" part[i], length(part[i]) + 1)
+    all = all (part[i] ~ /[.]/ ? substr(bits_of(part[i]), 2) : octet[substr(digits, 1, 2)] octet[substr(digits, 3)])
+  }
   return all
 }
-function digit(text, i) { return index(DIGITS, substr(text, i, 1)) - 1 }
-function spelled(text,   i, group, address) {
-  if (text ~ /^4/) for (i = 2; i < 10; i += 2) address = address "." number[substr(text, i, 2)]
+function spelled(bits,   i, group, address) {
+  if (bits ~ /^4/) for (i = 2; i < 34; i += 8) address = address "." number[substr(bits, i, 8)]
   else {
-    for (i = 2; i < 34; i += 4) {
-      group = substr(text, i, 4); sub(/^0+/, "", group); address = address ":" (group == "" ? 0 : group)
+    for (i = 2; i < 130; i += 16) {
+      group = digits[substr(bits, i, 8)] digits[substr(bits, i + 8, 8)]; sub(/^0+/, "", group)
+      address = address ":" (group == "" ? 0 : group)
     }
     sub(/:0(:0)+$/, "::", address) || sub(/(:0)+:/, "::", address)
   }
   return address ~ /^::/ ? address : substr(address, 2)
 }
-# The next address, or with step -1 the one before; empty if there is no such address.
-function beside(text, step,   i, value) {
-  for (i = length(text); i > 1; i--) {
-    value = digit(text, i) + step
-    text = substr(text, 1, i - 1) substr(DIGITS, (value + 16) % 16 + 1, 1) substr(text, i + 1)
-    if (value >= 0 && value < 16) return text
-  }
-}
-# Sets the first and the last address of a prefix, and its bits.
-function read_prefix(text,   part, whole, size, value) {
+# The next address, and the one before; empty if there is no such address.
+function after(bits) { if (match(bits, /01*$/)) return substr(bits, 1, RSTART - 1) "1" substr(ZEROS, 1, RLENGTH - 1) }
+function before(bits) { if (match(bits, /10*$/)) return substr(bits, 1, RSTART - 1) "0" substr(ONES, 1, RLENGTH - 1) }
+# Sets the first and the last address of a prefix, and its size in bits.
+function read_prefix(text,   part, width) {
   split(text != "default" ? text : family == 6 ? "::/0" : "0.0.0.0/0", part, "/")
-  first = last = hex(part[1]); bits = 4 * length(first) - 4
-  if (part[2] == "" || part[2] + 0 == bits) return
-  bits = part[2] + 0; whole = int(bits / 4) + 1; size = bits % 4 ? substr("842", bits % 4, 1) : 16
-  value = digit(first, whole + 1); value -= value % size
-  last = substr(substr(first, 1, whole) substr(DIGITS, value + size, 1) ONES, 1, length(first))
-  first = substr(substr(first, 1, whole) substr(DIGITS, value + 1, 1) ZEROS, 1, length(first))
+  first = last = bits_of(part[1]); width = length(first) - 1; size = part[2] == "" ? width : part[2] + 0
+  if (size == width) return
+  first = substr(first, 1, size + 1) substr(ZEROS, 1, width - size)
+  last = substr(first, 1, size + 1) substr(ONES, 1, width - size)
 }
 
 BEGIN {
-  DIGITS = "0123456789abcdef"; ZEROS = "00000000000000000000000000000000"; ONES = ZEROS; gsub(0, "f", ONES)
-  for (i = 0; i < 256; i++) { byte[i] = sprintf("%02x", i); number[byte[i]] = i }
+  ZEROS = sprintf("%0128d", 0); ONES = ZEROS; gsub(0, 1, ONES)
+  for (i = 0; i < 256; i++) {
+    bits = ""; for (n = 128; n >= 1; n /= 2) bits = bits (int(i / n) % 2)
+    byte[i] = octet[sprintf("%02x", i)] = bits; number[bits] = i; digits[bits] = sprintf("%02x", i)
+  }
+  ANY = bits_of("0.0.0.0"); BROADCAST = bits_of("255.255.255.255")
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
-  for (; n; n--) is_spare[hex(spare[n])] = 1 # what is asked about elsewhere
+  for (; n; n--) is_spare[bits_of(spare[n])] = 1 # what is asked about elsewhere
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
   kind["Network is unreachable"] = kind["Operation not supported"] = "no-route" # the second: without IPv6
   kind["No route to host"] = "unreachable"; kind["Invalid argument"] = "blackhole"
@@ -82,7 +77,7 @@ BEGIN {
 }
 function joined(list, separator, item) { return list (list == "" ? "" : separator) item }
 
-# --- Input: the settings, then rules, routes and devices as `ip` lists them.
+# --- Input: the settings; then links, rules and routes as `ip` lists them; then the places and the answers there
 $1 == "setting" { read_setting(); next }
 $1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
 section == "places" { if (sub(/^.+#/, "")) { place[++places] = $0; at[$0] = places }; next }
@@ -92,20 +87,15 @@ section == "answers" && sub(/^Command failed .*:/, "") { failure[$0 + 0] = reaso
 section == "answers" { reason = $0; sub(/^[^:]*: /, "", reason); next }
 # There can be 100,000 routes: in the second part, the answers are enough for most.
 $1 == 1 && part == "answers" && $2 != "default" && $3 != "from" && !suppresses { next }
-# The own addresses. If the first rule is not that for table local, Linux is asked whether it delivers packets for them.
-/^2 [^ ]+ dev / && / table 255 proto 2 / && !/ dev lo / && !first_local[family] { read_prefix($2); is_home[first] = 1 }
 # A table that no rule looks up says nothing.
 /^[1-9] / && match($0, / table [0-9]+/) {
-  if ($2 == "default") seen[family] = joined(seen[family], ", ", whole())
+  if ($2 == "default") seen[family] = joined(seen[family], ", ", listed($0))
   if (looks["l3mdev"] || looks[family substr($0, RSTART + 6, RLENGTH - 6)]) read_route()
   next
 }
 $1 == "family" { family = $2; next }
 /^[0-9]+:\t/ { read_rule(); next }
-/^[0-9]+: / {
-  sub(/[@:].*/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/
-  is_fabric[$2] = $4 ~ /\[32\]|infiniband/; group[$2] = $5; dev_kind[$2] = $6; next
-}
+/^[0-9]+: / { read_link(); next }
 $1 == "inet6" && $2 == "all" { forwards = $4 == "on" }
 function read_setting(   i, word) {
   if ($2 == "device") { expect(4, $3); expect(6, $3); configured = 1 }
@@ -118,7 +108,7 @@ function read_setting(   i, word) {
   }
   if ($2 == "cidr") {
     read_prefix($3); cidr[++cidrs] = $3; to[cidrs] = last; asked[substr(first, 1, 1)] = 1
-    from[cidrs] = first == "400000000" ? "400000001" : first # 0.0.0.0 is this host, and cannot be asked about
+    from[cidrs] = first == ANY ? after(ANY) : first # 0.0.0.0 is this host, and cannot be asked about
   }
 }
 function glob(pattern) {
@@ -127,6 +117,12 @@ function glob(pattern) {
 function expect(family, dev) {
   if (!is_expected[family, dev]++) expected[family] = joined(expected[family], ", ", dev)
 }
+function read_link(   dev, piece, word) {
+  dev = $2; sub(/[@:].*/, "", dev); is_up[dev] = $3 ~ /[<,]UP[,>]/
+  if (match($0, / group [0-9]+/)) group[dev] = substr($0, RSTART + 7, RLENGTH - 7)
+  split($0, piece, /\\ +/); is_fabric[dev] = piece[2] ~ /^link\/(\[32\]|infiniband)/ # -o joins lines by a backslash
+  split(piece[3], word, " "); dev_kind[dev] = word[1]
+}
 # Whether an address of this range is in an expected CIDR: mostly in that of the last time, because routes are sorted.
 function is_judged(begin, end,   c) {
   for (c = 0; c <= cidrs; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
@@ -134,27 +130,23 @@ function is_judged(begin, end,   c) {
 # The answer can change at the first address of a prefix, and at the one behind it.
 function cut(   behind) {
   if (is_judged(first, first)) wanted[first]
-  if ((behind = beside(last, 1)) && is_judged(behind, behind)) wanted[behind]
+  if ((behind = after(last)) && is_judged(behind, behind)) wanted[behind]
 }
 # Linux applies the rules. Here a rule is a prefix, a table, and perhaps packets that are not judged.
-function read_rule(   n, i, word, selected, needs_mark, is_for_others) {
-  n = split($0, word, " "); first = family ZEROS; last = family ONES; bits = 0
-  if (!rules[family]++) first_local[family] = /^[0-9]+:\tfrom all lookup 255( proto [^ ]+)? *$/
+function read_rule(   n, i, word, selected) {
+  n = split($0, word, " "); read_prefix("default"); rules[family] = 1
   for (i = 2; i <= n; i++) {
-    is_for_others = $2 == "not" ? !/ to / && selected ~ /^ ipproto [^ ]*(17|udp)$/ : \
-      needs_mark || selected ~ / (iif|oif|sport|dport|uidrange [1-9])/
-    # Not for type 7 (unreachable): Linux answers such a lookup as if there were no route.
-    if (word[i] ~ /^[68]$/ && !is_for_others) refuse(word[i], "rule")
+    # Not type 7 (unreachable): Linux answers such a lookup as if there were no route.
+    if (word[i] ~ /^[68]$/) refuse(word[i], "rule")
     if (word[i] ~ /^(not|nop|\[unresolved\]|\[detached\]|[678])$/) continue
     if (word[i] == "to") {
       read_prefix(word[i + 1]); cut()
       aside[++asides] = first; aside_last[asides] = last; is_rest[asides] = $2 == "not" && !/ lookup /
-      if ($2 == "not") { first = family ZEROS; last = family ONES }
+      if ($2 == "not") read_prefix("default")
     }
-    if (word[i] == "fwmark") needs_mark = is_mark(word[i + 1])
-    if (word[i] == "suppress_ifgroup" && family == 6 && !is_for_others)
+    if (word[i] == "suppress_ifgroup" && family == 6)
       suppresses = suppressed[word[i + 1]] = "rule " $1 + 0 " of IPv6 (suppress_ifgroup)"
-    if (word[i] == "lookup" && !is_for_others) looks[word[i + 1] ~ /^[0-9]/ ? family " " word[i + 1] : "l3mdev"] = 1
+    if (word[i] == "lookup") looks[word[i + 1] ~ /^[0-9]/ ? family " " word[i + 1] : "l3mdev"] = 1
     if (word[i] ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
       if (word[i] word[i + 1] !~ /^(fromall|iiflo)$/) selected = selected " " word[i] " " word[i + 1]
     } else if (word[i] !~ /^(to|lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$/)
@@ -163,22 +155,15 @@ function read_rule(   n, i, word, selected, needs_mark, is_for_others) {
   }
   if (selected) leave_out("rule " $1 + 0 (family == 6 ? " of IPv6" : "") " (" substr(selected, 2) ")")
 }
-# Whether packets without a mark do not match, by one digit that says so: a mask can leave nothing of a mark.
-function is_mark(text,   part, i, gap) {
-  sub(/^0x/, "", text); split(text "/0x" ONES, part, "/0x"); part[2] = ZEROS part[2]
-  gap = length(part[2]) - length(part[1])
-  for (i = length(part[1]); i; i--)
-    if (substr(part[1], i, 1) != 0 && index("f" substr(part[1], i, 1), substr(part[2], gap + i, 1))) return 1
-}
 function leave_out(packets) { if (!left_out[packets]++) unjudged = joined(unjudged, "; ", packets) }
 function refuse(type, table) {
   refusal[++refusals] = $0; refusal_type[refusals] = type_name[type]; refusal_table[refusals] = table
-  refusal_bits[refusals] = bits; refusal_first[refusals] = first; refusal_last[refusals] = last
+  refusal_size[refusals] = size; refusal_first[refusals] = first; refusal_last[refusals] = last
 }
 # Only default routes and those in the expected CIDRs matter.
 function read_route(   i) {
-  read_prefix($2); if (bits && !is_judged(first, last)) return
-  if (part == "places") { if (bits) { cut(); if (first in wanted) wanted[first] = $2 }; return }
+  read_prefix($2); if (size && !is_judged(first, last)) return
+  if (part == "places") { if (size) { cut(); if (first in wanted) wanted[first] = $2 }; return }
   if ($3 == "from") leave_out("packets from " $4)
   if ($3 ~ /^(from|tos)$/) return
   read_words($0)
@@ -186,7 +171,7 @@ function read_route(   i) {
   # For such a rule, IPv6 chooses a next hop for each address: some are suppressed, and others are not.
   if (suppresses && $1 == 1 && legs != 1) for (i = 0; i <= legs; i++) if (!legs || group[leg_dev[i]] in suppressed)
     uncertain = suppresses " can treat each address differently: " $0
-  if (bits) return
+  if (size) return
   if (!((family, has["table"]) in top) && !is_by_fabric()) top[family, has["table"]] = $1 == 1 ? $0 : ""
   if ($1 != 1) return
   default_route[++defaults] = $0; default_rank[defaults] = rank()
@@ -209,71 +194,61 @@ function is_by_fabric(   i) { for (i = 1; is_fabric[leg_dev[i]] && i <= legs; i+
 function rank() { return family " " has["table"] " " has["metric"] " " has["pref"] }
 
 # --- The expected devices, if none are configured
-# Those of the default route that Linux uses for an address that no rule names. If longer prefixes hide it everywhere,
-# as those of a VPN do, or it leaves by InfiniBand, it is the first other one in the same table. The expected CIDRs
+# Those of the default route that Linux uses for an address that no rule names. If longer prefixes hide it there, as
+# those of a VPN do, or it leaves by InfiniBand, it is the first other one in the same table. The expected CIDRs
 # themselves are asked about only if rules name all other addresses.
-function learn(   n, i, own, line, hidden, used, usable) {
-  for (n = 1; n <= places; n++) {
-    if (substr(place[n], 1, 1) != family || place[n] in is_home || is_aside(place[n])) continue
-    own = !(place[n] in is_spare); usable[own] = 1; if (answer[n] !~ /^1 /) continue
+function learn(   i, n, own, line, other, usable) {
+  for (own = 0; own < 2 && !usable; own++) for (n = 1; n <= places && !line; n++) {
+    if (place[n] !~ "^" family || (place[n] in is_spare) == own || is_aside(place[n])) continue
+    usable = 1; if (answer[n] !~ /^1 /) continue
     read_words(answer[n])
-    if (answer[n] !~ /^1 default /) hidden[own] = hidden[own] ? hidden[own] : top[family, has["table"]]
-    else if (!line[own]) { line[own] = is_by_fabric() ? top[family, has["table"]] : answer[n]; used[own] = answer[n] }
+    if (answer[n] ~ /^1 default / && !is_by_fabric()) line = answer[n]
+    else if (!other) other = top[family, has["table"]]
   }
-  own = !usable[0]; if (!line[own]) line[own] = used[own] = hidden[own]
-  if (line[own]) for (read_turns(line[own]); ++i <= legs;) if (!is_fabric[leg_dev[i]]) expect(family, leg_dev[i])
-  if (used[own]) compare(used[own])
-}
-# Default routes of one rank by several devices: which is used is an accident. One route with several next hops is a
-# decision, but in IPv6 Linux makes one of those that several routers advertise.
-function compare(line,   n, same, i, its, live, met, kinds, routes) {
-  read_words(line); same = rank()
-  for (n = 1; n <= defaults; n++) if (default_rank[n] == same) {
-    read_words(default_route[n]); its = live = ""
-    for (i = 1; i <= legs; i++) {
-      if (!leg_dead[i] && !leg_lost[i]) live = 1
-      if (!index(its ", ", ", " leg_dev[i] ", ")) its = its ", " leg_dev[i]
-    }
-    $0 = default_route[n]; if (live) routes = joined(routes, " or ", whole())
-    if (live && !met[its]++) kinds += family == 6 && has["proto"] == 9 && its ~ /, .*, / ? 2 : 1
-  }
-  if (kinds > 1) doubt("IPv" family " default routes compete: Linux uses " routes \
+  if (!line) line = other
+  if (line) for (read_turns(line); ++i <= legs;) if (!is_fabric[leg_dev[i]]) expect(family, leg_dev[i])
+  if (rivals > 1) doubt("IPv" family " default routes compete: Linux uses " rival_routes \
     "; name the right devices in routeOverlap.expectedDevs, or give one route another metric")
 }
-function doubt(text) { doubts++; print "note", text }
 function is_aside(address,   i) {
   for (i = 1; i <= asides; i++)
     if (aside[i] ~ "^" family && (aside[i] <= address && address <= aside_last[i]) != is_rest[i]) return 1
 }
 # Reads a default route with the next hops of those that Linux takes in turn with it: they have its table, metric and
 # preference. It has a gateway. IPv4 takes the first next hop of each. IPv6 takes all, on a host that does not forward.
-function read_turns(line,   n, i, same, all) {
-  read_words(line); same = rank()
-  if (!leg_via[1] || (family == 4 ? legs > 1 : forwards)) return
+# Those by different devices are rivals; in IPv6, Linux makes one route of those that several routers advertise.
+function read_turns(line,   n, i, same, has_turns, devs, met, all) {
+  read_words(line); same = rank(); has_turns = leg_via[1] && (family == 4 ? legs == 1 : !forwards); rivals = 0
   for (n = 1; n <= defaults; n++) if (default_rank[n] == same) {
-    read_words(default_route[n])
+    read_words(default_route[n]); devs = ""
+    for (i = 1; i <= legs; i++) if (!leg_dead[i] && !leg_lost[i]) devs = devs " " leg_dev[i]
+    if (devs && !(devs in met)) {
+      met[devs]; rivals += 1 + (has["proto"] == 9 && devs ~ / .* /)
+      rival_routes = joined(rivals > 1 ? rival_routes : "", " or ", listed(default_route[n]))
+    }
     if (family == 4) legs = leg_via[1] != ""
-    for (i = 1; i <= legs; i++) all = all " nexthop dev " leg_dev[i]
+    for (i = 1; i <= legs && has_turns; i++) all = all " nexthop dev " leg_dev[i]
   }
   read_words(all ? "1 default" all : line)
 }
+function doubt(text) { doubts++; print "note", text }
 
 # --- What Linux does with the packets to one place
 # Sets `what`: what is wrong, the words of it, and the prefix of the deciding route of table main. It is empty where
 # the packets leave as they should.
 function decide(n,   i, type, devs, by, used, met, lost, words) {
-  what = is_own = ""; if (place[n] ~ /^(4e|6ff)/) return # multicast
+  what = is_own = ""; if (place[n] ~ /^(41110|611111111)/) return # multicast
   if (n in failure) {
     $0 = ""; type = kind[failure[n]]; if (type != "no-route" && is_for_pods(place[n], type)) return
     by = type == "no-route" ? "has no IPv" family " route" : "is refused by [" named() "]"
     what = type SUBSEP by "; expected via " expected[family] SUBSEP halved(); return
   }
   # Of a hundred thousand answers, most are alike but for the prefix: those which are right are looked at once.
-  words = family answer[n]; sub(/^.1 [^d][^ ]*/, "", words); if (words in is_right && place[n] != "4ffffffff") return
+  words = family answer[n]; sub(/^.1 [^d][^ ]*/, "", words); if (words in is_right && place[n] != BROADCAST) return
   $0 = answer[n]; read_prefix($2)
-  is_own = $1 == 2 || ($1 ~ /^[345]$/ && first == last) || place[n] == "4ffffffff"; if (is_own) return
+  is_own = $1 == 2 || ($1 ~ /^[345]$/ && first == last) || place[n] == BROADCAST; if (is_own) return
   by = named()
-  if (!bits && family == 4) read_turns($0)
+  if (!size && family == 4) read_turns($0)
   if (!legs) give_up("the kernel names no device for this route; set net.ipv4.nexthop_compat_mode to 1: " $0)
   for (lost = i = 1; i <= legs; i++) { # an IPv4 next hop without a carrier may get packets, even if listed as dead
     if (leg_dead[i] && (family == 6 || !is_up[leg_dev[i]])) continue
@@ -281,21 +256,22 @@ function decide(n,   i, type, devs, by, used, met, lost, words) {
     if ((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || met[leg_dev[i]]++) continue
     devs = joined(devs, ", ", leg_dev[i])
   }
-  if (used && !devs) { if (bits) is_right[words] = 1; return }
+  if (used && !devs) { if (size) is_right[words] = 1; return }
   by = "routes via " (used ? devs : "an unknown device") " [" by (lost ? " linkdown" : "") "]"
   what = "overlap" SUBSEP by ", expected " expected[family] SUBSEP halved()
 }
 function is_allowed(dev,   i) {
   for (i = 1; i <= allows; i++) if (dev ~ allow[i] && (!allow_kind[i] || allow_kind[i] == dev_kind[dev])) return 1
 }
-# The route or rule in $0, without what nobody asks for at night.
+# The route or rule in $0, without what nobody asks for at night; and a route as `ip` lists it.
 function named(   proto) {
   if (!/^[1-9] /) return $0 ? "rule " $1 + 0 : "a rule"
   read_words($0); proto = has["proto"] in protocol ? protocol[has["proto"]] : has["proto"]
   return ($1 == 1 ? "" : type_name[$1] " ") $2 " proto " proto (has["table"] == 254 ? "" : " table " has["table"])
 }
-# The route in $0, in the words of `ip`.
-function whole() { sub(/ +$/, ""); return "[" ($1 == 1 ? "" : type_name[$1] " ") substr($0, 3) "]" }
+function listed(line,   type) {
+  type = substr(line, 1, 1); sub(/ +$/, "", line); return "[" (type == 1 ? "" : type_name[type] " ") substr(line, 3) "]"
+}
 # The prefix of the route in $0, if it is in table main and has halves.
 function halved() { return / table 254 / && $2 ~ /\// ? $2 : "" }
 # Whether an address is refused for being in a pod block. Linux does not say what refuses it: each table can, with its
@@ -304,7 +280,7 @@ function is_for_pods(address, type,   i, table, longest) {
   for (i = 1; i <= refusals; i++) {
     if (refusal_first[i] > address || address > refusal_last[i] || refusal_type[i] != type) continue
     table = refusal_table[i]
-    if (!(table in longest) || refusal_bits[i] > refusal_bits[longest[table]]) longest[table] = i
+    if (!(table in longest) || refusal_size[i] > refusal_size[longest[table]]) longest[table] = i
   }
   for (table in longest) {
     $0 = refusal[longest[table]]; if (!($0 in is_pods)) is_pods[$0] = is_pod_block()
@@ -335,8 +311,8 @@ function give_up(text) { print "failed " text; exit }
 function judge(c,   n, was, begin) {
   for (n = at[from[c]]; n <= places && place[n] <= to[c]; n++) {
     decide(n); if (what == was) continue
-    if (is_own && place[n] == (n < places && place[n + 1] <= to[c] ? beside(place[n + 1], -1) : to[c])) continue
-    if (was) report(c, begin, beside(place[n], -1), was)
+    if (is_own && place[n] == (n < places && place[n + 1] <= to[c] ? before(place[n + 1]) : to[c])) continue
+    if (was) report(c, begin, before(place[n]), was)
     begin = place[n]; was = what
   }
   if (was) report(c, begin, to[c], was)
@@ -346,8 +322,8 @@ function report(c, begin, end, what,   part, half) {
   print "wrong", toupper(part[1]) ": expected CIDR " cidr[c] " (" spelled(begin) \
     (begin == end ? "" : "–" spelled(end)) ") " part[2]
   if (example || !part[3]) return
-  read_prefix(part[3]); half = spelled(first) "/" bits + 1; read_prefix(half)
-  example = half " and " spelled(beside(last, 1)) "/" bits " win over " part[3]
+  read_prefix(part[3]); half = spelled(first) "/" size + 1; read_prefix(half)
+  example = half " and " spelled(after(last)) "/" size " win over " part[3]
 }
 # Judges the expected CIDRs of one family.
 function examine(   c, i, n, dev, had, ready) {
@@ -365,7 +341,7 @@ function examine(   c, i, n, dev, had, ready) {
     leaving " (IPv4) and " expected[family] " (IPv6)"
 }
 
-# --- Output: each line begins with what it is; the last one is the verdict.
+# --- Output: each line begins with what it is; the last one is the verdict
 END {
   if (section != "end") exit
   if (part == "places") {
@@ -373,7 +349,6 @@ END {
     n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " ") # multicast and broadcast
     for (; n; n--) { read_prefix(special[n]); cut() }
     for (address in is_spare) if (substr(address, 1, 1) in asked) wanted[address]
-    for (address in is_home) wanted[address]
     for (address in wanted) { # UDP, which only IPv4 assumes; `ip` skips what is behind #
       text = wanted[address] ? wanted[address] : spelled(address); sub("/.*", "", text)
       print "route get fibmatch " text " ipproto 17 #" address
@@ -386,29 +361,36 @@ END {
     else if (!(failure[n] in kind)) give_up("the kernel did not answer for " spelled(place[n]) ": " failure[n])
   }
   if (uncertain) give_up(uncertain)
-  for (family = 4; family <= 6; family += 2) if (family in asked) examine()
+  for (family = 4; family <= 6; family += 2) if (family in asked) {
+    examine()
+    if (rules[family] && !looks[family " 255"])
+      doubt("no rule looks up table local, so this host does not answer on its own addresses; run: ip " \
+        (family == 6 ? "-6 " : "") "rule add pref 0 lookup local")
+  }
   if (remedy)
     print "action", "ACTION: run: hostrouting repair" remedy (example ? "; for example, routes to " example : "")
-  for (address in is_home) if (answer[at[address]] !~ /^2 / && !lost[family = substr(address, 1, 1)]++)
-    doubt("this host does not deliver packets for its own " spelled(address) ", so it does not answer there; run: ip " \
-      (family == 6 ? "-6 " : "") "rule add pref 0 lookup local")
   if (unjudged) print "note", "not judged are packets that these select: " unjudged "; for these run: hostrouting check"
   print "verdict", remedy ? "overlap" : wrongs ? "no-default-route" : doubts ? "undecided" : "ok", leaving
 }
 '
+say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
+complain() { level=4 say "$1"; }
+finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
 
-list() { printf '%s\n' 'rule show' 'route show table all' 'netconf show' | ip -"$1" -N -d -o -batch - 2>&1; }
-# Without the seconds until an IPv6 route expires, which differ in every look. Linux skips a route that has expired.
+list() { printf '%s\n' "${@:2}" 'rule show' 'route show table all' | ip -"$1" -N -d -o -batch - 2>&1; }
+# Lists rules and routes, and before those of the first family what else is given. IPv6 routes are without the seconds
+# until they expire, which differ in every look; Linux skips a route that has expired.
 look() {
   local family
-  # Without most of the details: the timers of a bridge would differ in every look.
-  ip -N -d -o link show 2>&1 |
-    sed -E 's/^([^<]*<[^>]*>)[^\\]* group ([^ ]+)[^\\]*\\ +(link\/[^ ]+)[^\\]*(\\ +([^ ]+))?.*/\1 \3 \2 \5/' || return
   for family in $families; do
     echo "family $family"
     [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
-    if [[ $family == 4 ]]; then list 4; else list 6 | sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'; fi ||
-      return
+    if [[ $family == 4 ]]; then
+      list 4 "$@"
+    else
+      list 6 "$@" 'netconf show' | sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'
+    fi || return
+    set --
   done
 }
 # Runs one part of the program. Any of these programs may be killed, so each part needs the end of what it reads.
@@ -419,8 +401,8 @@ judge() {
 # Sets `told` to the result. Fails if it is not final: something is missing that may still appear, or the tables changed
 # while they were read or the kernel was asked.
 check() {
-  local seen tables places answers
-  seen=$(look) || { told="failed ip failed: ${seen##*$'\n'}" && return; }
+  local seen again tables places answers
+  seen=$(look 'link show') || { told="failed ip failed: ${seen##*$'\n'}" && return; }
   told='failed the routes kept changing while they were read'
   if [[ $seen == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   tables=${seen//$'\n\tnh_info'/ nh_info} # the next hops of a nexthop object, on a line of their own
@@ -430,28 +412,29 @@ check() {
   answers=$(printf '%s\n' "$places" | ip -N -d -o -force -batch - 2>&1)
   told=$(judge answers "$tables" places "$places" answers "${answers//$'\n\tnh_info'/ nh_info}")
   [[ $told == *'not yet' ]] && return 1
-  [[ $last || $(look) == "$seen" ]]
+  [[ $last ]] && return
+  again=$(look)
+  again=${again#*$'\n'} # what follows the links
+  [[ ${seen:${#seen}-${#again}} == "$again" ]]
 }
 
 # Writes a marker: complete, or not at all. Of what a failed command said, the last words are the reason.
 leave() {
   local why new=$directory/route-overlap.new path=$directory/route-overlap.$1
-  why=$({ rm -f "$new" && printf '%s\n' "${@:2}" >"$new" && mv -fT "$new" "$path"; } 2>&1) && return
+  why=$(
+    exec 2>&1
+    [[ ! -e $new && ! -L $new ]] || rm -f "$new" && printf '%s\n' "${@:2}" >"$new" && mv -fT "$new" "$path"
+  ) && return
   rm -f "$new" 2>/dev/null
   complain "cannot write $path: ${why##*: }"
 }
 
-# Writes what the plugin of node-problem-detector prints for a day: an exit status, and a sentence in ASCII.
-answer() {
-  local text="$1 ${2//–/-}; for more, run on the host: hostrouting check; checked at "
-  leave npd "$((EPOCHSECONDS + 86400)) ${text//[^ -~]/?}$(TZ=UTC printf '%(%FT%TZ)T')"
-}
-
 main() {
   local told why last='' tries=0 waited=0 kind text verdict='' wrong=() notes=() action=()
+  local -A status=([ok]=0 [undecided]=3)
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
   # The files of an earlier check; that of the command is among them.
-  why=$(rm -f "$directory"/route-overlap.{new,json,npd,detected,ok} 2>&1) ||
+  why=$(exec rm -f "$directory"/route-overlap.{new,json,npd,detected,ok} 2>&1) ||
     complain "a file of an earlier check stays: ${why##*$'\n'}"
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   until ((waited >= wait * 5)) && last=last; check; do
@@ -472,18 +455,18 @@ main() {
   ((${#wrong[@]} <= 20)) || action=("and $((${#wrong[@]} - 20)) more; all are in route-overlap.detected" "${action[@]}")
   for text in "${wrong[@]:0:20}" "${action[@]}"; do printf '<%s>%s\n' "$level" "$text" >&2; done
   for text in "${notes[@]}"; do printf '<4>%s\n' "$text" >&2; done
-  answer $((${#wrong[@]} > 0)) "${wrong[0]-OK: every expected CIDR leaves by ${verdict#* }}"
-  case $verdict in
-    ok\ *) level=6 say "ok: every expected CIDR leaves by ${verdict#* }" && leave ok ok "${notes[@]}" && finish 0 ;;
-    undecided\ *)
-      level=4 say "undecided: every expected CIDR leaves by ${verdict#* } now, but see above"
-      answer 3 'UNKNOWN: the verdict is undecided'
-      leave ok undecided "${notes[@]}" && finish 0
-      ;;
-    overlap\ *) leave detected "${wrong[@]}" ;;
-    *) leave detected no-default-route ;;
+  kind=${verdict%% *} text="every expected CIDR leaves by ${verdict#* }"
+  ((${#wrong[@]})) || level=6 say "$kind: $text"
+  # What the plugin of node-problem-detector prints for a day: an exit status, and a sentence in ASCII.
+  text="${status[$kind]-1} ${wrong[0]-${kind^^}: $text}; for more, run on the host: hostrouting check; checked at "
+  text="${text//–/-}$(TZ=UTC printf '%(%FT%TZ)T')"
+  leave npd "$((EPOCHSECONDS + 86400)) ${text//[^ -~]/?}"
+  case $kind in
+    overlap) leave detected "${wrong[@]}"; finish 1 ;;
+    no-default-route) leave detected no-default-route; finish 1 ;;
+    *) leave ok "$kind" "${notes[@]}"; finish 0 ;;
   esac
-  finish 1
 }
 
 main
+

@@ -235,7 +235,7 @@ def test_the_script_equals_the_engine(tmp_path_factory: pytest.TempPathFactory, 
     # Without a default route that a packet uses, neither can know much: both refuse.
     if "no-default-route" not in {found.verdict, expected.verdict} and not is_ambiguous(snapshot):
         assert found == expected, told
-    assert checked.status == (host.config.route_overlap.mode == "STRICT" and found.verdict not in {"ok", "undecided"})
+    assert checked.status == (host.config.route_overlap.mode == "STRICT" and found.verdict != "ok")
 
 
 ESCAPE = "route add 172.20.9.0/24 dev ib0"
@@ -495,19 +495,6 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
-    "rules that refuse other packets than those of a pod block": (
-        [
-            *ports("cali1"),
-            "route add blackhole 172.20.40.0/26 proto 80",
-            "rule add pref 100 fwmark 0x7/0xf blackhole",
-            "rule add pref 101 iif eth1 blackhole",
-            "rule add pref 102 dport 53 blackhole",
-            "rule add pref 103 uidrange 1000-2000 blackhole",
-            "rule add pref 104 not ipproto udp blackhole",
-        ],
-        [],
-        "ok",
-    ),
     "marks beside their masks": (
         [
             *(f"rule add pref {at} fwmark {mark} lookup {at}" for at, mark in ((100, "0x10/0x1"), (101, "0xff/0x100"))),
@@ -527,18 +514,6 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         ],
         [],
         "overlap",
-    ),
-    "a blackhole that only other packets meet over a pod block": (
-        [
-            *ports("cali1"),
-            "route add blackhole 172.20.40.0/26 proto 80",
-            "route add blackhole default table 100",
-            "rule add pref 100 fwmark 0x7/0xf lookup 100",
-            "rule add pref 101 uidrange 1000-2000 lookup 100",
-            "rule add pref 102 oif eth1 lookup 100",
-        ],
-        [],
-        "ok",
     ),
     "a rule that refuses unmarked packets of a pod block": (
         [
@@ -747,7 +722,7 @@ def test_two_ipv6_routers(
     routes = ["route add default nhid 31 proto ra metric 1024", f"route append default nhid 32 proto ra {second}"]
     namespace.batch([*objects, *routes], family=IPV6)
     checked = agree(namespace, tmp_path, "routers", "fd44::/16", "undecided" if second == "metric 1024" else "ok")
-    assert re.search(f"leaves by {', '.join(devs)}( now|\n)", checked.said)
+    assert f"leaves by {', '.join(devs)}\n" in checked.said
 
 
 @pytest.mark.parametrize("cidr", ["::/0", "::/95", "fc00::/6"])

@@ -175,7 +175,7 @@ class Field:
             + ("," if kind in _HARDWARE else rf"\\ {kind},")
             for name, kind in self.kinds.items()
         ]
-        return f"""[[ $* == *'link show' ]] || exec ip "$@"\nip "$@" | sed -E '{";".join(edits)}'"""
+        return f"""[[ $* != *-force* ]] || exec ip "$@"\nip "$@" | sed -E '{";".join(edits)}'"""
 
 
 class Dressed:
