@@ -11,7 +11,7 @@ SCRIPTS := .ci/run \
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic smoke nightly check docs commands public pythons roots releases matrix mutants bench pyz deb dist packages release clean
+.PHONY: help demo test all bare hermetic smoke nightly check docs commands public pythons roots releases matrix mutants bench pyz deb rpm dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -102,6 +102,10 @@ pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has P
 deb: $(VENV)/ready ## build dist/hostrouting_VERSION-1_all.deb, the same as a package for Debian 12, Ubuntu 22.04 and newer
 	@mkdir -p dist
 	@$(BIN)/python -m tests.support.debian_package dist
+
+rpm: $(VENV)/ready ## build dist/hostrouting-VERSION-1.noarch.rpm, the same as an rpm; requires rpmbuild
+	@mkdir -p dist
+	@$(BIN)/python -m tests.support.rpm_package dist
 
 dist: $(VENV)/release ## build all that is published in dist, from the last commit, and check it
 	@tests/support/build_dist.sh $(BIN)/python dist

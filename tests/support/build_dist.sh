@@ -23,12 +23,19 @@ fi
 "$python" -m hatchling build --directory ../dist >/dev/null
 "$python" -m tests.support.zipped ../dist/hostrouting.pyz
 "$python" -m tests.support.debian_package ../dist >/dev/null
+if command -v rpmbuild >/dev/null; then
+  "$python" -m tests.support.rpm_package ../dist >/dev/null
+else
+  echo 'rpmbuild is not installed: there is no rpm' >&2
+fi
 "$python" -m twine check --strict ../dist/*.whl ../dist/*.tar.gz
 if command -v lintian >/dev/null; then
   lintian --allow-root --fail-on error,warning,info --display-info ../dist/*.deb
 else
   echo 'lintian is not installed: the Debian package was not checked' >&2
 fi
+
+"$python" -m tests.support.sbom ../dist
 
 cd ../dist
 sha256sum -- * >SHA256SUMS

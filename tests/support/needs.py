@@ -49,6 +49,7 @@ PACKAGES = {
     "prometheus-node-exporter": "prometheus-node-exporter",
     "promtool": "prometheus",
     "radvd": "radvd",
+    "rpm": "rpm",
     "shellcheck": "shellcheck",
     "ssh": "openssh-client",
     "sshd": "openssh-server",

@@ -85,11 +85,11 @@ class Bare(Namespace):
     def __init__(self, pid: int, path: str, sources: Sources) -> None:
         """Enter the namespaces of this process, and the root at this path."""
         super().__init__(pid)
-        self._path, self.sources = path, sources
+        self.top, self.sources = path, sources
 
     def sh(self, script: str, *, code: int = 0) -> str:
         """The output of a script in the root, which has to end with this exit code."""
-        inside = ("--mount", "chroot", self._path, "sh", "-ec", script)
+        inside = ("--mount", "chroot", self.top, "sh", "-ec", script)
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"}
         done = subprocess.run(
             [*self.enter, *inside],
@@ -104,14 +104,14 @@ class Bare(Namespace):
 
     def lay(self, path: str, text: str) -> None:
         """Write a file in the root."""
-        target = Path(f"/proc/{self.pid}/root{self._path}{path}")
+        target = Path(f"/proc/{self.pid}/root{self.top}{path}")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
     @property
     def here(self) -> Path:
         """The root, for this process."""
-        return Path(f"/proc/{self.pid}/root{self._path}")
+        return Path(f"/proc/{self.pid}/root{self.top}")
 
     def ours(self) -> list[str]:
         """The destinations of hostrouting's routes."""
@@ -231,6 +231,20 @@ def package(root: Bare) -> None:
     assert _everything(root) ^ before == set()
 
 
+def rpm(root: Bare) -> None:
+    """The rpm, installed by the rpm of this machine, works and goes without a trace."""
+    before = _everything(root)
+    # The root has no packages of rpm. Debian's rpm names Alien, unless it is told that this is meant.
+    words = [*root.enter, "--mount", "rpm", "--root", root.top, "--nodeps", "--force-debian", "--dbpath", "/tmp/rpm"]
+    files = list(root.sources.dist.glob("hostrouting-*.rpm"))
+    assert files, "there is no rpm, because rpmbuild is not installed here: apt-get install rpm"
+    subprocess.run([*words, "--install", str(files[0])], check=True, timeout=120)
+    assert list((root.here / "usr/share/hostrouting/hostrouting/__pycache__").iterdir())
+    _use(root, "hostrouting")
+    subprocess.run([*words, "--erase", "hostrouting"], check=True, timeout=120)
+    assert _everything(root) ^ before == set()
+
+
 def package_that_goes_first(root: Bare) -> None:
     """If the package is removed while a configuration is installed, the routes and boot files stay and work; the guard goes."""
     root.sh("dpkg -i /mnt/dist/hostrouting_*.deb && hostrouting apply --config /root/agent.json")
@@ -321,6 +335,7 @@ CHECKS: list[tuple[tuple[str, ...], Check]] = [
     (RELEASES, in_a_root(wheel_with_the_newest)),
     (RELEASES, in_a_root(package)),
     (RELEASES, in_a_root(package_that_goes_first)),
+    (RELEASES, in_a_root(rpm)),
     (RELEASES, booted),
 ]
 """What is tried in which releases."""
