@@ -114,7 +114,7 @@ class HostRoutingError(Exception):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What there is to tell an operator: what was found, or the error itself; empty if no finding is like it."""
+        """The findings for an operator: those that led to the error, or the error itself as one; may be empty."""
         if not self._name:
             return self._findings
         return (Finding(self._name, "error", str(self), self._target, can_retry=self.can_retry),)

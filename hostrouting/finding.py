@@ -1,4 +1,4 @@
-"""One thing to tell an operator, whoever has found it: what it is, how bad it is, what it is about, and what to do.
+"""One message for an operator, from any part of hostrouting: what it is, how bad, about what, and what to do.
 
 Here: the record, its names, and how it becomes a line and JSON. Not here: the sentences, which are written where a
 thing is found, or in `check.report`. docs/findings.md explains each name.
@@ -80,7 +80,7 @@ SHOWN = 20
 
 @attrs.frozen
 class Finding:
-    """One thing to tell an operator."""
+    """One message for an operator."""
 
     name: str = attrs.field(validator=attrs.validators.in_(NAMES))
     severity: Severity

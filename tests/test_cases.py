@@ -1,4 +1,4 @@
-"""Many cases in one test: every failure is told, with its case, and fixtures still work."""
+"""Many cases in one test: each failure is reported with its case, and fixtures work."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_import_is_lean() -> None:
 @pytest.mark.linux
 @pytest.mark.parametrize("text", ["", "raise RuntimeError('for another Python')", None])
 def test_foreign_phases(tmp_path: Path, text: str | None) -> None:
-    """With another project's `phases` in the place of ours, or none, hostrouting names the command that mends it.
+    """If `phases` is missing or belongs to another project, hostrouting names the command that mends this.
 
     So do its names when they are imported, and its command line.
     """

@@ -101,7 +101,7 @@ def test_files(offers: Offers) -> None:
 
 
 def test_directories(offers: Offers) -> None:
-    """Directories are offered where the help says DIR, and no file beside them."""
+    """Only directories are offered where the help says DIR."""
     assert offers("hostrouting render --root i") == {"images"}
     offered = offers("hostrouting render --root ")
     assert "images" in offered

@@ -54,7 +54,7 @@ def python(*arguments: str, cwd: Path = ROOT, given: str = "") -> subprocess.Com
 
 @pytest.mark.linux
 def test_every_block_runs(tmp_path: Path) -> None:
-    """Each Python block of each page, but for the tests, runs as it stands, away from the repository.
+    """Each Python block of each page, but for the tests, runs as it is, away from the repository.
 
     The README's agent prints what is shown below it, but for the times, and has ten lines.
     """

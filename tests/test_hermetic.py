@@ -42,7 +42,7 @@ def with_decoy(*command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("folder", HOST_FOLDERS)
 def test_this_process_is_refused(folder: str) -> None:
-    """A test that opens, lists, creates or removes a file of the host is told so, whether the file exists or not."""
+    """A test that opens, lists, creates or removes a file of the host is named, even if the file does not exist."""
     for attempt in (
         lambda: Path(f"{folder}/some").read_text(),
         lambda: Path(f"{folder}/some").write_text(""),

@@ -90,7 +90,7 @@ def test_everything_is_in_it(shown: str) -> None:
 
 
 def test_every_directory_is_in_it() -> None:
-    """Each file of ours is in one of the directories of the page, or is listed there."""
+    """Each of our files is in one of the directories of the page, or is listed there."""
     listed = re.findall(r"^\\fI(/.*)\\fR$", SOURCE.replace("\\-", "-"), re.MULTILINE)
     for name, _ in tables(page("configuration"), "files"):
         assert name.strip("`").startswith(tuple(listed)), name

@@ -1,4 +1,4 @@
-"""tests.support.mutants: each change is made once, alone, and a line that no test notices is told."""
+"""tests.support.mutants: each change is made once, alone, and a line that no test notices is reported."""
 
 import ast
 

@@ -53,7 +53,7 @@ def test_allowed_devices() -> None:
 
 
 def test_every_file() -> None:
-    """Each file of ours has a row, and nothing else has one."""
+    """Each of our files has a row, and nothing else has one."""
     layout = HostLayout()
     own = {name for name in dir(layout) if name.endswith("_path")}
     assert {row[0].strip("`") for row in tables(page("configuration"), "files")} == {

@@ -26,7 +26,7 @@ def rows(package: ModuleType) -> list[str]:
 
 @PACKAGES
 def test_every_public_name_has_a_row(package: ModuleType) -> None:
-    """Each public name stands in one row of the tour, with what it is; nothing else does."""
+    """The tour has one row for each public name, and no other row."""
     assert sorted(rows(package)) == sorted(set(package.__all__) - {"__version__"})
 
 

@@ -150,7 +150,7 @@ def test_what_is_in_it(pyz: Path) -> None:
 
 
 def test_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If writing fails, the file of an earlier run stays, and nothing lies beside it."""
+    """If writing fails, the file of an earlier run stays, and no temporary file is left."""
     (tmp_path / "h.pyz").write_text("earlier")
 
     def fail(*_: object, **__: object) -> None:

@@ -155,7 +155,7 @@ class Examination:
 
     @property
     def routes(self) -> tuple[DesiredRoute, ...]:
-        """The routes that repair both families, as far as routes can."""
+        """The routes that repair what routes can repair, in both families."""
         return tuple(route for family in self.families for route in family.repair.routes)
 
     @property

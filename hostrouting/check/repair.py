@@ -3,8 +3,8 @@
 Here: which ranges to close, to keep and to report as unsafe; whether Linux would accept the gateway; and the proof of
 the result. Not here: the choice of prefixes (`cover`), installing the routes (`routes`), and the messages (`report`).
 
-A block of CIDRs is cut into ranges with one decision, each with the shortest prefix by which a route of ours would win
-there. An escaping range must be closed by a route of ours. A range that another route of table main leads the right way
+A block of CIDRs is cut into ranges with one decision, each with the shortest prefix with which our route would win
+there. An escaping range must be closed by our route. A range that another route of table main leads the right way
 must stay as it is. The other ranges may become either. `cover` finds the fewest prefixes that do this, and each becomes
 a route by the expected device. The proof is the same check, made on the tables with these routes. What pods send may
 still escape then: the same is done for each class of their packets, on these tables, and routes that would divert other
@@ -87,7 +87,7 @@ _NAMED = 9  # a message names at most this many devices
 
 @attrs.frozen
 class Unsafe:
-    """An escaping range that no route of ours can close safely; `decision` holds the rule and route that decide it.
+    """An escaping range that none of our routes can close safely; `decision` holds the rule and route that decide it.
 
     The range includes the host's single addresses inside it, as in a Escape. `missing` names what a repair needs. If
     Linux refuses the next hop, `missing` is that next hop, and `against` is the decision that makes Linux refuse it.
@@ -403,7 +403,7 @@ class _Task:
 
     @property
     def lost(self) -> int:
-        """The number of addresses that no route of ours can close."""
+        """The number of addresses that none of our routes can close."""
         return sum(unsafe.last - unsafe.first + 1 for unsafe in self.unsafe)
 
     def closing(self, block: Prefix, *, metric: int) -> "_Task":
@@ -422,7 +422,7 @@ class _Task:
         return attrs.evolve(self._way, prefix=prefix, metric=self._way.metric if is_needed else usual)
 
     def _close(self, block: Prefix) -> tuple[Prefix, ...]:
-        """The prefixes that close the block's escapes, as far as they can be closed."""
+        """The prefixes that close those of the block's escapes that can be closed."""
         dev = self._way.legs[0].dev
         contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=self._flow)
         pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
@@ -466,7 +466,7 @@ class _Task:
         return "open", length
 
     def _reason_against(self, family: int, contest: Contest) -> UnsafeReason | None:
-        """The reason why no route of ours can close the range; None if one can."""
+        """The reason why none of our routes can close the range; None if one can."""
         width, length, route = width_of(family), contest.length, contest.decision.route
         if length is None:
             host_route = route is not None and route.table == TABLE_MAIN and route.prefix.length == width
@@ -481,7 +481,7 @@ class _Task:
         return None
 
     def _is_usable(self, prefix: Prefix) -> bool:
-        """Whether a static route may have this prefix, packets find it, and only a route of ours can hold its key."""
+        """Whether a static route may have this prefix, packets find it, and only one of our routes can hold its key."""
         if not prefix.length or is_reserved(prefix.family, prefix.first, prefix.last):
             return False
         if self._fib.skips(prefix, self._flow):

@@ -1,4 +1,4 @@
-"""What there is to tell about a check: the results as findings, in words and for programs.
+"""The report of a check: its results as findings, in words and for programs.
 
 Here: findings about escapes, other packets, drops, repairs and corrections; and the names of the documents that a check
 and a guard write, with their reader. Not here: any decision, writing a document (`tasks`), and what a guard puts into
@@ -420,7 +420,7 @@ def _cause(alike: list[Unsafe]) -> tuple[str, str]:
 # Documents, written and read again.
 
 CHECK_SCHEMA = "hostrouting/check/3"
-"""The result of a check: the verdict, and what there is to tell about it."""
+"""The result of a check: the verdict, and the findings."""
 GUARD_SCHEMA = "hostrouting/guard/2"
 """What a guard knows after a look."""
 
@@ -480,7 +480,7 @@ _REPORT = "the repair in route-overlap.json, printed by: hostrouting repair"
 def check_findings(
     found: Examination, *, mode: str, wait: float = 0, correction: Correction | None = None, where: str = _REPORT
 ) -> tuple[Finding, ...]:
-    """Everything to tell about a check: what escapes, what repairs it, what a repair costs, and what else is so.
+    """All findings of a check: the escapes, their repair, its cost, and what limits the verdict.
 
     `wait` is how long a default route was waited for, `correction` that of the configuration if it is known, and
     `where` where the routes are if they are too many to print.

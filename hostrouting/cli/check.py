@@ -441,7 +441,7 @@ def _scale(cidr: Prefix, columns: int) -> str:
 
 
 def _axis(cidr: Prefix, columns: int) -> str:
-    """The first, middle and last address, as far as there is room and they differ."""
+    """The first, middle and last address: those that differ and for which there is room."""
     if cidr.first == cidr.last:
         return str(ip_at(cidr.family, cidr.first))
     first, last = str(ip_at(cidr.family, cidr.first)), str(ip_at(cidr.family, cidr.last))

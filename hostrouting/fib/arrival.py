@@ -212,5 +212,5 @@ def drop_reason(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> Dro
 
 
 def _is_plain(rules: tuple[Rule, ...]) -> bool:
-    """Whether no IPv4 rules were added, as far as the present ones show: Linux remembers it when they are gone."""
+    """Whether the present rules show no added IPv4 rule. Linux remembers rules that are gone."""
     return sum(rule.family == IPV4 for rule in rules) <= _DEFAULT_RULES

@@ -159,7 +159,7 @@ class Variant:
 
     @property
     def is_by_hash(self) -> bool:
-        """Whether nothing but the next hop that Linux chose makes the difference."""
+        """Whether only the next hop that Linux chose makes the difference."""
         names = ({name for condition in case for name, _ in condition.selectors} for case in self.cases)
         return {CHOSEN} in names
 

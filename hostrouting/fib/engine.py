@@ -86,7 +86,7 @@ class Fib:
 
     @property
     def merged(self) -> bool:
-        """Whether the IPv4 tables local and main are merged, as given or as far as the rules show."""
+        """Whether the IPv4 tables local and main are merged: as given, or else as the rules show."""
         return self._tables.merged
 
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> "Self":

@@ -57,7 +57,7 @@ class Stage:
         return kept or entry, unclear or kept not in {None, entry}, kept is not None
 
     def kept(self, entry: Entry, sought: Sought) -> Entry | None:
-        """The found route, as far as this rule keeps it; None if the next rule is tried for all of its packets."""
+        """The part of the found route that this rule keeps; None if the next rule is tried for all packets."""
         if entry.throws:
             return None
         rule, route = self.rule, entry.route

@@ -4,8 +4,8 @@ Here: whether local and main are merged, and the consequences. Not here: the rou
 packets a rule matches (`rules`).
 
 Until a namespace gets its first custom rule, Linux keeps the IPv4 tables local and main in one trie and looks it up
-once: a longer prefix in main then beats a shorter one in local. (After that it keeps them apart for good, even when the
-rule was deleted, and a snapshot does not show this.) So the walk leaves out the rule for local, the rule for main looks
+once: a longer prefix in main then beats a shorter one in local. (After that it keeps them apart, even when the rule
+was deleted, and a snapshot does not show this.) So the walk leaves out the rule for local, the rule for main looks
 up both tables, and the result is reported under the rule for the route's table.
 """
 

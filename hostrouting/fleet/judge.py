@@ -96,11 +96,11 @@ class NodeResult:
     answer: str = ""
     """What `hostrouting check --snapshot FILE --json` prints, on one line; empty without a verdict."""
     failure: HostRoutingError | None = None
-    """Why there is no verdict, without the name of the file."""
+    """Why no verdict is given, without the name of the file."""
 
     @property
     def error(self) -> HostRoutingError | None:
-        """Why there is no verdict: the error of the check of this file alone."""
+        """Why no verdict is given: the error of the check of this file alone."""
         return of_file(self.failure, self.path) if isinstance(self.failure, InputError) else self.failure
 
     def to_mapping(self) -> dict[str, Any]:
@@ -283,7 +283,7 @@ class _Unusable(Exception):  # noqa: N818  reads as what is wrong
 
 
 def _files_at(path: str) -> list[str]:
-    """The files that a path stands for."""
+    """The files that a path means."""
     if path == STANDARD_INPUT:
         raise _Unusable("is standard input, which is one snapshot", "check it with --snapshot -")
     if os.path.isdir(path):

@@ -84,7 +84,7 @@ class Redaction:
         return self.prefix(Prefix.of(network)).to_network()
 
     def prefix(self, prefix: Prefix) -> Prefix:
-        """The prefix that stands for this one."""
+        """The prefix that replaces this one."""
         family, length = prefix.family, prefix.length
         if any(prefix in block for block in _FIXED[family]):
             return prefix
@@ -94,11 +94,11 @@ class Redaction:
         return Prefix(family, prefix.network ^ flips << (width - length), length)
 
     def address(self, address: IP) -> IP:
-        """The address that stands for this one."""
+        """The address that replaces this one."""
         return self.prefix(Prefix.of(address)).ip
 
     def device(self, name: str) -> str:
-        """The name that stands for this one; it matches the patterns of the same CNIs."""
+        """The name that replaces this one; it matches the patterns of the same CNIs."""
         if name not in self.devices:
             taken, globs = set(self.devices.values()), _globs_of(name)
             alike = (_filled(glob, number) for glob in globs for number in range(_TRIES))

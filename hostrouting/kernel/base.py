@@ -78,7 +78,7 @@ class RouteRequest:
     route for other sources, or for all, is another route, and is not merged with this one; ::/0 means all sources. The
     seconds are not part of a route's identity, only whether it expires at all; 4294967295 means that it stays. A route
     that was read back after it had expired is requested with 0 seconds. If `append` or `prepend` is refused because the
-    same next hop exists, and that one expires, Linux sets its end and its mtu all the same. A route without a next hop
+    same next hop exists, and that one expires, Linux sets its end and its mtu anyway. A route without a next hop
     gets neither a preference nor an end.
     """
 

@@ -85,7 +85,7 @@ def misfit(route: Route) -> str:
 def foreign(route: Route) -> str:
     """The field of the route that does not exist in its family, as text; empty if there is none.
 
-    Linux ignores these fields in a request for IPv4. It would add the route for all packets and for good, so such a
+    Linux ignores these fields in a request for IPv4. It would add the route for all packets and permanently, so such a
     request is not sent.
     """
     if route.prefix.family == IPV4:

@@ -14,7 +14,7 @@ the message says so. The first route of a key, which is the one that the kernel 
 in IPv6, each next hop is an entry of its own (`kernel.requests`), but only the protocol of the first can be read. So
 tables are compared entry by entry, as if each had our protocol, and entries are deleted one at a time, with our
 protocol. Entries that Linux does not delete belong to another program; `Applied.beside` names them. The kernel's
-`replace` would delete these, too, so it is used only for a route of ours with one next hop.
+`replace` would delete these, too, so it is used only for one of our routes with one next hop.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _entries(route: Route) -> tuple[Route, ...]:
 
 
 def _hop(entry: Route) -> tuple[object, ...]:
-    """What tells the IPv6 entries of a key apart."""
+    """What distinguishes the IPv6 entries of a key."""
     return (entry.nexthop_id, *map(hop_of, entry.legs))
 
 

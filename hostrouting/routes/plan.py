@@ -576,7 +576,7 @@ def _bare(route: Route) -> Route:
 
 
 def hop_of(leg: NextHop) -> tuple[object, ...]:
-    """What tells the IPv6 next hops of a key apart."""
+    """What distinguishes the IPv6 next hops of a key."""
     return (leg.dev, leg.gateway)
 
 

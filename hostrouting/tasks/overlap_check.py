@@ -269,7 +269,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
 
 def _answer(found: Examination, wrong: Sequence[Finding]) -> str:
-    """What node-problem-detector is told: its exit status for this, and a sentence."""
+    """What node-problem-detector gets: an exit status, and a sentence."""
     told = "3 UNKNOWN: the verdict is undecided"
     if wrong:
         told = f"1 {wrong[0].line}"

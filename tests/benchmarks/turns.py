@@ -45,7 +45,7 @@ def in_turn(
 
 
 def timed(method: Callable[[], object]) -> float:
-    """The seconds that it takes, or that it says it took."""
+    """The seconds that a turn takes, or that it reports."""
     began = time.perf_counter()
     said = method()
     took = time.perf_counter() - began

@@ -159,7 +159,7 @@ def test_beside_the_others() -> None:
 
 
 def test_faults_have_their_path() -> None:
-    """Each fault of the section is told with its path, before anything is changed."""
+    """Each fault of the section is reported with its path, before anything is changed."""
     bad = HostRoutingConfig(extensions={"rail-rules": [RAIL, {**RAIL, "dev": "a b"}, {"address": "10.1.0.4"}]})
     host = rail_host()
     with pytest.raises(phases.TaskFailed) as caught:

@@ -184,7 +184,7 @@ def test_findings_say_whether_to_try_again() -> None:
 
 
 def test_facts_that_are_not_plain() -> None:
-    """Faults are mappings, what was changed before is told, and what is as large as a table stays with the error."""
+    """Faults are mappings; earlier changes are included; what is as large as a table is left out."""
     assert ConfigError([DEV]).to_mapping()["faults"] == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
     overlap = RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
     tell_effects(overlap, files=["/etc/x"])

@@ -228,7 +228,7 @@ def do(task: phases.AnyTask, now: float, around: Around) -> Result:
 
 
 def missed(result: Result, *, by: object) -> Result:
-    """The result of a task with a deadline: to be cancelled by that is a failure."""
+    """The result of a task with a deadline: if the deadline cancels it, that is a failure."""
     return result._replace(how="failed") if result.how == "cancelled" and result.by is by else result
 
 

@@ -39,7 +39,7 @@ def test_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without rich there is no live tree, and no error."""
+    """Without rich, no live tree is shown, and nothing fails."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert live_tree(logging.getLogger("phases"), stream=Terminal()) is None

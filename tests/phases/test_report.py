@@ -182,7 +182,7 @@ def test_while_it_runs() -> None:
 
 
 def test_nothing_yet() -> None:
-    """Before the first task has begun there is no report, and the error says so."""
+    """Before the first task begins, no report exists, and the error says so."""
     with pytest.raises(ValueError, match="no task has begun"):
         phases.Report.from_events([])
 

@@ -89,7 +89,7 @@ class Node:
 
 @attrs.frozen
 class Task:
-    """What Ansible told about a task on a node."""
+    """Ansible's result of a task on a node."""
 
     node: str
     task: str

@@ -55,7 +55,7 @@ class Browser:
         os.close(theirs_out)
         self._rest, self._number, self._session = b"", 0, ""
         self.events: list[dict[str, Any]] = []
-        """What it has told since the last `open`."""
+        """The messages since the last `open`."""
 
     def __enter__(self) -> Self:
         target = self.do("Target.createTarget", url="about:blank")["targetId"]

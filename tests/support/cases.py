@@ -3,7 +3,7 @@
 `for_each` is to `pytest.mark.parametrize` what a loop is to as many tests.
 
 A test item costs milliseconds in each worker, before it does anything. For hundreds of cases that take less than that, and
-need no fixture of their own, a loop is right; all cases run, and every failure is told with its case.
+need no fixture of their own, a loop is right; all cases run, and every failure is reported with its case.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A guard on a host in memory, with a clock that never waits, and a service that records what it was told."""
+"""A guard on a host in memory, with a clock that never waits, and a service that records its messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @attrs.define
 class FakeService:
-    """A service that records what it was told."""
+    """A service that records its messages."""
 
     watchdog: float | None = None
     lines: list[Line] = attrs.field(factory=list)

@@ -88,7 +88,7 @@ def marked_vm() -> MemoryBackend:
 
 
 def refusing() -> MemoryBackend:
-    """An H200 node with a rule that no route of ours can mend."""
+    """An H200 node with a rule that none of our routes can mend."""
     kernel = topologies.h200()
     kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
     return kernel

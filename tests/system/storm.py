@@ -161,7 +161,7 @@ class Round:
     begins: float
     """When the second configuration begins to be applied."""
     comes: float
-    """When the kill comes, or what systemd is told."""
+    """When the process is killed, or which command systemd gets."""
     is_from_nothing: bool
     """Whether the first configuration is applied to a host that has none, or over that of the round before."""
     is_loaded: bool
@@ -197,7 +197,7 @@ class Tally:
 
     seed: int
     counts: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """By what is told of a round, and by what came of it."""
+    """By the description of a round, and by its result."""
     first: dict[str, str] = attrs.field(factory=dict)
     """By fault, the first round that had it, with the journal of it."""
     surprises: list[str] = attrs.field(factory=list)
@@ -206,7 +206,7 @@ class Tally:
     Not with daemon-reexec, during which whoever waits for systemd may lose it.
     """
     unheard: int = 0
-    """Starts that systemd may not have received, because it executed itself anew."""
+    """Starts that systemd may not have received, because it executed itself again."""
 
     def count(self, one: Round, *, ran: bool, is_cut_short: bool = False) -> str:
         """Take down a round; its fault, empty when it has none."""

@@ -101,7 +101,7 @@ def test_repaired_starts_after_every_boot() -> None:
 
 @many_times
 def test_routes_that_cannot_be_installed_block() -> None:
-    """A static route that cannot be had holds the machine back in every mode, and the journal says which and why."""
+    """A static route that cannot be installed holds the machine back in every mode; the journal says why."""
     first, *others = (config(StaticRoute(CIDR), *HALVES, mode=mode) for mode in (None, Mode.WARN, Mode.STRICT))
     with host(first) as system:
         for settings in (first, *others):
@@ -164,7 +164,7 @@ def test_every_start_begins_anew() -> None:
 
 @pytest.mark.releases
 def test_however_often() -> None:
-    """As often as machines are started, within however short a time, the gate is asked anew; none is refused."""
+    """The gate is asked at each start, however often machines start; none is refused."""
     with host() as system:
         configure(system, config(*HALVES, mode=Mode.STRICT))
         for overlap, code in (("add", 1), ("del", 0)):

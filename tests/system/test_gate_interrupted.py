@@ -50,7 +50,7 @@ def killed_at_the_reload(system: System, name: str, settings: HostRoutingConfig,
 
 
 def without_default_route(system: System) -> None:
-    """As before DHCP: the boot's own run of the routes' script waits for one, and none of ours are there."""
+    """As before DHCP: the script of the routes waits for a default route at boot, and has added none."""
     system.must("ip", "route", "del", "default")
     system.run("ip", "route", "flush", "proto", "213")
     system.must("systemctl", "start", "--no-block", LAYOUT.routes_unit)
@@ -58,7 +58,7 @@ def without_default_route(system: System) -> None:
 
 
 def test_a_first_bootstrap_that_fails() -> None:
-    """On a fresh host, routes that cannot be had leave the gate shut, whether refused or still waited for."""
+    """On a fresh host, routes that cannot be installed leave the gate shut, whether refused or still waited for."""
     with host() as system:
         assert run_task(system, "Configure", config(StaticRoute(CIDR), mode=Mode.STRICT)).returncode == 1
         assert start(system) == 1

@@ -84,7 +84,7 @@ def settings_of(system: System) -> set[str]:
 
 
 def reloads(system: System) -> int:
-    """How often systemd has read its units anew since the boot."""
+    """How often systemd has read its units again since the boot."""
     system.must("journalctl", "--sync")
     said = system.must("journalctl", "--quiet", "--boot", "--output=cat", "_PID=1")
     return sum(line.startswith(("Reloading.", "Reloading requested")) for line in said.splitlines())
@@ -193,7 +193,7 @@ def test_what_systemd_has_not_read_is_read() -> None:
 
 @pytest.mark.releases
 def test_from_warn_to_strict_takes_no_reload() -> None:
-    """What a configuration says is in no unit: from WARN to STRICT and back nothing is read anew, and it holds at once."""
+    """No unit contains the configuration: a change of mode holds at once, without a daemon-reload."""
     with host(more=KEEPER) as system:
         system.must("systemctl", "start", "keeps-it-loaded.target")
         configure(system, config(mode=Mode.WARN))
@@ -209,7 +209,7 @@ def test_from_warn_to_strict_takes_no_reload() -> None:
 @many_times
 @pytest.mark.parametrize("machine", ["loaded", pytest.param("not loaded", marks=pytest.mark.nightly)])
 def test_remove_during_a_start(machine: str) -> None:
-    """A start that Remove falls into passes, with the commands of every other drop-in; nothing of ours is left."""
+    """A start during Remove succeeds, with the commands of all other drop-ins; nothing of ours is left."""
     with host(more=KEEPER | OTHER) as system:
         if machine == "loaded":
             system.must("systemctl", "start", "keeps-it-loaded.target")

@@ -1,4 +1,4 @@
-"""What opens the gate while its files are in their places: it really does, it is told with its file, and can be undone."""
+"""What opens the gate although its files exist: each opens it, is reported with its file, and can be undone."""
 
 import re
 
@@ -185,7 +185,7 @@ def test_a_signal_that_a_machine_takes_for_a_success() -> None:
 
 
 def test_what_keeps_it_shut() -> None:
-    """A setting with which systemd does not start the gate's unit is told with its file."""
+    """A setting with which systemd does not start the gate's unit is reported with its file."""
     drop_in = f"/etc/systemd/system/{LAYOUT.gate_unit}.d/99.conf"
     # As a machine that was refused does: systemd forgets of a unit that it has not loaded why it did not start.
     keeps = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nAfter={LAYOUT.gate_unit}\n"}
@@ -239,7 +239,7 @@ def test_what_does_not_open_it() -> None:
 
 @pytest.mark.releases
 def test_a_mask_holds_machines_back() -> None:
-    """What a failed apply tells an operator to do holds machines back without any gate, and status says so."""
+    """The remedy that a failed apply names holds machines back without a gate, and status says so."""
     with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:
         system.must("rm", LAYOUT.gate_drop_in_path)
         system.must("systemctl", "mask", "--runtime", LAYOUT.machine_unit)

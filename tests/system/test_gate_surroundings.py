@@ -71,7 +71,7 @@ def test_whatever_is_in_the_environment_of_systemd(environments: tuple[tuple[str
 
 
 def test_no_program_can_be_run_in_etc() -> None:
-    """With /etc mounted noexec the scripts run all the same."""
+    """With /etc mounted noexec the scripts run anyway."""
     with host(config(*HALVES, mode=Mode.STRICT)) as system:
         system.must("mount", "--bind", "/etc", "/etc")
         system.must("mount", "-o", "remount,bind,noexec", "/etc")

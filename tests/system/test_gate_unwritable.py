@@ -142,7 +142,7 @@ _STRICT = "No machine starts now: the mode is STRICT, and the verdict is overlap
     ids=["warn", "strict", "strict, and an address escapes"],
 )
 def test_a_wrong_edit_of_what_works(good: list[StaticRoute], mode: Mode, last: str, status: int) -> None:
-    """Routes that cannot be had leave the last good ones, and a machine starts; a stricter check is in force all the same."""
+    """If routes cannot be installed, the last good ones stay and a machine starts; a stricter check is in force."""
     with host() as system, answering(system, _CLI) as cli:
         configure(system, config(*good, mode=Mode.WARN))
         table = system.must("ip", "route")
@@ -158,7 +158,7 @@ def test_a_wrong_edit_of_what_works(good: list[StaticRoute], mode: Mode, last: s
 
 
 def _holds(system: System, last: str) -> None:
-    """The command in the last line, as it stands there, holds machines back."""
+    """The command in the last line holds machines back."""
     end(system)
     mask = f"systemctl mask --runtime {LAYOUT.machine_unit}"
     assert mask in last

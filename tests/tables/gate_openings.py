@@ -23,7 +23,7 @@ class Opening:
     name: str
     path: str
     text: str
-    """An empty text stands for a link to /dev/null."""
+    """An empty text means a link to /dev/null."""
     told: str
 
 

@@ -63,7 +63,7 @@ class NextHopCase:
 
     @property
     def stays(self) -> frozenset[str]:
-        """The next hops of bird that are beside the wanted ones."""
+        """The next hops of bird in addition to the wanted ones."""
         return frozenset(gateway for gateway, _ in self.after) - {gateway for gateway, _ in self.wanted}
 
 

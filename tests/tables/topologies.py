@@ -38,7 +38,7 @@ class Topology:
 
     base: Callable[[], MemoryBackend]
     also: tuple[Route | Rule | tuple[str, str], ...] = ()
-    """What this host has besides the base: routes, rules, and addresses, each after its device."""
+    """What this host has in addition to the base: routes, rules, and addresses, each after its device."""
     escapes: tuple[str, ...] = ()
     """What leaves otherwise, each as kind, range and device."""
     repair: tuple[str, ...] = ()

@@ -71,7 +71,7 @@ class Done:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What will not last of it, and what there is to tell about the gate."""
+        """The routes that will not last, and the findings about the gate."""
         return (*(coming.finding for coming in self.foreseen), *self.gate.findings)
 
     @property

@@ -47,7 +47,7 @@ def _config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
 
 
 def _document(host: Host) -> dict[str, Any]:
-    """What the guard wrote last."""
+    """The document that the guard wrote last."""
     found: dict[str, Any] = json.loads(host.files.read(host.layout.guard_path) or "{}")
     return found
 

@@ -485,7 +485,7 @@ def _column(head: str, things: Sequence[object]) -> Iterator[Line]:
 
 
 def _answer_lines(status: HostStatus) -> Iterator[Line]:
-    """What is wrong, escapes first; if nothing is wrong, that all is well."""
+    """What is wrong, escapes first; or one line that says that all is well."""
     told = [*_escapes(status), *_astray(status)]
     findings = [finding for finding in status.findings if finding.severity != "note"]
     yield from told if told or findings else [_well(status)]
@@ -550,7 +550,7 @@ def _well(status: HostStatus) -> Line:
 
 
 def _without_systemd(status: HostStatus) -> str:
-    """That systemd does not run, and what of hostrouting is in force all the same."""
+    """That systemd does not run, and which parts of hostrouting are in force without it."""
     if not status.files:
         return "not running here"
     if not status.routes:

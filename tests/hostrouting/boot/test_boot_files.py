@@ -90,7 +90,7 @@ def gate_steps() -> st.SearchStrategy[GateStep]:
 
 
 def probe_scripts() -> st.SearchStrategy[ProbeScript]:
-    """Anything that the script about probes can be told; it does not ask the metadata service."""
+    """Any settings of the probe script; it does not ask the metadata service."""
     rewrites = probe_rewrites().filter(lambda rewrite: rewrite.enabled)
     told = rewrites.map(lambda rewrite: attrs.evolve(rewrite, imds=ImdsConfig()))
     return st.builds(ProbeScript, told, st.integers(0, 255), WAITS)
@@ -263,7 +263,7 @@ class TestValuesAreDataOnly:
 
 
 class TestTexts:
-    """What holds for every text."""
+    """Laws for every rendered text."""
 
     @given(configs())
     def test_deterministic_and_ended(self, config: HostRoutingConfig) -> None:
@@ -299,7 +299,7 @@ class TestTexts:
         assert "TimeoutStartSec=85\n" in render_gate_unit()
 
     def test_no_start_is_left_out(self) -> None:
-        """A unit of ours does its work anew at every start, however often it is started."""
+        """One of our units does its work anew at every start, however often it is started."""
         for name, text in UNITS.items():
             assert f"Type={'notify' if name == HostLayout.guard_unit else 'oneshot'}\n" in text
             assert "StartLimitIntervalSec=0\n" in text

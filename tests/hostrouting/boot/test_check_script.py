@@ -70,7 +70,7 @@ MISHAPS: dict[str, tuple[dict[str, str], str]] = {
 
 
 class TestOneHost:
-    """On the host that all this is for."""
+    """On an H200 node, while the script runs."""
 
     def test_overlap(self, namespace: Namespace, tmp_path: Path) -> None:
         """One line says it all, in the journal and in the marker; then comes what to do about it."""
@@ -341,7 +341,7 @@ class TestOneHost:
         assert not naps.exists()
 
     def test_a_kernel_that_does_not_answer(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If the kernel fails to answer, there is no verdict: STRICT fails, with the address and the error."""
+        """If the kernel fails to answer, no verdict is given: STRICT fails, with the address and the error."""
         fails = 'echo "RTNETLINK answers: No buffer space available"; echo "Command failed -:1"; exit 2'
         tools = {"ip": f'[[ "$*" == *-force* ]] || exec ip "$@"\ncat >/dev/null; {fails}'}
         (tmp_path / "check.sh").write_text(put_before(render_check_script(check(), wait=0), tools, tmp_path))
@@ -355,7 +355,7 @@ class TestOneHost:
     def test_a_program_that_ends_early(
         self, namespace: Namespace, tmp_path: Path, mishap: str, *, escaping: bool
     ) -> None:
-        """If a program ends early or is missing, there is no verdict, neither a false ok nor a false overlap."""
+        """If a program ends early or is missing, no verdict is given, neither a false ok nor a false overlap."""
         dev = "ib0" if escaping else "eth0"
         namespace.batch(f"route add 172.20.{at}.0/24 dev {dev}" for at in (9, 77, 200))
         tools, told = MISHAPS[mishap]
@@ -366,7 +366,7 @@ class TestOneHost:
         assert not list((tmp_path / "state").iterdir())
 
     def test_an_interrupted_list(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Lists that changed while they were read are read again; if they keep changing, there is no verdict."""
+        """Lists that changed while they were read are read again; if they keep changing, no verdict is given."""
         interrupted = 'echo "Dump was interrupted and may be inconsistent." >&2'
         once = f'[[ -e {tmp_path}/was || "$*" == *force* ]] || {{ : >{tmp_path}/was; {interrupted}; }}'
         for body, status, last in (
@@ -419,9 +419,9 @@ class TestOneHost:
     def test_no_room_for_what_was_found(
         self, namespace: Namespace, tmp_path: Path, awk: str, mode: str, *, escaping: bool
     ) -> None:
-        """With a full disk the journal has what was found, and why it could not be written; the routes decide.
+        """If the disk is full, the journal has the findings and why they could not be written; the routes decide.
 
-        What an earlier run left there goes all the same.
+        What an earlier run left there goes anyway.
         """
         config = check(*["172.16.0.0/16"] * escaping, "10.0.0.0/8", mode=mode)
         state = tmp_path / "state"
@@ -604,7 +604,7 @@ class TestBothFamilies:
         assert done.returncode == 1
 
     def test_a_kernel_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If `ip` fails on a host with IPv6, there is no verdict."""
+        """If `ip` fails on a host with IPv6, no verdict is given."""
         tools = {"ip": '[[ $1 == -6 ]] || exec ip "$@"; echo "RTNETLINK answers: Operation not supported" >&2; exit 2'}
         (tmp_path / "check.sh").write_text(put_before(render_check_script(check("fd16::/32"), wait=0), tools, tmp_path))
         done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))

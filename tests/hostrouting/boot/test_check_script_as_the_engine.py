@@ -569,7 +569,7 @@ def test_as_the_engine(namespace: Namespace, tmp_path: Path, story: str) -> None
 
 @pytest.mark.parametrize("name", some_at_night(TOPOLOGIES))
 def test_each_host(tmp_path: Path, name: str) -> None:
-    """On each host of the table, the script says what is told there; it judges only packets that no mark selects."""
+    """On each host of the table, the script gives the table's verdict; it judges only packets that no mark selects."""
     row = TOPOLOGIES[name]
     with private_namespace() as namespace:
         namespace.batch(commands_of(row.kernel()))
@@ -751,7 +751,7 @@ def test_multicast_by_another_device(namespace: Namespace, tmp_path: Path, cidr:
 
 
 def test_one_cidr_in_another(namespace: Namespace, tmp_path: Path) -> None:
-    """An escape from both is told of each."""
+    """An escape that concerns both families is reported for each."""
     namespace.batch([ESCAPE])
     checked = Checked(namespace, check("172.20.0.0/16", "172.20.8.0/22"), tmp_path)
     assert [escape[0] for escape in checked.answer.escapes] == ["172.20.0.0/16", "172.20.8.0/22"]

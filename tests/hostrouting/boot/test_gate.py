@@ -123,7 +123,7 @@ class TestNeverAMixture:
     @pytest.mark.parametrize("error", [killed, full], ids=["killed", "refused"])
     @each_pair
     def test_whatever_ends_it(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
-        """Wherever a change ends, the list is the old one with the old files, or each step is the new one or changing.
+        """If a change is interrupted anywhere, the list and files are the old ones, or each step is new or changing.
 
         The next run ends with all of it, whether it is told the same or what was before.
         """
@@ -314,7 +314,7 @@ class TestOthers:
         assert DROP_IN in host.files.texts
 
     def test_by_rank(self) -> None:
-        """Steps stand in the list by their ranks, and by their names where these are the same."""
+        """Steps are listed by rank, and by name if ranks are equal."""
         host = FakeHost()
         gate = Gate(host)
         for name in ("b", "a", "c"):
@@ -335,14 +335,14 @@ class TestOthers:
         assert gate.present() == ()
 
     def test_changed_paths_by_part(self) -> None:
-        """Each part is told its own paths, and the first one those of the gate, too."""
+        """The answer has the paths of each part; the first part also has those of the gate."""
         host = FakeHost()
         changed = Gate(host).change(context(), (another("a"), another("b")))
         assert changed["b"] == ("/etc/aks-flex-node/b.sh",)
         assert set(changed["a"]) == {STEPS, *CONSTANT, "/etc/aks-flex-node/a.sh"}
 
     def test_a_broken_list(self) -> None:
-        """Lines that are not steps are left out when the list is written anew."""
+        """Lines that are not steps are left out when the list is written again."""
         host = FakeHost()
         host.files.write(STEPS, "50 requires a\nnonsense\n60 wants b")
         Gate(host).change(context(), (another("c"),))

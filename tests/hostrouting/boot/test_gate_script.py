@@ -122,7 +122,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def step(line: str) -> GateStep:
-    """The step of a line."""
+    """The step that a line of the list describes."""
     return GateStep.parse(line)
 
 
@@ -174,7 +174,7 @@ class TestSteps:
 
     @pytest.mark.parametrize("body", ["exit 1", "kill -9 $$", "sleep 0.3 & exit 3", "if", 'printf "%s" "$'])
     def test_a_wanted_script_that_fails(self, place: Place, body: str) -> None:
-        """However a wanted script fails, the machine starts all the same, and a warning names the script."""
+        """However a wanted script fails, the machine starts anyway, and a warning names the script."""
         place.put([step("60 wants a")], {"a": body})
         done = place.run()
         assert done.returncode == 0

@@ -60,7 +60,7 @@ def installed(config: HostRoutingConfig = STRICT) -> FakeHost:
 
 @pytest.mark.parametrize("unit", ["static-routes.service", LAYOUT.gate_unit, "plain.service"])
 def test_folders_of_drop_ins(unit: str) -> None:
-    """The first of two drop-ins with one name is the one that systemd reads, wherever the two are."""
+    """If two drop-ins have one name, systemd reads the one in the directory that comes first."""
     folders = drop_in_folders(unit)
     assert folders[-1] == "/usr/lib/systemd/system/service.d"
     for first, second in itertools.combinations(folders, 2):
@@ -74,7 +74,7 @@ def told_of(host: FakeHost) -> list[str]:
 
 
 def test_nothing_is_installed() -> None:
-    """Without files of ours, there is no gate and no fault of one. Other units do not matter."""
+    """Without our files, there is no gate and no fault of one. Other units do not matter."""
     host = FakeHost()
     lay(host, MACHINE_DROP_IN, "[Service]\nExecStartPre=\n")
     manager(host).reload()
@@ -83,7 +83,7 @@ def test_nothing_is_installed() -> None:
 
 @pytest.mark.parametrize("running", [True, False], ids=["systemd", "no systemd"])
 def test_all_is_well(running: bool) -> None:  # noqa: FBT001  a parameter of the test
-    """After the tasks the gate is installed; nothing opens it, and nothing blocks it for good. Systemd need not run."""
+    """After the tasks the gate is installed; nothing opens or blocks it. Systemd need not run."""
     host = installed()
     manager(host).running = running
     state = find_gate_state(host)
@@ -91,7 +91,7 @@ def test_all_is_well(running: bool) -> None:  # noqa: FBT001  a parameter of the
 
 
 def test_an_image() -> None:
-    """In an image there is no systemd to ask, and the files alone count."""
+    """In an image, no systemd can be asked: only the files count."""
     host = attrs.evolve(installed(), manager=None)
     assert find_gate_state(host) == GateState(is_up=True)
     lay(host, LAYOUT.gate_drop_in_path, "")
@@ -251,7 +251,7 @@ def test_an_edit_whose_digest_was_deleted(path: str) -> None:
 
 
 def test_every_installed_file() -> None:
-    """Each file that apply writes is compared; one that no start of a machine reads opens nothing, and is told."""
+    """Each file that apply writes is compared; one that no start of a machine reads opens nothing, and is reported."""
     host = installed()
     guard = attrs.evolve(STRICT, guard=GuardConfig(enabled=True, program="/opt/hostrouting"))
     phases.execute(Configure(guard, host=host), phases.Context(observers=[]))
@@ -467,7 +467,7 @@ def test_a_cause_is_said_once() -> None:
 def test_the_gate_of_another_version(name: str, before: str, after: str) -> None:
     """After an upgrade and before `apply`, the installed gate checks as well, whatever its command is called.
 
-    Kills: a comparison of what systemd runs with the command of this version. An edit of the same kind is told.
+    Kills: a comparison of what systemd runs with the command of this version. An edit of the same kind is reported.
     """
     render = getattr(gate, name)
     with mock.patch.object(gate, name, lambda layout: render(layout).replace(before, after)):

@@ -154,7 +154,7 @@ def test_a_device_that_is_down(namespace: Namespace) -> None:
 
 
 def test_the_other_end_elsewhere(namespace: Namespace) -> None:
-    """A veth's other end in another namespace, and a port's bridge, are told."""
+    """A veth's other end in another namespace, and a port's bridge, are reported."""
     with private_namespace() as other:
         pid = other.path.split("/")[2]
         namespace.batch(["link add br0 up type bridge", "link set eth1 master br0", f"link set peer-wg0 netns {pid}"])

@@ -30,7 +30,7 @@ def stop_at(call: int, directory: Path, *, with_words: str = "*") -> str:
 
 
 class TestMeanwhile:
-    """On the host that all this is for."""
+    """On an H200 node, while the script runs."""
 
     @pytest.mark.parametrize("ending", ["exit 0", "kill -9 $$"])
     def test_a_plan_that_was_cut_short(self, namespace: Namespace, tmp_path: Path, ending: str) -> None:
@@ -87,7 +87,7 @@ class TestMeanwhile:
 
     @pytest.mark.parametrize("command", ["replace", "append"])
     def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
-        """A route of another that comes to stand where ours stood, between reading and writing, is not overwritten."""
+        """A foreign route that appears at our route's place after the reading is not overwritten."""
         namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
         stolen = f"ip route {command} 172.16.0.0/17 via 10.0.0.9 dev eth0 proto static"
         once = f'[[ "$*" == "-batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
@@ -96,7 +96,7 @@ class TestMeanwhile:
         assert ran.status == 1 or command == "append"
 
     def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A run that is ended from outside, as by its unit's time-out, says what it waited for, and ends as told."""
+        """A run that is stopped, for example by its unit's timeout, says what it waited for, and ends."""
         namespace.batch(["route del default"])
         script = tmp_path / "routes.sh"
         config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=HALVES[:1]))
@@ -239,7 +239,7 @@ class TestMeanwhile:
         namespace.batch(hops)
 
     def test_what_gives_way_is_back_while_it_waits(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If the kernel refuses the replacement, the old route of ours is restored until the next try."""
+        """If the kernel refuses the replacement, our old route is restored until the next try."""
         namespace.batch(
             ["route add broadcast 10.0.0.77 dev eth0 table main", "route add 10.1.0.0/16 dev ib0 proto 213"]
         )

@@ -123,7 +123,7 @@ PLACES = {
 
 
 def crowds(family: int) -> st.SearchStrategy[list[str]]:
-    """What stands where a route is wanted, ours and others in any order, the wanted one often among them."""
+    """Present routes with a wanted key: ours and others in any order, often including the wanted one."""
     ways = st.tuples(st.sampled_from([4, OURS, OURS]), st.sampled_from(WAYS[family]))
     return st.lists(ways.map(lambda it: f"proto {it[0]} {it[1]}"), max_size=4)
 
@@ -150,7 +150,7 @@ def static_routes(block: Prefix) -> st.SearchStrategy[list[StaticRoute]]:
 @settings(max_examples=scaled(35), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data())
 def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What the engine plans is what the script does; where a route cannot be had, nothing is taken away either."""
+    """The script does what the engine plans; if a route cannot be installed, nothing is taken away either."""
     families = data.draw(st.sampled_from(FAMILIES))
     wanted = [wish for it in families for wish in data.draw(static_routes(data.draw(blocks(it))))]
     with private_namespace() as namespace:
@@ -181,7 +181,7 @@ def command(route: Route) -> str:
 def test_a_crowded_place_is_the_planned_one(
     data: st.DataObject, family: int, metric: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whatever stands where a route is wanted, ours and others in any order, the script does what the engine plans."""
+    """Whatever routes have a wanted key, ours and others in any order, the script does what the engine plans."""
     place, default = PLACES[family]
     wanted = [StaticRoute(place, metric=metric)]
     awk, tree = data.draw(st.sampled_from(AWKS)), data.draw(st.sampled_from(TREES))
@@ -198,7 +198,7 @@ def test_a_crowded_place_is_the_planned_one(
 def is_as_planned(
     planned: RoutePlan, ran: Ran, before: Snapshot, after: Snapshot, then: RoutePlan | None = None
 ) -> None:
-    """What the script did is the plan, whole; or nothing, and then it said why of each route that cannot be had.
+    """The script carried out the whole plan, or nothing, and then said why each route cannot be installed.
 
     `then` is the plan after it.
     """
@@ -275,7 +275,7 @@ def test_next_hops_of_two_programs(wanted: tuple[tuple[str, int], ...], tmp_path
 
 
 class TestOneHost:
-    """On the host that all this is for."""
+    """On an H200 node, while the script runs."""
 
     def test_automatic(self, namespace: Namespace, tmp_path: Path) -> None:
         """Device and gateway are those of the default route; ours are tagged; the second run writes nothing."""
@@ -407,7 +407,7 @@ class TestOneHost:
     )
     @pytest.mark.parametrize("twin", ["", "before", "behind"])
     def test_whatever_stood_there(self, namespace: Namespace, tmp_path: Path, was: str, twin: str) -> None:
-        """Whatever of ours stands in the place is gone afterwards, and the wanted one stands there instead.
+        """Afterwards, any other route of ours with the key is gone, and the wanted one is there.
 
         Where a route of another stands there too, its place is refused, and nothing is touched.
         """
@@ -430,7 +430,7 @@ class TestOneHost:
 
     @each_awk
     def test_by_an_object(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
-        """A route of ours by a nexthop object gives way too, whoever made the object."""
+        """One of our routes by a nexthop object gives way too, whoever made the object."""
         namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0 proto 4", "route add 172.16.0.0/17 nhid 5 proto 213"])
         namespace.batch(["route add 10.1.0.0/16 nhid 5 proto 213"])
         ran = Ran(namespace, HALVES[:1], tmp_path, awk=awk)
@@ -523,7 +523,7 @@ class TestOneHost:
         assert time.monotonic() - begin < 30
 
     def test_all_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
-        """When a route cannot be had, those that gave way are back where they were, before those of others too."""
+        """If a route cannot be installed, the routes that were moved for it return to their former places."""
         namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
         batch = ["route add 172.16.0.0/17 dev ib0 proto 213", "route append 172.16.0.0/17 via 10.0.0.9 proto 213"]
         batch += [
@@ -547,7 +547,7 @@ class TestOneHost:
         assert len(found.legs) == 2
 
     def test_a_refused_route_takes_nothing_away(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If the kernel refuses the replacement of a route of ours, the old route stays."""
+        """If the kernel refuses the replacement of one of our routes, the old route stays."""
         namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
         namespace.batch(["route add 10.1.0.0/16 via 10.0.0.1 proto 213"])
         ran = Ran(namespace, [StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")], tmp_path)
@@ -650,7 +650,7 @@ class TestBothFamilies:
         assert ours(namespace, IPV6) == ["fd00:16::/64"]
 
     def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If no IPv6 route is configured, ours go all the same; not those for the probes, nor another program's."""
+        """If no IPv6 route is configured, ours are deleted; those for the probes and other programs' stay."""
         rewrite = ProbeRewriteConfig(enabled=True, interfaces=["eth0"])
         probes = f"{rewrite.global_address}/128"
         namespace.batch([f"route add {probes} dev eth0 proto 213", "route add fd00:15::/64 dev ib0 proto 212"])
@@ -664,7 +664,7 @@ class TestBothFamilies:
 
     @pytest.mark.parametrize("awk", AWKS)
     def test_another_programs_next_hop(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
-        """In IPv6, one beside ours stays, also when all of ours change."""
+        """In IPv6, a next hop of another program stays, also if all of ours change."""
         hops = "nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth0"
         namespace.batch([f"route add default {hops}"], family=IPV6)
         assert Ran(namespace, PAIR[1:], tmp_path, awk=awk).lines == []

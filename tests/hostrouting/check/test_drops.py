@@ -162,7 +162,7 @@ class TestWhatPodsSend:
         assert found(snapshot, **PODS) == ["sent lxc3 strict"]
 
     def test_a_rule_for_some_pods(self) -> None:
-        """A device takes its own pod, whatever class of sources that is in."""
+        """The packets of each pod arrive on its own device, whatever class its source is in."""
         routes = [Route.to(f"10.244.3.{pod}/32", dev=dev) for pod, dev in ((1, "lxc1"), (200, "lxc2"))]
         rule = Rule(family=4, priority=100, src=Prefix.parse("10.244.3.0/25"), table=100)
         snapshot = node(lxc1={"rp_filter": 1}, lxc2={"rp_filter": 1}).with_routes(routes)
@@ -252,7 +252,7 @@ class TestReplies:
 
 
 def test_on_the_page(tmp_path: Path) -> None:
-    """`check` tells it under a heading of its own, and says OK all the same."""
+    """`check` prints it under its own heading, and still says OK."""
     snapshot = tmp_path / "snapshot.json"
     snapshot.write_text(node(cni0={"forwarding": False}).to_json(), encoding="utf-8")
     config = tmp_path / "config.json"

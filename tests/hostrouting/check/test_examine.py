@@ -38,7 +38,7 @@ def context() -> phases.Context:
 
 
 def test_ready_at_once() -> None:
-    """The plan of a host that is ready is the one of its snapshot; there is no wait."""
+    """If a host is ready, the plan is that of its snapshot, without a wait."""
     kernel = plain_vm()
     ctx = context()
     began = ctx.clock.now()

@@ -90,7 +90,7 @@ def test_a_rule_by_protocol(rule: str, verdict: str) -> None:
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_each_host(name: str) -> None:
-    """On each host of the table, made on Linux, the check says what is told there, the kernel too, and the repair repairs it."""
+    """On each host of the table, made on Linux, check and kernel agree with the table, and the repair works."""
     row = TOPOLOGIES[name]
     with private_namespace() as namespace:
         namespace.batch(commands_of(row.kernel()))

@@ -173,7 +173,7 @@ class TestCheck:
         assert finding.senders == (PodPackets((UPPER,), ("cni0",)),)
 
     def test_what_the_host_sends_there_too(self) -> None:
-        """What escapes for the host and for pods alike is told once, also where the pods' ranges are shorter."""
+        """What escapes for the host and for pods alike is reported once, also where the pods' ranges are shorter."""
         found = examined(h200())
         assert [pod.verdict for pod in found.pods] == ["overlap"]
         assert found.escapes == found.report.escapes != ()

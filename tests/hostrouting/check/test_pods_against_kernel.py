@@ -73,7 +73,7 @@ def routes(draw: st.DrawFn, family: int) -> str:
 
 
 def furnish(namespace: Namespace, family: int, wanted: list[str]) -> None:
-    """A node that forwards, with these rules and routes as far as Linux takes them."""
+    """A node that forwards, with those of the rules and routes that Linux accepts."""
     namespace.batch(["link set lo up", *ports(*DEVICES)])
     namespace.sysctl(f"ipv{family}/conf/all/forwarding", 1)
     options = " nodad" if family != IPV4 else ""

@@ -161,7 +161,7 @@ class TestRepairClosesEveryEscape:
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(100))
     def test_unsafe_means_unsafe(self, data: st.DataObject, block: Prefix) -> None:
-        """No route of ours with a free key closes any part of an unsafe range, unless no such route can be added."""
+        """None of our routes with a free key closes any part of an unsafe range, unless no such route can be added."""
         snapshot = data.draw(hosts(block))
         _, repair = repaired(snapshot, block)
         for it in repair.unsafe:

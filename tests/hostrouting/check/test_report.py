@@ -307,7 +307,7 @@ def test_a_route_that_only_says_it_is_the_kernels() -> None:
 
 
 def test_a_lost_carrier_is_told() -> None:
-    """A route whose device has no carrier wins all the same: the line says so."""
+    """A route whose device has no carrier wins anyway: the line says so."""
     legs = tuple(attrs.evolve(leg, linkdown=True) for leg in Route.to("0.0.0.0/0", dev="ib0").legs)
     route = Route(Prefix.parse("172.16.0.0/16"), legs, protocol=2)
     (line,) = lines(plain().with_routes([route]))

@@ -217,7 +217,7 @@ def competing() -> MemoryBackend:
 
 
 class TestEveryReader:
-    """Each reader of a verdict tells what is wrong with default routes, and what repairs it."""
+    """Each command with a verdict says what is wrong with the default routes, and what repairs it."""
 
     ANSWER = "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0 or eth1; but IPv4 default routes by eth0 and eth1 compete"
     REMEDY = (

@@ -64,7 +64,7 @@ def test_on_the_h200(written: Callable[..., str]) -> None:
 
 
 def test_nothing_is_foretold(written: Callable[..., str], repaired: str) -> None:
-    """Of halves, and of the route that is a conflict already, nothing is foretold."""
+    """Nothing is predicted for halves, or for a route that is already a conflict."""
     for path, kernel in ((repaired, fabric_vm), (repaired, overwritten), (written(WHOLE), fabric_vm)):
         found = say("plan", "--config", path, "--json", kernel=kernel()).json["findings"]
         assert "route-will-not-last" not in {finding["name"] for finding in found}

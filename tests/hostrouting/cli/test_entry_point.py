@@ -152,7 +152,7 @@ def test_misuse_is_a_document_too(words: tuple[str, ...]) -> None:
 
 
 def test_json_before_the_command() -> None:
-    """The switch for JSON may stand before the command, too."""
+    """The option --json can also come before the command."""
     before = say("--json", "check", "172.16.0.0/16", kernel=h200())
     assert before == say("check", "172.16.0.0/16", "--json", kernel=h200())
     assert before.json["verdict"] == "overlap"

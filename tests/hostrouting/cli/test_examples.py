@@ -1,4 +1,4 @@
-"""The examples in the help of each command, run as they stand by a shell, on an H200 node of their own."""
+"""The examples in the help of each command, run by a shell, each on an H200 node of its own."""
 
 from __future__ import annotations
 

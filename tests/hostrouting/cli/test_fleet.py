@@ -297,7 +297,7 @@ def test_a_command_does_not_write_over_a_snapshot(tmp_path: Path, monkeypatch: p
 
 
 def test_all_is_well(tmp_path: Path) -> None:
-    """A fleet without a problem is told in one line."""
+    """A fleet without a problem is reported in one line."""
     save(tmp_path, {"a": plain_vm().snapshot(), "b": plain_vm().snapshot()})
     said = say("check", "--snapshots", str(tmp_path), CIDR)
     assert (said.code, said.lines[:2]) == (0, ["2 nodes: 2 ok", ""])
@@ -438,7 +438,7 @@ def test_the_page(fleet: Path, tmp_path: Path) -> None:
 
 
 def test_a_page_that_cannot_be_written(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory where none can be is refused at once. If the disk is full at the end, the answer is printed all the same."""
+    """A path that cannot be written is refused at once. If the disk is full at the end, the answer is still printed."""
     (tmp_path / "file").touch()
     said = say("check", CIDR, "--snapshots", str(fleet), "--html", str(tmp_path / "file" / "page.html"))
     assert (said.code, said.out) == (3, "")

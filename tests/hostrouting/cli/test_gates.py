@@ -180,7 +180,7 @@ def test_after_a_failure_with_all_in_place(path: str, host: FakeHost, config: st
 
 
 def test_after_a_failure_that_changed_nothing(host: FakeHost, config: str) -> None:
-    """A failure before any change leaves what was: machines are judged, and status tells the rest."""
+    """A failure before any change leaves everything as it was: machines are checked, and status says the rest."""
     host.files.strange[LAYOUT.lock_path] = "a directory"
     host.files.broken[LAYOUT.gate_steps_path] = ROOM
     said = say(*words("apply", config), "--wait", "7", host=host)

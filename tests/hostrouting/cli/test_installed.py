@@ -34,7 +34,7 @@ def pasted(said: Said) -> HostRoutingConfig:
 
 
 def installed(config: str) -> FakeHost:
-    """An H200 node on which this configuration was applied, whatever its check said."""
+    """An H200 node on which this configuration was applied, with any verdict."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", config, host=host)
     return host
@@ -73,7 +73,7 @@ def test_nothing_is_installed(text: str | None) -> None:
 
 
 def test_a_snapshot_is_another_host(written: Callable[..., str], tmp_path: Path) -> None:
-    """Of a saved snapshot nothing installed is known, whatever is installed here."""
+    """For a saved snapshot, it is not known what is installed; this host's own files do not matter."""
     host = installed(written())
     path = tmp_path / "node.json"
     path.write_text(say("snapshot", host=host).out)
@@ -192,7 +192,7 @@ def test_a_configuration_is_asked_alone(written: Callable[..., str]) -> None:
 
 
 def test_status_leads_to_it(written: Callable[..., str]) -> None:
-    """What status says to type next works as it stands."""
+    """The command that status proposes works as it is printed."""
     host = installed(written())
     [first, *_] = say("check", host=host).lines
     assert say("status", host=host).lines[0] == first

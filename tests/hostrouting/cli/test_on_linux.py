@@ -198,7 +198,7 @@ def test_not_root_and_all_is_well(machine: Machine, repaired: str) -> None:
     some_at_night([f"check {CIDR}", "explain 8.8.8.8", f"repair {CIDR}", "plan --config", "snapshot", "status"]),
 )
 def test_no_netlink(sick: Machine, words: str, repaired: str) -> None:
-    """If there is no netlink, nothing is guessed: exit code 3, and the reason."""
+    """Without netlink, nothing is guessed: exit code 3, and the reason."""
     given = [*words.split(), repaired] if words.endswith("--config") else words.split()
     said = sick.hostrouting(*given, before=(sys.executable, "-c", WITHOUT_NETLINK))
     text = said.stdout + said.stderr
@@ -274,7 +274,7 @@ def test_run_cannot_be_written(machine: Machine, repaired: str, spoil: str, reas
 
 
 def test_a_fifo_in_the_place_of_a_file(machine: Machine, repaired: str) -> None:
-    """Whichever path of ours a fifo is at: apply, plan, status and remove answer in seconds, and name it."""
+    """If any of our paths is a fifo, apply, plan, status and remove still answer in seconds, and name it."""
     layout = HostLayout()
     assert machine.hostrouting("apply", "--config", repaired).returncode == 0
     for path in (

@@ -99,7 +99,7 @@ def test_version() -> None:
 
 
 def test_usage_of_the_command_that_was_meant() -> None:
-    """An option that a command does not have is told with the usage of that command."""
+    """An option that a command does not have is reported with the usage of that command."""
     said = say("check", "172.16.0.0/16", "--bogus")
     assert said.code == 2
     assert said.err.startswith("usage: hostrouting check ")

@@ -36,7 +36,7 @@ def host() -> FakeHost:
 
 
 def test_plan_apply_and_remove(probes: str, host: FakeHost) -> None:
-    """Plan says what apply does, apply says what it did and how it stands, and remove takes it away."""
+    """Plan says what apply will do, apply what it did and the state after it, and remove removes it."""
     planned = say("plan", "--config", probes, host=host)
     assert planned.code == 1
     assert planned.lines[0].startswith("TO DO: create nftables table ip6 hostrouting_slb, add route ")

@@ -1,4 +1,4 @@
-"""The commands that messages propose: each can be typed as it stands, with a file in the place of FILE."""
+"""The commands that messages propose: each can be typed as it is, with a file in the place of FILE."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def steps(host: FakeHost, path: str) -> list[str]:
 
 @pytest.fixture
 def bare(written: Callable[..., str]) -> FakeHost:
-    """A host with two routes of ours; one repairs half of the overlap."""
+    """A host with two of our routes; one repairs half of the overlap."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", written(HALF, APART, mode="WARN"), host=host)
     return host
@@ -52,7 +52,7 @@ def bare(written: Callable[..., str]) -> FakeHost:
 
 @pytest.mark.parametrize("command", ["check", "repair"])
 def test_a_whole_configuration_keeps_the_routes_of_ours(bare: FakeHost, tmp_path: Path, command: str) -> None:
-    """If no configuration is known a whole one is printed: with the routes of ours that are there, CIDRs and mode."""
+    """If no configuration is known a whole one is printed: with our present routes, the CIDRs and the mode."""
     bare.files.texts.clear()
     said = say(command, CIDR, host=bare)
     document = pasted(said)
@@ -78,7 +78,7 @@ def test_a_configuration_is_added_to(bare: FakeHost, written: Callable[..., str]
 
 
 def test_what_a_configuration_lacks_besides(bare: FakeHost, written: Callable[..., str]) -> None:
-    """A route of ours that apply would delete, for the configuration lacks it, is part of what is to be added."""
+    """One of our routes that apply would delete, because the configuration lacks it, is among the routes to add."""
     said = say("check", "--config", written(OTHER), host=bare)
     assert [item["destination"] for item in items(said)] == ["172.16.0.0/17"]
     assert say("apply", "--config", written(OTHER, *items(said)), host=bare).code == 0
@@ -122,7 +122,7 @@ def test_a_configuration_that_has_the_way_out_already(written: Callable[..., str
 
 
 def test_cidrs_that_were_named_besides(written: Callable[..., str]) -> None:
-    """The remedy for CIDRs named beside a configuration: add them to it, and enable its switch."""
+    """The remedy for CIDRs given in addition to a configuration: add them to it, and enable it."""
     said = say("check", "172.16.0.0/17", "--config", written(), kernel=h200())
     assert "Also add to routeOverlap.expectedCidrs, unless they are there: 172.16.0.0/17" in said.lines
     assert "Also set staticRoutes.enabled to true." in said.lines
@@ -163,7 +163,7 @@ def test_a_route_of_a_configuration_that_is_wrong(written: Callable[..., str]) -
 
 
 def test_several_ways_cannot_be_configured() -> None:
-    """A route of ours with several ways is printed as an automatic one; where that would be another, this is said."""
+    """One of our routes with several next hops is printed as an automatic one; if that differs, the page says so."""
     lost = Route(Prefix.parse("9.0.0.0/8"), (NextHop("eth0", gateway=GATEWAY), NextHop("ib0")), protocol=213)
     kernel = h200()
     kernel.ip_route("add", lost)

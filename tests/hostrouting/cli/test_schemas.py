@@ -58,7 +58,7 @@ def no_netlink() -> RouteBackend:
 
 
 def leftover() -> MemoryBackend:
-    """An H200 node with a route of ours that is no longer configured."""
+    """An H200 node with one of our routes that is no longer configured."""
     kernel = h200()
     kernel.ip_route("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))
     return kernel

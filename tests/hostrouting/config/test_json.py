@@ -163,7 +163,7 @@ def test_load_names_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_load_of_what_is_no_configuration(tmp_path: Path, name: str, said: str) -> None:
-    """What is there instead is told at once, with the path, which is named once."""
+    """The error says what was found there, with the path, which is named once."""
     (tmp_path / "file").write_text("{]")
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "huge.json").open("wb") as stream:

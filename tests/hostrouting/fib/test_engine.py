@@ -249,7 +249,7 @@ class TestTheAnswerNamesItsReasons:
 
     @for_each("name", TOPOLOGIES)
     def test_each_host(self, name: str) -> None:
-        """On each host of the table, an address escapes exactly as is told there."""
+        """On each host of the table, an address escapes exactly as the table says."""
         row = TOPOLOGIES[name]
         fib = Fib(row.kernel().snapshot(family=4))
         for address, escape in row.asked().items():

@@ -95,7 +95,7 @@ def test_shares_of_legs(late: bool) -> None:  # noqa: FBT001  when the setting c
 
 @pytest.mark.parametrize(("ignored", "kind"), [(0, "unicast"), (1, "no-route")])
 def test_a_bound_socket_without_a_carrier(ignored: int, kind: str) -> None:
-    """A socket bound to a device whose carrier is lost and to be heeded finds no route there, whatever the shares are."""
+    """A socket bound to a device without a carrier finds no route there if Linux heeds the carrier."""
     with private_namespace() as namespace:
         furnish(namespace, [Link(name="eth0", index=0), Link(name="eth1", index=0)])
         namespace.batch(["address add 10.1.0.4/24 dev eth1", TWO])

@@ -42,7 +42,7 @@ def test_a_directory(tmp_path: Path) -> None:
 
 
 def test_the_configuration_is_the_whole_one(tmp_path: Path) -> None:
-    """The correction adds a route of ours that is only on the node, because `apply` would delete it."""
+    """The correction adds one of our routes that is only on the node, because `apply` would delete it."""
     node = h200()
     first, second = (Prefix.parse(it) for it in ("172.16.0.0/17", "172.16.128.0/17"))
     assert all(
@@ -71,7 +71,7 @@ def test_faults_come_at_once(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Nodes of several kinds, and the configuration beside them."""
+    """Nodes of several kinds, and their configuration."""
     (tmp_path / "config.json").write_text(json.dumps(config_of().to_mapping()))
     nodes = {**distinct_nodes(150), "vm": plain_vm().snapshot().to_json(), "broken": "{"}
     return save(tmp_path / "nodes", nodes)

@@ -1,4 +1,4 @@
-"""Nodes with the same problem are told together, with the repair that helps all of them."""
+"""Nodes with the same problem are grouped, with the repair that works for all of them."""
 
 from __future__ import annotations
 

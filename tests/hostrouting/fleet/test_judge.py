@@ -141,7 +141,7 @@ def test_a_repair_for_many_nodes() -> None:
     )
 )
 def test_an_open_repair_repairs(host: tuple[Prefix, Snapshot]) -> None:
-    """On any host without routes of ours, routes that leave all to the default route close what is to be closed."""
+    """On any host without our routes, routes without device and gateway close every escape that can be closed."""
     block, drawn = host
     config = config_of(str(block))
     snapshot = attrs.evolve(drawn, routes=[route for route in drawn.routes if route.protocol != config.protocol])
@@ -156,7 +156,7 @@ def test_an_open_repair_repairs(host: tuple[Prefix, Snapshot]) -> None:
 
 
 def test_what_escapes() -> None:
-    """A finding is told with its range and devices; of an undecided verdict, the packets that escape are named."""
+    """A finding is reported with its range and devices; of an undecided verdict, the packets that escape are named."""
     [escape] = judge(h200().snapshot().to_json().encode(), Question(config_of("172.0.0.0/8"))).escapes
     assert (str(escape.cidr), escape.kind, escape.devs, escape.is_whole) == ("172.0.0.0/8", "overlap", ("ib0",), False)
     [marked] = judge(marking().snapshot().to_json().encode(), ASKED).escapes

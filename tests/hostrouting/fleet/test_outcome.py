@@ -1,4 +1,4 @@
-"""From the documents of plan, apply and remove to what Ansible, for example, is told about a run."""
+"""From the documents of plan, apply and remove to the result that a tool such as Ansible reports."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_what_is_different() -> None:
 
 
 def test_without_a_plan() -> None:
-    """A run whose difference nobody asks for has no texts."""
+    """A run without a requested difference has no texts before and after."""
     it = outcome_of({"apply": ran("apply", FakeHost(kernel=h200()), WARN)})
     assert (it.changed, it.before, it.after) == (True, "", "")
 
@@ -225,7 +225,7 @@ def test_a_conflict_of_another_task() -> None:
 
 
 def test_what_is_missing() -> None:
-    """A device that is missing is named; a run that waits for it in vain fails."""
+    """A device that is missing is named; a run that waits for it without success fails."""
     host, config = FakeHost(kernel=h200()), CONFIGS["missing device"]
     assert "eth9" in dry_run(host, config).message
     done = run(host, config)

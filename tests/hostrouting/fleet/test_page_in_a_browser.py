@@ -99,7 +99,7 @@ def test_it_fits_and_can_be_read(browser: Browser, few: Path, width: int, *, dar
 
 
 def test_the_measure_of_contrast(browser: Browser, few: Path) -> None:
-    """Text that hardly stands out would be found."""
+    """The test finds text with too little contrast."""
     browser.open(few)
     browser.ask("document.querySelector('h1').style.color = '#bbbbbb'")
     [[words, ratio]] = browser.ask(CONTRAST)
@@ -126,7 +126,7 @@ def shown(browser: Browser) -> list[str]:
 
 
 def test_the_search(browser: Browser, many: Path) -> None:
-    """Each typed word narrows the table to the rows that have it; a verdict does, too; the number of rows is told."""
+    """Each typed word leaves the rows that have it; a verdict does, too; the number of rows is shown."""
     browser.open(many)
     assert len(shown(browser)) == 1000
     browser.ask("document.getElementById('text').focus()")

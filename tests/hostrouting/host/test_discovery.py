@@ -149,7 +149,7 @@ def test_files_that_cannot_be_read() -> None:
 
 
 def test_a_directory_in_the_place_of_a_file() -> None:
-    """A runtime ignores it, and its owner may need it. Kills: the remedy for a file of ours, "remove it"."""
+    """A runtime ignores such a file, and its owner may need it. Kills: the remedy of our files, "remove it"."""
     found = discover(FakeFiles(strange={f"{NET_D}/05.conf": "a directory"}), HostLayout())
     assert found.remarks == ((f"{NET_D}/05.conf", "cannot be read: there is a directory in its place"),)
 

@@ -187,7 +187,7 @@ class TestWhatIsNotAFile:
 
     @pytest.mark.parametrize("kind", ["a fifo", "a socket"])
     def test_removed(self, files: Files, tmp_path: Path, kind: str) -> None:
-        """To remove it opens nothing: it goes like a file, so that a marker's place can be had again."""
+        """Removing a fifo does not open it, so that a marker can be written at its path again."""
         path = str(tmp_path / "it")
         self.put(files, path, kind)
         assert in_child(lambda: files.remove(path), seconds=10)
@@ -241,7 +241,7 @@ class TestLocalFiles:
         assert path.is_symlink()
 
     def test_whole_or_not_at_all(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """When writing fails half way the old text stands, and nothing is left beside it."""
+        """If writing fails half way, the old text stays, and no temporary file is left."""
         path = tmp_path / "file"
         LocalFiles().write(str(path), "old")
 
@@ -310,7 +310,7 @@ class TestLocalFiles:
         assert path.stat().st_size == 4
 
     def test_a_temporary_file_that_was_left(self, tmp_path: Path) -> None:
-        """A temporary file that an interrupted run or an attacker left beside the file is not written through."""
+        """A temporary file that an interrupted run or an attacker left there is not written through."""
         victim = tmp_path / "victim"
         victim.write_text("precious", encoding="utf-8")
         (tmp_path / "file.new").symlink_to(victim)
@@ -364,7 +364,7 @@ class TestLocalFiles:
 
     @pytest.mark.needs("root")
     def test_a_lock_that_belongs_to_another_user(self, tmp_path: Path) -> None:
-        """A file that another user has made beforehand is refused: he could hold it whatever its mode is."""
+        """A file that another user has created before is refused: this user could keep it open, whatever its mode."""
         path = tmp_path / "lock"
         path.touch(0o600)
         os.chown(path, 65534, 65534)
@@ -434,7 +434,7 @@ class TestLocalFiles:
     ],
 )
 def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: str, tmp_path: Path) -> None:
-    """A file system that is read-only or full is told before anything is tried."""
+    """A read-only or full file system is reported before anything is tried."""
     code = f"""if True:
         from hostrouting.host import LocalFiles
         try:

@@ -63,7 +63,7 @@ def test_changes() -> None:
 
 @pytest.mark.parametrize("mode", [0o600, 0o755])
 def test_another_mode_is_a_difference(mode: int) -> None:
-    """A file with the right text and another mode is written anew."""
+    """A file with the right text and another mode is written again."""
     files, wanted = FakeFiles(), FileSet((File("/x", "text\n"),))
     files.write("/x", "text\n", mode=mode)
     assert wanted.differences(files) == Changes(("/x",))
@@ -128,7 +128,7 @@ def test_masked(files_of: FileSet, path: str) -> None:
 
 
 def test_what_was_written_before_a_failure_stays() -> None:
-    """Files are written in order, up to the one that cannot be."""
+    """Files are written in order; the first that cannot be written ends the run."""
     files = FakeFiles(broken={"/b": "No space left on device"})
     with pytest.raises(FileError, match="No space left"):
         FileSet((File("/a", "1"), File("/b", "2"), File("/c", "3"))).install(files)
@@ -149,7 +149,7 @@ def test_removing_goes_on_past_failures() -> None:
 
 
 def test_all_obstacles() -> None:
-    """Every file that would end an installation is told at once, in order; the first is what `install` ends with."""
+    """All files that would make `install` fail are reported, in order; the first is the one that it fails with."""
     texts = {"/masked": "", "/foreign": OWN}
     files = FakeFiles(texts, strange={"/fifo": "a fifo", "/link": "a socket"})
     several = FileSet(

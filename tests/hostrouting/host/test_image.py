@@ -75,7 +75,7 @@ def linux_reads(root: str, path: str) -> str | None:
 
 
 def reads(files: ImageFiles, path: str) -> str | None:
-    """What our files read there; None where there is no file."""
+    """What our code reads there; None if the file does not exist."""
     try:
         return files.read(path)
     except FileError:
@@ -215,7 +215,7 @@ class TestImage:
     @pytest.mark.needs("root")
     @pytest.mark.parametrize("there", [False, True])
     def test_an_image_that_is_read_only(self, tmp_path: Path, *, there: bool) -> None:
-        """Of an image that nobody can change it can be told that it is as it should be; one at a time, as ever."""
+        """A read-only image can be compared with the configuration; still one run at a time."""
         code = f"""if True:
             from hostrouting.host import ImageFiles
             files = ImageFiles({str(tmp_path)!r})
@@ -249,7 +249,7 @@ class TestImage:
         assert ImageFiles(root).read(f"{root}/etc/unit") == "text"
 
     def test_no_image_there(self, tmp_path: Path) -> None:
-        """A folder that is not there is no image: nothing is made of a name that was mistyped."""
+        """A missing folder is not an image: nothing is created for a mistyped name."""
         config = HostRoutingConfig({}, {"expectedCidrs": ["172.16.0.0/16"]})
         with pytest.raises(phases.TaskFailed, match="/nowhere: No such file or directory; mount the image there first"):
             phases.execute(Configure(config, host=Host.offline(f"{tmp_path}/nowhere")))

@@ -226,7 +226,7 @@ FAULTS: dict[str, tuple[object, str, str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults(name: str) -> None:
-    """Whatever is wrong is told with its place."""
+    """Whatever is wrong is reported with its place."""
     said, path, problem = FAULTS[name]
     with pytest.raises(InputError) as caught:
         read(said)

@@ -39,7 +39,7 @@ for words, (code, text) in answers.items():
 
 @pytest.mark.linux
 class TestSystemdManager:
-    """What is made of systemctl's answers; a systemctl that answers as told stands in for it."""
+    """How systemctl's answers are read; a script with given answers takes its place."""
 
     @pytest.fixture
     def stub(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[object, str]]:

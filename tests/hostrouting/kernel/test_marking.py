@@ -1,4 +1,4 @@
-"""Looking for what can mark packets: which programs are run, and what is told if one of them fails."""
+"""Looking for what can mark packets: which programs are run, and the report if one of them fails."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_each_way() -> None:
 
 
 def test_without_nft() -> None:
-    """Rules of iptables are looked for all the same, and are named if they cannot be."""
+    """The rules of iptables are still read; if that fails, the report names them."""
     alone = {**NOTHING, "nft": FileNotFoundError()}
     found = marking_of(4, run=Programs(**alone, iptables_nft_save=SAVED))
     assert [setter.place for setter in found.setters] == ["iptables-nft, table mangle"]

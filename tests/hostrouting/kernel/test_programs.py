@@ -52,7 +52,7 @@ class TestRunProgram:
             run_program("env", timeout=30, environment={"PATH": "/nowhere"})
 
     def test_no_such_program(self) -> None:
-        """A program that is not there, and one that cannot be started, are told apart."""
+        """A missing program and one that cannot be started give different errors."""
         with pytest.raises(FileNotFoundError):
             run_program("no-such-program", timeout=30)
         with pytest.raises(PermissionError):

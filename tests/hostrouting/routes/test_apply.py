@@ -257,7 +257,7 @@ def foreigners(snapshot: Snapshot) -> dict[object, tuple[Route, ...]]:
 
 
 def ours_of(kernel: MemoryBackend | Snapshot) -> list[Route]:
-    """The routes of ours."""
+    """Our routes."""
     return [it for it in routes_of(kernel) if it.protocol == OURS]
 
 
@@ -273,7 +273,7 @@ def test_what_is_wanted_stands_behind_already() -> None:
 
 
 def test_what_was_undone_is_done_again() -> None:
-    """The inverse of a plan is a plan like any other: what stood before, or behind, somebody else's stands there again."""
+    """The inverse of a plan is a plan: a route before or behind another program's is there again."""
     for routes in (BETWEEN[1:], BETWEEN[:2]):
         kernel = host(routes)
         plan, before = planned(kernel, [])
@@ -284,7 +284,7 @@ def test_what_was_undone_is_done_again() -> None:
 
 
 def test_what_somebody_put_in_our_place_stays_first() -> None:
-    """A restored route of ours is behind a route that another program put first meanwhile, and the error says so."""
+    """A restored route of hostrouting is behind a route that another program put first meanwhile, and the error says so."""
     kernel = host(BETWEEN[1:])
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=as_ip("10.0.0.1"))])
     theirs = route(DESTINATIONS[0], "10.0.0.9", 0, FOREIGN)
@@ -322,7 +322,7 @@ def test_words_of_a_failure() -> None:
 
 
 def test_undoing_that_fails_too() -> None:
-    """When the undoing meets trouble as well, both truths are told."""
+    """If the rollback fails as well, both errors are reported."""
     kernel = plain_vm()
     plan, before = planned(kernel, [DesiredRoute(destination) for destination in DESTINATIONS])
     kernel.faults.fail("change", errno.EINVAL, nth=4)

@@ -244,7 +244,7 @@ def test_a_link_that_comes_and_goes_matters(
 
 @pytest.mark.parametrize("theirs", [False, True])
 def test_one_leg_becomes_two(backend: NetlinkBackend, theirs: bool) -> None:  # noqa: FBT001  parametrised
-    """A route of ours whose first leg is also the new one's first is taken for nothing else, beside others or alone."""
+    """An old route of ours with the same first next hop as the new one is still told apart from it."""
     old = route(KEYS[0], GATEWAYS[0], 0, OURS)
     foreign = [route(KEYS[0], GATEWAYS[2], 0, FOREIGN)] if theirs else []
     verbs = ("add", "append")
@@ -398,7 +398,7 @@ class TestNextHopsOfTwoPrograms:
             assert [note.partition(", but")[0] for note in notes_of(caught.value)] == [AS_BEFORE]
 
     def test_removed(self, backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
-        """Without a wanted route all of ours go, also those behind another program's, and only these are told."""
+        """If no route is wanted, all of ours are deleted, also behind another program's, and only these are reported."""
         put(backend, cases)
         before = backend.snapshot(family=6)
         plan = plan_exactly([], before, ours=[OURS], about=list(cases))

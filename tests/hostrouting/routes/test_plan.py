@@ -51,7 +51,7 @@ def wishes(draw: st.DrawFn, block: Prefix) -> list[DesiredRoute]:
 
 @st.composite
 def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
-    """A host with routes of ours and of others, many of them for the keys that are wanted."""
+    """A host with routes of ours and of other programs, many of them with a wanted key."""
     base = [DEFAULT, *connected("eth0", "10.0.0.4/24"), Route.to("10.9.0.0/16", dev="ib0", protocol=2)]
     near = st.builds(
         lambda prefix, dev, gateway, metric, protocol: Route.to(
@@ -70,7 +70,7 @@ def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
 @given(st.data(), BLOCK)
 @settings(max_examples=scaled(200))
 def test_what_every_plan_is(data: st.DataObject, block: Prefix) -> None:
-    """A plan changes only routes of ours, adds before it deletes, can be undone, and once applied has nothing to do.
+    """A plan changes only our routes, adds before it deletes, can be undone, and once applied has nothing to do.
 
     The order in which routes are wanted does not matter.
     """
@@ -160,7 +160,7 @@ class TestWhatAnOperatorReads:
         assert step.reason.endswith("instead, configure one with metric 0, which takes precedence")
 
     def test_a_keep_that_never_wins(self) -> None:
-        """A route of ours that is there behind a better metric is kept, and that it never wins is said."""
+        """One of our routes behind a better metric is kept, and the reason says that it is never used."""
         ours = Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS, metric=100)
         (step,) = plan_routes([want("172.16.0.0/16", metric=100)], h200().with_routes([ours])).steps
         assert step.action == "keep"
@@ -176,7 +176,7 @@ class TestWhatAnOperatorReads:
         ids=str,
     )
     def test_several_of_one_key(self, there: list[tuple[int, int]], steps: list[str]) -> None:
-        """Of several routes of ours one is kept or replaced, and the others go, also where the right one stands behind."""
+        """If we have several routes with one key, one is kept or replaced, and the others are deleted."""
         routes = [Route.to("10.1.0.0/16", dev="eth0", gateway=f"10.0.0.{at}", protocol=by) for at, by in there]
         plan = plan_routes([want("10.1.0.0/16")], plain().with_routes(routes))
         assert [f"{step.action} {str(step.route.legs[0].gateway).rpartition('.')[2]}" for step in plan.steps] == steps
@@ -290,7 +290,7 @@ class TestIPv6:
 
 
 def test_a_replacement_that_would_hit_another_route() -> None:
-    """Beside another's route of the same key, one of ours in IPv6 is not replaced: the kernel might replace the other."""
+    """In IPv6, our route is not replaced if another program has one with its key: Linux might replace that one."""
     wanted = Route.to("fd00:9::1/128", dev="eth0", metric=1024, protocol=OURS)
     stale = Route.to("fd00:9::1/128", dev="eth0", gateway="fe80::1", metric=1024, protocol=OURS)
     theirs = Route.to("fd00:9::1/128", dev="ib0", metric=1024, protocol=4)

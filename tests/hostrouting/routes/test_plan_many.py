@@ -1,4 +1,4 @@
-"""Plans of many routes, most of them kept: what shapes tell at once is what is told route by route."""
+"""Plans of many routes, most of them kept: comparing shapes gives the same as comparing each route."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WISHES = st.lists(
 
 
 def routes_on(block: Prefix, **said: Any) -> Route:
-    """A route of ours as the plan would make it, unless something else is said."""
+    """One of our routes, as the plan makes it unless the arguments say otherwise."""
     made = Route(block, (NextHop("eth0", gateway=as_ip("10.0.0.1")),), protocol=OURS)
     return attrs.evolve(made, **said)
 
@@ -79,7 +79,7 @@ def host_with(routes: Sequence[Route], addresses: Sequence[Address] = ()) -> Sna
 
 
 def planned_plainly(wishes: Sequence[DesiredRoute], host: Snapshot, **said: Any) -> RoutePlan:
-    """The plan that is made route by route, whatever their shapes tell."""
+    """The plan that is made route by route, without shapes."""
     with patch.object(plan_module, "_as_wanted", lambda desired, *_: ({}, list(desired))):
         return plan_routes(wishes, host, **said)
 

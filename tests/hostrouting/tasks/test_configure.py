@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class TestNothing:
-    """With nothing configured and nothing of ours there, nothing at all happens."""
+    """If nothing is configured and nothing is installed, nothing happens."""
 
     @pytest.mark.parametrize("make", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
     def test_zero_impact(self, make: type[Configure]) -> None:
@@ -72,7 +72,7 @@ class TestReport:
         assert len(report.to_json()) < 200 * 150
 
     def test_failure(self) -> None:
-        """What an overlap in STRICT has found is beside its text, as data."""
+        """The error of an overlap in STRICT has the findings as data, in addition to its text."""
         report = phases.run(Configure(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
         details = report.to_mapping()["children"][0]["details"]  # type: ignore[index]  # plain values
         assert (details["error"], details["canRetry"], details["check"]["verdict"]) == (
@@ -83,7 +83,7 @@ class TestReport:
 
 
 class TestRemove:
-    """Everything of ours goes, and nothing else."""
+    """Everything that hostrouting installed is removed, and nothing else."""
 
     def test_all_of_it(self) -> None:
         """After Remove, or undo of Configure, the host is as it was before; a second time there is nothing to do."""

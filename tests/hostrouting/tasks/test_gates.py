@@ -118,7 +118,7 @@ class TestShut:
 
     @pytest.mark.parametrize("path", MARKED)
     def test_what_is_masked(self, path: str) -> None:
-        """Machines that ask for something masked do not start: what is configured cannot be had."""
+        """If a unit of ours is masked, machines that require it do not start: the configuration cannot be carried out."""
         host = FakeHost(kernel=h200())
         host.files.texts[path], host.files.links[path] = "", "/dev/null"
         with pytest.raises(phases.TaskFailed, match="is masked"):
@@ -366,7 +366,7 @@ def ended(
 
 @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
 class TestEndedAnywhere:
-    """What a run left undone, wherever it ended, the next one does."""
+    """The next run does what an interrupted one left undone."""
 
     @pytest.mark.parametrize(("one", "other"), PAIRS)
     def test_configure(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
@@ -451,7 +451,7 @@ class TestMadeUpFor:
             assert host.files.texts == {}, path
 
     def test_a_list_that_was_lost(self) -> None:
-        """Without its list the gate stays shut, whatever task runs alone that nothing is configured for."""
+        """Without its list, the gate stays shut if a task without configuration runs alone."""
         host = FakeHost(kernel=h200())
         run(CheckRouteOverlap(config(cidrs=(CIDR,), mode="WARN"), host=host))
         del host.files.texts[LAYOUT.gate_steps_path]
@@ -473,7 +473,7 @@ class TestRuns:
         assert manager.calls == [STOP, "stop static-routes.service", START]
 
     def test_left_alone(self) -> None:
-        """A run of what is wanted goes on: whoever waits for it, such as a machine's start, is not let down."""
+        """A running unit that is still wanted goes on, because a machine's start may wait for it."""
         manager = FakeManager()
         host = FakeHost(kernel=h200(), manager=manager)
         run(Configure(WANTED, host=host))
@@ -579,7 +579,7 @@ class TestOthers:
 
     @pytest.mark.parametrize("path", MARKED)
     def test_not_written_over(self, path: str) -> None:
-        """The file is named with the remedy before anything is touched. It stays, and no file is added beside it."""
+        """The file is named with the remedy before anything is changed. It stays, and no file is added."""
         host = FakeHost(kernel=h200())
         host.files.texts[path] = OWN
         task = Configure(WANTED, host=host)
@@ -648,7 +648,7 @@ class TestOthers:
 
 
 class TestManager:
-    """A systemd that does not do as it is told."""
+    """A systemd that does not do what it is told."""
 
     def test_a_gate_that_cannot_be_stopped(self) -> None:
         """Then no script and no route is changed: a run that judges by the old ones may still be going on."""

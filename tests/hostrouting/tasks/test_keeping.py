@@ -32,7 +32,7 @@ THEIRS = Rule(family=4, priority=100, table=100)
 
 @pytest.fixture
 def host() -> FakeHost:
-    """An H200 node without anything of ours."""
+    """An H200 node without anything that hostrouting installed."""
     return FakeHost(kernel=h200())
 
 

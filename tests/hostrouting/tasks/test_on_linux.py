@@ -117,7 +117,7 @@ def test_a_route_that_does_not_last(before: str, caplog: pytest.LogCaptureFixtur
 
 
 def test_the_halves_last() -> None:
-    """The routes that are offered in its place stay to be had, whatever goes down and up, and ib0's own route too."""
+    """The proposed routes can still be installed after devices went down and up, and ib0 keeps its own route."""
     halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
     config = HostRoutingConfig({"enabled": True, "routes": halves}, {"expectedCidrs": [CIDR], "mode": "STRICT"})
     with private_namespace() as namespace:
@@ -194,7 +194,7 @@ def next_hops(namespace: Namespace) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("verb", ["append", "prepend"])
 def test_another_programs_next_hop(verb: str, caplog: pytest.LogCaptureFixture) -> None:
-    """In IPv6, another program's next hop in our route is told and stays, whatever is added, changed or removed."""
+    """In IPv6, another program's next hop in our route is reported and stays, whatever we change."""
     with private_namespace() as namespace:
         namespace.batch(SIX)
         node, ctx = host(namespace), phases.Context(observers=[])
@@ -241,7 +241,7 @@ def install_guard(node: Host, ctx: phases.Context) -> Look:
 
 
 def test_the_guard_beside_another_program() -> None:
-    """The guard of an IPv6 route of two next hops adds one of ours that was lost, and leaves the one of another."""
+    """If an IPv6 route lost our next hop, the guard adds it again, and leaves another program's next hop."""
     with private_namespace() as namespace:
         hops = "nexthop via fd10::1 dev eth0 nexthop via fd10::2:1 dev eth0"
         namespace.batch([*SIX, f"route add default proto static {hops}"])

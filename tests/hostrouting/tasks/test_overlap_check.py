@@ -25,7 +25,7 @@ class TestCheckRouteOverlap:
     """Check that expected CIDRs leave as expected."""
 
     def test_a_configuration_with_the_routes(self) -> None:
-        """If the configuration has the routes of the repair already, nobody is told to add them to it once more."""
+        """If the configuration already has the routes of the repair, the message does not ask to add them."""
         wanted = config("172.16.0.0/17", "172.16.128.0/17", cidrs=("172.16.0.0/16",))
         with pytest.raises(phases.TaskFailed) as caught:
             run(CheckRouteOverlap(wanted, host=FakeHost(kernel=h200())))
@@ -221,7 +221,7 @@ class TestCheckRouteOverlap:
         assert [finding["name"] for finding in findings].count("kernel-differs") == 1
 
     def test_how_long_it_holds(self, caplog: pytest.LogCaptureFixture) -> None:
-        """That an advertised route expires is in the report, and in the log no warning: it is so on a healthy host."""
+        """An advertised route that expires is in the report, and not a warning in the log: it is normal."""
         kernel = h200(dual_stack=True)
         [default] = [route for route in kernel.snapshot(family=6).routes if not route.prefix.length]
         kernel.ip_route("replace", attrs.evolve(default, expires=1800))
@@ -252,7 +252,7 @@ class TestCheckRouteOverlap:
         assert run(Remove(config(), host=host)) == (LAYOUT.unfinished_path,)
 
     def test_markers_go_after_the_gate(self) -> None:
-        """A check that is under way is stopped before its markers go, for it would leave them anew."""
+        """A running check is stopped before its markers are removed, because it would write them again."""
         files = FakeFiles()
 
         class CheckUnderWay(FakeManager):
@@ -330,7 +330,7 @@ class TestCheckRouteOverlap:
         assert (host.files.strange, host.files.texts[LAYOUT.ok_path]) == ({}, "ok\n")
 
     def test_what_was_found_earlier(self) -> None:
-        """A marker of an earlier check is gone when the examination fails: none stands for what was not examined."""
+        """If the examination fails, the marker of an earlier check is removed: it would be about another state."""
         host = FakeHost(kernel=h200())
         task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host)
         run(task)
@@ -342,7 +342,7 @@ class TestCheckRouteOverlap:
 
     @pytest.mark.parametrize(("cidr", "stays"), [(CIDR, True), ("172.16.0.0/15", False)])
     def test_what_was_found_before_the_routes_failed(self, cidr: str, *, stays: bool) -> None:
-        """A conflict changes no route, so the last verdict stays, unless another check is installed.
+        """After a conflict no route has changed, so the last verdict stays, unless another check is installed.
 
         Kills: a run that checks nothing forgets it; the marker of one check stands for another.
         """

@@ -61,7 +61,7 @@ def told(host: Host, wanted: HostRoutingConfig = WHOLE) -> list[tuple[str, str, 
 
 
 def foreign() -> MemoryBackend:
-    """An H200 node with another program's route in the place of one of ours."""
+    """An H200 node where another program's route has the key of one of ours."""
     kernel = h200()
     kernel.ip_route("add", Route.to(REPAIR[0], dev="ib0", protocol=186))
     return kernel
@@ -77,7 +77,7 @@ def raising(error: Exception) -> Callable[[], RouteBackend]:
 
 
 def test_nothing_in_the_way() -> None:
-    """On a host that is ready there are no findings, before it is configured and after."""
+    """A host that is ready has no findings, before it is configured and after."""
     host = FakeHost(kernel=h200())
     assert look(host) == PreflightResult()
     run(Configure(WHOLE, host=host))
@@ -444,7 +444,7 @@ def test_an_installed_gate() -> None:
 
 
 def test_systemd_does_not_answer() -> None:
-    """The other findings are there all the same."""
+    """The other findings are still reported."""
 
     class Mute(FakeManager):
         def show(self, *_: object) -> Any:
@@ -596,7 +596,7 @@ class TestTask:
         assert [message.partition(": ")[0] for message in caplog.messages] == ["overlap", "action"]
 
     def test_as_plain_values(self) -> None:
-        """The result is JSON as it stands."""
+        """The result can be written as JSON."""
         found = look(FakeHost(kernel=foreign()))
         assert json.loads(json.dumps(found.to_mapping())) == {
             "findings": [finding.to_mapping() for finding in found.findings]

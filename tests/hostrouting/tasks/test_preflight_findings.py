@@ -88,7 +88,7 @@ def test_systemd_that_will_do(version: str) -> None:
     ("guard", "severity"), [(GuardConfig(), "warning"), (GuardConfig(enabled=True), "note")], ids=str
 )
 def test_networkd(guard: GuardConfig, severity: str) -> None:
-    """What systemd-networkd would delete is named with the key that prevents it, unless it is told to keep it."""
+    """Routes that systemd-networkd would delete are named, with the key that prevents it, unless that is set."""
     host = FakeHost()
     assert host.manager is not None
     guarded = attrs.evolve(config(*REPAIR), guard=guard)
@@ -137,7 +137,7 @@ def test_units() -> None:
 
 
 def test_drop_ins_of_several_units() -> None:
-    """A drop-in for many units is named once for each harmful setting, with all of ours that it changes."""
+    """A drop-in for many units is named once for each harmful setting, with those of our units that it changes."""
     text = "[Service]\nExecCondition=/bin/false\n#Type=simple\nType=oneshot\n SuccessExitStatus = 1\n"
     found = list(
         unit_findings((), [UnitDropIn("/x/service.d/1.conf", text, ("a.service", "b.service"), is_meant=False)])

@@ -114,7 +114,7 @@ class TestConfigureStaticRoutes:
 
     @pytest.mark.parametrize("often", [1, 2])
     def test_a_route_that_is_deleted_in_the_middle_of_it(self, often: int) -> None:
-        """If another program deletes one of ours before it is read back, the transaction is tried once more."""
+        """If another program deletes our new route before it is read back, the transaction is tried once more."""
         host, left = FakeHost(kernel=h200()), often
         real = host.kernel.change
 
@@ -242,7 +242,7 @@ class TestConfigureStaticRoutes:
         assert tie not in host.files.links
 
     def test_enabled_by_a_link_that_leads_elsewhere(self) -> None:
-        """A link that enables something else than our unit, or a script that nobody may run, is told and mended."""
+        """A link that enables another unit than ours, or a script without execute permission, is reported and corrected."""
         host = FakeHost(kernel=h200())
         task = ConfigureStaticRoutes(config(*REPAIR), host=host)
         run(task)
@@ -320,7 +320,7 @@ class TestAnotherProtocolNumber:
 
     @pytest.mark.parametrize("number", [2, 4, 16, 186])
     def test_not_whatever_a_file_says(self, number: int) -> None:
-        """A number that nobody could configure makes no routes ours, whatever is in the place of our script."""
+        """A protocol number that cannot be configured marks no routes as ours, even if it is in our script."""
         host = FakeHost(kernel=h200())
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         foreign = Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=number)
@@ -331,7 +331,7 @@ class TestAnotherProtocolNumber:
         assert foreign in host.kernel.reopen().snapshot().routes
 
     def test_a_text_that_is_not_ours(self) -> None:
-        """What stands in the place of our files and is nothing of ours names no number, and is written over."""
+        """A foreign file at the path of one of ours names no protocol number, and is overwritten."""
         host = FakeHost(kernel=h200())
         for path in (LAYOUT.routes_script_path, LAYOUT.protocol_name_path):
             host.files.texts[path] = "configuration=(\n  'wait 3'\n)\n"

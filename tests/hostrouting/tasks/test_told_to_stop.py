@@ -1,4 +1,4 @@
-"""Tasks that are told to stop, and tasks that have to wait for another: whole or not at all, and at once."""
+"""Tasks that are stopped, and tasks that wait for another run: all or nothing, and at once."""
 
 from __future__ import annotations
 

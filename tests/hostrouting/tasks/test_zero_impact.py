@@ -1,4 +1,4 @@
-"""With nothing configured and nothing of ours there, nothing happens: shown by what the kernel saw, not by belief."""
+"""If nothing is configured or installed, nothing happens, as a trace of the system calls shows."""
 
 import sys
 from pathlib import Path
@@ -46,7 +46,7 @@ def trace(text: str, directory: Path, task: str = "configure") -> Trace:
 
 
 def test_nothing_is_configured(tmp_path: Path) -> None:
-    """No process is started, no file is made or opened to be written, nobody is called, and netlink only asked."""
+    """No process is started, no file is created or opened for writing, and netlink is only read."""
     seen = trace("{}", tmp_path)
     assert seen.processes == ()
     assert seen.files == ()

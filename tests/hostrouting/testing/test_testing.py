@@ -18,7 +18,7 @@ from tests.tables.topologies import TOPOLOGIES
 
 @for_each("name", TOPOLOGIES)
 def test_each_host(name: str) -> None:
-    """On each host of the table, the fake kernel answers as is told there, and everywhere as the engine does."""
+    """On each host of the table, the fake kernel answers as the table says, and always as the engine does."""
     row = TOPOLOGIES[name]
     kernel, asked = row.kernel(), row.asked()
     for (address, escape), answer in zip(asked.items(), kernel.lookup(list(asked)), strict=True):

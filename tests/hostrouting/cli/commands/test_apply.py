@@ -127,7 +127,7 @@ def test_a_wrong_configuration_at_first(written: Callable[..., str]) -> None:
 
 
 def test_once_more(repaired: str) -> None:
-    """A second run finds nothing to do, and says so, although the verdict under /run is written anew."""
+    """A second run finds nothing to do, and says so, although the verdict under /run is written again."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
     said = say("apply", "--config", repaired, host=host)
@@ -152,7 +152,7 @@ def test_what_was_written_in_passing(repaired: str) -> None:
 
 @pytest.mark.parametrize(("mode", "code"), [("STRICT", 1), ("WARN", 0)])
 def test_an_overlap_that_is_left(written: Callable[..., str], mode: str, code: int) -> None:
-    """WARN tells it and passes, STRICT tells it and fails; both show it, what was done, and the rest of the repair."""
+    """WARN passes and STRICT fails; both show the overlap, what was done, and the rest of the repair."""
     said = say("apply", "--config", written(HALF, mode=mode), kernel=h200())
     assert said.code == code
     assert "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0" in said.lines[:2]
@@ -169,7 +169,7 @@ def test_what_a_repair_costs(written: Callable[..., str]) -> None:
 
 
 def test_a_conflict_changes_nothing(written: Callable[..., str]) -> None:
-    """A route that cannot be had fails the run, with the holder and the way out."""
+    """A route that cannot be installed fails the run, with the holder and the way out."""
     kernel = h200()
     before = str(kernel)
     said = say("apply", "--config", written({"destination": "172.16.0.0/16"}), kernel=kernel)

@@ -82,7 +82,7 @@ def test_the_repair_can_be_pasted() -> None:
 
 @for_each("name", TOPOLOGIES)
 def test_each_host(name: str) -> None:
-    """On each host of the table, exit code and JSON say what is told there."""
+    """On each host of the table, exit code and JSON say what the table says."""
     row = TOPOLOGIES[name]
     said = say("check", "--config", "-", "--json", kernel=row.kernel(), stdin=row.config.to_json().encode())
     assert said.code == {"ok": 0, "overlap": 1}.get(row.verdict, 3)
@@ -224,7 +224,7 @@ def test_the_kernel_is_asked_too() -> None:
 
 
 def test_tables_that_never_rest() -> None:
-    """On a host that never rests the last reading has to do, and there is no bare ok; exit code 3."""
+    """On a host whose routes keep changing, the last reading is used, and the verdict is not ok: exit code 3."""
     kernel = plain_vm()
     backend, last = kernel.reopen(), kernel.snapshot(family=4)
     restless = mock.Mock(side_effect=BackendError("busy", last=last, kind="unsettled"))
@@ -309,7 +309,7 @@ def test_why_a_device_is_expected() -> None:
 
 @pytest.mark.parametrize("command", ["check", "repair", "explain"])
 def test_devices_that_are_named(command: str, tmp_path: Path) -> None:
-    """Devices that are named are the expected ones, also without a default route, and beside a configuration."""
+    """Named devices are the expected ones, also without a default route, and with a configuration."""
     path = tmp_path / "config.json"
     path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "expectedDevs": ["eth0"]}}')
     what = "172.16.5.9" if command == "explain" else CIDR

@@ -36,7 +36,7 @@ def host() -> FakeHost:
 
 
 def test_the_plan(config: str, host: FakeHost) -> None:
-    """Without --apply it tells what is stale and what stays, with the command that deletes it, and changes nothing."""
+    """Without --apply, the page has what is stale, what stays, and the command that deletes; nothing changes."""
     before = str(host.bridge_rules)
     said = say("clean", "azure-vnet", "--config", config, host=host)
     assert said.code == 1
@@ -114,7 +114,7 @@ def test_an_approved_plan(config: str, tmp_path: Path) -> None:
 
 
 def test_without_an_approved_plan_it_makes_one(config: str, host: FakeHost) -> None:
-    """What becomes stale between the plan that --apply makes and the deletion stays as well, and is told."""
+    """What becomes stale between the plan that --apply makes and the deletion stays as well, and is reported."""
     new = R2.format("10.240.0.77", DEAD)
     host.bridge_rules.meanwhile(lambda: host.bridge_rules.rules.append(new), nth=2)
     said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
@@ -224,7 +224,7 @@ def test_a_pod_comes_alive(config: str, tmp_path: Path) -> None:
 
 
 def test_findings(config: str) -> None:
-    """What could not be understood is told."""
+    """What could not be understood is reported."""
     host = azure_host(bridge_rules=MemoryEbtables(others="-A -p"))
     said = say("clean", "azure-vnet", "--config", config, host=host)
     assert "1 line of ebtables-save cannot be understood, and will be kept: '-A -p'" in said.out

@@ -62,7 +62,7 @@ def test_a_gateway_that_is_lost() -> None:
 
 
 def test_an_image(tmp_path: Path) -> None:
-    """Without a kernel, the files of a root directory are read all the same."""
+    """Without a kernel, the files of a root directory are read anyway."""
     (tmp_path / "etc/aks-flex-node").mkdir(parents=True)
     (tmp_path / "etc/aks-flex-node/config.json").write_text(json.dumps(AGENT))
     said = say("discover", "--json", host=Host.offline(str(tmp_path)))
@@ -70,7 +70,7 @@ def test_an_image(tmp_path: Path) -> None:
 
 
 def test_without_netlink() -> None:
-    """The proposal is there all the same, and what is lost is not known. Kills: an error in its place; `lost: []`."""
+    """The proposal is there anyway, and what is lost is not known. Kills: an error in its place; `lost: []`."""
     host = node()
     host.kernel.faults.fail("snapshot", 5)
     said = say("discover", host=host)

@@ -1,4 +1,4 @@
-"""`explain`: the way of a packet, told."""
+"""`explain`: the page about the way of a packet."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_the_whole_page() -> None:
     ],
 )
 def test_answers(kernel: MemoryBackend, address: str, answer: str) -> None:
-    """The first line is the answer, whatever becomes of the packet."""
+    """The first line is the answer, whatever happens to the packet."""
     said = say("explain", address, kernel=kernel)
     assert said.code == 0
     assert said.lines[0].startswith(answer)
 
 
 def test_what_is_known_of_the_packet() -> None:
-    """A mark that is told decides; one that is not is what the answer does not hold for."""
+    """A given mark decides; if none is given, the answer says that it does not hold for marked packets."""
     plain = say("explain", "8.8.8.8", kernel=vpn_node())
     assert plain.lines[0].startswith("8.8.8.8 leaves by wg0")
     assert "finds default, but suppresses it" in plain.out
@@ -90,7 +90,7 @@ def test_a_route_that_only_says_it_is_the_kernels() -> None:
 
 
 def test_default_routes_in_turn() -> None:
-    """Default routes that Linux takes in turn are told as that, and not as a tie that the first one wins."""
+    """Default routes that Linux uses in turn are listed as such, and not as a tie."""
     kernel = plain_vm()
     kernel.add_link("eth1")
     kernel.add_address("eth1", "10.1.0.4/24")
@@ -268,7 +268,7 @@ def test_ipv6() -> None:
 
 
 def test_it_describes_the_packet_that_was_asked_for() -> None:
-    """The flow that is told is the one that is traced."""
+    """The traced flow is the one that the options describe."""
     with vpn_node() as kernel:
         it = explain(kernel.snapshot(family=4), as_ip("8.8.8.8"), Flow(mark=51820))
     assert it.trace.flow.mark == 51820
@@ -316,7 +316,7 @@ def test_the_loopback_device() -> None:
 
 @pytest.mark.parametrize("option", ["--oif", "--iif"])
 def test_a_device_that_is_not_there(option: str) -> None:
-    """A packet of a device that the host does not have is bad input: the name is told, and those that there are."""
+    """A device that the host does not have is bad input: the error has its name and the existing ones."""
     said = say("explain", "172.16.5.9", option, "nope", kernel=plain_vm())
     assert (said.code, said.out) == (2, "")
     assert said.err == f"hostrouting: {option}: 'nope' is not a device of this host; the devices are lo and eth0\n"
@@ -456,7 +456,7 @@ def test_a_host_that_does_not_forward_ipv6() -> None:
 
 
 def test_what_comes_in_without_a_source() -> None:
-    """The kernel is not asked of a packet that comes in from nowhere: it would refuse that one, whatever its routes."""
+    """The kernel is not asked about an arriving packet without a source: it would refuse the question."""
     assert told_by_a_kernel("blackhole", "--iif", "eth0") == ""
 
 

@@ -82,7 +82,7 @@ def test_a_conflict(written: Callable[..., str]) -> None:
 
 
 def test_not_ready(repaired: str) -> None:
-    """Without a default route it cannot be told yet: exit code 3."""
+    """Without a default route, the answer is not known yet: exit code 3."""
     said = say("plan", "--config", repaired, kernel=MemoryBackend())
     assert said.code == 3
     assert said.lines[0].startswith("NOT READY:")
@@ -148,7 +148,7 @@ def test_many_steps_are_capped(written: Callable[..., str]) -> None:
 
 
 def test_what_is_no_longer_wanted(written: Callable[..., str]) -> None:
-    """Routes and files of ours that the configuration does not have any more are to go."""
+    """Our routes and files that the configuration no longer has would be deleted."""
     host = FakeHost(kernel=h200())
     host.kernel.ip_route("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))
     said = say("plan", "--config", written(cidrs=()), host=host)
@@ -196,7 +196,7 @@ STUCK = {"conflict": {"destination": "172.16.0.0/16"}, "pending": {"destination"
 
 @pytest.mark.parametrize("stuck", STUCK)
 def test_what_cannot_be_done_lists_what_would_be_done_all_the_same(written: Callable[..., str], stuck: str) -> None:
-    """With a conflict, or while something is waited for, the files are told that apply writes before it fails."""
+    """With a conflict, or if something is missing, the plan has the files that apply writes before it fails."""
     config, host = written(HALF, STUCK[stuck]), FakeHost(kernel=h200())
     said = say("plan", "--config", config, host=host)
     document = say("plan", "--config", config, "--json", host=host).json
@@ -257,7 +257,7 @@ def test_the_answer_in_a_word(
     answer: str,
     code: int,
 ) -> None:
-    """A program is told by a word what a person reads first, where several answers have one exit code."""
+    """A word in the JSON says what the page says first, because several answers have one exit code."""
     config, host = written(*wishes), FakeHost(kernel=kernel())
     said = say("plan", "--config", config, "--json", host=host)
     assert (said.json["answer"], said.code) == (answer, code)
@@ -274,7 +274,7 @@ def test_the_answer_when_all_is_done(written: Callable[..., str]) -> None:
 
 
 def test_a_conflict_where_the_check_goes(written: Callable[..., str]) -> None:
-    """What the configuration does not have any more goes also where a route cannot be had."""
+    """What the configuration no longer has is removed, even if a route cannot be installed."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", written(HALF, mode="WARN"), host=host)
     config = written(HALF, STUCK["conflict"], cidrs=())

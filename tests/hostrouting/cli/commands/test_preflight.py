@@ -75,7 +75,7 @@ def test_many(written: Callable[..., str]) -> None:
 
 
 def test_no_netlink(repaired: str) -> None:
-    """If there is no netlink, that is the finding: a bootstrap would fail."""
+    """A host without netlink gives a finding: a bootstrap would fail."""
 
     def backend() -> RouteBackend:
         raise BackendError("there is no netlink here", kind="unavailable")
@@ -124,12 +124,12 @@ def test_the_installed_wait(repaired: str) -> None:
 
 
 def test_a_wrong_command() -> None:
-    """With --json, the schema tells findings from a wrong command: both have exit code 2."""
+    """With --json, the schema distinguishes findings from a wrong command: both have exit code 2."""
     said = say("preflight", "--json")
     assert (said.code, said.json["schema"]) == (2, "hostrouting/error/2")
     assert "hostrouting/error/2" in say("preflight", "--help").out
 
 
 def test_no_wait() -> None:
-    """Preflight waits for nothing, so there is no option for it."""
+    """Preflight never waits, so it has no option for that."""
     assert "--wait" not in say("preflight", "--help").out

@@ -129,7 +129,7 @@ def test_what_no_route_can_close() -> None:
 
 
 def test_what_no_route_can_close_is_told_by_cause() -> None:
-    """A cause is told once: for all that it holds, and not for each piece between the host's own addresses."""
+    """A cause is reported once: for all that it holds, and not for each piece between the host's own addresses."""
     told = "decided by {} before table main is looked up; no route in table main can change that"
     for routes, line in (
         (

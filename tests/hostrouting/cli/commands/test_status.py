@@ -94,7 +94,7 @@ def rows(lines: list[str]) -> dict[str, str]:
 
 
 def test_a_host_without_us() -> None:
-    """A host without anything of ours has no fault."""
+    """A host without anything that hostrouting installed has no fault."""
     said = say("status", kernel=h200())
     assert said.code == 0
     assert said.lines == [
@@ -159,7 +159,7 @@ def test_schema(repaired: str) -> None:
 
 
 def test_a_unit_that_failed(repaired: str) -> None:
-    """A unit of ours that failed is named, with where its words are."""
+    """A failed unit of hostrouting is named, with the command that shows its log."""
     host = FakeHost(kernel=h200(), manager=FakeManager(failing={LAYOUT.routes_unit: ("no gateway",)}))
     say("apply", "--config", repaired, host=host)
     said = say("status", host=host)
@@ -180,7 +180,7 @@ def test_a_gate_that_refused_a_machine(repaired: str) -> None:
 
 
 def test_a_unit_whose_failure_is_past(written: Callable[..., str]) -> None:
-    """The unit of a check that found an overlap has failed with that; where it is fine now, that is no failure now.
+    """The unit of a check fails when it finds an overlap. Once all is well, status reports no failure.
 
     One that failed without a verdict is, and one that ended in another way.
     """
@@ -205,7 +205,7 @@ def test_a_unit_whose_failure_is_past(written: Callable[..., str]) -> None:
 
 
 def test_a_failure_of_the_routes_that_is_past(repaired: str) -> None:
-    """If the routes are there and another unit has run since, the failure of their unit is past; else it is told."""
+    """The failure of the routes' unit is reported, unless the routes exist and another unit has run since."""
     host = checked(repaired, h200())
     assert isinstance(host.manager, FakeManager)
     host.manager.states[LAYOUT.routes_unit] = FAILED
@@ -230,7 +230,7 @@ def test_routes_that_are_missing(repaired: str, written: Callable[..., str]) -> 
 
 
 def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[..., str]) -> None:
-    """A route that cannot be added is not to be started: who holds its place is told, and what to write instead."""
+    """For a route that cannot be added, status names the holder of its place, and what to write instead."""
     host = checked(repaired, h200())
     one = host.kernel.snapshot(protocol=OURS).routes[0]
     host.kernel.ip_route("delete", one)
@@ -268,7 +268,7 @@ def test_routes_that_wait_are_not_missing(repaired: str) -> None:
 
 
 def test_routes_that_nothing_brings_back() -> None:
-    """Routes of ours without the script that brings them back are no installation."""
+    """Our routes without the script that brings them back are not an installation."""
     kernel = h200()
     kernel.ip_route("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))
     said = say("status", kernel=kernel)
@@ -321,7 +321,7 @@ def wrote(path: str, text: str) -> Callable[[FakeHost], object]:
 def test_a_gate_that_is_wrong(
     written: Callable[..., str], damage: Callable[[FakeHost], object], name: str, told: str
 ) -> None:
-    """Whatever opens the gate, or keeps it shut, is told first."""
+    """Whatever opens the gate, or keeps it shut, is reported first."""
     host = checked(written(mode="STRICT"), plain_vm())
     damage(host)
     said = say("status", host=host)
@@ -339,7 +339,7 @@ def test_a_check_without_its_script(written: Callable[..., str]) -> None:
 
 
 def test_an_edited_check(written: Callable[..., str]) -> None:
-    """If the installed check was edited, machines may start unchecked, and there is no verdict."""
+    """If the installed check was edited, machines may start unchecked, and no verdict is given."""
     host = checked(written(), plain_vm())
     host.files.texts[LAYOUT.check_script_path] = "#!/bin/sh\n"
     assert (say("status", host=host).code, {name for name, _ in found(host)}) == (1, {"gate-open", "not-known"})
@@ -400,7 +400,7 @@ def test_no_netlink() -> None:
 )
 @pytest.mark.parametrize("kind", ["a fifo", "a directory"])
 def test_what_is_not_a_file(repaired: str, path: str, kind: str) -> None:
-    """Something else in the place of a file of ours is told, once, beside all that can be found out."""
+    """If something else is at the path of one of our files, this is reported once, with all other facts."""
     host, path = checked(repaired, h200()), getattr(LAYOUT, f"{path}_path")
     host.files.texts.pop(path, None)
     host.files.strange[path] = kind
@@ -459,7 +459,7 @@ def test_not_permitted(written: Callable[..., str], make: Callable[[], MemoryBac
 
 
 def test_tables_that_never_rest(written: Callable[..., str]) -> None:
-    """On a host that never rests the last reading has to do, and there is no bare ok."""
+    """On a host whose routes keep changing, the last reading is used, and the verdict is not ok."""
     host = checked(written(), plain_vm())
     last = host.kernel.snapshot(family=4)
     backend = host.kernel.reopen()
@@ -504,7 +504,7 @@ def test_an_address_came_after_the_check(written: Callable[..., str], mode: str,
 
 
 def test_an_overlap_that_stays(written: Callable[..., str]) -> None:
-    """If the last check said the same, only its time is told; if something else escapes, it is out of date."""
+    """If the last check said the same, only its time is reported; if something else escapes, it is out of date."""
     host = checked(written(mode="WARN"), h200())
     last = "overlap (1 finding), 2026-01-01T00:00:00Z"
     assert rows(say("status", host=host).lines)["last check"] == last
@@ -570,7 +570,7 @@ def test_no_default_route_now(written: Callable[..., str]) -> None:
 
 
 def test_the_default_route_is_back(written: Callable[..., str]) -> None:
-    """A last check without a default route is no failure where there is one now."""
+    """A last check that had no default route is not a failure if there is a default route now."""
     kernel = plain_vm()
     kernel.set_down("eth0")
     host = checked(written(), kernel, code=3)
@@ -602,7 +602,7 @@ def test_a_rule_that_came(written: Callable[..., str]) -> None:
 
 
 def test_no_route_can_close_it(written: Callable[..., str]) -> None:
-    """If no route of ours repairs it, the answer does not promise one."""
+    """If no route can repair the overlap, the answer proposes none."""
     host = checked(written(), plain_vm())
     host.kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
     said = say("status", host=host)
@@ -610,7 +610,7 @@ def test_no_route_can_close_it(written: Callable[..., str]) -> None:
 
 
 def test_what_is_installed_closes_it(repaired: str) -> None:
-    """Routes of ours that are missing come back before a machine is checked: then it is not refused for this."""
+    """Missing routes of the configuration are added before a machine is checked, so it is not refused for them."""
     host = checked(repaired, h200())
     lose_routes(host)
     said = say("status", host=host)
@@ -689,7 +689,7 @@ def test_the_installed_check_by_name(written: Callable[..., str]) -> None:
 
 
 def test_a_configuration_where_nothing_is_installed(written: Callable[..., str]) -> None:
-    """A host without a check of ours is judged by the configuration, too."""
+    """A host without an installed check is also judged, by the configuration."""
     config = written()
     said = say("status", "--config", config, kernel=h200())
     assert said.code == 1

@@ -57,7 +57,7 @@ def to(
     protocol: int = 213,
     scope: int | None = None,
 ) -> Route:
-    """A route of ours."""
+    """One of our routes."""
     return Route.to(prefix, dev=dev, gateway=gateway, metric=metric, table=table, protocol=protocol, scope=scope)
 
 

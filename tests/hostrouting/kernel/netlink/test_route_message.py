@@ -112,7 +112,7 @@ class TestFields:
         ],
     )
     def test_what_has_no_field(self, attributes: list[tuple[str, Any]], unread: tuple[str, ...]) -> None:
-        """What a route has beside its fields is named; it is not asked for."""
+        """Attributes of a route that we do not know are named, and never requested."""
         told = encode("route", n.RTM_NEWROUTE, fields={"family": 2, "type": 1}, attributes=attributes)
         assert read_route(told, NAMES, {}).unread == unread
         assert there_and_back(attrs.evolve(PLAIN, unread=("realm",))) == PLAIN

@@ -140,7 +140,7 @@ def test_a_socket_that_can_never_be_read(stack: ExitStack) -> None:
 
 @pytest.mark.parametrize("deaf", ["routes", "nftables"])
 def test_one_of_two_cannot_be_opened(stack: ExitStack, deaf: Source) -> None:
-    """The other one is heard all the same; a wait ends by its changes, by its time, and when both are open."""
+    """The other watch still works; a wait ends with its changes, at its timeout, and when both are open."""
     senders, opens = dict[str, socket.socket](), True
 
     def make(source: Source) -> socket.socket:

@@ -153,7 +153,7 @@ class TestRules:
         assert len(planned(STALE.replace("eth0", "eth7"), settings={"uplinks": ["eth7"]}).deletions) == 1
 
     def test_lines_that_are_not_understood(self) -> None:
-        """Unreadable lines are told, and never deleted."""
+        """Unreadable lines are reported, and never deleted."""
         plan = planned(STALE, others=f'-A {STALE} "')
         assert len(plan.deletions) == 1
         assert [(finding.severity, finding.facts) for finding in plan.findings] == [

@@ -238,7 +238,7 @@ class TestRefused:
         ],
     )
     def test_its_reason(self, files: dict[str, str], why: str) -> None:
-        """The error says it, and so do the plan and a dry run, which show what is stale all the same."""
+        """The error says it; so do the plan and a dry run, which still show what is stale."""
         host = azure_host(files=FakeFiles(dict(files)))
         error = failure(host)
         assert isinstance(error, CleanupError)
@@ -249,7 +249,7 @@ class TestRefused:
         assert clean(host, dry_run=True).plan == plan
 
     def test_active_and_nothing_stale(self) -> None:
-        """An active azure-vnet is told also where there is nothing to delete."""
+        """An active azure-vnet is reported even if there is nothing to delete."""
         host = FakeHost(files=FakeFiles(dict(CONFLIST)))
         assert kind_of(failure(host)) == "refused"
 
@@ -271,7 +271,7 @@ class TestRefused:
         assert kind_of(error) == "wrong-backend"
 
     def test_a_line_that_is_not_understood(self) -> None:
-        """Such a line stays and is told, and the rest goes."""
+        """Such a line stays and is reported; everything else is deleted."""
         odd = f'-A {STALE} "'
         host = azure_host(bridge_rules=MemoryEbtables([STALE], others=odd))
         assert len(clean(host).deleted) == 4
@@ -316,7 +316,7 @@ class TestMeanwhile:
         assert len(clean(host, CleanupPlan(), dry_run=True).unapproved) == 1
 
     def test_a_dry_run_of_what_was_approved(self) -> None:
-        """The dry run tells what would be deleted: the approved entries that are still stale."""
+        """The dry run lists what would be deleted: the approved entries that are still stale."""
         host = azure_host(files=named("node-7"))
         shown = look(host)
         ebtables_of(host).rules.remove(STALE)
@@ -370,7 +370,7 @@ class TestMeanwhile:
 
     @pytest.mark.parametrize("times", [1, 2, 3, 4])
     def test_a_rule_is_gone_before_the_batch(self, times: int) -> None:
-        """A batch that is refused for it is planned anew, up to three times; then each rule goes by itself."""
+        """A batch that is refused for it is planned again, up to three times; then each rule goes by itself."""
         host = azure_host()
         ebtables = ebtables_of(host)
         gone = stale_rules()[:times]
@@ -384,7 +384,7 @@ class TestMeanwhile:
         assert sorted(UndoLog.parse(host.files.texts[UNDO]).rules) == sorted(rules)
 
     def test_there_is_no_time_for_all_of_it(self) -> None:
-        """Rules that go one by one have ten seconds; what is left then is named, and neighbours and routes go all the same."""
+        """Deleting rules one by one may take ten seconds; the rest is named, and neighbours and routes are deleted."""
         host, clock = azure_host(), FakeClock(autojump=False)
         ebtables = ebtables_of(host)
         for at, line in enumerate(stale_rules()[:3]):
@@ -485,7 +485,7 @@ class TestMeanwhile:
         assert caught.value.error.reasons == (f"rule {STALE} was added again: azure-vnet or another program is active",)
 
     def test_an_error_on_the_way(self) -> None:
-        """After a time-out nobody knows what was done, so the undo file names all of it; the way back adds what is missing."""
+        """After a timeout it is unknown what was deleted, so the undo file has everything; undo adds what is missing."""
         host = azure_host()
         before = sorted(ebtables_of(host).rules)
         ebtables_of(host).fail(refusal.timed_out("delete 9 rules", 10), nth=3, done=True)
@@ -643,7 +643,7 @@ class TestUndo:
         assert restore(host).operations == ()
 
     def test_where_both_backends_have_rules(self) -> None:
-        """All rules of the backend that was named may go, and come back into it, whatever is in the other one."""
+        """All rules of the named backend can be deleted and restored there, whatever the other one has."""
         theirs = "OUTPUT -p IPv4 -j ACCEPT"
         host = azure_host(bridge_rules=MemoryEbtables(stale_rules(), elsewhere=[theirs]))
         clean(host, ebtables="nft")

@@ -150,7 +150,7 @@ class TestBridgeMode:
         assert gone(before, lab.rules()) == [*pod_rules("10.1.0.6", DEAD)]
 
     def test_a_rule_that_another_process_removes(self, lab: AzureNode) -> None:
-        """When one of the rules goes while the batch is on its way, the others go all the same."""
+        """If a rule disappears while the batch is carried out, the others are still deleted."""
         lab.leave(DEAD, "10.1.0.6", "10.1.0.7")
         stale = (*pod_rules("10.1.0.6", DEAD), *pod_rules("10.1.0.7", DEAD))
         taken = list(stale[:1])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def test_failures(play: Play) -> None:
-    """While looks fail, they come less and less often, at last every minute; the reason is told once."""
+    """While looks fail, they come less and less often, at last every minute; the reason is reported once."""
     for nth in range(1, 30):
         play.kernel.faults.fail("snapshot", BackendError("the kernel does not answer", kind="timeout"), nth=nth)
     play.perform(until=600)
@@ -126,7 +126,7 @@ def test_each_step_finds_other_routes(play: Play) -> None:
 
 
 def test_a_kernel_that_refuses_another_route_each_time(play: Play) -> None:
-    """After five attempts the rest is left to the next look, and their number is told."""
+    """After five attempts the rest is left to the next look, and their number is reported."""
     real = play.kernel.change
 
     def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -238,7 +238,7 @@ def test_a_damaged_report(play: Play, report: str) -> None:
 
 
 def test_markers_that_cannot_be_written(play: Play) -> None:
-    """The verdict and the overlap are told all the same, and so is the file."""
+    """The verdict, the overlap and the file are still reported."""
     play.kernel.add_link("ib9")
     play.host.files.broken[LAYOUT.report_path] = "No space left on device"
     appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
@@ -249,7 +249,7 @@ def test_markers_that_cannot_be_written(play: Play) -> None:
 
 
 def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two tasks that fail, the one that works again is told by itself."""
+    """If two tasks fail, the recovery of one is reported separately."""
     broken = {"routes", "check"}
 
     def routes(backend: RouteBackend) -> tuple[Snapshot, bool]:
@@ -275,7 +275,7 @@ def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_it_cannot_listen_for_a_while(play: Play) -> None:
-    """That is told once, and its end; guard.json and the figures have it, and the regular looks go on without a pause."""
+    """Beginning and end are reported once each; guard.json and the figures have it, and the looks go on."""
     seen, states = list[int](), list[dict[str, object]]()
 
     def see() -> None:
@@ -322,7 +322,7 @@ def test_it_cannot_listen_to_nftables(play: Play) -> None:
 
 @pytest.mark.parametrize("path", [LAYOUT.guard_path, LAYOUT.figures_path])
 def test_files_that_cannot_be_written(play: Play, path: str) -> None:
-    """That one of its own files cannot be written is told once, whenever that begins, and so is its end."""
+    """If the guard cannot write one of its files, beginning and end of this are reported once each."""
     files, states = play.host.files, list[dict[str, object]]()
     scenes = [(10.0, lambda: files.broken.update({path: "No space left on device"}))]
     scenes += [(200.0, lambda: states.append(play.state())), (300.0, files.broken.clear)]
@@ -334,7 +334,7 @@ def test_files_that_cannot_be_written(play: Play, path: str) -> None:
 
 
 def test_a_state_directory_that_became_read_only(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service ends, with that as its only reason, so that systemd starts it again; what it repaired is told."""
+    """The service ends, with that as its only reason, so that systemd starts it again; what it repaired is reported."""
 
     def fail(_: object, path: str, *_given: Any, **_named: Any) -> bool:
         raise FileError("read-only", path=path, errno=errno.EROFS)
@@ -351,7 +351,7 @@ def test_a_state_directory_that_became_read_only(play: Play, monkeypatch: pytest
 
 
 def test_a_configuration_that_cannot_be_read(play: Play) -> None:
-    """The former one is used; what is wrong is told once, and is in guard.json and the figures until it can be read."""
+    """The former configuration stays; the fault is reported once, and is in guard.json until the file can be read."""
     broken = True
     states: list[dict[str, object]] = []
 

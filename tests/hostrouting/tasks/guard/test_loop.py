@@ -99,7 +99,7 @@ def test_an_edited_gate(play: Play) -> None:
 
 
 def test_a_gate_that_cannot_be_read(play: Play) -> None:
-    """That is why the look failed; the routes are kept all the same."""
+    """The look fails for this reason, and the routes are still kept."""
     play.perform(
         (1.0, lambda: play.host.files.strange.update({LAYOUT.gate_script_path: "a fifo"})), (2.0, play.delete), until=5
     )
@@ -109,7 +109,7 @@ def test_a_gate_that_cannot_be_read(play: Play) -> None:
 
 
 def test_a_route_with_a_lifetime() -> None:
-    """A problem whose text changes with each look is told once."""
+    """A problem whose text changes with each look is reported once."""
     play = Play(h200(dual_stack=True), config("fd00:9::/32"))
 
     def take() -> None:
@@ -151,7 +151,7 @@ def test_the_time_of_the_boot_check_is_kept(play: Play) -> None:
 
 
 def test_the_table_and_the_route_of_the_rewrite(play: Play) -> None:
-    """If the route cannot be added, the table is loaded all the same, and each has its own line."""
+    """If the route cannot be added, the table is loaded anyway, and each has its own line."""
     rewrite = {"enabled": True, "interfaces": ["eth0"]}
     play = Play(h200(dual_stack=True), HostRoutingConfig(probe_rewrite=rewrite))
     real = play.kernel.change

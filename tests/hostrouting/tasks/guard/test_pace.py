@@ -87,7 +87,7 @@ def test_how_long_it_waits() -> None:
 
 
 def test_what_belongs_there_changes() -> None:
-    """A new default gateway is followed at once, and the pace begins anew; endless changes are named as well."""
+    """A new default gateway is followed at once, and the pace begins again; endless changes are named as well."""
     fights, back = Fights(), Repair("a", "[a via 10.0.0.2]", "[a via 10.0.0.1]")
     for number in range(40):
         one = repair("a") if number % 2 else back

@@ -1,4 +1,4 @@
-"""Guard beside other runs: orders, a new configuration, a run that holds the host, and removal; in memory."""
+"""The guard and other runs: orders, a new configuration, a run that holds the lock, and removal; in memory."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_another_run_holds_the_host(play: Play) -> None:
 
 
 def test_another_run_holds_the_host_for_long(play: Play) -> None:
-    """After 90 s that is told, once, and what was known holds; an attempt is not a look. Afterwards all is as before."""
+    """After 90 s this is reported once, and what was known stays; an attempt does not count as a look."""
     files, holders = play.host.files, list[str]()
     states: list[dict[str, object]] = []
     play.perform(

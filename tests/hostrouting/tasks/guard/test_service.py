@@ -25,7 +25,7 @@ UNIT = LAYOUT.guard_unit
 
 @pytest.fixture
 def host() -> FakeHost:
-    """An H200 node without anything of ours."""
+    """An H200 node without anything that hostrouting installed."""
     return FakeHost(kernel=h200())
 
 

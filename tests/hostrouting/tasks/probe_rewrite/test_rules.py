@@ -95,7 +95,7 @@ class TestTables:
 
     @pytest.mark.parametrize("content", ["", "\tflags dormant\n", "\tchain input {\n\t}\n"])
     def test_a_foreign_table(self, content: str) -> None:
-        """A table without a comment of ours is not changed, also if nothing is wanted; the message names the remedy."""
+        """A table without our comment is not changed, even if nothing is wanted; the message names the remedy."""
         listing = f"table ip6 {NAME} {{\n{content}}}\n"
         found = plan(ROUTE, listing=listing)
         assert (found.text, found.operations) == ("", ())
@@ -207,7 +207,7 @@ class TestHindrances:
         assert words in found.sentence
 
     def test_one_of_several_links(self) -> None:
-        """Without a route of ours, each device that lacks something is named, and the others are looked at."""
+        """If none of our routes exists, each device that lacks something is named; the others are examined."""
         config = ProbeRewriteConfig(True, ("eth0", "eth1"), ensure_route=False)
         around = Surroundings(**{**WELL, "way_back": ()})
         found = find_hindrances(config, around)

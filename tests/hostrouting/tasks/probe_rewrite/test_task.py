@@ -122,7 +122,7 @@ class TestApply:
         assert run(RewriteProbeSource(HostRoutingConfig(), host=host)) == phases.Skip(RewriteProbeSource.nothing)
 
     def test_no_longer_enabled(self) -> None:
-        """Table, route, files and step go; what others have stays."""
+        """Table, route, files and step are removed; those of other programs stay."""
         host = a_host()
         foreign = Route.to("2001:db8::/32", dev="eth0", metric=1024, protocol=4)
         host.kernel.ip_route("add", foreign)
@@ -182,7 +182,7 @@ class TestRefusals:
         assert "is an address of this host, on eth0" in str(error)
 
     def test_a_foreign_table(self) -> None:
-        """A table of that name without a comment of ours is not touched, neither by apply nor by remove."""
+        """Neither apply nor remove touches a table with our name that lacks our comment."""
         theirs = f"table ip6 {TABLE} {{\n  chain prerouting {{\n  }}\n}}\n"
         host = a_host(tables=MemoryNftables(theirs))
         error = failure(host)
@@ -310,7 +310,7 @@ class TestConditions:
         assert routes_of(host) == [f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"]
 
     def test_ipv6_is_off(self) -> None:
-        """Nothing waits for IPv6 on a device where it is disabled: without it there are no probes to lose."""
+        """Nothing waits for IPv6 on a device where it is disabled: no probe arrives there."""
         kernel = MemoryBackend()
         kernel.add_link(Link(name="eth0", index=0, ipv6_disabled=True))
         kernel.set_up("eth0")
@@ -323,7 +323,7 @@ class TestStanding:
     """What keeps probes from the pods although all of it is in force."""
 
     def test_each_edge_is_asked(self) -> None:
-        """Settings, devices and tables of the host are looked at; counters are told."""
+        """The host's settings, devices and tables are examined, and the counters reported."""
         host = a_host()
         host.kernel.add_address("eth0", "2001:db8::5/64")
         apply(host)
@@ -356,7 +356,7 @@ class TestStanding:
         assert RewriteProbeSource(HostRoutingConfig(), host=host).standing() is None
 
     def test_a_route_that_is_gone(self) -> None:
-        """A missing route is told once, and not also as a packet without a route."""
+        """A missing route is reported once, and not also as a packet without a route."""
         host = a_host()
         apply(host)
         [route] = host.kernel.reopen().snapshot(family=6, protocol=213).routes

@@ -20,7 +20,7 @@ FABRIC = Prefix.parse("172.16.0.0/16")
 
 
 def ours(prefix: str, gateway: str | None = "10.0.0.1", dev: str = "eth0", metric: int = 0) -> Route:
-    """A route of ours."""
+    """One of our routes."""
     return Route.to(prefix, dev=dev, gateway=gateway, metric=metric, protocol=OURS)
 
 
