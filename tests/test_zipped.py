@@ -39,7 +39,7 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ran(pyz: Path, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Run it with no package but those of Python itself."""
+    """Run the file with the standard library only."""
     return subprocess.run(
         [*before, sys.executable, "-I", "-S", str(pyz), *words],
         capture_output=True,

@@ -89,7 +89,7 @@ _NAMED = 9  # a message names at most this many devices
 class Unsafe:
     """An escaping range that none of our routes can close safely; `decision` holds the rule and route that decide it.
 
-    The range includes the host's single addresses inside it, as in a Escape. `missing` names what a repair needs. If
+    The range includes the host's single addresses inside it, as in an Escape. `missing` names what a repair needs. If
     Linux refuses the next hop, `missing` is that next hop, and `against` is the decision that makes Linux refuse it.
     """
 

@@ -498,7 +498,7 @@ def no_such_rule(lines: Sequence[str], words: str = "") -> ProgramError:
 
 
 def timed_out(what: str, seconds: float) -> ProgramError:
-    """No answer came in time."""
+    """The error for a program that did not answer in time."""
     told = f"ebtables did not {what} within {seconds:g} s; check that `ebtables-save` answers, then try again"
     return _error(told, kind="timeout")
 

@@ -411,7 +411,7 @@ def no_device(neighbour: Neighbour) -> BackendError:
 
 
 def timed_out(what: str, seconds: float) -> BackendError:
-    """No answer came in time."""
+    """The error for a program that did not answer in time."""
     return BackendError(f"could not {what} within {seconds:g} s: the kernel did not answer; try again", kind="timeout")
 
 

@@ -174,7 +174,7 @@ def _last_line(error: Exception) -> str:
 
 
 def unknown_parts(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
-    """What is installed here for tasks that none of these is; it stays as it is."""
+    """A finding for each installed part of a task that is not among these; the part stays."""
     layout, names, extensions = host.layout, {task.whole.name for task in tasks}, {task.extension for task in tasks}
     remedy = "install its package where hostrouting runs, then run: hostrouting remove, or apply"
     steps = [step.name for step in Gate(host).steps if step.name not in names]

@@ -55,7 +55,7 @@ class Bench:
         self.backend, self.baseline, self.folder = backend, baseline, folder
 
     def in_c(self, *arguments: str) -> dict[str, Callable[[], object]]:
-        """The C program, which takes its own time; nothing where there is none."""
+        """The C program, which measures its own time; nothing if there is none."""
         return run_baseline(self.baseline, *arguments)
 
     def goals(self, *goals: Goal) -> tuple[Goal, ...]:

@@ -60,7 +60,7 @@ def compile_baseline(folder: Path) -> Path | None:
 
 
 def run_baseline(program: Path | None, *arguments: str) -> dict[str, Method]:
-    """The C program, which takes its own time; nothing where it could not be compiled."""
+    """The C program, which measures its own time; nothing if it could not be compiled."""
 
     def run() -> float:
         done = subprocess.run([str(program), *arguments], check=True, capture_output=True, text=True)

@@ -85,7 +85,7 @@ def _forward(lab: Lab) -> Contest:
 
 @contextmanager
 def _sender(lab: Lab) -> Iterator[Callable[[], float]]:
-    """What sends datagrams to the pod, and says how many seconds that took; they are handled while they are sent."""
+    """A function that sends datagrams to the pod and returns the seconds; each is processed while it is sent."""
     with (
         open_socket(lab.pod, socket.SOCK_DGRAM, POD, port=9) as sink,
         open_socket(lab.balancer, socket.SOCK_DGRAM, OWN_GLOBAL) as sender,

@@ -333,7 +333,7 @@ def test_the_guard_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_package_that_cannot_be_loaded(installed: Callable[[str], None]) -> None:
-    """The others work without it, and the log says which it is."""
+    """Commands work without a package that cannot be loaded, and the log names it."""
     installed("nobody.has.this:Task")
     said = say("remove", host=rail_host())
     assert (said.code, "the task rail-rules (nobody.has.this:Task) cannot be used" in said.err) == (0, True)

@@ -146,7 +146,7 @@ def test_what_follows_from_an_error(row: list[str]) -> None:
 
 @each
 def test_errors_survive_pickling(name: str, kind: str) -> None:
-    """An error that crosses to another process says there what it said here, and carries the same facts."""
+    """An error has the same text and facts after it was sent to another process."""
     error = made(name, kind)
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
     assert type(copied) is type(error)

@@ -247,7 +247,7 @@ def end_of(result: Result) -> float:
 
 
 def foretold(tree: phases.AnyTask, deadline: float | None) -> Result:
-    """What the run does: first as if no leaf cancelled it, then with the first of those that do."""
+    """The expected run: first as if no leaf cancelled it, then cut off by the first one that does."""
     limit = math.inf if deadline is None else deadline
     free = step(tree, 0, Around(limit, None, limit))
     told = [

@@ -88,7 +88,7 @@ class WrongName:
 
 
 class WrongParameter:
-    """A class whose do wants something else."""
+    """A class whose do() has another parameter type."""
 
     name = "wrong"
 

@@ -31,7 +31,7 @@ __all__ = ["UNDER", "furnish", "touched"]
 
 LAYOUT = HostLayout()
 UNDER = "HOSTROUTING_DECOY"
-"""The environment variable that tells the tests which files lie over the host's; a booted system has them, too."""
+"""The environment variable with the files that cover the host's; booted systems have them, too."""
 
 _UNITS = LAYOUT.unit_directory
 _REFUSES = "[Service]\nExecStartPre=/bin/false\n"

@@ -54,7 +54,7 @@ class Mutant(NamedTuple):
     """One change."""
 
     name: str
-    """The definition that it is in, and what is changed into what."""
+    """The definition that contains the mutant, and its change."""
     line: int
     text: str
     """The whole changed source."""

@@ -54,7 +54,7 @@ def build(source: Path, *, only_wheel: bool = False, **environment: str) -> dict
 
 
 def published_files(config: pytest.Config, base: Path) -> dict[str, Path]:
-    """All four, by the end of their names. The first worker that needs them builds them; `base` is its directory."""
+    """The four published files, by the end of their names. The first worker builds them; `base` is its directory."""
     top = base.parent if hasattr(config, "workerinput") else base  # of a worker, the parent is that of the run
     place = top / "published"
     with (top / "published.lock").open("w") as lock:

@@ -247,7 +247,7 @@ class Storm:
     """A host on which rounds are played."""
 
     def __init__(self, system: System, crew: Agents, seed: int) -> None:
-        """Take a host as `raging` furnishes it."""
+        """Keep the host, which `raging` has prepared."""
         self.system, self._crew = system, crew
         self._random = random.Random(seed)  # noqa: S311  no secret: the seed is told
         self._applying: dict[str, float] = {}

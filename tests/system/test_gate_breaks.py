@@ -119,7 +119,7 @@ def test_a_hanging_check_keeps_the_gate_shut() -> None:
 
 
 def test_in_warn_nothing_about_the_check_holds_a_machine_back() -> None:
-    """In WARN the machine starts whatever becomes of the check: hanging, broken, missing or masked."""
+    """In WARN the machine starts even if the check hangs, fails, is missing or masked."""
     script = LAYOUT.check_script_path
     with host(config(mode=Mode.WARN)) as system:
         for command, limit, said in (

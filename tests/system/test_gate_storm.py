@@ -1,4 +1,4 @@
-"""The gate in a storm: what `storm` finds in a few rounds, and that it would find it."""
+"""The gate in a storm: a few rounds of `storm`, and that it would find violations."""
 
 import os
 import random

@@ -145,7 +145,7 @@ def test_a_host_that_was_suspended() -> None:
 
 @pytest.mark.releases
 def test_a_restart_of_all_services() -> None:
-    """With Restart= for all services a machine is refused at once, and the gate does not go on by itself after that."""
+    """With Restart= for all services, a machine is refused at once, and the gate is not restarted."""
     with host(config(mode=Mode.STRICT)) as system:
         system.lay("/etc/systemd/system/service.d/10.conf", "[Service]\nRestart=on-failure\n")
         system.lay(f"/etc/systemd/system/{LAYOUT.machine_unit}.d/20.conf", "[Service]\nRestart=no\n")

@@ -106,7 +106,7 @@ def test_what_the_last_line_says_is_true(kind: str) -> None:
 
 @pytest.mark.releases
 def test_systemd_refuses_to_read_units() -> None:
-    """With too little room in /run, nothing is changed; with room again, and for a change of scripts alone, all is well."""
+    """With too little room in /run, only scripts can be changed; with enough room again, units, too."""
     with host() as system, answering(system, _CLI) as cli:
         system.lay(_CONFIG, config(*HALVES, mode=Mode.WARN).to_json())
         system.must("mount", "-o", "remount,size=15m", "/run")
@@ -189,7 +189,7 @@ def test_the_way_out_where_a_mask_does_not_hold() -> None:
 
 
 def test_in_json() -> None:
-    """The document of a failed apply says the same: what opens the gate, and what bars it."""
+    """The document of a failed apply has what opens the gate, and what shuts it."""
     with host() as system, answering(system, _CLI) as cli:
         system.lay(_CONFIG, config(mode=Mode.STRICT).to_json())
         full, masked = OBSTACLES["full /etc"], OBSTACLES["a masked unit"]

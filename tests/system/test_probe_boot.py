@@ -60,7 +60,7 @@ def test_a_second_machine_while_the_gate_runs_for_the_first() -> None:
 
 @pytest.mark.parametrize("required", [False, True])
 def test_a_machine_whose_probes_are_lost(required: bool) -> None:  # noqa: FBT001
-    """A rewrite that fails, here because nft fails, holds a machine back only if it is required, and says so."""
+    """If nft fails, the rewrite fails and says so; it holds a machine back only if it is required."""
     told = attrs.evolve(TOLD, config=attrs.evolve(TOLD.config, required=required))
     with flushing(told=told) as system:
         system.lay("/usr/sbin/nft", '#!/bin/sh\n[ "$1" = flush ]\n', mode=0o755)

@@ -267,7 +267,7 @@ class TestTexts:
 
     @given(configs())
     def test_deterministic_and_ended(self, config: HostRoutingConfig) -> None:
-        """The same twice, one newline at the end, no blanks before any, no carriage return."""
+        """Two renderings are equal; a text ends with one newline, without trailing blanks or carriage returns."""
         for text, again in zip(texts(config), texts(config), strict=True):
             assert text == again
             assert text.endswith("\n")

@@ -560,7 +560,7 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
 
 @pytest.mark.parametrize("story", some_at_night(STORIES))
 def test_as_the_engine(namespace: Namespace, tmp_path: Path, story: str) -> None:
-    """On hosts that random ones seldom are, verdict, findings and repair are the engine's, too."""
+    """On hosts that random generation rarely produces, verdict, findings and repair equal the engine's."""
     commands, lost, verdict = STORIES[story]
     namespace.batch(commands)
     lose_carriers(namespace, lost)

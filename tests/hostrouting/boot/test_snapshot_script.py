@@ -95,7 +95,7 @@ def test_of_any_host(tmp_path: Path, data: st.DataObject) -> None:
 @each_tree
 @pytest.mark.parametrize("compat", [1, 0])
 def test_says_it_in_detail(namespace: Namespace, tree: Path, compat: int) -> None:
-    """What the JSON of ip leaves out or prints twice is read as netlink reads it, and so are next hop objects."""
+    """Fields that ip's JSON omits or prints twice are read as netlink reads them; so are next hop objects."""
     namespace.batch(
         [
             "nexthop add id 5 via 10.0.0.9 dev eth0",

@@ -116,7 +116,7 @@ class TestMeanwhile:
 
     @pytest.mark.parametrize("when", ["before", "after"])
     def test_told_to_stop_while_it_writes(self, namespace: Namespace, tmp_path: Path, when: str) -> None:
-        """A run that is ended in the middle of its batch leaves what was there; the order comes from the `ip` it runs."""
+        """A run that is stopped in the middle of its batch leaves the routes as they were; `ip` itself sends the signal."""
         namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
         before = namespace.ip("route", "show").stdout
         stop = "kill -TERM $PPID"

@@ -89,7 +89,7 @@ class TestEveryAddressIsJudged:
 
     @for_each("name", TOPOLOGIES)
     def test_each_host(self, name: str) -> None:
-        """On each host of the table, verdict, expected devices and escapes are those that it says."""
+        """On each host of the table, verdict, expected devices and escapes are those of the table."""
         row = TOPOLOGIES[name]
         devs = {"expected_devs": row.expected, "allowed_devs": row.allowed}
         report = check(row.kernel().snapshot(family=4), *row.cidrs, **devs)

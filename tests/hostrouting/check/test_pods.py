@@ -339,7 +339,7 @@ class TestTold:
         ids=["fine", "escaping", "the same", "undecided"],
     )
     def test_page(self, rules: tuple[Rule, ...], said: str, tmp_path: Path) -> None:
-        """`check` says of each class of packets what is true of it."""
+        """`check` prints the verdict on each class of packets."""
         path = tmp_path / "config.json"
         path.write_text(config(expectedDevs=["eth0"]).to_json())
         page = say("check", "--config", str(path), kernel=node(*bridge(), rules=rules, routes=(ASTRAY,))).out

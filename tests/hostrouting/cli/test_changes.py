@@ -96,7 +96,7 @@ def test_another_gateway(written: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_what_stays(written: Callable[..., str], *, named: bool) -> None:
-    """`remove` names the route that was wanted and is not ours, with the command that deletes it."""
+    """`remove` names a configured route that is another program's, with the command that deletes it."""
     host, path = FakeHost(kernel=overwritten()), written(WHOLE)
     say("apply", "--config", path, host=host)
     words = ("remove", "--config", path) if named else ("remove",)

@@ -113,7 +113,7 @@ def test_devices_that_are_named_beside_it(written: Callable[..., str]) -> None:
 
 
 def test_installed_routes_that_are_lost(repaired: str) -> None:
-    """If the installed routes are missing but would repair it, the answer is to start them, not to paste any."""
+    """If the installed routes are missing and would repair the escape, the remedy is to start them."""
     host = installed(repaired)
     lose_routes(host)
     for words in ((), (CIDR,)):

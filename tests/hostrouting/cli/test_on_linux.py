@@ -41,7 +41,7 @@ AS_ANYONE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 @pytest.fixture(scope="module")
 def sick() -> Iterator[Machine]:
-    """An H200 node on which nothing is changed."""
+    """An H200 node that no test changes."""
     with private_machine() as machine:
         machine.batch(H200)
         yield machine
@@ -253,7 +253,7 @@ def test_etc_cannot_be_written(machine: Machine, repaired: str, spoil: str, reas
     ids=["read-only", "full"],
 )
 def test_run_cannot_be_written(machine: Machine, repaired: str, spoil: str, reason: str) -> None:
-    """With /run full or read-only STRICT passes while the routes are right, and refuses while they are not."""
+    """If /run is full or read-only, STRICT passes if the routes are right, and refuses otherwise."""
     assert machine.hostrouting("apply", "--config", repaired).returncode == 0
     machine.shell(f"cd /run/aks-flex-node && {{ {spoil}; }} 2>/dev/null")
     said = machine.hostrouting("apply", "--config", repaired)

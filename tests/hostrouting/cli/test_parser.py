@@ -1,4 +1,4 @@
-"""What may be typed, and how fast usage is answered."""
+"""Arguments that the parser accepts, and how little a usage error loads."""
 
 from __future__ import annotations
 

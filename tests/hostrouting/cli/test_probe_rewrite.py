@@ -114,7 +114,7 @@ def test_a_check_of_cidrs_alone(probes: str, host: FakeHost) -> None:
 
 
 def test_without_expected_cidrs(host: FakeHost, tmp_path: Path) -> None:
-    """A configuration that has a rewrite alone is checked for that alone."""
+    """If a configuration has only a rewrite, only that is checked."""
     path = tmp_path / "alone.json"
     path.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}))
     missing = say("check", "--config", str(path), host=host)

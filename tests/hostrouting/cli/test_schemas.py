@@ -65,7 +65,7 @@ def leftover() -> MemoryBackend:
 
 
 def guarded() -> dict[str, Any]:
-    """What a guard writes, after a repair that it has to leave to another program."""
+    """The document of a guard that gave up a repair which another program keeps undoing."""
     fights, repair, begun = (
         Fights(),
         Repair("172.16.0.0/17", "[172.16.0.0/17 dev eth0]", "no route"),

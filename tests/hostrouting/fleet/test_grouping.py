@@ -139,7 +139,7 @@ def test_one_repair_for_all(nodes: list[NodeResult], found: list[tuple[str, tupl
 
 
 def test_a_node_that_no_route_can_repair() -> None:
-    """Such a node does not hide the repair of the others with the same escape: they are another group, listed first."""
+    """A node without a repair is in another group than those with the same escape and a repair, which come first."""
     results = [
         node("odd", escape("ib1"), whole=False),
         node("a", escape("ib0")),

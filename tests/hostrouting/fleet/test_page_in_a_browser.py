@@ -107,7 +107,7 @@ def test_the_measure_of_contrast(browser: Browser, few: Path) -> None:
 
 
 def test_it_asks_for_nothing(browser: Browser, few: Path) -> None:
-    """The browser loads this file and nothing else, and has nothing to complain about."""
+    """The browser loads only this file, and reports no error."""
     browser.open(few)
     browser.ask("new Promise(done => setTimeout(done, 200))")
     loaded = [

@@ -296,7 +296,7 @@ class TestLocalFiles:
             LocalFiles().read(str(tmp_path / "unit"))
 
     def test_a_huge_file(self, tmp_path: Path) -> None:
-        """A file far larger than any of ours is not read, and is written over where a small one belongs."""
+        """A file far larger than any of ours is not read, and is overwritten at the path of one of ours."""
         path = tmp_path / "file"
         with path.open("wb") as stream:
             stream.truncate(1 << 40)

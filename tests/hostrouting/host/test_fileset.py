@@ -86,7 +86,7 @@ def test_a_unit_of_others_that_is_not_utf_8(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_ties_of_others(part: Part) -> None:
-    """A link by which another installer tied the unit to the machines is removed, lasting or of this boot."""
+    """A link of another installer from the machines to the unit is removed, in /etc and in /run."""
     files = FakeFiles()
     for directory in ("/etc/systemd/system", "/run/systemd/system"):
         files.links[f"{directory}/systemd-nspawn@.service.requires/{part.unit}"] = "/x"

@@ -32,7 +32,7 @@ class Said(Programs):
     """A stand-in for the programs of ebtables: "nft_save" is ebtables-nft-save, "version" is `ebtables --version`."""
 
     def key(self, *words: str) -> str:
-        """By what the command does, and for which backend."""
+        """The key of an answer: what the command does, and for which backend."""
         name = words[0].removeprefix("ebtables-").replace("-", "_")
         return "version" if "--version" in words else f"{name}_list" if "-L" in words else name
 

@@ -30,7 +30,7 @@ def is_running(pid: int) -> bool:
 
 
 def await_the_end(path: Path) -> None:
-    """Wait until the processes are gone whose numbers such a program has written down."""
+    """Wait until the processes whose numbers the program has written have ended."""
     pids = [int(word) for word in path.read_text(encoding="utf-8").split()]
     assert len(pids) == 2
     wait_for("the end of the program and its child", lambda: not any(is_running(pid) for pid in pids))

@@ -214,7 +214,7 @@ class TestWhatAnOperatorReads:
         ]
 
     def test_someone_elses_twin(self) -> None:
-        """A route that is there already is kept, also when it is someone else's; it stays theirs."""
+        """An existing route with the right values is kept; if it is another program's, it stays that program's."""
         theirs = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=16)
         (step,) = plan_routes([want("10.1.0.0/16")], plain().with_routes([theirs])).steps
         assert step == Step("keep", theirs, "it already exists (proto dhcp) and stays as it is")

@@ -117,7 +117,7 @@ class TestRemove:
         ]
 
     def test_past_failures(self) -> None:
-        """A failure does not keep the rest from going."""
+        """If one part cannot be removed, the others are still removed."""
         host = FakeHost(kernel=h200())
         run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
         host.kernel.faults.fail("change", 22)

@@ -638,7 +638,7 @@ class TestOthers:
 
     @pytest.mark.parametrize("text", [ORIGINAL, f"[Service]\nExecStart={LAYOUT.routes_script}\n"])
     def test_the_originals(self, text: str) -> None:
-        """A unit of the published original is known by what it runs or is ordered before, and gives way."""
+        """A unit of the published original is recognised by what it runs or is ordered before, and is replaced."""
         host = FakeHost(kernel=h200())
         host.files.texts[LAYOUT.routes_unit_path] = text
         run(Configure(WANTED, host=host))

@@ -162,7 +162,7 @@ def test_an_overlap_that_is_left(written: Callable[..., str], mode: str, code: i
 
 
 def test_what_a_repair_costs(written: Callable[..., str]) -> None:
-    """In STRICT, the page has it and the log has not. Kills: logged, and then printed again."""
+    """In STRICT, the cost is on the page, and not in the log. Kills: the log has it, too."""
     said = say("apply", "--config", written(), kernel=h200())
     assert ("repair diverts" in said.out, "repair diverts" in said.err) == (True, False)
     assert "REPAIR-COST: the repair diverts" in say("apply", "--config", written(mode="WARN"), kernel=h200()).err

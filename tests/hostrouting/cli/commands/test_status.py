@@ -301,7 +301,7 @@ def without(path: str) -> Callable[[FakeHost], object]:
 
 
 def wrote(path: str, text: str) -> Callable[[FakeHost], object]:
-    """The file has this text."""
+    """A host whose report file has this text."""
     return lambda host: host.files.texts.update({path: text})
 
 
@@ -321,7 +321,7 @@ def wrote(path: str, text: str) -> Callable[[FakeHost], object]:
 def test_a_gate_that_is_wrong(
     written: Callable[..., str], damage: Callable[[FakeHost], object], name: str, told: str
 ) -> None:
-    """Whatever opens the gate, or keeps it shut, is reported first."""
+    """What opens the gate, or keeps it shut, is reported first."""
     host = checked(written(mode="STRICT"), plain_vm())
     damage(host)
     said = say("status", host=host)
@@ -450,7 +450,7 @@ def test_the_kernel_cannot_be_asked(written: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("make", [plain_vm, h200])
 def test_not_permitted(written: Callable[..., str], make: Callable[[], MemoryBackend]) -> None:
-    """Without the right to look, the verdict of the last check, good or bad, does not count for now."""
+    """If the tables may not be read, the verdict of the last check does not become the present one."""
     host = checked(written(mode="WARN"), make())
     backend = host.kernel.reopen()
     backend.faults.fail("snapshot", BackendError("not permitted to read the tables", kind="not-permitted"))

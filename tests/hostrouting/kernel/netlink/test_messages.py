@@ -89,7 +89,7 @@ class TestReading:
 
     @given(family=st.sampled_from([4, 6]), data=st.data())
     def test_of_a_rule(self, family: int, data: st.DataObject) -> None:
-        """Every action, every selector that pyroute2 knows."""
+        """A rule with any action and selector that pyroute2 knows."""
         text, bits = addresses_of(family), st.integers(0, 32)
         said = data.draw(
             attributes(

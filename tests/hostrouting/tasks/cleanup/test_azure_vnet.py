@@ -276,10 +276,10 @@ class TestPods:
 
 
 class TestListedPods:
-    """Pods of the state file that are gone: Azure's network monitor adds their rules again."""
+    """Pods in the state file that no longer exist: Azure's network monitor adds their rules again."""
 
     def test_they_are_told(self) -> None:
-        """By default they are a warning that names the setting, and the monitor if it runs."""
+        """By default, such pods are a warning that names the setting, and the monitor if it runs."""
         files = listing("azv7", "10.240.0.5")
         (it,) = planned(files=files).findings
         assert (it.name, it.severity, it.target) == ("azure-vnet", "warning", STATE)

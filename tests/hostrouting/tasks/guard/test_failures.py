@@ -178,7 +178,7 @@ def test_a_kernel_that_does_not_answer(play: Play) -> None:
 
 
 def test_tables_that_keep_changing(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the tables cannot be read at one moment, the former verdict holds; if that lasts, it is a failure."""
+    """If the tables keep changing while they are read, the former verdict stays; if that lasts, it is a failure."""
     real = examine
 
     def restless(*given: Any, **named: Any) -> Examination:

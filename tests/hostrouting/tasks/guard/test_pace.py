@@ -19,7 +19,7 @@ def repair(key: str, found: str = "no route") -> Repair:
 
 
 def needed(fights: Fights, key: str, now: float) -> Fights:
-    """After a repair was needed: it is made if it may be."""
+    """The fights after a repair was needed: it is carried out if it is allowed."""
     return fights.made([repair(key)], now) if fights.may_repair(repair(key), now) else fights.denied(repair(key), now)
 
 
@@ -171,7 +171,7 @@ def test_failures(chances: list[float]) -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 3), st.booleans()), min_size=1, max_size=60), CHANCES)
 def test_the_share_of_the_time(looks: list[tuple[float, float, bool]], chance: float) -> None:
-    """Looks after events or failures take at most a tenth of the time, 2 s and the last look; a regular one is never later."""
+    """Looks after events or failures use at most a tenth of the time; a regular look is never delayed."""
     pace, now, spent, last = Pace.begin(0), 0.0, 0.0, 0.0
     for gap, seconds, failed in looks:
         pace = pace.heard(now)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(("cidrs", "held"), [(("10.0.0.0/8",), "ok"), ((), None)])
 def test_a_new_configuration(play: Play, cidrs: tuple[str, ...], held: str | None) -> None:
-    """The former answer of a task holds until it answers by the new configuration, unless it is no longer wanted."""
+    """A task's former answer stays until the task answers for the new configuration, unless it is no longer wanted."""
     play.again = lambda: config(*REPAIR, cidrs=cidrs)
 
     def change() -> None:
@@ -44,7 +44,7 @@ def test_a_new_configuration(play: Play, cidrs: tuple[str, ...], held: str | Non
 
 
 def test_an_order_while_another_run_holds_the_host(play: Play) -> None:
-    """The installed configuration is read when that run has ended, and what was found holds until then."""
+    """The guard reads the installed configuration after the other run has ended, and keeps its findings until then."""
     files, read_at, is_held = play.host.files, list[float](), False
     play.kernel.add_link("ib9")
     later = config(*REPAIR, "10.77.0.0/16", cidrs=(CIDR,))
@@ -231,7 +231,7 @@ def test_remove_takes_its_files(play: Play) -> None:
 
 
 def test_what_is_removed_stays_removed(play: Play) -> None:
-    """A guard of what is installed notices that it was removed, and does not bring it back."""
+    """A guard of the installed configuration notices its removal, and does not install it again."""
     play.again, play.follows = HostRoutingConfig, True
     play.perform((10.0, lambda: run(Remove(play.settings, host=play.host))), until=200)
     assert not play.route("172.16.0.0/17")

@@ -72,7 +72,7 @@ def test_looks_are_added() -> None:
 
 
 def test_figures() -> None:
-    """Each has its help and its type; labels are quoted; what is not known is left out."""
+    """Each metric has its help and its type; labels are quoted; unknown values are left out."""
     verdicts, escapes = {"172.16.0.0/16": "overlap", "fd00::/48": "ok"}, {"172.16.0.0/16": 3, "fd00::/48": 0}
     look = Look(verdict="overlap", verdicts=verdicts, escapes=escapes, routes=(4, 3, 5))
     text = figures(after(look), version='1 "x"\n')

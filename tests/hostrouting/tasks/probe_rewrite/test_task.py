@@ -377,7 +377,7 @@ class TestStanding:
 
 
 def test_with_the_others() -> None:
-    """Configure runs it after the other two, and Remove takes all three away."""
+    """Configure runs the rewrite after the other two tasks, and Remove removes all three."""
     host = FakeHost(kernel=h200(), files=FakeFiles(dict(FORWARDING)), tables=MemoryNftables())
     document = {
         "staticRoutes": {

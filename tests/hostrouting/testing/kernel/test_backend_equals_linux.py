@@ -142,7 +142,7 @@ def known_again(before: Sequence[Route], after: Sequence[Route], refused: Operat
 
 
 def run(family: int, happening: list[Operation], sysctls: dict[str, bool], finish: Finish) -> None:
-    """Do all of it to both."""
+    """Carry out all operations on the fake kernel and on Linux, and compare."""
     wary = sysctls["ignore_linkdown"]
     with raw_kernel(**sysctls) as linux:
         fake = MemoryBackend(promote_secondaries=sysctls["promote_secondaries"])
