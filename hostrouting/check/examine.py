@@ -248,7 +248,7 @@ def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
 
 
 def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None) -> Examination:
-    snapshot, still = read(backend)
+    snapshot, still = read(backend, reached=True)
     fib = Fib(snapshot)
     found = []
     for report in _reports(fib, config):
@@ -437,10 +437,13 @@ def with_repair(found: Examination, *, protocol: int) -> Fib | None:
 # Reading a kernel that may not be ready yet.
 
 
-def read(backend: RouteBackend) -> tuple[Snapshot, bool]:
-    """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot."""
+def read(backend: RouteBackend, *, reached: bool = False) -> tuple[Snapshot, bool]:
+    """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot.
+
+    `reached` leaves out the tables that no rule looks up.
+    """
     try:
-        return backend.snapshot(), True
+        return backend.snapshot(reached=reached), True
     except BackendError as error:
         if isinstance(error.last, Snapshot):
             return error.last, False

@@ -346,9 +346,12 @@ class SavedBackend:
         table: int | None = None,
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
+        reached: bool = False,
     ) -> Snapshot:
         """See RouteBackend."""
-        return part_of(self._snapshot, family=family, table=table, protocol=protocol, prefixes=prefixes)
+        return part_of(
+            self._snapshot, family=family, table=table, protocol=protocol, prefixes=prefixes, reached=reached
+        )
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """See RouteBackend; unknown fields of the flow are those of a plain packet."""

@@ -15,7 +15,7 @@ import attrs
 from hostrouting.arguments import listed
 from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
 from hostrouting.fib import ANY
-from hostrouting.model import IPV4, PATHLESS, REFUSING, Rule, as_ip, as_prefix
+from hostrouting.model import IPV4, PATHLESS, REFUSING, Rule, as_ip, as_prefix, reached_tables
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -138,16 +138,18 @@ class RouteBackend(Protocol):
         table: int | None = None,
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
+        reached: bool = False,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order.
 
         `family` (4 or 6) leaves out the other family's addresses, rules and routes. `table`, `protocol` and `prefixes`
         leave out other routes: a real kernel filters by table and protocol itself, so that reading a few routes among
-        100,000 is fast. The snapshot is consistent: if any part of it may have changed while it was read, everything is
-        read again, a few times; then BackendError is raised (unsettled), with the last snapshot. Changes of routes that
-        are left out do not matter (in IPv6: those of other tables), so a few prefixes can be read on a host whose
-        tables keep changing. Settings of devices that exist for each family are there for IPv4 in any case, for IPv6
-        unless `family` is 4. Needs no privilege.
+        100,000 is fast. `reached` leaves out the tables that no rule looks up, except Linux's own (`reached_tables`):
+        they decide nothing, and may be large. The snapshot is consistent: if any part of it may have changed while it
+        was read, everything is read again, a few times; then BackendError is raised (unsettled), with the last
+        snapshot. Changes of routes that are left out do not matter (in IPv6: those of other tables), so a few prefixes
+        can be read on a host whose tables keep changing. Settings of devices that exist for each family are there for
+        IPv4 in any case, for IPv6 unless `family` is 4. Needs no privilege.
         """
         ...
 
@@ -281,8 +283,12 @@ def part_of(
     table: int | None,
     protocol: int | None,
     prefixes: Collection[Prefix | str] | None,
+    reached: bool,
 ) -> Snapshot:
     """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
+    if reached and (tables := reached_tables(snapshot.rules)) is not None:
+        near = snapshot.routes.places(lambda shape: shape.table in tables)
+        snapshot = attrs.evolve(snapshot, routes=snapshot.routes.part(near))
     if family is None and table is None and protocol is None and prefixes is None:
         return snapshot
     return attrs.evolve(

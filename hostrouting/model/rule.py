@@ -30,6 +30,7 @@ __all__ = [
     "command_adding",
     "default_rules",
     "missing_rules",
+    "reached_tables",
     "selector_of",
     "tos_bits",
     "tos_name",
@@ -480,6 +481,20 @@ def missing_rules(rules: Iterable[Rule], family: int) -> tuple[Rule, ...]:
     """
     standing = [rule for rule in rules if rule.family == family]
     return tuple(rule for rule in default_rules(family) if not any(other.looks_up(rule.table) for other in standing))
+
+
+def reached_tables(rules: Iterable[Rule]) -> frozenset[int] | None:
+    """The tables that a rule looks up, and Linux's own, which lack a rule at most by mistake.
+
+    None means any table: the rule for VRFs looks up that of a device.
+    """
+    found = {TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT}
+    for rule in rules:
+        if rule.l3mdev:
+            return None
+        if rule.action == "to_table":
+            found.add(rule.table)
+    return frozenset(found)
 
 
 def command_adding(rule: Rule) -> str:

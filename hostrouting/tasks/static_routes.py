@@ -200,11 +200,11 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return Look()
         wanted = self._wanted
         with self.host.backend() as backend:
-            before, _ = read(backend)
+            before, _ = read(backend, reached=True)
             plan = self._plan_routes(wanted, before)
             asked, told = self._ask(ctx, plan.only_asking(), before, backend, alive=alive)
             if asked.changes:
-                before, _ = read(backend)
+                before, _ = read(backend, reached=True)
                 plan = self._plan_routes(wanted, before)
             needed = {step.route.key: repair_of(step) for step in reversed(plan.changes)}
             begun = ctx.clock.now()

@@ -517,6 +517,23 @@ class BackendContract:
             with _refuses(TypeError):
                 backend.snapshot(prefixes="0.0.0.0/0")
 
+    def test_snapshot_of_the_tables_that_rules_look_up(self) -> None:
+        """`reached` leaves out the routes of a table that no rule looks up, and nothing else, in the same order."""
+        there, aside = _ours("192.0.2.0/24", metric=7), attrs.evolve(_ours("198.51.100.0/24"), table=1001)
+        rule = Rule(family=4, priority=100, table=1001, src=Prefix.parse("192.0.2.7/32"), protocol=OURS)
+        with self.make() as backend:
+            assert [_do(backend, "add", route) for route in (there, aside)] == [None, None]
+            for reached in (False, True):
+                if reached:
+                    backend.change_rule("add", rule)
+                every, some = backend.snapshot(), backend.snapshot(reached=True)
+                left = [route for route in every.routes if route.table != 1001 or reached]
+                assert sorted(some.routes, key=str) == sorted(left, key=str)
+                assert [route for route in some.routes if route.table == 254] == [
+                    route for route in left if route.table == 254
+                ]
+                assert attrs.evolve(some, routes=every.routes) == every
+
     # watch
 
     def test_watch_hears_a_change(self) -> None:

@@ -65,10 +65,11 @@ class NetlinkBackend:
         table: int | None = None,
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
+        reached: bool = False,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
         channel = self._begin()
-        wanted = Wanted(family, table, protocol, asked_prefixes(prefixes))
+        wanted = Wanted(family, table, protocol, asked_prefixes(prefixes), reached=reached)
         return take_snapshot(channel, self._listener, partial(self._there, settings_in_files), wanted)
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:

@@ -64,6 +64,7 @@ from hostrouting.model import (
     Rule,
     Shapes,
     Snapshot,
+    reached_tables,
     routes_like,
     selector_of,
 )
@@ -132,6 +133,8 @@ def take_snapshot(
             names = {link.index: link.name for link in links}
             addresses = [list_addresses(channel, one, names) for one in families]
             rules = [list_rules(channel, one) for one in families]
+            if wanted.reached and channel.strict:
+                wanted = matters = attrs.evolve(wanted, tables=reached_tables(sum(rules, ())))
             routes = list_routes(channel, families, names, wanted)
             snapshot = Snapshot(
                 links=links,
@@ -202,9 +205,10 @@ def list_routes(
 ) -> RouteTable:
     """The wanted routes of these families."""
     table, protocol = wanted.table or 0, wanted.protocol or 0
+    tables = sorted(wanted.tables) if wanted.tables is not None and not table else [table]
     if not (0 <= table < 1 << 32 and 0 <= protocol < 1 << 8):
         families = ()  # no route can have such a number, and it does not fit into a request
-    listings = [_routes(channel, family, table, protocol) for family in families]
+    listings = [_routes(channel, family, number, protocol) for family in families for number in tables]
     if not any(listing.offsets for listing in listings):
         return RouteTable.of(())
     # Routes that need next hop objects are read now, the others when they are first used.

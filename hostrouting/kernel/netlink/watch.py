@@ -57,6 +57,10 @@ class Wanted:
     table: int | None = None
     protocol: int | None = None
     prefixes: frozenset[Prefix] | None = None
+    reached: bool = False
+    """Whether the tables that no rule looks up are left out."""
+    tables: frozenset[int] | None = None
+    """The tables that are read; None until the rules are known."""
 
     def disturbed_by(self, route: Route) -> bool:
         """Whether the reading may be wrong after a change of this route, even if this route is not wanted.
@@ -66,6 +70,8 @@ class Wanted:
         """
         table, prefix = route.table, route.prefix
         if self.table is not None and table != self.table and not {table, self.table} <= _MERGED:
+            return False
+        if self.tables is not None and table not in self.tables:
             return False
         return prefix.family != IPV4 or self.prefixes is None or prefix.network in self._networks
 

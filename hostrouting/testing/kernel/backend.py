@@ -95,10 +95,11 @@ class MemoryBackend:
         table: int | None = None,
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
+        reached: bool = False,
     ) -> Snapshot:
         """The present state, or the requested part of it."""
         self._meet("snapshot")
-        return part_of(self._now(), family=family, table=table, protocol=protocol, prefixes=prefixes)
+        return part_of(self._now(), family=family, table=table, protocol=protocol, prefixes=prefixes, reached=reached)
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """The FIB entry that decides for each destination."""

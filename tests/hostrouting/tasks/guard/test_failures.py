@@ -252,7 +252,7 @@ def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -
     """If two tasks fail, the recovery of one is reported separately."""
     broken = {"routes", "check"}
 
-    def routes(backend: RouteBackend) -> tuple[Snapshot, bool]:
+    def routes(backend: RouteBackend, **_how: bool) -> tuple[Snapshot, bool]:
         if "routes" in broken:
             raise BackendError("no answer for routes", kind="timeout")
         return read(backend)
@@ -387,7 +387,7 @@ def test_the_time_of_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
         play.clock.event().wait(sum(seconds.pop(str(change.route.prefix), 0.0) for change in plan.changes))
         return real(plan, *given, **named)
 
-    def fail(_: RouteBackend) -> tuple[Snapshot, bool]:
+    def fail(_: RouteBackend, **_how: bool) -> tuple[Snapshot, bool]:
         raise BackendError("no answer", kind="timeout")
 
     def break_reading() -> None:
