@@ -15,8 +15,8 @@ import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.testing.host import FakeHost
+from hostrouting.tasks.configure import TASKS, Configure, Remove
+from hostrouting.testing.host import FakeFiles, FakeHost
 from phases.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -35,20 +35,22 @@ class _Killed(BaseException):
     """The run is killed at this moment."""
 
 
-class _Fuse(list[Any]):
-    """A record of effects that kills the run at the nth of them."""
+class _Fuse(list[str]):
+    """Kills the run just before its nth effect. The manager's calls are appended to it, before they have an effect."""
 
     def __init__(self, host: FakeHost) -> None:
-        """Put the fuse into the host."""
+        """Put the fuse into all edges of the host, where it does nothing yet."""
         super().__init__()
         self.left = 0
-        host.files.writes = self
         if host.manager is not None:
             host.manager.calls = self
+        for edge in (host.tables, host.bridge_rules, host.neighbours):
+            self._arm(edge.meanwhile)
+        self._arm(lambda burn: host.kernel.faults.meanwhile("change", burn))
 
-    def append(self, effect: object) -> None:
-        """Record one more effect."""
-        super().append(effect)
+    def append(self, call: str) -> None:
+        """Record the call, and count it."""
+        super().append(call)
         self.burn()
 
     def burn(self) -> None:
@@ -56,6 +58,37 @@ class _Fuse(list[Any]):
         self.left -= 1
         if self.left == 0:
             raise _Killed
+
+    def _arm(self, arm: Callable[[Callable[[], None]], object]) -> None:
+        """Count each call of an edge; each call disarms it."""
+
+        def burn() -> None:
+            arm(burn)
+            self.burn()
+
+        arm(burn)
+
+
+@attrs.define(kw_only=True)
+class _Files(FakeFiles):
+    """Files whose changes burn a fuse."""
+
+    burn: Callable[[], None]
+
+    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+        if not self.holds(path, text, mode=mode):
+            self.burn()
+        return super().write(path, text, mode=mode)
+
+    def link(self, path: str, target: str) -> bool:
+        if not self.leads(path, target):
+            self.burn()
+        return super().link(path, target)
+
+    def remove(self, path: str) -> bool:
+        if self.is_there(path):
+            self.burn()
+        return super().remove(path)
 
 
 @attrs.frozen
@@ -72,6 +105,9 @@ class _Suite:
     def configure(self, host: FakeHost, config: HostRoutingConfig | None = None) -> Configure:
         return Configure(self.config if config is None else config, host=host, tasks=(self.task,))
 
+    def install(self, host: FakeHost) -> None:
+        phases.execute(self.configure(host), _context())
+
     def remove(self, host: FakeHost) -> None:
         phases.execute(Remove(self.config, host=host, tasks=(self.task,)), _context())
 
@@ -79,6 +115,13 @@ class _Suite:
         host = self.make()
         self.do(host)
         return host
+
+    def check_its_name(self) -> None:
+        node = self.make()
+        others = [other for other in TASKS if other is not self.task]
+        parts = {other(HostRoutingConfig(), host=node).part.name: other.__name__ for other in others}
+        name = self.task(self.config, host=node).part.name
+        assert name not in parts, f"the part {name} is that of {parts[name]}; give yours another name"
 
     def check_the_plan(self) -> None:
         host = self.make()
@@ -114,29 +157,32 @@ class _Suite:
         before, after = _state(self.make()), _state(self.done())
         for nth in count(1):
             assert nth < _MOST, "the run does not end"
-            if not self.is_killed(host := self.make(), nth):
-                return
+            if not self.is_killed(host := self.make(), nth, self.install):
+                break
             other = self.make()
-            self.is_killed(other, nth)
+            self.is_killed(other, nth, self.install)
             self.do(host)
-            assert _state(host) == after, f"after a kill at its effect {nth}, another run does not finish the work"
+            assert _state(host) == after, f"after a kill before its effect {nth}, another run does not finish the work"
             self.remove(other)
-            assert _state(other) == before, f"after a kill at its effect {nth}, Remove leaves something on the host"
+            assert _state(other) == before, f"after a kill before its effect {nth}, Remove leaves something on the host"
+        for nth in count(1):
+            if not self.is_killed(host := self.done(), nth, self.remove):
+                break
+            self.remove(host)
+            assert _state(host) == before, f"after a kill of Remove before its effect {nth}, another leaves something"
 
-    def is_killed(self, host: FakeHost, nth: int) -> bool:
+    def is_killed(self, host: FakeHost, nth: int, act: Callable[[FakeHost], object]) -> bool:
         fuse = _Fuse(host)
+        shared = {field.name: getattr(host.files, field.name) for field in attrs.fields(FakeFiles) if field.init}
+        fragile = _Files(**shared, burn=fuse.burn)
         fuse.left = nth
-        for change in range(1, nth + 1):
-            host.kernel.faults.meanwhile("change", fuse.burn, nth=change)
         try:
-            phases.execute(self.configure(host), _context())
+            act(attrs.evolve(host, files=fragile))
         except _Killed:
             return True
         finally:
             fuse.left = 0
             host.files.locked.clear()
-            while host.kernel.faults.waiting:
-                host.kernel.faults.strike("change")
         return False
 
     def check_the_image(self) -> None:
@@ -165,12 +211,14 @@ def check_task(
 ) -> None:
     """Assert that a task keeps the promises of HostTask, with a configuration that asks for it.
 
-    A dry run changes nothing, and a run does what it said. A second run changes nothing. Remove, undo and the empty
-    configuration leave the host as it was. A run that is killed at any of its effects can be finished by another, and
-    removed. In an image, only files are written, below its root. The guard repairs what was lost, and nothing else.
+    Its part has its own name. A dry run changes nothing, and a run does what it said. A second run changes nothing.
+    Remove, undo and the empty configuration leave the host as it was. A run that is killed before any of its effects
+    can be finished by another, and removed; a Remove that is killed, by another. In an image, only files are written,
+    below its root. The guard repairs what was lost, and nothing else.
     `host` makes a host in memory on which the task can succeed.
     """
     suite = _Suite(task, config, host)
+    suite.check_its_name()
     suite.check_the_plan()
     suite.check_again()
     suite.check_the_end()
@@ -192,4 +240,5 @@ def _state(host: FakeHost) -> tuple[object, ...]:
     passing = host.layout.at(host.layout.state_directory) + "/"
     texts = {path: text for path, text in host.files.texts.items() if not path.startswith(passing)}
     now = host.kernel.reopen().snapshot()
-    return texts, dict(host.files.links), {*now.rules}, {*now.routes}, str(host.tables)
+    filters = str(host.tables), str(host.bridge_rules), [*map(str, host.neighbours.neighbours)]
+    return texts, dict(host.files.links), {*now.rules}, {*now.routes}, filters

@@ -22,11 +22,13 @@ from hostrouting import (
     HostRoutingConfig,
     HostTask,
     Operation,
+    Part,
     Preflight,
     Remove,
 )
 from hostrouting.cli.source import kept_config
 from hostrouting.errors import TaskError
+from hostrouting.host.fileset import Changes
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.configure import installed_tasks
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, check_task
@@ -126,9 +128,63 @@ class Careless(RailRules):
         return Staying(self.config, host=rail_host()).keep(phases.Context(observers=[]), lambda _: False)
 
 
+class Tabling(RailRules):
+    """Has a table of nftables too, and looks only at its rules: a kill between them leaves one without the other."""
+
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:
+        """See the class."""
+        done = super().carry_out(ctx, change, up=up)
+        if done.operations and self.host.nftables is not None:
+            self.host.nftables().load(
+                "table ip6 rails {\n}\n" if up else "add table ip6 rails\ndelete table ip6 rails\n"
+            )
+        return done
+
+
+class Noting(RailRules):
+    """Has a file too, which it writes after its rules; it looks only at these."""
+
+    def change(self, *, up: bool) -> Change:
+        """See the class."""
+        found, note = super().change(up=up), ("/etc/rails",)
+        files = (Changes(note) if up else Changes(removes=note)) if found.operations else Changes()
+        return attrs.evolve(found, files=files)
+
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:
+        """See the class."""
+        done, write, remove = super().carry_out(ctx, change, up=up), self.host.files.write, self.host.files.remove
+        is_changed = done.operations and (write("/etc/rails", "here") if up else remove("/etc/rails"))
+        return attrs.evolve(done, files=("/etc/rails",) if is_changed else ())
+
+
+class Halting(RailRules):
+    """Deletes its route before its rule, and forgets a rule without a route."""
+
+    def change(self, *, up: bool) -> Change:
+        """See the class."""
+        found = super().change(up=up).operations
+        if up:
+            return Change(operations=found)
+        is_halfway = len(found) == 1 and "lookup" in found[0].object
+        return Change(operations=() if is_halfway else found[::-1])
+
+
+class Taking(RailRules):
+    """Has a part with the name of another task's, whose script it would replace."""
+
+    @property
+    def part(self) -> Part:
+        """See the class."""
+        return Part.of(self.host.layout, "static-routes", "exit 0\n", rank=45)
+
+
 @pytest.mark.parametrize(
     ("task", "told"),
     [
+        (Taking, "the part static-routes is that of ConfigureStaticRoutes; give yours another name"),
+        (Tabling, "another run does not finish the work"),
+        (Noting, "another run does not finish the work"),
+        (Halting, "after a kill of Remove before its effect \\d+, another leaves something"),
         (Idle, "other operations than planned|still something to do"),
         (Restless, "after a run, there is still something to do"),
         (Staying, "Remove leaves something"),
