@@ -63,8 +63,9 @@ function read_prefix(text,   part, width) {
 
 BEGIN {
   ZEROS = sprintf("%0128d", 0); ONES = ZEROS; gsub(0, 1, ONES)
+  split("0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1010 1011 1100 1101 1110 1111", half, " ")
   for (i = 0; i < 256; i++) {
-    bits = ""; for (n = 128; n >= 1; n /= 2) bits = bits (int(i / n) % 2)
+    bits = half[int(i / 16) + 1] half[i % 16 + 1]
     byte[i] = octet[sprintf("%02x", i)] = bits; number[bits] = i; digits[bits] = sprintf("%02x", i)
   }
   ANY = bits_of("0.0.0.0"); BROADCAST = bits_of("255.255.255.255")
@@ -395,8 +396,8 @@ look() {
 }
 # Runs one part of the program. Any of these programs may be killed, so each part needs the end of what it reads.
 judge() {
-  printf '%s\n' "${configuration[@]/#/setting }" "${@:2}" end |
-    "$awk" -v part="$1" -v waited="$wait" -v final="$last" "$program"
+  exec "$awk" -v part="$1" -v waited="$wait" -v final="$last" "$program" \
+    < <(printf '%s\n' "${configuration[@]/#/setting }" "${@:2}" end)
 }
 # Sets `told` to the result. Fails if it is not final: something is missing that may still appear, or the tables changed
 # while they were read or the kernel was asked.
@@ -409,7 +410,7 @@ check() {
   places=$(judge places "$tables" | sort -u -t '#' -k 2)
   told='failed the list of addresses to look up is incomplete: awk or sort failed'
   [[ $places == *'#z' ]] || return 0
-  answers=$(printf '%s\n' "$places" | ip -N -d -o -force -batch - 2>&1)
+  answers=$(exec ip -N -d -o -force -batch - 2>&1 < <(printf '%s\n' "$places"))
   told=$(judge answers "$tables" places "$places" answers "${answers//$'\n\tnh_info'/ nh_info}")
   [[ $told == *'not yet' ]] && return 1
   [[ $last ]] && return
@@ -430,7 +431,7 @@ leave() {
 }
 
 main() {
-  local told why last='' tries=0 waited=0 kind text verdict='' wrong=() notes=() action=()
+  local told why last='' tries=0 waited=0 kind text now verdict='' wrong=() notes=() action=()
   local -A status=([ok]=0 [undecided]=3)
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
   # The files of an earlier check; that of the command is among them.
@@ -458,8 +459,9 @@ main() {
   kind=${verdict%% *} text="every expected CIDR leaves by ${verdict#* }"
   ((${#wrong[@]})) || level=6 say "$kind: $text"
   # What the plugin of node-problem-detector prints for a day: an exit status, and a sentence in ASCII.
-  text="${status[$kind]-1} ${wrong[0]-${kind^^}: $text}; for more, run on the host: hostrouting check; checked at "
-  text="${text//–/-}$(TZ=UTC printf '%(%FT%TZ)T')"
+  TZ=UTC printf -v now '%(%FT%TZ)T'
+  text="${status[$kind]-1} ${wrong[0]-${kind^^}: $text}; for more, run on the host: hostrouting check; checked at $now"
+  text=${text//–/-}
   leave npd "$((EPOCHSECONDS + 86400)) ${text//[^ -~]/?}"
   case $kind in
     overlap) leave detected "${wrong[@]}"; finish 1 ;;
