@@ -235,7 +235,7 @@ def rpm(root: Bare) -> None:
     """The rpm, installed by the rpm of this machine, works and goes without a trace."""
     before = _everything(root)
     # The root has no packages of rpm. Debian's rpm names Alien, unless it is told that this is meant.
-    words = [*root.enter, "--mount", "rpm", "--root", root.top, "--nodeps", "--force-debian", "--dbpath", "/tmp/rpm"]
+    words = [*root.enter, "--mount", "rpm", "--root", root.top, "--nodeps", "--force-debian", "--dbpath", "/run/rpm"]
     files = list(root.sources.dist.glob("hostrouting-*.rpm"))
     assert files, "there is no rpm, because rpmbuild is not installed here: apt-get install rpm"
     subprocess.run([*words, "--install", str(files[0])], check=True, timeout=120)
