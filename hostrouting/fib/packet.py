@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import attrs
 
 from hostrouting.fib.decision import CHOSEN, Case, Condition
-from hostrouting.model import IP, IPV4, SELECTORS, TO, NextHop, Prefix, Rule, as_ip, tos_bits
+from hostrouting.model import IP, IPV4, IPV6, SELECTORS, TO, NextHop, Prefix, Rule, as_ip, tos_bits
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -212,14 +212,47 @@ def chosen_ask(position: int, legs: Iterable[NextHop]) -> Ask:
     return Ask(f"{CHOSEN} {position} {way}", (CHOSEN, way), 1, 1, None, plain=True)
 
 
+# A set of numbers: all or none of a range, or two halves. Adding to it makes a new one, and both share what is equal.
+_Numbers: TypeAlias = "bool | tuple[_Numbers, _Numbers]"
+
+
+def _bits(name: str, family: int) -> int:
+    """How many bits the numbers of a field have, or more; a device is the number that its name spells."""
+    return 128 if family == IPV6 or name in {"iif", "oif"} else 32
+
+
+def _added(numbers: _Numbers, low: int, high: int, bits: int) -> _Numbers:
+    """The numbers with low … high added; all have so many bits."""
+    last = (1 << bits) - 1
+    if numbers is True or low > last or high < 0:
+        return numbers
+    if low <= 0 and last <= high:
+        return True
+    left, right = numbers or (False, False)
+    half = 1 << bits - 1
+    halves = _added(left, low, high, bits - 1), _added(right, low - half, high - half, bits - 1)
+    return halves == (True, True) or halves
+
+
+def _has_all(numbers: _Numbers, low: int, high: int, bits: int) -> bool:
+    """Whether all of low … high are among the numbers, as far as they have no more bits than these."""
+    last = (1 << bits) - 1
+    if isinstance(numbers, bool) or low > last or high < 0:
+        return numbers is True or low > last or high < 0
+    half, (left, right) = 1 << bits - 1, numbers
+    return _has_all(left, low, high, bits - 1) and _has_all(right, low - half, high - half, bits - 1)
+
+
 class Supposed(NamedTuple):
     """What is assumed to be true of a packet, all of it together, and the conditions behind it.
 
-    `holds` has a true question for each field; of each of the `refused`, at least one part is false. If several refused
-    questions together leave no value (users up to 9, and users from 10 on), this is not noticed.
+    `holds` has a true question for each field. `excluded` has the numbers of a field that the packet does not have. Of
+    each of the `refused`, which are not about a range of one field, at least one part is false. If several of those
+    together leave no value, this is not noticed.
     """
 
     holds: dict[str, Ask]
+    excluded: dict[str, _Numbers]
     refused: tuple[tuple[Ask, ...], ...]
     conditions: Case
 
@@ -235,19 +268,30 @@ class Supposed(NamedTuple):
         conditions = self.conditions
         if all(ask.plain for ask in still) is not true:
             conditions = (*conditions, Condition(rule, tuple(ask.words for ask in still), true))
-        if not true:
-            return Supposed(self.holds, (*self.refused, still), conditions)
-        found = Supposed(holds, self.refused, conditions)
-        return (
-            None if any(found._says_all(refused) for refused in self._touched({ask.name for ask in still})) else found
+        if true:
+            found = Supposed(holds, self.excluded, self.refused, conditions)
+        elif len(still) > 1 or still[0].mask is not None:
+            return Supposed(self.holds, self.excluded, (*self.refused, still), conditions)
+        else:
+            found = Supposed(self.holds, self._without(still[0], rule.family), self.refused, conditions)
+        return None if any(found._is_impossible(ask.name, rule.family) for ask in still) else found
+
+    def _without(self, ask: Ask, family: int) -> dict[str, _Numbers]:
+        """The excluded numbers with those of this question."""
+        before = self.excluded.get(ask.name, False)
+        return {**self.excluded, ask.name: _added(before, ask.low, ask.high, _bits(ask.name, family))}
+
+    def _is_impossible(self, name: str, family: int) -> bool:
+        """Whether the assumptions leave no value for this field, or contradict a refused question that is about it."""
+        held, excluded = self.holds.get(name), self.excluded.get(name, False)
+        if excluded is True:
+            return True
+        if held is None:
+            return False
+        refused = (asks for asks in self.refused if len(asks) > 1 or asks[0].name == name)
+        return _has_all(excluded, held.low, held.high, _bits(name, family)) or any(
+            all(map(self._says, asks)) for asks in refused
         )
-
-    def _touched(self, names: set[str]) -> Iterator[tuple[Ask, ...]]:
-        """The refused questions about one of these fields."""
-        return (refused for refused in self.refused if refused[0].name in names or len(refused) > 1)
-
-    def _says_all(self, asks: tuple[Ask, ...]) -> bool:
-        return all(map(self._says, asks))
 
     def _says(self, ask: Ask) -> bool:
         """Whether the assumptions imply yes to this question."""
@@ -266,4 +310,4 @@ class Supposed(NamedTuple):
 
 
 # No assumption.
-ANYTHING = Supposed({}, (), ())
+ANYTHING = Supposed({}, {}, (), ())

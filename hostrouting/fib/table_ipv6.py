@@ -22,7 +22,7 @@ long as any other route is left in the table. A snapshot does not show this, so 
 the gateway is reachable".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
@@ -34,6 +34,7 @@ from hostrouting.model import IPV6, PATHLESS, PREFERENCES, Prefix, Route, RouteT
 __all__ = ["TableIPv6"]
 
 _HIGHEST = 100  # no other score is as high
+_EVERYWHERE = Prefix(IPV6, 0, 0)
 
 
 class _Way(NamedTuple):
@@ -60,10 +61,6 @@ class _Node(NamedTuple):
     metrics: tuple[int, ...]
     entries: tuple[Entry | None, ...]
 
-    def is_for(self, source: int) -> bool:
-        """Whether these routes are for a prefix of sources that contains this source."""
-        return self.source is not None and self.source.first <= source <= self.source.last
-
     def ranked(self, sought: Sought) -> list[_Way]:
         """The routes that this packet can use, in the order in which Linux prefers them, with the next hops it means.
 
@@ -85,6 +82,29 @@ class _Node(NamedTuple):
         return [way for *_, way in sorted(ways, key=lambda ranked: ranked[:2])]
 
 
+class _Nodes:
+    """The routes of one destination prefix, by their sources, also those that are not usable."""
+
+    def __init__(self, nodes: Sequence[_Node], *, skippable: bool) -> None:
+        """Take them, the longest sources first; a prefix that is not `skippable` is used for every source."""
+        self.every, self._skippable = nodes, skippable and any(node.source for node in nodes)
+        self._of = {node.source and (node.source.length, node.source.network): node for node in nodes}
+        self._lengths = list(dict.fromkeys(node.source.length for node in nodes if node.source))
+
+    def around(self, source: int) -> Iterator[_Node]:
+        """The routes for a packet from this source, those for the longest prefix of sources first."""
+        for length in self._lengths:
+            host = width_of(IPV6) - length
+            if (node := self._of.get((length, source >> host << host))) is not None:
+                yield node
+        if (node := self._of.get(None)) is not None:
+            yield node
+
+    def are_skipped(self, source: int) -> bool:
+        """Whether there are routes for some sources, but none for this one."""
+        return self._skippable and all(node.source is None for node in self.around(source))
+
+
 class TableIPv6(Table):
     """The routes of one IPv6 table."""
 
@@ -95,7 +115,7 @@ class TableIPv6(Table):
         """
         super().__init__(routes, width_of(IPV6))
         self._wary, self._skips_unreachable = wary, forwarding is not True
-        self._nodes: dict[int, tuple[_Node, ...]] = {}
+        self._nodes: dict[int, _Nodes] = {}
 
     @cached_property
     def _has_sources(self) -> bool:
@@ -123,23 +143,21 @@ class TableIPv6(Table):
 
     def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
         """The routes for packets from each prefix of sources, then for all others."""
-        sources = sorted(set(self._sources(address)), key=_by_length) if sought.source is None else []
-        found: list[Hit] = []
-        for number, source in enumerate(sources):
-            its = _beside(source, sources[:number])
-            if its is not None:
-                found += self._hits(address, sought._replace(source=its), (source_ask(source),))
+        sources = set(self._sources(address)) if sought.source is None else set()
         if not sources:
             return tuple(self._hits(address, sought, ()))
-        other = _beside(Prefix(IPV6, 0, 0), sources)
-        return tuple(found) if other is None else (*found, *self._hits(address, sought._replace(source=other), ()))
+        found: list[Hit] = []
+        beside = _beside({*sources, _EVERYWHERE})
+        for source in sorted(beside, key=_by_length):
+            if beside[source] <= source.last:
+                asks = () if source == _EVERYWHERE else (source_ask(source),)
+                found += self._hits(address, sought._replace(source=beside[source]), asks)
+        return tuple(found)
 
     def skips(self, prefix: Prefix, sought: Sought) -> bool:
         """Whether the prefix has routes for some sources, but none for this packet's."""
-        if not (prefix.length and self._has_sources):
-            return False
-        sources = [node for node in self._nodes_of(prefix.network << BITS | prefix.length) if node.source]
-        return bool(sources) and not any(node.is_for(sought.source or 0) for node in sources)
+        key = prefix.network << BITS | prefix.length
+        return self._has_sources and key in self.first and self._nodes_of(key).are_skipped(sought.source or 0)
 
     def _hits(self, address: int, sought: Sought, asks: tuple[Ask, ...]) -> Iterator[Hit]:
         """The routes for packets with a known source that answer yes to `asks`."""
@@ -166,10 +184,9 @@ class TableIPv6(Table):
             if key not in first:
                 continue
             nodes = self._nodes_of(key)
-            chosen = [node for node in nodes if node.source is None or node.is_for(source)]
-            if begun or length == 0 or len(chosen) == len(nodes) or any(node.source for node in chosen):
+            if begun or not nodes.are_skipped(source):
                 begun = True
-                for node in chosen:
+                for node in nodes.around(source):
                     yield from node.ranked(sought)
 
     def _sources(self, address: int) -> Iterator[Prefix]:
@@ -177,7 +194,7 @@ class TableIPv6(Table):
         for host, length in self.shifts:
             key = address >> host << host + BITS | length
             if key in self.first:
-                yield from (node.source for node in self._nodes_of(key) if node.source is not None)
+                yield from (node.source for node in self._nodes_of(key).every if node.source is not None)
 
     def _enter(self, key: int) -> tuple[Entry, ...]:
         places = self.positions(key >> BITS, key & 255)
@@ -186,23 +203,22 @@ class TableIPv6(Table):
             entry = self._entry(places[0], self.routes[places[0]], key & 255)
             found = () if entry is None else (entry,)
         else:
-            found = tuple([way.entry for node in self._nodes_of(key) for way in node.ranked(Sought())])
+            found = tuple([way.entry for node in self._nodes_of(key).every for way in node.ranked(Sought())])
         self._entries[key] = found
         return found
 
-    def _nodes_of(self, key: int) -> tuple[_Node, ...]:
-        """All routes of this prefix, also those that are not usable: the longest sources first."""
+    def _nodes_of(self, key: int) -> _Nodes:
+        """All routes of this prefix, if it has any."""
         known = self._nodes.get(key)
         if known is not None:
             return known
         routes = [(place, self.routes[place]) for place in self.positions(key >> BITS, key & 255)]
         routes.sort(key=lambda placed: placed[1].metric)
-        nodes: list[_Node] = []
-        for source in sorted({route.source for _, route in routes}, key=_by_length):
-            its = [(place, route) for place, route in routes if route.source == source]
-            entries = tuple([self._entry(place, route, key & 255) for place, route in its])
-            nodes.append(_Node(source, tuple([route.metric for _, route in its]), entries))
-        found = self._nodes[key] = tuple(nodes)
+        of_source: dict[Prefix | None, list[tuple[int, Entry | None]]] = {}
+        for place, route in routes:
+            of_source.setdefault(route.source, []).append((route.metric, self._entry(place, route, key & 255)))
+        nodes = [_Node(source, *zip(*of_source[source], strict=True)) for source in sorted(of_source, key=_by_length)]
+        found = self._nodes[key] = _Nodes(nodes, skippable=bool(key & 255))
         return found
 
     def _entry(self, place: int, route: Route, length: int) -> Entry | None:
@@ -219,9 +235,15 @@ def _by_length(source: Prefix | None) -> tuple[int, int]:
     return (1, 0) if source is None else (-source.length, source.network)
 
 
-def _beside(source: Prefix, longer: Sequence[Prefix]) -> int | None:
-    """An address in the prefix, but in none of the longer ones; None if there is none."""
-    inside = [prefix for prefix in longer if source.first <= prefix.first <= source.last]
-    places = [source.first, *(prefix.last + 1 for prefix in inside)]
-    own = (at for at in places if at <= source.last)
-    return next((at for at in own if not any(prefix.first <= at <= prefix.last for prefix in inside)), None)
+def _beside(sources: Iterable[Prefix]) -> dict[Prefix, int]:
+    """For each prefix the first address that is in none of the others inside it; after its end if there is none."""
+    found: dict[Prefix, int] = {}
+    around: list[Prefix] = []
+    for prefix in sorted(sources):  # a prefix before those inside it
+        while around and around[-1].last < prefix.first:
+            around.pop()
+        if around and found[around[-1]] == prefix.first:
+            found[around[-1]] = prefix.last + 1
+        found[prefix] = prefix.first
+        around.append(prefix)
+    return found

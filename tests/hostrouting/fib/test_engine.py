@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,6 +152,9 @@ def scan(snapshot: Snapshot, family: int, address: int, flow: Flow) -> tuple[str
 def told(decision: Decision) -> tuple[str, Route | None]:
     """A decision in the oracle's terms."""
     return decision.kind, decision.route
+
+
+ELSEWHERE = Rule(family=4, priority=512, table=254)
 
 
 class TestLookupIsTheKernelsDecision:
@@ -304,15 +308,30 @@ def test_many_routes_of_one_prefix() -> None:
     assert grows_evenly(work, 8)
 
 
-def test_many_rules_for_single_addresses() -> None:
+@pytest.mark.parametrize("field", ["dst", "src"])
+def test_many_rules_for_single_addresses(field: str) -> None:
     """The work grows in proportion to the rules, as with a CNI that adds a rule for each pod."""
 
     def work(size: int) -> Callable[[], object]:
         rules = [
-            Rule(family=4, priority=512, table=254, dst=Prefix.parse(f"{ip_at(4, (172 << 24) + 3 * at)}/32"))
+            attrs.evolve(ELSEWHERE, **{field: Prefix.parse(f"{ip_at(4, (172 << 24) + 3 * at)}/32")})
             for at in range(size)
         ]
         found = attrs.evolve(plain(), rules=tuple(sorted([*plain().rules, *rules], key=lambda it: it.priority)))
         return lambda: list(Fib(found).cells(Prefix.parse("172.0.0.0/8")))
 
-    assert grows_evenly(work, 40)
+    assert grows_evenly(work, 150)
+
+
+def test_many_routes_for_some_sources() -> None:
+    """The work grows in proportion to the IPv6 routes of one prefix, each for other sources."""
+
+    def work(size: int) -> Callable[[], object]:
+        route = Route.to("fd00:16::/64", dev="eth0", gateway="fe80::1", metric=1024)
+        sources = [Prefix(6, (0x20010DB8 << 96) + (at << 64), 64) for at in range(size)]
+        routes = [attrs.evolve(route, source=source) for source in sources]
+        found = attrs.evolve(plain(), rules=default_rules(6), routes=routes, ipv6_forwarding=True)
+        assert len(Fib(found).lookup("fd00:16::1").variants) == size
+        return lambda: Fib(found).lookup("fd00:16::1")
+
+    assert grows_evenly(work, 50)
