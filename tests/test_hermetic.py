@@ -65,17 +65,17 @@ def test_this_process_is_refused(folder: str) -> None:
 def test_what_was_touched_is_told() -> None:
     """Each file that a command reads or changes is named, and makes it fail; the host's own files remain as they are."""
     script = """
-    grep -q . /etc/aks-flex-node/host-routing-gate.conf
+    grep -q . /etc/hostrouting/host-routing-gate.conf
     ls /etc/systemd/nspawn >/dev/null
     mkdir /etc/systemd/some
     rm /run/aks-flex-node/guard.json
-    echo >>/etc/aks-flex-node/static-routes.sh
+    echo >>/etc/hostrouting/static-routes.sh
     """
     there = [path for path in HOST_FOLDERS if Path(path).exists()]
     done = with_decoy("sh", "-c", script)
     told = [
-        *("created /etc/systemd/some", "read /etc/aks-flex-node/host-routing-gate.conf", "read /etc/systemd/nspawn"),
-        *("removed /run/aks-flex-node/guard.json", "wrote /etc/aks-flex-node/static-routes.sh", "wrote /etc/systemd"),
+        *("created /etc/systemd/some", "read /etc/hostrouting/host-routing-gate.conf", "read /etc/systemd/nspawn"),
+        *("removed /run/aks-flex-node/guard.json", "wrote /etc/hostrouting/static-routes.sh", "wrote /etc/systemd"),
         "wrote /run/aks-flex-node",
     ]
     assert done.stderr.splitlines() == [f"decoy: the command {line} of the host" for line in told]
@@ -90,7 +90,7 @@ def test_the_gate_is_installed(tmp_path: Path) -> None:
     for path in (
         "etc/systemd/system/host-routing-gate.service",
         "etc/systemd/system/systemd-nspawn@.service.d/00-host-routing.conf",
-        "etc/aks-flex-node/host-routing-gate.conf",
+        "etc/hostrouting/host-routing-gate.conf",
         "run/aks-flex-node/route-overlap.ok",
     ):
         assert (tmp_path / path).is_file()

@@ -119,7 +119,7 @@ def test_boot_files_are_written(pyz: Path, tmp_path: Path) -> None:
     (tmp_path / "image" / "etc").mkdir(parents=True)
     done = ran(pyz, "render", "--config", str(tmp_path / "config.json"), "--root", str(tmp_path / "image"))
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "image/etc/aks-flex-node/host-routing-gate.sh").read_text() == render_gate_script()
+    assert (tmp_path / "image/etc/hostrouting/host-routing-gate.sh").read_text() == render_gate_script()
 
 
 @pytest.mark.nightly

@@ -120,7 +120,7 @@ class Part:
         files = FileSet(
             (
                 *(() if is_undone_first else program),
-                unit_file(layout.at(f"{folder}/{unit}"), text, script=command, layout=layout),
+                unit_file(layout.at(f"{folder}/{unit}"), text, layout=layout),
                 File(layout.at(preset), render_preset(unit)),
             ),
             links=((layout.at(f"{folder}/multi-user.target.wants/{unit}"), f"{folder}/{unit}"),),
@@ -137,10 +137,7 @@ class Part:
     @property
     def all_files(self) -> FileSet:
         """All files that are written for this part."""
-        files, program = self.files, self.program
-        return FileSet(
-            (*files.files, *program.files), (*files.links, *program.links), (*files.obsolete, *program.obsolete)
-        )
+        return self.files + self.program
 
     def found(self, files: Files) -> Part | None:
         """The part with the texts that its files have on the host; None if one is missing, masked or not ours."""
@@ -180,7 +177,7 @@ class Gate:
         """The gate's script and unit."""
         layout = self.layout
         script = File(layout.gate_script_path, render_gate_script(layout), _SCRIPT)
-        unit = unit_file(layout.gate_unit_path, render_gate_unit(layout), script=layout.gate_script, layout=layout)
+        unit = unit_file(layout.gate_unit_path, render_gate_unit(layout), layout=layout)
         return FileSet((script, unit))
 
     @property
@@ -268,7 +265,14 @@ class Gate:
             found += part.all_files.differences(files)
         for part in down:
             found += Changes(removes=part.present(files))
-        return found
+        return found + Changes(removes=self.earlier())
+
+    def earlier(self) -> tuple[str, ...]:
+        """The existing files that an earlier build of this program wrote into the agent's folder."""
+        files = self.files
+        return tuple(
+            path for path in self.layout.earlier_paths if files.is_there(path) and OURS in (files.read(path) or "")
+        )
 
     def require_installable(self, up: Sequence[Part]) -> None:
         """Raise the FileError that `change` would raise, as far as it can be predicted."""
@@ -315,6 +319,7 @@ class Gate:
             else:
                 change.take_away(down)
                 change.put_beside(up)
+            change.remove_earlier()
         except BaseException as error:
             tell_effects(error, files=paths_of(change.done(parts)))
             raise
@@ -429,6 +434,10 @@ class _Change:
         self._forget(down, failures)
         if failures:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)
+
+    def remove_earlier(self) -> None:
+        """Last, when no drop-in that systemd has loaded names these files."""
+        self._note("", FileSet(obsolete=self._gate.earlier()).remove(self._files))
 
     def _list(self, steps: Iterable[GateStep], digests: Mapping[str, str] | None = None) -> None:
         path = self._layout.gate_steps_path

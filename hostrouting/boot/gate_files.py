@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.boot.scripts import filled
-from hostrouting.boot.units import FLUSHERS, HEADER, SHELL, render_oneshot
+from hostrouting.boot.units import FLUSHERS, HEADER, render_oneshot, shell
 from hostrouting.host.layout import HostLayout
 
 __all__ = [
@@ -92,8 +92,19 @@ def render_gate_drop_in(layout: HostLayout | None = None) -> str:
         f"After=network-online.target {where.routes_unit} {where.gate_unit}\n"
         "\n"
         "[Service]\n"
-        f"ExecStartPre={SHELL} {where.gate_script} ask\n"
+        f"ExecStartPre={_run(where)} {where.gate_script} ask\n"
     )
+
+
+def _run(layout: HostLayout) -> str:
+    """The beginning of the command that runs the gate's script.
+
+    Another program may have removed the whole folder. So what the operator has to know then is in the drop-in and in
+    the unit, which are elsewhere.
+    """
+    back = f"bring {layout.config_directory} back with: hostrouting apply --config FILE"
+    away = f"let machines start unchecked with: rm {layout.gate_drop_in} && systemctl daemon-reload"
+    return shell(f"host-routing-gate: no machine starts: $$0 is missing or incomplete; {back}; or {away}")
 
 
 def render_gate_unit(layout: HostLayout | None = None) -> str:
@@ -104,6 +115,7 @@ def render_gate_unit(layout: HostLayout | None = None) -> str:
         # The start of a machine may pull in units that flush nftables: they finish before the first step.
         after=f"{where.routes_unit} {where.probe_unit} {FLUSHERS}",
         command=where.gate_script,
+        run=_run(where),
         timeout=_SECONDS,
         state_directory=where.state_directory,
         capabilities="CAP_NET_ADMIN",

@@ -33,12 +33,24 @@ __all__ = [
     "render_preset",
     "render_protocol_name",
     "render_routes_unit",
+    "shell",
 ]
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
-# The path of the script follows. Bash reads the script, so it also runs if /etc is mounted noexec. `exit 1`: a script
-# that ends without an exit, such as an empty one, fails. -p: ignore BASH_ENV and SHELLOPTS. For systemd, $$ is a $.
-SHELL = """/bin/bash -pc '. "$$0"; exit 1'"""
+_LOST = "$$0 is missing or incomplete; write it again with: hostrouting apply --config FILE"
+
+
+def shell(told: str = _LOST) -> str:
+    """The beginning of a command that runs a script, whose path follows.
+
+    Bash reads the script, so it also runs if /etc is mounted noexec. A script that ends without an exit, such as a
+    missing or an empty one, fails, and its journal says `told`. -p: ignore BASH_ENV and SHELLOPTS. For systemd, $$ is
+    a $.
+    """
+    return f"""/bin/bash -pc '[ -s "$$0" ] && . "$$0"; echo "<3>{told}" >&2; exit 1'"""
+
+
+SHELL = shell()
 
 # In seconds; a script's work after its wait takes less.
 GRACE = 20
@@ -100,6 +112,7 @@ def render_oneshot(
     timeout: int,
     state_directory: str = "",
     capabilities: str = "",
+    run: str = SHELL,
     settings: tuple[str, ...] = (_STOPPED,),
     wanted_by: str = "",
 ) -> str:
@@ -113,7 +126,7 @@ def render_oneshot(
         "",
         "[Service]",
         "Type=oneshot",
-        f"ExecStart={SHELL} {command}",
+        f"ExecStart={run} {command}",
         f"TimeoutStartSec={timeout}",
         "TimeoutStopSec=5",
         *settings,

@@ -105,7 +105,7 @@ _COMMANDS = {
 def discover(files: Files, layout: HostLayout) -> Discovery:
     """Read whatever is there. What cannot be read or parsed is a remark, never an error."""
     found = _Search(files, layout)
-    found.agent(f"{layout.config_directory}/config.json")
+    found.agent(f"{layout.agent_directory}/config.json")
     roots = ("", *(f"{_MACHINES}/{name}" for name in found.names(_MACHINES)))
     for folder in (f"{root}{folder}" for root in roots for folder in _CNI):
         found.conflists(folder)

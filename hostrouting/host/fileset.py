@@ -6,6 +6,7 @@ change (`boot.gate`).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
@@ -94,11 +95,25 @@ class FileSet:
     files: tuple[File, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     obsolete: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
+    """Links in the folder of another program, which are made only where that folder exists."""
+
+    def __add__(self, other: FileSet) -> FileSet:
+        return FileSet(
+            (*self.files, *other.files),
+            (*self.links, *other.links),
+            (*self.obsolete, *other.obsolete),
+            (*self.aliases, *other.aliases),
+        )
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the files and links."""
-        return (*(file.path for file in self.files), *(path for path, _ in self.links))
+        return (*(file.path for file in self.files), *(path for path, _ in (*self.links, *self.aliases)))
+
+    def links_on(self, files: Files) -> tuple[tuple[str, str], ...]:
+        """The links to make on this host."""
+        return (*self.links, *(alias for alias in self.aliases if files.is_there(alias[0].rpartition("/")[0])))
 
     def found(self, files: Files) -> FileSet | None:
         """The same files with the texts that they have on the host; None if one is missing, masked or not ours."""
@@ -117,7 +132,7 @@ class FileSet:
     def differences(self, files: Files) -> Changes:
         """What `install` would change; only reads."""
         stale = [file.path for file in self.files if not files.holds(file.path, file.text, mode=file.mode)]
-        missing = [path for path, target in self.links if not files.leads(path, target)]
+        missing = [path for path, target in self.links_on(files) if not files.leads(path, target)]
         return Changes((*stale, *missing), [path for path in self.obsolete if files.is_there(path)])
 
     def require_installable(self, files: Files) -> None:
@@ -136,7 +151,7 @@ class FileSet:
                 files.holds(file.path, file.text, mode=file.mode)
             except FileError as error:
                 found.append(error)
-        for path, target in self.links:
+        for path, target in self.links_on(files):
             try:
                 files.leads(path, target)
             except FileError as error:
@@ -157,7 +172,7 @@ class FileSet:
         try:
             for file in self.files:
                 changed += [file.path] if file.write(files) else []
-            for path, target in self.links:
+            for path, target in self.links_on(files):
                 changed += [path] if files.link(path, target) else []
             for path in self.obsolete:
                 changed += [path] if files.remove(path) else []
@@ -201,9 +216,19 @@ class FileSet:
             own += [] if is_foreign else [file.path]
             all_ours = all_ours and not is_foreign
         # A link that enables a unit belongs to the program that wrote the unit.
-        return (*own, *(path for path, _ in self.links), *self.obsolete) if all_ours else tuple(own)
+        if not all_ours:
+            return tuple(own)
+        aliases = (path for path, target in self.aliases if _is_alias(files, path, target))
+        return (*own, *(path for path, _ in self.links), *aliases, *self.obsolete)
 
 
-def unit_file(path: str, text: str, *, script: str, layout: HostLayout) -> File:
+def _is_alias(files: Files, path: str, target: str) -> bool:
+    """Whether this is our link, or the file that an earlier build wrote there."""
+    with suppress(FileError):  # what cannot be read there is another program's
+        return files.is_there(path) and (files.leads(path, target) or OURS in (files.read(path) or ""))
+    return False
+
+
+def unit_file(path: str, text: str, *, layout: HostLayout) -> File:
     """A unit that runs a script; it replaces that of the Go original, recognised by the script or the `Before=`."""
-    return File(path, text, marks=(OURS, f"ExecStart={script}", f"Before={layout.machine_unit}"))
+    return File(path, text, marks=(OURS, f"ExecStart={layout.agent_directory}/", f"Before={layout.machine_unit}"))

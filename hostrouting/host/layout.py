@@ -44,10 +44,13 @@ class HostLayout:
     """
 
     root: str = "/"
-    config_directory: str = attrs.field(default="/etc/aks-flex-node", validator=_directory)
+    config_directory: str = attrs.field(default="/etc/hostrouting", validator=_directory)
+    """Only hostrouting writes here: what another program removes on a node does not open or shut the gate."""
+    agent_directory: str = attrs.field(default="/etc/aks-flex-node", validator=_directory)
+    """The node agent's folder: it has the agent's configuration and, where it exists, links to two of our scripts."""
     state_directory: str = attrs.field(default="/run/aks-flex-node", validator=_directory)
     unit_directory: str = attrs.field(default="/etc/systemd/system", validator=_directory)
-    lasting_directory: str = attrs.field(default="/var/lib/aks-flex-node", validator=_directory)
+    lasting_directory: str = attrs.field(default="/var/lib/hostrouting", validator=_directory)
     """For files that an operator may need after a reboot."""
     protocols_directory: str = attrs.field(default="/etc/iproute2/rt_protos.d", validator=_directory)
 
@@ -89,6 +92,10 @@ class HostLayout:
     probe_script_path = _Path("{0.probe_script}")
     rules_script_path = _Path("{0.rules_script}")
 
+    # The names that the scripts have in the agent's folder.
+    routes_alias_path = _Path("{0.agent_directory}/static-routes.sh")
+    check_alias_path = _Path("{0.agent_directory}/check-route-overlap.sh")
+
     # The sections of the configuration that tasks of other projects read.
     extensions = _Name("{0.config_directory}/extensions")
 
@@ -128,9 +135,11 @@ class HostLayout:
     """The temporary file for that one; if the boot script is killed while writing, it remains."""
 
     def __attrs_post_init__(self) -> None:
-        """Raise ValueError for a relative root."""
+        """Raise ValueError for a relative root, or for scripts in the agent's folder."""
         if not self.root.startswith("/") or "\0" in self.root:
             raise ValueError(f"root: {self.root!r} is not an absolute path")
+        if self.config_directory == self.agent_directory:
+            raise ValueError(f"config_directory: {self.config_directory!r} is the agent's folder; give one of its own")
 
     def at(self, path: str) -> str:
         """The path on the host as a path for this process, below the root."""
@@ -148,6 +157,12 @@ class HostLayout:
             for directory in (self.unit_directory, "/run/systemd/system")
             for folder in folders
         )
+
+    @property
+    def earlier_paths(self) -> tuple[str, ...]:
+        """The paths in the agent's folder where a build before the first release wrote what is in our folder today."""
+        names = ("host-routing-gate.conf", "host-routing-gate.sh", "kernel-rules.sh", "probe-rewrite.sh")
+        return tuple(self.at(f"{self.agent_directory}/{name}") for name in names)
 
     def extension_file(self, name: str) -> str:
         """The path of the file that keeps the section of this name in `extensions`."""

@@ -68,13 +68,14 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         script = render_check_script(self.config, layout=layout, wait=seconds)
         files = FileSet(
             (
-                unit_file(layout.check_unit_path, text, script=layout.check_script, layout=layout),
+                unit_file(layout.check_unit_path, text, layout=layout),
                 File(layout.check_script_path, script, mode=0o755),
             ),
             obsolete=(
                 *layout.obsolete_paths(layout.check_unit),
                 layout.at(f"{layout.unit_directory}/multi-user.target.wants/{layout.check_unit}"),
             ),
+            aliases=((layout.check_alias_path, layout.check_script),),
         )
         step = GateStep(
             60, "wants" if self.config.route_overlap.mode is Mode.WARN else "requires", "check-route-overlap"

@@ -90,7 +90,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         text = render_routes_unit(layout, wait=seconds)
         files = FileSet(
             (
-                unit_file(layout.routes_unit_path, text, script=layout.routes_script, layout=layout),
+                unit_file(layout.routes_unit_path, text, layout=layout),
                 File(layout.routes_preset_path, render_preset(layout.routes_unit)),
             ),
             links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
@@ -103,7 +103,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             GateStep(50, "requires", "static-routes"),
             files,
             layout.routes_unit,
-            FileSet((script,)),
+            FileSet((script,), aliases=((layout.routes_alias_path, layout.routes_script),)),
             tools=("ip", "awk"),
             record=FileSet((File(layout.protocol_name_path, name),)),
             is_run_now=True,

@@ -102,6 +102,7 @@ class FakeFiles:
         if self.leads(path, target):
             return False
         self.links[path] = target
+        self.texts.pop(path, None)
         self.writes.append(path)
         return True
 
@@ -125,7 +126,7 @@ class FakeFiles:
 
     def is_there(self, path: str) -> bool:
         """See Files."""
-        return path in self.texts or path in self.links or path in self.strange
+        return any(name == path or name.startswith(f"{path}/") for name in (*self.texts, *self.links, *self.strange))
 
     def names(self, folder: str) -> tuple[str, ...]:
         """See Files."""

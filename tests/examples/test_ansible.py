@@ -33,7 +33,7 @@ COLLECTION = EXAMPLE / "ansible_collections/hostrouting/node"
 MODULES = ("host_routing", "host_routing_facts")
 CIDR = "172.16.0.0/16"
 HALVES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
-FILES = "/etc/aks-flex-node"
+FILES = "/etc/hostrouting"
 WARN: dict[str, Any] = {
     "staticRoutes": {"enabled": True, "routes": HALVES},
     "routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"},

@@ -37,7 +37,7 @@ def test_plan() -> None:
     """The dry run contains the plans of our tasks and the user's, and what a preflight finds."""
     done = example("custom_pipeline.py", "--plan")
     assert "would add the label rdma to this node" in done.stdout
-    assert "write /etc/aks-flex-node/check-route-overlap.sh" in done.stdout
+    assert "write /etc/hostrouting/check-route-overlap.sh" in done.stdout
     assert done.stdout.endswith("\npreflight  nothing found\n")
 
 

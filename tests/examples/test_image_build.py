@@ -14,10 +14,10 @@ def test_it_builds(tmp_path: Path) -> None:
     done = example("image_build.py", str(tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert "/etc/aks-flex-node/static-routes.sh (755)" in lines
+    assert "/etc/hostrouting/static-routes.sh (755)" in lines
     enabled = "/etc/systemd/system/multi-user.target.wants/static-routes.service"
     assert f"{enabled} -> /etc/systemd/system/static-routes.service" in lines
-    assert (tmp_path / "etc/aks-flex-node/check-route-overlap.sh").is_file()
+    assert (tmp_path / "etc/hostrouting/check-route-overlap.sh").is_file()
     assert done.stdout.count("nothing to do") == 6
 
 

@@ -343,7 +343,7 @@ def test_with_a_guard(machine: Machine) -> None:
 @pytest.mark.needs("root")
 def test_without_a_guard(machine: Machine) -> None:
     """The last check decides: that of the task, and that of the script that runs before a machine starts."""
-    npd, script = npd_in(machine, CONDITION), "/etc/aks-flex-node/check-route-overlap.sh"
+    npd, script = npd_in(machine, CONDITION), "/etc/hostrouting/check-route-overlap.sh"
     apply(machine)
     messages = []
     for _ in range(2):

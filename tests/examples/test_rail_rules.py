@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 RAIL = {"address": "10.1.0.4", "gateway": "10.1.0.1", "dev": "eth1", "table": 1001}
 CONFIG = HostRoutingConfig(extensions={"rail-rules": [RAIL]})
 BOTH = (*TASKS, RailRules)
-SCRIPT = "/etc/aks-flex-node/rail-rules.sh"
-KEPT = "/etc/aks-flex-node/extensions/rail-rules.json"
+SCRIPT = "/etc/hostrouting/rail-rules.sh"
+KEPT = "/etc/hostrouting/extensions/rail-rules.json"
 THINGS = "default via 10.1.0.1 dev eth1 table 1001 proto 214", "1000: from 10.1.0.4/32 lookup 1001"
 
 
@@ -207,7 +207,7 @@ def test_beside_the_others() -> None:
     host = rail_host()
     run(Configure(CONFIG, host=host, tasks=BOTH))
     assert things(host.kernel.reopen()) == THINGS
-    assert "45 requires rail-rules" in host.files.texts["/etc/aks-flex-node/host-routing-gate.conf"]
+    assert "45 requires rail-rules" in host.files.texts["/etc/hostrouting/host-routing-gate.conf"]
     assert json.loads(host.files.texts[KEPT])["settings"] == [RAIL]
     run(Configure(HostRoutingConfig(), host=host, tasks=BOTH))
     assert things(host.kernel.reopen()) == ()
@@ -301,7 +301,7 @@ def test_its_package_is_gone(config: str) -> None:
     assert told in say("status", host=host).out
     assert told in say("remove", host=host).out
     assert SCRIPT in host.files.texts
-    assert "45 requires rail-rules" in host.files.texts["/etc/aks-flex-node/host-routing-gate.conf"]
+    assert "45 requires rail-rules" in host.files.texts["/etc/hostrouting/host-routing-gate.conf"]
     guard = Guard(kept_config(host), host=host)
     with pytest.raises(phases.Cancelled):
         phases.execute(guard, phases.Context(observers=[], deadline=2))

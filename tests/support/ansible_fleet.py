@@ -76,7 +76,7 @@ class Node:
 
     def files(self) -> str:
         """The files of hostrouting on it."""
-        return self.machine.shell("find /etc/aks-flex-node /etc/systemd /etc/iproute2 -type f 2>/dev/null | sort; true")
+        return self.machine.shell("find /etc/hostrouting /etc/systemd /etc/iproute2 -type f 2>/dev/null | sort; true")
 
     def left(self) -> str:
         """The files that Ansible, or the collection, has left on it."""

@@ -35,7 +35,7 @@ def this_tree() -> Path:
 THIS_HOST = this_tree()
 """The same, as it was at the start of the run."""
 
-HOST_FOLDERS = ("/etc/aks-flex-node", "/etc/systemd", "/run/aks-flex-node", "/var/lib/aks-flex-node")
+HOST_FOLDERS = ("/etc/hostrouting", "/etc/aks-flex-node", "/etc/systemd", "/run/aks-flex-node", "/var/lib/hostrouting")
 """The folders that no test may read or write on the host; a booted system has them empty."""
 
 PROGRAM = "/opt/agent/bin/hostrouting"

@@ -87,7 +87,7 @@ exec sleep "$(printf '%d.%03d' 0 "$((RANDOM % {most}))")"
 def part(host: Host, told: ProbeScript = TOLD) -> Part:
     """The script, which runs at every start of a machine, and the unit that runs it at every boot."""
     layout = host.layout
-    unit = unit_file(layout.probe_unit_path, render_probe_unit(layout), script=layout.probe_script, layout=layout)
+    unit = unit_file(layout.probe_unit_path, render_probe_unit(layout), layout=layout)
     preset = File(layout.probe_preset_path, render_preset(layout.probe_unit))
     files = FileSet(
         (unit, preset), links=((layout.probe_enabled_path, f"{layout.unit_directory}/{layout.probe_unit}"),)

@@ -163,7 +163,7 @@ def scripts_of_another_host(root: Bare) -> None:
     root.lay("/root/agent.json", json.dumps(WITHOUT_GUARD))  # which would need the command
     said = say("render", "--config", str(root.here / "root/agent.json"), "--root", str(root.here))
     assert said.code == 0, said.err
-    root.sh("/etc/aks-flex-node/static-routes.sh && /etc/aks-flex-node/check-route-overlap.sh")
+    root.sh("/etc/hostrouting/static-routes.sh && /etc/hostrouting/check-route-overlap.sh")
     assert root.ours() == HALVES
     assert root.sh("cat /run/aks-flex-node/route-overlap.ok").startswith("ok\n")
 
@@ -256,7 +256,7 @@ def package_that_goes_first(root: Bare) -> None:
     assert not enabled.is_symlink()
     assert root.ours() == HALVES
     root.ip("route", "flush", "proto", "213")
-    root.sh("/etc/aks-flex-node/static-routes.sh && /etc/aks-flex-node/check-route-overlap.sh")
+    root.sh("/etc/hostrouting/static-routes.sh && /etc/hostrouting/check-route-overlap.sh")
     assert root.ours() == HALVES
     root.sh("dpkg -P hostrouting; dpkg -i /mnt/dist/hostrouting_*.deb && hostrouting remove")
     assert not root.ours()

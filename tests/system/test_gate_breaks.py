@@ -5,8 +5,22 @@ import re
 import pytest
 
 from hostrouting.config import HostRoutingConfig, Mode
-from tests.support.gate import HALVES, KUBE1, LAYOUT, config, configure, end, gate_tests, host, pid, start
+from tests.support.gate import (
+    HALVES,
+    KUBE1,
+    LAYOUT,
+    begin_start,
+    config,
+    configure,
+    end,
+    gate_tests,
+    has_started,
+    host,
+    pid,
+    start,
+)
 from tests.support.systemd import System
+from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
@@ -80,6 +94,45 @@ def test_a_broken_gate_is_shut() -> None:
         system.must("rm", LAYOUT.gate_script_path, steps, unit)
         configure(system, settings)
         assert start(system) == 0, "all of it was written again"
+
+
+@pytest.mark.releases
+def test_a_removed_folder() -> None:
+    """Without our folder no machine starts, and the journal says what brings the folder back, or takes the gate away.
+
+    The same if the folder goes while a machine starts. The agent's folder may go: it has only links.
+    """
+    folder, agents, go = LAYOUT.config_directory, LAYOUT.agent_directory, "/run/test-go"
+    settings = config(*HALVES, mode=Mode.STRICT)
+    with host(settings) as system:
+        system.must("mkdir", agents)
+        configure(system, settings)
+        assert system.must("readlink", LAYOUT.check_alias_path).strip() == LAYOUT.check_script
+        system.must("rm", "-r", agents)
+        assert start(system) == 0
+        end(system)
+        system.must("rm", "-r", folder)
+        assert start(system) == 1
+        away = f"rm {LAYOUT.gate_drop_in} && systemctl daemon-reload"
+        told = (
+            f"{LAYOUT.gate_script} is missing or incomplete; bring {folder} back with: hostrouting apply --config FILE"
+        )
+        assert f"no machine starts: {told}; or let machines start unchecked with: {away}\n" in system.journal(KUBE1)
+        end(system)
+        configure(system, settings)
+        assert start(system) == 0, "apply has brought it back"
+        end(system)
+        system.must("sed", "-i", f"3i while [[ ! -e {go} ]]; do sleep 0.02; done", LAYOUT.routes_script)
+        begin_start(system)
+        wait_for("the first step", lambda: not system.run("pgrep", "-f", LAYOUT.routes_script).returncode)
+        system.must("rm", "-r", folder)
+        system.must("touch", go)
+        assert not has_started(system)
+        again = "write it again with: hostrouting apply --config FILE"
+        assert f"{LAYOUT.check_script} is missing or incomplete; {again}\n" in system.journal(LAYOUT.gate_unit)
+        end(system)
+        system.must("sh", "-c", away)
+        assert start(system) == 0, "the gate is taken away"
 
 
 @pytest.mark.releases

@@ -167,7 +167,11 @@ want() {
 }
 
 # A script that ends without an exit, such as an empty one, has failed.
-run_step() { /bin/bash -pc '. "$0"; exit 1' "$scripts/$1.sh" "$patience" </dev/null; }
+run_step() {
+  /bin/bash -pc '[ -s "$0" ] && . "$0"
+    echo "<3>$0 is missing or incomplete; write it again with: hostrouting apply --config FILE" >&2
+    exit 1' "$scripts/$1.sh" "$patience" </dev/null
+}
 
 case ${1-} in
   ask) ask ;;

@@ -47,14 +47,14 @@ _ENVIRONMENT = {
     "its state to systemd and logs to the journal",
 }
 _FILES = {
-    "/etc/aks-flex-node": "the scripts that run at boot, and the list of those that the gate runs",
+    "/etc/hostrouting": "the scripts that run at boot, and the list of those that the gate runs",
     "/etc/systemd/system": "the units of these scripts, of the gate and of the guard, and the drop-in that makes every "
     "machine wait for the gate",
     "/etc/systemd/system-preset": "presets, which keep these units enabled",
     "/etc/iproute2/rt_protos.d/hostrouting.conf": "lets ip route print proto hostrouting",
     "/etc/systemd/networkd.conf.d": "tells systemd-networkd to keep routes and rules that it does not know",
     "/run/aks-flex-node": "the results of the last check, the guard's state, its figures for Prometheus, and locks",
-    "/var/lib/aks-flex-node": "what clean --undo restores",
+    "/var/lib/hostrouting": "what clean --undo restores",
 }
 """The directories; docs/configuration.md says what each file is, and `hostrouting status` lists those of a host."""
 _ALSO = ("ip-address(8)", "ip-route(8)", "ip-rule(8)", "journalctl(1)", "nft(8)", "systemd-nspawn(1)")

@@ -67,7 +67,7 @@ class InstallGuard(HostTask[GuardResult]):
         text = render_guard_unit(self._program or _PROGRAM, layout=layout)
         files = FileSet(
             (
-                unit_file(layout.guard_unit_path, text, script=_PROGRAM, layout=layout),
+                unit_file(layout.guard_unit_path, text, layout=layout),
                 File(layout.guard_preset_path, render_preset(layout.guard_unit)),
             ),
             links=((layout.guard_enabled_path, f"{layout.unit_directory}/{layout.guard_unit}"),),

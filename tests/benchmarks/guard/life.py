@@ -34,7 +34,7 @@ LIMIT = 75.0
 _SETUP = """
 mount --make-rprivate /
 mount -t tmpfs tmpfs /run && mkdir -p /run/lock
-for place in /etc/aks-flex-node /etc/systemd /etc/iproute2; do mkdir -p "$place"; mount -t tmpfs tmpfs "$place"; done
+for place in /etc/hostrouting /etc/systemd /etc/iproute2; do mkdir -p "$place"; mount -t tmpfs tmpfs "$place"; done
 exec "$@"
 """
 

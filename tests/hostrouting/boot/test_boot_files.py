@@ -284,7 +284,8 @@ class TestTexts:
     def test_machines_ask_the_gate_before_anything_else(self) -> None:
         """The drop-in has one command, which must succeed, and says after what; it sorts before those of others."""
         text = render_gate_drop_in().splitlines()
-        assert text[-1] == f"ExecStartPre={SHELL} /etc/aks-flex-node/host-routing-gate.sh ask"
+        assert text[-1].startswith("ExecStartPre=/bin/bash -pc '")
+        assert text[-1].endswith("; exit 1' /etc/hostrouting/host-routing-gate.sh ask")
         assert "After=network-online.target static-routes.service host-routing-gate.service" in text
         assert "Wants=network-online.target" in text
         assert HostLayout().gate_drop_in.rpartition("/")[2] < "10-other.conf"
@@ -311,9 +312,10 @@ class TestTexts:
         assert f"ExecStart={SHELL} /etc/other/check-route-overlap.sh\n" in render_check_unit(layout)
         assert "RuntimeDirectory=other/place\n" in render_check_unit(layout)
         assert "  'state /run/other/place'" in render_check_script(ODD, layout=layout).splitlines()
-        assert f"ExecStart={SHELL} /etc/other/host-routing-gate.sh\n" in render_gate_unit(layout)
+        assert "bring /etc/other back" in render_gate_unit(layout)
+        assert " /etc/other/host-routing-gate.sh\n" in render_gate_unit(layout)
         assert "RuntimeDirectory=other/place\n" in render_gate_unit(layout)
-        assert f"ExecStartPre={SHELL} /etc/other/host-routing-gate.sh ask\n" in render_gate_drop_in(layout)
+        assert " /etc/other/host-routing-gate.sh ask\n" in render_gate_drop_in(layout)
         guard = render_guard_unit("/usr/bin/hostrouting", layout=layout)
         assert "RuntimeDirectory=other/place\n" in guard
         assert "ReadWritePaths=/run/other/place\n" in guard

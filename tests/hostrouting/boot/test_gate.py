@@ -338,8 +338,8 @@ class TestOthers:
         """The answer has the paths of each part; the first part also has those of the gate."""
         host = FakeHost()
         changed = Gate(host).change(context(), (another("a"), another("b")))
-        assert changed["b"] == ("/etc/aks-flex-node/b.sh",)
-        assert set(changed["a"]) == {STEPS, *CONSTANT, "/etc/aks-flex-node/a.sh"}
+        assert changed["b"] == ("/etc/hostrouting/b.sh",)
+        assert set(changed["a"]) == {STEPS, *CONSTANT, "/etc/hostrouting/a.sh"}
 
     def test_a_broken_list(self) -> None:
         """Lines that are not steps are left out when the list is written again."""

@@ -177,7 +177,7 @@ def test_answers_and_logs_do_not_mix() -> None:
     assert verbose.out == quiet.out
     assert "read from the kernel: 10 links, 11 addresses, 5 rules and " in verbose.err
     assert re.search(r"^asking the kernel for the routes to \d+ addresses$", verbose.err, re.MULTILINE)
-    assert "reading /etc/aks-flex-node/check-route-overlap.sh\n" in verbose.err
+    assert "reading /etc/hostrouting/check-route-overlap.sh\n" in verbose.err
 
 
 def test_verbose_says_what_every_command_does(repaired: str, tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_verbose_says_what_every_command_does(repaired: str, tmp_path: Path) -> 
         (("apply", *config), "asking systemd for the state of static-routes.service"),
         (("status", *config), "asking systemd for its loaded settings"),
         (("snapshot",), "read from the kernel: "),
-        (("remove", "--dry-run"), "reading /etc/aks-flex-node/static-routes.sh"),
-        (("remove",), "removing /etc/aks-flex-node/static-routes.sh, if it exists"),
+        (("remove", "--dry-run"), "reading /etc/hostrouting/static-routes.sh"),
+        (("remove",), "removing /etc/hostrouting/static-routes.sh, if it exists"),
     ):
         if words[0] not in {"apply", "remove", "render"}:
             quiet = say(*words, host=host)

@@ -164,7 +164,7 @@ def test_render(probes: str, tmp_path: Path) -> None:
     root = tmp_path / "image"
     root.mkdir()
     assert "probe-rewrite.sh" in say("render", "--config", probes, "--root", str(root)).out
-    assert (root / "etc/aks-flex-node/probe-rewrite.sh").is_file()
+    assert (root / "etc/hostrouting/probe-rewrite.sh").is_file()
 
 
 def test_what_repair_prints_keeps_it(host: FakeHost, tmp_path: Path) -> None:

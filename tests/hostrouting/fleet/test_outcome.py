@@ -113,11 +113,11 @@ def test_what_preflight_finds() -> None:
     host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
     [told] = dry_run(host, WARN).warnings
     assert told.startswith("systemd is not running here")
-    folder, why = "/etc/aks-flex-node", "Read-only file system"
+    folder, why = "/etc/hostrouting", "Read-only file system"
     host.files.broken |= {folder: why, f"{folder}/host-routing-gate.sh": why}
     foretold, done = dry_run(host, WARN), run(host, WARN)
     assert (foretold.failed, done.failed) == (True, True)
-    assert "; apply would fail, or machines would not start: cannot write into /etc/aks-flex-node" in foretold.message
+    assert "; apply would fail, or machines would not start: cannot write into /etc/hostrouting" in foretold.message
 
 
 @pytest.mark.parametrize("dry", [True, False])
@@ -133,7 +133,7 @@ def test_a_run(*, dry: bool) -> None:
         "route 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "route 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
     ]
-    assert it.after.splitlines()[2] == "file /etc/aks-flex-node/check-route-overlap.sh"
+    assert it.after.splitlines()[2] == "file /etc/hostrouting/check-route-overlap.sh"
     assert list(it.documents) == (["preflight", "plan"] if dry else ["plan", "apply"])
 
 
@@ -156,15 +156,15 @@ def test_what_is_different() -> None:
     assert it.before.splitlines() == [
         "route 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "route 9.0.0.0/8 via 10.0.0.1 dev eth0 proto hostrouting",
-        "file /etc/aks-flex-node/host-routing-gate.conf (different)",
-        "file /etc/aks-flex-node/static-routes.sh (different)",
+        "file /etc/hostrouting/host-routing-gate.conf (different)",
+        "file /etc/hostrouting/static-routes.sh (different)",
         "file /etc/iproute2/rt_protos.d/hostrouting.conf (different)",
     ]
     assert it.after.splitlines() == [
         "route 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "route 9.0.0.0/8 via 10.0.0.9 dev eth0 proto hostrouting",
-        "file /etc/aks-flex-node/host-routing-gate.conf",
-        "file /etc/aks-flex-node/static-routes.sh",
+        "file /etc/hostrouting/host-routing-gate.conf",
+        "file /etc/hostrouting/static-routes.sh",
         "file /etc/iproute2/rt_protos.d/hostrouting.conf",
     ]
 
@@ -282,7 +282,7 @@ def test_a_route_that_stays() -> None:
 def test_a_removal_that_fails() -> None:
     """If something cannot be removed, the outcome has the reason."""
     host = configured(WARN)
-    host.files.broken["/etc/aks-flex-node/static-routes.sh"] = "the disk is broken"
+    host.files.broken["/etc/hostrouting/static-routes.sh"] = "the disk is broken"
     it = outcome_of({"remove": ran("remove", host)})
     assert it.failed
     assert "the disk is broken" in it.message

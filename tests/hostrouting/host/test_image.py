@@ -193,7 +193,7 @@ class TestImage:
             with as_nobody(f"exec flock {root} sh -c 'echo locked; sleep 60'") as (_, stdout):
                 assert stdout.readline() == "locked\n"
                 phases.execute(Configure(HostRoutingConfig(None, {"expectedCidrs": ["10.0.0.0/8"]}), host=host))
-            assert (root / "etc/aks-flex-node/check-route-overlap.sh").exists()
+            assert (root / "etc/hostrouting/check-route-overlap.sh").exists()
             with (
                 host.locked(phases.Context()),
                 as_nobody(f"exec flock -n {root}/.host-routing.lock true 2>&1") as (_, out),

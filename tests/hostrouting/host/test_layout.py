@@ -10,9 +10,11 @@ def test_where_everything_is() -> None:
     """Every path is the one that people and other programs expect."""
     layout = HostLayout()
     assert {name: getattr(layout, name) for name in dir(layout) if name.endswith("_path")} == {
-        "routes_script_path": "/etc/aks-flex-node/static-routes.sh",
-        "check_script_path": "/etc/aks-flex-node/check-route-overlap.sh",
-        "probe_script_path": "/etc/aks-flex-node/probe-rewrite.sh",
+        "routes_script_path": "/etc/hostrouting/static-routes.sh",
+        "check_script_path": "/etc/hostrouting/check-route-overlap.sh",
+        "routes_alias_path": "/etc/aks-flex-node/static-routes.sh",
+        "check_alias_path": "/etc/aks-flex-node/check-route-overlap.sh",
+        "probe_script_path": "/etc/hostrouting/probe-rewrite.sh",
         "routes_unit_path": "/etc/systemd/system/static-routes.service",
         "check_unit_path": "/etc/systemd/system/check-route-overlap.service",
         "probe_unit_path": "/etc/systemd/system/probe-rewrite.service",
@@ -22,8 +24,8 @@ def test_where_everything_is() -> None:
         "probe_preset_path": "/etc/systemd/system-preset/50-hostrouting-probe-rewrite.preset",
         "gate_drop_in_path": "/etc/systemd/system/systemd-nspawn@.service.d/00-host-routing.conf",
         "gate_unit_path": "/etc/systemd/system/host-routing-gate.service",
-        "gate_script_path": "/etc/aks-flex-node/host-routing-gate.sh",
-        "gate_steps_path": "/etc/aks-flex-node/host-routing-gate.conf",
+        "gate_script_path": "/etc/hostrouting/host-routing-gate.sh",
+        "gate_steps_path": "/etc/hostrouting/host-routing-gate.conf",
         "protocol_name_path": "/etc/iproute2/rt_protos.d/hostrouting.conf",
         "detected_path": "/run/aks-flex-node/route-overlap.detected",
         "ok_path": "/run/aks-flex-node/route-overlap.ok",
@@ -38,7 +40,7 @@ def test_where_everything_is() -> None:
         "unfinished_path": "/run/aks-flex-node/route-overlap.new",
         "probe_applied_path": "/run/aks-flex-node/probe-rewrite.applied",
         "probe_unfinished_path": "/run/aks-flex-node/probe-rewrite.new",
-        "rules_script_path": "/etc/aks-flex-node/kernel-rules.sh",
+        "rules_script_path": "/etc/hostrouting/kernel-rules.sh",
         "rules_unit_path": "/etc/systemd/system/kernel-rules.service",
         "rules_enabled_path": "/etc/systemd/system/multi-user.target.wants/kernel-rules.service",
         "rules_preset_path": "/etc/systemd/system-preset/50-hostrouting-kernel-rules.preset",
@@ -49,8 +51,8 @@ def test_where_everything_is() -> None:
 
 def test_where_a_clean_up_is_written_down() -> None:
     """Each undo file has a different path, in a directory that survives a reboot, also below another root."""
-    assert HostLayout().undo_file("azure-vnet", 3) == "/var/lib/aks-flex-node/azure-vnet-3.undo"
-    assert HostLayout(root="/mnt").undo_file("azure-vnet", 1) == "/mnt/var/lib/aks-flex-node/azure-vnet-1.undo"
+    assert HostLayout().undo_file("azure-vnet", 3) == "/var/lib/hostrouting/azure-vnet-3.undo"
+    assert HostLayout(root="/mnt").undo_file("azure-vnet", 1) == "/mnt/var/lib/hostrouting/azure-vnet-1.undo"
 
 
 @pytest.mark.parametrize("root", ["/mnt/image", "/mnt/image/", "/mnt/my image"])
@@ -76,6 +78,12 @@ def test_names_that_would_mean_something(name: str, value: str) -> None:
         return
     with pytest.raises(ValueError, match=name):
         HostLayout(**{name: value})
+
+
+def test_scripts_are_not_in_the_agents_folder() -> None:
+    """The agent removes its folder, and the links there would be links to themselves."""
+    with pytest.raises(ValueError, match="config_directory: '/etc/x' is the agent's folder"):
+        HostLayout(config_directory="/etc/x", agent_directory="/etc/x")
 
 
 def test_state_is_under_run() -> None:

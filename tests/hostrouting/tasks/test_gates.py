@@ -11,6 +11,7 @@ import pytest
 import phases
 from hostrouting.boot import GateStep, digest_of, gate_digests, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate import Gate
+from hostrouting.boot.gate_state import find_gate_state
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import HostRoutingError, ManagerError
 from hostrouting.host import UnitState
@@ -636,7 +637,7 @@ class TestOthers:
         run(Remove(HostRoutingConfig(), host=host))
         assert set(host.files.texts) == {path}
 
-    @pytest.mark.parametrize("text", [ORIGINAL, f"[Service]\nExecStart={LAYOUT.routes_script}\n"])
+    @pytest.mark.parametrize("text", [ORIGINAL, f"[Service]\nExecStart={LAYOUT.routes_alias_path}\n"])
     def test_the_originals(self, text: str) -> None:
         """A unit of the published original is recognised by what it runs or is ordered before, and is replaced."""
         host = FakeHost(kernel=h200())
@@ -645,6 +646,59 @@ class TestOthers:
         host.files.texts[LAYOUT.routes_unit_path] = text
         run(Remove(WANTED, host=host))
         assert host.files.texts == {}
+
+
+class TestAgentsFolder:
+    """The folder of the node agent, which may come, be rewritten and go at any time."""
+
+    def test_links(self) -> None:
+        """Where the folder exists, it has links to the scripts; without them, or without it, nothing is wrong."""
+        host = FakeHost(kernel=h200())
+        agents = f"{LAYOUT.agent_directory}/config.json"
+        links = {LAYOUT.routes_alias_path: LAYOUT.routes_script, LAYOUT.check_alias_path: LAYOUT.check_script}
+        enabled = {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
+        host.files.texts[agents] = "{}"
+        run(Configure(WANTED, host=host))
+        assert host.files.links == enabled | links
+        assert not Configure(WANTED, host=host).preview().files
+        del host.files.texts[agents]
+        for path in links:
+            host.files.links.pop(path)
+        assert find_gate_state(host).findings == ()
+        assert not Configure(WANTED, host=host).preview().files
+        run(Configure(WANTED, host=host))
+        assert host.files.links == enabled
+        host.files.texts[agents] = "{}"
+        assert Configure(WANTED, host=host).preview().files.writes == tuple(links)
+        run(Configure(WANTED, host=host))
+        assert host.files.links == enabled | links
+        run(Configure(config(cidrs=(CIDR,), mode="WARN"), host=host))
+        assert {*host.files.links} == {LAYOUT.check_alias_path}
+        run(Remove(WANTED, host=host))
+        assert (host.files.texts, host.files.links) == ({agents: "{}"}, {})
+
+    def test_scripts_of_others(self) -> None:
+        """The original's script makes room for the link. Without an installation of ours, it stays where it is."""
+        host, path = FakeHost(kernel=h200()), LAYOUT.routes_alias_path
+        host.files.texts[path] = "#!/bin/bash\n"
+        run(Configure(config(cidrs=(CIDR,), mode="WARN"), host=host))
+        run(Remove(WANTED, host=host))
+        assert host.files.texts == {path: "#!/bin/bash\n"}
+        run(Configure(WANTED, host=host))
+        assert host.files.links[path] == LAYOUT.routes_script
+
+    def test_an_earlier_build(self) -> None:
+        """What an earlier build wrote into the folder goes with apply and with remove; another program's files stay."""
+        host = FakeHost(kernel=h200())
+        *ours, kept = (*LAYOUT.earlier_paths,)
+        earlier = dict.fromkeys(
+            (*ours, LAYOUT.routes_alias_path), "# Written by hostrouting; changes are overwritten.\n"
+        )
+        for task in (Configure(config(cidrs=(CIDR,), mode="WARN"), host=host), Remove(WANTED, host=host)):
+            host.files.texts |= {**earlier, kept: "# Written by somebody\n"}
+            run(task)
+            left = {path for path in host.files.texts if path.startswith(LAYOUT.agent_directory)}
+            assert left == {kept}
 
 
 class TestManager:

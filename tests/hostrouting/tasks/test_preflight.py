@@ -612,7 +612,7 @@ def test_an_image(tmp_path: Path) -> None:
     found = told(Host.offline(str(tmp_path)))
     assert ("tool", "error", "awk") in found
     assert ("tool", "error", "ip") not in found
-    assert ("file", "error", f"{tmp_path}/etc/aks-flex-node") in found
+    assert ("file", "error", f"{tmp_path}/etc/hostrouting") in found
     assert {name for name, _, _ in found} == {"tool", "file"}
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 HALF = {"destination": "172.16.0.0/17"}
-SCRIPT = "/etc/aks-flex-node/static-routes.sh"
+SCRIPT = "/etc/hostrouting/static-routes.sh"
 LAYOUT = HostLayout()
 NO_SYSTEMD = "systemd is not running here: routes change now, units and the gate at the next boot"
 
@@ -37,7 +37,7 @@ def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
         "",
         "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
         "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
-        "  wrote /etc/aks-flex-node/host-routing-gate.conf",
+        "  wrote /etc/hostrouting/host-routing-gate.conf",
     ]
 
 

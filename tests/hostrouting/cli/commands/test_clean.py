@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from hostrouting.testing import FakeHost
 
-UNDO = "/var/lib/aks-flex-node/azure-vnet-1.undo"
+UNDO = "/var/lib/hostrouting/azure-vnet-1.undo"
 ACTIVE = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
 
 

@@ -41,7 +41,7 @@ def test_how_long_an_image_waits(repaired: str, tmp_path: Path) -> None:
     """The boot scripts of an image wait as long as --wait says, and keep that time until another is given."""
     words = ("render", "--config", repaired, "--root", str(tmp_path))
     say(*words, "--wait", "45")
-    assert "wait 45" in (tmp_path / "etc/aks-flex-node/static-routes.sh").read_text()
+    assert "wait 45" in (tmp_path / "etc/hostrouting/static-routes.sh").read_text()
     assert say(*words, "--json").json["files"] == {"write": [], "remove": []}
 
 

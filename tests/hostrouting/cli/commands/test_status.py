@@ -135,7 +135,7 @@ def test_without_systemd(repaired: str) -> None:
     said = say("status", host=host)
     assert f"not running here: {later.replace('gate', 'gate are in force')}" in said.out
     # There is no unit to start.
-    start = "as root: /bin/bash /etc/aks-flex-node/static-routes.sh"
+    start = "as root: /bin/bash /etc/hostrouting/static-routes.sh"
     assert any(text.startswith("ROUTE-MISSING: ") and text.endswith(start) for text in said.lines)
 
 
@@ -407,7 +407,7 @@ def test_what_is_not_a_file(repaired: str, path: str, kind: str) -> None:
     said = say("status", host=host)
     assert (said.code, said.err, {name for name, _ in found(host)}) == (3, "", {"not-known"})
     assert said.out.count(f"cannot read {path}: there is {kind} in its place; remove it") == 1
-    assert "  /etc/aks-flex-node/static-routes.sh" in said.lines or "routes" in path
+    assert "  /etc/hostrouting/static-routes.sh" in said.lines or "routes" in path
     assert "  /etc/systemd/system/check-route-overlap.service" in said.lines or "check" in path
     for command in ("check", "repair") if path == LAYOUT.check_script_path else ():
         other = say(command, host=host)

@@ -51,7 +51,7 @@ from tests.support.tasks import LAYOUT, run
 STALE = R2.format("10.240.0.5", DEAD)
 STATE = "/var/run/azure-vnet.json"
 LOCK = "/var/run/azure-vnet/azure-vnet.lock"
-UNDO = "/var/lib/aks-flex-node/azure-vnet-1.undo"
+UNDO = "/var/lib/hostrouting/azure-vnet-1.undo"
 CONFLIST = {"/etc/cni/net.d/10-azure.conflist": json.dumps({"plugins": [{"type": "azure-vnet"}]})}
 POD = EthernetLink(name="azv5", index=9, kind="veth", master="azure0", peer=PeerMac(DEAD))
 

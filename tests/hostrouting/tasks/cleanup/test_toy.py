@@ -42,7 +42,7 @@ def test_there_and_back() -> None:
     assert "delete route 10.5.0.1/32 dev toy0" in str(phases.plan(CleanToy(host=host)))
     result = phases.execute(CleanToy(host=host))
     assert isinstance(result, CleanupResult)
-    assert result.undo_file == "/var/lib/aks-flex-node/toy-1.undo"
+    assert result.undo_file == "/var/lib/hostrouting/toy-1.undo"
     assert "10.5.0.1" not in str(kernel)
     assert "10.5.0.2" in str(kernel)
     assert phases.undo(CleanToy(host=host)).ok

@@ -160,7 +160,7 @@ class TestApply:
         root = str(tmp_path)
         task = RewriteProbeSource(config(condition="imds"), host=Host.offline(root))
         phases.execute(task, phases.Context(observers=[]))
-        text = (tmp_path / "etc/aks-flex-node/probe-rewrite.sh").read_text()
+        text = (tmp_path / "etc/hostrouting/probe-rewrite.sh").read_text()
         assert parse_probe_script(text).config.condition == "imds"
 
     def test_required(self) -> None:
