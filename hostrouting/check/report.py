@@ -46,7 +46,6 @@ __all__ = [
     "CHECK_SCHEMA",
     "GUARD_SCHEMA",
     "action_finding",
-    "action_sentence",
     "candidates_clause",
     "check_document",
     "check_findings",
@@ -64,7 +63,6 @@ __all__ = [
     "packets_line",
     "remarks",
     "repair_document",
-    "repair_sentence",
     "unexplained_owner",
     "unsafe_findings",
 ]
@@ -311,47 +309,27 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
 
 
 def action_finding(found: Examination, *, where: str, correction: Correction | None = None) -> Iterator[Finding]:
-    """What to do about the escapes, as in `repair_sentence`; none if no route can help."""
-    if told := repair_sentence(found, where=where, correction=correction):
-        facts = {"routes": repair_document(found.routes)}
-        yield Finding("action", "note", told, "staticRoutes.routes", facts=facts)
+    """What to change in the configuration; none if no route can help.
 
-
-def repair_sentence(found: Examination, *, where: str, correction: Correction | None = None) -> str:
-    """A sentence: what to change in the configuration; `where` says where the routes are if they are too many to print.
-
-    The `correction` is that of the configuration, if it is known. Empty if no route can help.
+    `where` says where the routes are if they are too many to print; the `correction` is that of the configuration, if
+    it is known.
     """
     if not found.escapes or not found.routes:
-        return ""
+        return
     needed = Correction(found.routes) if correction is None else correction
+    routes, parts = repair_document(needed.add), list[str]()
     if not needed.is_needed:
-        return "the configuration has the routes that repair it, but this host does not; apply the configuration"
-    return action_sentence(
-        repair_document(needed.add), where=where, replaced=needed.replaced, contested=needed.contested
-    )
-
-
-def action_sentence(
-    routes: Sequence[dict[str, Any]],
-    *,
-    where: str,
-    replaced: Sequence[DesiredRoute] = (),
-    contested: Sequence[DesiredRoute] = (),
-) -> str:
-    """A sentence: which routes to add to a configuration, as JSON values, and which entries of it to delete.
-
-    `where` says where the routes are if they are too many to print.
-    """
-    parts: list[str] = []
-    if len(routes) > _PASTED:
+        parts.append("the configuration has the routes that repair it, but this host does not; apply the configuration")
+    elif len(routes) > _PASTED:
         parts.append(f"add {len(routes)} routes to staticRoutes.routes: {where}")
     elif routes:
         import json  # noqa: PLC0415  only a finding needs it
 
-        parts.append(f"add to staticRoutes.routes: {json.dumps(list(routes))}")
-    parts += [text[0].lower() + text[1:-1] for text in deletion_lines(replaced, contested, "staticRoutes.routes")]
-    return "; ".join(parts)
+        parts.append(f"add to staticRoutes.routes: {json.dumps(routes)}")
+    entries = deletion_lines(needed.replaced, needed.contested, "staticRoutes.routes") if needed.is_needed else ()
+    parts += [text[0].lower() + text[1:-1] for text in entries]
+    facts = {"routes": repair_document(found.routes)}
+    yield Finding("action", "note", "; ".join(parts), "staticRoutes.routes", facts=facts)
 
 
 def deletion_lines(replaced: Sequence[DesiredRoute], contested: Sequence[DesiredRoute], config: str) -> Iterator[str]:
@@ -459,10 +437,15 @@ def npd_line(answer: str, until: datetime) -> str:
 
 
 def check_document(
-    found: Examination, *, mode: str, findings: Iterable[Finding] | None = None, more: Iterable[Finding] = ()
+    found: Examination,
+    *,
+    mode: str,
+    findings: Iterable[Finding] | None = None,
+    more: Iterable[Finding] = (),
+    correction: Correction | None = None,
 ) -> dict[str, Any]:
     """The check as the JSON value `hostrouting/check/3`, with its findings if they are known, and those of others."""
-    told = check_findings(found, mode=mode) if findings is None else findings
+    told = check_findings(found, mode=mode, correction=correction) if findings is None else findings
     return {
         "schema": CHECK_SCHEMA,
         "verdict": found.verdict,

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.model import Route, Snapshot
-    from hostrouting.routes.plan import Foreseen
     from hostrouting.tasks.results import Standing
 
 __all__ = [
@@ -286,14 +285,14 @@ def _hangup(act: Callable[[], object]) -> Iterator[None]:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def foreseen_lines(foreseen: Sequence[Foreseen], *, config: str) -> Iterator[Line]:
+def foreseen_lines(foreseen: Sequence[Finding], *, config: str) -> Iterator[Line]:
     """The routes that will not last, and the routes to write in their place."""
     if not foreseen:
         return
     yield line()
     yield line("Routes that will not last:")
-    yield from finding_lines([coming.finding for coming in foreseen])
-    if lacking := [route for coming in foreseen[:SHOWN] for route in coming.lacking]:
+    yield from finding_lines(foreseen)
+    if lacking := [route for finding in foreseen[:SHOWN] for route in finding.facts["instead"]]:
         yield line(f"In their place, put this into staticRoutes.routes of {config}:")
         yield from route_lines(lacking)
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.check.examine import Examination, examine, examine_snapshot, repair_routes, with_repair
+from hostrouting.check.examine import (
+    Examination,
+    examine,
+    examine_snapshot,
+    find_correction,
+    repair_routes,
+    with_repair,
+)
 from hostrouting.check.marks import marks_of
 from hostrouting.check.packets import senders_phrase
 from hostrouting.check.report import (
@@ -85,7 +92,10 @@ class Check:
 
     def document(self, more: Iterable[Finding] = ()) -> dict[str, Any]:
         """The check as the JSON value `hostrouting/check/3`, with the findings of others."""
-        return check_document(self.found, mode=self.config.route_overlap.mode, more=more)
+        config = self.config
+        routes = self.found.routes and config.static_routes.routes
+        correction = find_correction(self.found, config, gateway=self.gateway) if routes else None
+        return check_document(self.found, mode=config.route_overlap.mode, more=more, correction=correction)
 
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Self:

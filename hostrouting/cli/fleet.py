@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from hostrouting.check.report import repair_document
 from hostrouting.cli.check import LIMITS, lasting_line
 from hostrouting.cli.command import FAILED, FINE, VERDICT_CODES, Reply
 from hostrouting.cli.failure import code_of, document_of
@@ -225,7 +226,7 @@ def _group_lines(
         again, into = "repair", _own_file(group)
     else:
         yield line(f"  {which}: add this to staticRoutes.routes of {name or 'the configuration of each node'}:")
-        yield from route_lines(correction.add)
+        yield from route_lines(repair_document(correction.add))
         yield from (
             line("  ", *line_pieces) for line_pieces in (correction_lines(correction, config, name) if name else ())
         )

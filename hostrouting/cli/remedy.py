@@ -27,7 +27,7 @@ from hostrouting.routes.plan import plan_static_routes, reply_destinations, want
 from hostrouting.routes.uplink import DesiredRoute, Uplink, bare_leg, resolve_route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hostrouting.check.examine import Correction, Examination
     from hostrouting.cli.check import Check
@@ -208,7 +208,7 @@ def _added_to(remedy: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence
         Painted("Permanently", "strong"),
         f", add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}",
     )
-    yield from route_lines(remedy.lacking)
+    yield from route_lines(repair_document(remedy.lacking))
     yield from correction_lines(remedy.correction, remedy.config, config)
     if cidrs:
         yield line(f"Also add to routeOverlap.expectedCidrs, unless they are there: {', '.join(cidrs)}")
@@ -266,7 +266,7 @@ def _as_configuration(remedy: _Remedy, routes: Sequence[DesiredRoute]) -> Iterat
         ", put this into the configuration and run, as root: hostrouting apply --config FILE",
     )
     yield line('  {"staticRoutes": {"enabled": true, "routes": [')
-    yield from route_lines(routes)
+    yield from route_lines(repair_document(routes))
     yield line("  ]},")
     rest = _beside_routes(remedy.configuration(None)).items()
     yield line(f"  {', '.join(f'{json.dumps(key)}: {json.dumps(value)}' for key, value in rest)}}}")
@@ -295,11 +295,10 @@ def _said(installed: HostRoutingConfig) -> str:
     return "; ".join(parts)
 
 
-def route_lines(routes: Sequence[DesiredRoute]) -> Iterator[Line]:
-    """The routes as JSON to paste into a list, one line each."""
-    documents = [json.dumps(document) for document in repair_document(routes)]
-    for at, text in enumerate(documents, start=1):
-        yield line(f"    {text}{',' if at < len(documents) else ''}")
+def route_lines(routes: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    """The routes, as a configuration has them, to paste into a list, one line each."""
+    for at, route in enumerate(routes, start=1):
+        yield line(f"    {json.dumps(route)}{',' if at < len(routes) else ''}")
 
 
 def _price(found: Examination) -> Iterator[Line]:

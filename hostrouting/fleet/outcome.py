@@ -26,18 +26,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from hostrouting.check.examine import examine_snapshot, find_correction
-from hostrouting.check.report import action_sentence, check_document, repair_sentence
+from hostrouting.check.report import check_document
 from hostrouting.errors import InputError
 from hostrouting.finding import ESCAPES
 from hostrouting.host.saved import read_ip_document
-from hostrouting.routes.uplink import DesiredRoute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.config import HostRoutingConfig
 
-__all__ = ["WHERE", "Document", "NodeFacts", "Outcome", "Ran", "outcome_of", "routing_facts", "verdict_sentence"]
+__all__ = ["Document", "NodeFacts", "Outcome", "Ran", "outcome_of", "routing_facts", "verdict_sentence"]
 
 Document: TypeAlias = "Mapping[str, Any]"
 _Pair: TypeAlias = "tuple[str, str]"  # a line before and a line after; an empty one is absent
@@ -135,7 +134,7 @@ _UNPLANNED = {"azure-vnet", "file", "kernel", "lock", "removal", "systemd", "too
 
 def _dry_run(plan: Document, preflight: Sequence[Document]) -> Outcome:
     """What `apply` would do, and what `preflight` has found."""
-    found = _checked(plan.get("check"), plan["steps"])
+    found = _checked(plan.get("check"))
     files = _lasting(plan["files"]["write"], plan["files"]["remove"])
     # A gate that is shut now is no reason for apply to fail.
     errors = [finding for finding in plan["findings"] if finding["severity"] == "error"]
@@ -186,7 +185,7 @@ _SETTLED = "NOTHING TO DO: the host already matches the configuration"
 
 def _run(apply: Document, plan: Document | None) -> Outcome:
     """What `apply` did."""
-    found = _checked(apply["check"], apply["steps"])
+    found = _checked(apply["check"])
     files = _lasting(apply["files"]["write"], apply["files"]["remove"])
     counts = _counts(apply["steps"], apply["operations"], files)
     if not apply["ok"]:
@@ -228,11 +227,11 @@ def _removal(remove: Document) -> Outcome:
     return Outcome(told, changed=changed, steps=steps, warnings=stays, before=before, after=after)
 
 
-def _checked(check: Document | None, steps: Sequence[Document]) -> Outcome:
-    """The part of an outcome that a check decides after these steps; its message is the verdict."""
+def _checked(check: Document | None) -> Outcome:
+    """The part of an outcome that a check decides; its message is the verdict."""
     if check is None:
         return Outcome("")
-    told, verdict = verdict_sentence(check, steps), check["verdict"]
+    told, verdict = verdict_sentence(check), check["verdict"]
     return Outcome(
         told,
         verdict=verdict,
@@ -242,15 +241,8 @@ def _checked(check: Document | None, steps: Sequence[Document]) -> Outcome:
     )
 
 
-WHERE = "the key repair of the result has them"
-"""Where the routes are if they are too many for a message."""
-
-
-def verdict_sentence(check: Document, steps: Sequence[Document] = (), *, action: str = "") -> str:
-    """The verdict of a check, the first findings, and what to change in the configuration; `steps` are the plan's.
-
-    `action` is a sentence about that change, if it is known.
-    """
+def verdict_sentence(check: Document) -> str:
+    """The verdict of a check, the first findings, and what to change in the configuration."""
     verdict, findings = check["verdict"], check["findings"]
     if verdict == "ok":
         return "OK: nothing escapes"
@@ -263,24 +255,10 @@ def verdict_sentence(check: Document, steps: Sequence[Document] = (), *, action:
     escapes = [finding for finding in findings if finding["name"] in ESCAPES]
     told = list(map(_text, escapes[:_NAMED]))
     told += [f"and {len(escapes) - _NAMED} more findings"] if len(escapes) > _NAMED else []
-    unsafe = [finding for finding in findings if finding["name"] == "unsafe"]
-    told += [f"UNSAFE: {_text(finding)}" for finding in unsafe[:_NAMED]]
-    if action:
-        told.append(f"ACTION: {action}")
-    elif routes := check["repair"]:
-        keys = {DesiredRoute(route["destination"], metric=route["metric"]).key for route in routes}
-        replaced = [
-            wish for wish in (_wish(step["route"]) for step in steps if step["action"] != "delete") if wish.key in keys
-        ]
-        told.append(f"ACTION: {action_sentence(routes, where=WHERE, replaced=replaced)}")
+    for name in ("unsafe", "action"):
+        named = [finding for finding in findings if finding["name"] == name]
+        told += [f"{name.upper()}: {_text(finding)}" for finding in named[:_NAMED]]
     return f"OVERLAP: {'; '.join(told)}"
-
-
-def _wish(route: str) -> DesiredRoute:
-    """The destination and metric of a route that is printed as `ip route` does."""
-    destination, *words = route.split()
-    metric = int(words[words.index("metric") + 1]) if "metric" in words else 0
-    return DesiredRoute(destination, metric=metric)
 
 
 def _text(finding: Document) -> str:
@@ -376,7 +354,6 @@ def routing_facts(ran: Ran, config: HostRoutingConfig) -> NodeFacts:
     if not config.route_overlap.expected_cidrs:
         return NodeFacts("the snapshot was taken; no CIDR is expected, so nothing was checked", snapshot=found)
     examined = examine_snapshot(snapshot, config)
-    check = check_document(examined, mode=config.route_overlap.mode)
     correction = find_correction(examined, config) if config.static_routes.routes and examined.routes else None
-    action = repair_sentence(examined, where=WHERE, correction=correction)
-    return NodeFacts(verdict_sentence(check, action=action), snapshot=found, check=json.loads(json.dumps(check)))
+    check = check_document(examined, mode=config.route_overlap.mode, correction=correction)
+    return NodeFacts(verdict_sentence(check), snapshot=found, check=json.loads(json.dumps(check)))

@@ -15,7 +15,7 @@ route that is not ours is never replaced: from then on our route cannot be added
 address adds is known beforehand, so this can be reported beforehand.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import attrs
 
@@ -35,7 +35,7 @@ from hostrouting.model import (
 )
 from hostrouting.routes.uplink import DesiredRoute, Uplink, is_held, way_round
 
-__all__ = ["Foreseen", "connected_routes", "foresee", "is_unexplained"]
+__all__ = ["connected_routes", "foresee", "is_unexplained"]
 
 _LOOPBACK = 772  # ARPHRD_LOOPBACK
 _VRF = "vrf"
@@ -89,60 +89,54 @@ def _leads_to_main(link: Link, links: dict[str, Link]) -> bool:
     return link.up and link.type != _LOOPBACK and _VRF not in {link.kind, master.kind if master else ""}
 
 
-@attrs.frozen
-class Foreseen:
-    """A route that will not last, and the addresses whose kernel routes will take its key."""
+def _finding(
+    wanted: Route, addresses: Sequence[Address], instead: Sequence[DesiredRoute], lacking: Sequence[DesiredRoute]
+) -> Finding:
+    """A route will not last, because the kernel routes of these addresses will take its key.
 
-    wanted: Route
-    addresses: tuple[Address, ...]
-    instead: tuple[DesiredRoute, ...]
-    """Routes that win without touching the kernel's route; empty if that takes more than two routes."""
-    lacking: tuple[DesiredRoute, ...]
-    """The routes of `instead` that are not configured yet."""
+    The routes of `instead` win without touching the kernel's route; none, if that takes more than two. `lacking` are
+    those of them that are not configured yet.
+    """
+    first, prefix, more = addresses[0], wanted.prefix, len(addresses) - 1
+    route = " ".join([str(prefix), *(wanted.ways if len(wanted.legs) == 1 else ())])
+    others = "1 more device is" if more == 1 else f"{more:,} more devices are"
+    told = (
+        f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
+        f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to {prefix}."
+        " At the next boot it may add that route first: then ours cannot be added, and no machine starts"
+    )
+    facts = {
+        "route": str(wanted),
+        "metric": wanted.metric,
+        "addresses": [{"address": f"{address.ip}/{address.length}", "dev": address.dev} for address in addresses],
+        "instead": [wish.to_mapping() for wish in lacking],
+    }
+    return Finding("route-will-not-last", "warning", told, str(prefix), _way_round(prefix, instead, lacking), facts)
 
-    @property
-    def finding(self) -> Finding:
-        """Why the route will not last, and what to write in its place."""
-        wanted, first, prefix = self.wanted, self.addresses[0], self.wanted.prefix
-        route = " ".join([str(prefix), *(wanted.ways if len(wanted.legs) == 1 else ())])
-        more = len(self.addresses) - 1
-        others = "1 more device is" if more == 1 else f"{more:,} more devices are"
-        told = (
-            f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
-            f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to {prefix}."
-            " At the next boot it may add that route first: then ours cannot be added, and no machine starts"
-        )
-        facts = {
-            "route": str(wanted),
-            "addresses": [
-                {"address": f"{address.ip}/{address.length}", "dev": address.dev} for address in self.addresses
-            ],
-            "instead": [route.to_mapping() for route in self.lacking],
-        }
-        return Finding("route-will-not-last", "warning", told, str(prefix), self._way_round, facts)
 
-    @property
-    def _way_round(self) -> str:
-        prefix, instead = self.wanted.prefix, self.instead
-        names = " and ".join(str(wish.destination) for wish in instead)
-        if not instead and prefix.length == width_of(prefix.family):
-            return "no prefix can be longer and no metric better: remove either the route or the address"
-        if not instead:
-            left, right = prefix.halves()
-            return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
-        one = len(instead) == 1
-        take = "takes" if one else "take"
-        if instead[0].destination == prefix:
-            names = f"one with metric {instead[0].metric}"
-        if not self.lacking:
-            return f"remove it: {names} {'is' if one else 'are'} configured too, and {take} precedence"
-        return f"instead, configure {names}, which {take} precedence"
+def _way_round(prefix: Prefix, instead: Sequence[DesiredRoute], lacking: Sequence[DesiredRoute]) -> str:
+    names = " and ".join(str(wish.destination) for wish in instead)
+    if not instead and prefix.length == width_of(prefix.family):
+        return "no prefix can be longer and no metric better: remove either the route or the address"
+    if not instead:
+        left, right = prefix.halves()
+        return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
+    one = len(instead) == 1
+    take = "takes" if one else "take"
+    if instead[0].destination == prefix:
+        names = f"one with metric {instead[0].metric}"
+    if not lacking:
+        return f"remove it: {names} {'is' if one else 'are'} configured too, and {take} precedence"
+    return f"instead, configure {names}, which {take} precedence"
 
 
 def foresee(
     desired: Collection[DesiredRoute], fib: Fib, uplink: Uplink, *, ours: Collection[int], refused: Collection[object]
-) -> Iterator[Foreseen]:
-    """The wanted routes that will not last, in order; `refused` are the keys of routes that cannot be added anyway."""
+) -> Iterator[Finding]:
+    """A finding for each wanted route that will not last, in order.
+
+    `refused` are the keys of routes that cannot be added at all.
+    """
     brought = connected_routes(fib.snapshot)
     networks = {route.prefix.network for route in brought.values()}
     # Few wanted routes begin where a network does; hashing each one would take longer.
@@ -161,4 +155,4 @@ def foresee(
             instead = tuple(attrs.evolve(wish, destination=prefix, metric=metric) for prefix, metric in others)
             lacking = tuple(route for route in instead if all(route.key != other.key for other in desired))
             addresses = tuple(address for address, route in brought.items() if route.key == key)
-            yield Foreseen(wanted, addresses, instead, lacking)
+            yield _finding(wanted, addresses, instead, lacking)

@@ -47,7 +47,7 @@ from hostrouting.model import (
     table_name,
     width_of,
 )
-from hostrouting.routes.connected import Foreseen, connected_routes, foresee
+from hostrouting.routes.connected import connected_routes, foresee
 from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, bare_leg, hides, is_held, way_round
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
-    "Foreseen",
     "Place",
     "RoutePlan",
     "Step",
@@ -191,7 +190,7 @@ class RoutePlan:
 
     steps: Sequence[Step] = ()
     pending: tuple[Pending, ...] = ()
-    foreseen: tuple[Foreseen, ...] = ()
+    foreseen: tuple[Finding, ...] = ()
     """The present or planned routes that will not last."""
 
     @property
@@ -249,7 +248,7 @@ class RoutePlan:
                 "add it, or correct the configuration",
                 can_retry=True,
             )
-        yield from (coming.finding for coming in self.foreseen)
+        yield from self.foreseen
         yield from self.beside
 
     @property

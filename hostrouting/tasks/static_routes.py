@@ -187,7 +187,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                     if plan.pending:
                         raise
                     applied = apply(plan, before=before)
-        told = [*(foreseen.finding for foreseen in applied.plan.foreseen), *applied.beside] if up else []
+        told = [*applied.plan.foreseen, *applied.beside] if up else []
         if not up:
             told = [*map(stays, self._stays(self._read() if applied.changes else before))]
         for finding in told:

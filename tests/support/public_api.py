@@ -41,7 +41,7 @@ _MODULES = (
 # What only other modules of ours need of these: not promised.
 _OURS_ALONE = frozenset(
     {
-        *("hostrouting.errors.is_denied", "hostrouting.check.report.action_sentence"),
+        "hostrouting.errors.is_denied",
         *("hostrouting.check.report.CHECK_SCHEMA", "hostrouting.check.report.CHECK_SCHEMA_BY_FAMILY"),
         *("hostrouting.check.report.GUARD_SCHEMA", "hostrouting.check.report.contested_clause"),
         *("hostrouting.check.report.deletion_lines", "hostrouting.check.report.document_in"),

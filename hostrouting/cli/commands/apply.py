@@ -18,7 +18,7 @@ from hostrouting.cli.schemas import FAILURES, FINDINGS, STANDINGS, WORK
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
-from hostrouting.routes.plan import Foreseen, wanted_routes
+from hostrouting.routes.plan import wanted_routes
 from hostrouting.tasks.configure import Configure, installed_tasks
 from hostrouting.tasks.results import CheckResult, RoutesResult, Standing
 from hostrouting.tasks.static_routes import has_script_succeeded
@@ -42,7 +42,8 @@ class Done:
 
     run: Run
     work: Work
-    foreseen: tuple[Foreseen, ...]
+    foreseen: tuple[Finding, ...]
+    """The routes that will not last."""
     check: Check | None
     gate: GateState
     standings: Standings = attrs.field(factory=Standings)
@@ -72,7 +73,7 @@ class Done:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The routes that will not last, and the findings about the gate."""
-        return (*(coming.finding for coming in self.foreseen), *self.gate.findings)
+        return (*self.foreseen, *self.gate.findings)
 
     @property
     def escapes(self) -> bool:

@@ -449,9 +449,7 @@ def test_a_long_repair() -> None:
     cidrs = [f"10.{n}.0.0/16" for n in range(30, 60)]
     told = checked(kernel, *cidrs)
     routes = say("check", *cidrs, "--json", kernel=kernel).json["repair"]
-    assert told.endswith(
-        f"; ACTION: add {len(routes)} routes to staticRoutes.routes: the key repair of the result has them"
-    )
+    assert f"; ACTION: add {len(routes)} routes to staticRoutes.routes: " in told
 
 
 def test_what_pods_send() -> None:

@@ -78,10 +78,16 @@ def test_law_what_is_foreseen_comes(addresses: list[Address], wishes: list[Desir
     had = [wish for wish in wishes if wish.key not in {step.route.key for step in plan.conflicts}]
     apply_plan(plan_routes(had, before), kernel, before=before)
     later = plan_routes(had, rebooted(kernel).snapshot())
-    assert {it.wanted.key for it in plan.foreseen} == {step.route.key for step in later.conflicts}
+    fleeting = {(finding.target, finding.facts["metric"]) for finding in plan.foreseen}
+    assert fleeting == {(str(step.route.prefix), step.route.metric) for step in later.conflicts}
     # The suggested routes can be added, then and later.
-    kept = {it.key: it for it in had if it.key not in {one.wanted.key for one in plan.foreseen}}
-    kept |= {it.key: it for one in plan.foreseen for it in one.lacking}
+    kept = {wish.key: wish for wish in had if (str(wish.destination), wish.metric) not in fleeting}
+    instead = [
+        DesiredRoute(route["destination"], gateway=route["gateway"] or None, metric=route["metric"])
+        for finding in plan.foreseen
+        for route in finding.facts["instead"]
+    ]
+    kept |= {wish.key: wish for wish in instead}
     assert plan_routes(kept.values(), kernel.snapshot()).conflicts == ()
 
 
@@ -90,7 +96,7 @@ def told(*addresses: Address, **wish: Any) -> str:
     snapshot = furnished(*addresses).snapshot()
     destination = Prefix.of(IPv4Network(wish.pop("destination", "172.16.0.0/16")))
     found = plan_routes([DesiredRoute(destination, **wish)], snapshot, protocol=OURS).foreseen
-    return "".join(str(it.finding) for it in found)
+    return "".join(map(str, found))
 
 
 IB0 = Address(ip=as_ip("172.16.1.10"), length=16, dev="ib0")
