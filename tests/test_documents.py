@@ -87,7 +87,7 @@ def test_tests_on_the_pages(tmp_path: Path) -> None:
 def test_shown_configurations() -> None:
     """Each JSON block is a configuration."""
     shown = [text for language, text in BLOCKS.values() if language == "json"]
-    assert len(shown) == 6
+    assert len(shown) == 7
     for text in shown:
         HostRoutingConfig.from_json(text)
 

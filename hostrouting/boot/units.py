@@ -9,12 +9,16 @@ remain active when it is done, so every start runs it again, without a limit on 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.scripts import DEFAULT_WAIT
+from hostrouting.config import StateFile
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import OURS, protocol_name
 from hostrouting.release import __version__
+
+if TYPE_CHECKING:
+    from hostrouting.config import AzureVnetCleanupConfig
 
 __all__ = [
     "FLUSHERS",
@@ -223,8 +227,19 @@ ProtectHome=read-only
 SystemCallFilter=kill
 """
 
+# Where the guard also cleans up: legacy ebtables has a raw IPv4 socket, and the undo files have a directory. To take
+# pods out of azure-vnet's list, and to lock it, files in /run are replaced.
+_CLEANS = """\
+CapabilityBoundingSet=CAP_NET_RAW
+RestrictAddressFamilies=AF_INET
+StateDirectory={lasting}
+"""
+_PRUNES = "ReadOnlyPaths=\nReadOnlyPaths=/proc /sys\n"
 
-def render_guard_unit(program: str, *, layout: HostLayout | None = None) -> str:
+
+def render_guard_unit(
+    program: str, *, layout: HostLayout | None = None, cleanup: AzureVnetCleanupConfig | None = None
+) -> str:
     """The service that keeps the routing right. It names the version, so that a new one is started."""
     where = layout or HostLayout()
     lines = [
@@ -250,6 +265,9 @@ def render_guard_unit(program: str, *, layout: HostLayout | None = None) -> str:
         "RuntimeDirectoryPreserve=yes",
     ]
     sandbox = SANDBOX.format(capabilities="CAP_NET_ADMIN") + _MORE.format(state=where.state_directory)
+    if cleanup is not None and cleanup.repeat:
+        sandbox += _CLEANS.format(lasting=where.lasting_directory.removeprefix("/var/lib/"))
+        sandbox += _PRUNES if cleanup.state_file is StateFile.PRUNE else ""
     return HEADER + "\n".join(lines) + "\n" + sandbox + "\n[Install]\nWantedBy=multi-user.target\n"
 
 

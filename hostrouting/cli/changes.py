@@ -65,7 +65,7 @@ class Standings:
     def on(cls, host: Host, config: HostRoutingConfig) -> Self:
         """The present state on a host, by this configuration."""
         directories = (host.layout.at(host.layout.config_directory), host.layout.at(host.layout.state_directory))
-        wanted = config.probe_rewrite.enabled or config.guard.enabled or config.extensions
+        wanted = config.probe_rewrite.enabled or config.guard.enabled or config.azure_vnet_cleanup or config.extensions
         if not (wanted or any(map(host.files.names, directories))):
             return cls()  # nothing of ours is here or wanted; to load the tasks takes longer than a check
         from hostrouting.tasks.configure import installed_tasks, made, unknown_parts  # noqa: PLC0415  as above
@@ -113,7 +113,7 @@ class Standings:
             if not standing.is_in_force:
                 yield line(Painted("NOT IN FORCE:", "bad"), f" {standing.subject}")
             elif not standing.is_right:
-                yield line(Painted("NOT WORKING:", "bad"), f" {standing.subject}: the rules are in force, but")
+                yield line(Painted("NOT WORKING:", "bad"), f" {standing.subject}, because:")
             elif standing.is_on:
                 yield line(Painted("IN FORCE:", "good"), f" {standing.subject}")
             else:

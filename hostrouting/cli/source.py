@@ -22,7 +22,7 @@ from hostrouting.boot import (
     parse_static_routes_script,
 )
 from hostrouting.cli.output import SHOWN, spoken
-from hostrouting.config import GuardConfig, HostRoutingConfig, RouteOverlapConfig, Upkeep
+from hostrouting.config import AzureVnetCleanupConfig, GuardConfig, HostRoutingConfig, RouteOverlapConfig, Upkeep
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
 from hostrouting.config.values import gateway
 from hostrouting.errors import BackendError, ConfigError, Fault
@@ -133,22 +133,32 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
     program = _script(host, host.layout.guard_unit_path, parse_guard_unit)
     extensions = dict(_installed_extensions(host))
+    cleanup = _script(host, host.layout.cleanup_path, _parse_cleanup)
     found = routes or check or probe
     kept = (make(HostRoutingConfig(), host=host).paths() for make in (KeepKernelRules, KeepForeign))
     keeps_rules, is_told = map(bool, kept)
-    if found is None and not (keeps_rules or is_told or extensions):
+    if found is None and not (keeps_rules or is_told or extensions or cleanup):
         return None
     has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe or keeps_rules
+    repeats = cleanup is not None and cleanup.repeat
     return HostRoutingConfig(
         None if routes is None else routes.config,
         None if check is None else check.config,
         OURS if found is None else found.protocol,
         probe_rewrite=None if probe is None else probe.config,
-        guard=None if program is None or not (has_work or extensions) else GuardConfig(enabled=True, program=program),
+        guard=None
+        if program is None or not (has_work or extensions or repeats)
+        else GuardConfig(enabled=True, program=program),
         kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
         manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,
+        azure_vnet_cleanup=cleanup,
         extensions=extensions,
     )
+
+
+def _parse_cleanup(text: str) -> AzureVnetCleanupConfig | None:
+    """The section that was kept; ValueError for another text, and for settings that this version does not take."""
+    return HostRoutingConfig.from_mapping({"azureVnetCleanup": parse_extension(text)}).azure_vnet_cleanup
 
 
 def _installed_extensions(host: Host) -> Iterator[tuple[str, Any]]:

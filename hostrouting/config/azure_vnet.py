@@ -54,6 +54,8 @@ class AzureVnetCleanupConfig:
     state_file: StateFile
     dry_run: bool
     """Whether the task only reports; on the command line, --apply turns this off."""
+    repeat: bool
+    """Whether `apply` and the guard delete what is stale, as often as there is something."""
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class AzureVnetCleanupConfig:
         ebtables: EbtablesChoice | str = EbtablesChoice.AUTO,
         state_file: StateFile | str = StateFile.READ,
         dry_run: bool = True,
+        repeat: bool = False,
     ) -> None:
         given = AZURE_VNET_CLEANUP.check(
             managed=managed,
@@ -72,6 +75,7 @@ class AzureVnetCleanupConfig:
             ebtables=ebtables,
             state_file=state_file,
             dry_run=dry_run,
+            repeat=repeat,
         )
         self.__attrs_init__(**given)
 
@@ -101,6 +105,12 @@ def _protected(raw: object, at: Spot) -> tuple[Network, ...]:
     return items_read(raw, at, partial(network_in, or_address=True))
 
 
+def _repeated_only_if_meant(found: dict[str, Any], at: Spot) -> None:
+    if found.get("repeat") and found.get("dry_run"):
+        rule = "repeat deletes what is stale, but dryRun, which is true by default, only reports it"
+        at.below("repeat").note_absence(rule, "set dryRun to false")
+
+
 AZURE_VNET_CLEANUP = Keys(
     {
         "managed": _managed,
@@ -109,7 +119,10 @@ AZURE_VNET_CLEANUP = Keys(
         "ebtables": one_of(EbtablesChoice, "an ebtables program"),
         "state_file": one_of(StateFile, "an allowed value"),
         "dry_run": switch,
+        "repeat": switch,
     },
+    absent={"dry_run": True, "repeat": False},
+    together=_repeated_only_if_meant,
     required={"managed": 'name the networks of the pods that another CNI manages now, such as ["10.240.0.0/16"]'},
 )
 """The keys of the section."""

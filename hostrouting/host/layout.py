@@ -96,8 +96,9 @@ class HostLayout:
     routes_alias_path = _Path("{0.agent_directory}/static-routes.sh")
     check_alias_path = _Path("{0.agent_directory}/check-route-overlap.sh")
 
-    # The sections of the configuration that tasks of other projects read.
+    # The sections of the configuration that tasks of other projects read, and the one that only a clean-up reads.
     extensions = _Name("{0.config_directory}/extensions")
+    cleanup_path = _Path("{0.config_directory}/azure-vnet-cleanup.json")
 
     # The gate: its script, its list of steps, and the drop-in that runs it before a machine starts. The drop-in's name
     # sorts before others: systemd then runs their commands after ours, and keeps ours if it drops theirs.

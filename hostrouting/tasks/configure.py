@@ -27,6 +27,7 @@ from hostrouting.host.effects import effects_of, tell_effects
 from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.base import HostTask, locked, preview, removals_of, valid_wait, work
+from hostrouting.tasks.cleanup.keep import KeepAzureVnetClean
 from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
@@ -55,6 +56,7 @@ TASKS: TaskClasses = (
     ConfigureStaticRoutes,
     CheckRouteOverlap,
     RewriteProbeSource,
+    KeepAzureVnetClean,
     InstallGuard,
 )
 """The tasks that install something on the host, in the order in which they run."""

@@ -46,7 +46,6 @@ from hostrouting.host.fileset import OURS, Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.tasks.base import HostTask, removals_of, valid_wait
-from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.configure import TASKS, Configure, TaskClasses, classes, made, unknown_parts
 from hostrouting.tasks.keeping import NETWORKD
 from hostrouting.tasks.results import Change, PreflightResult
@@ -395,7 +394,10 @@ class Preflight:
         for task in tasks:
             seen, unknown = self._answer(task.about, "", partial(task.planned, up=task.is_wanted), Change())
             look += seen
-            yield from unknown or self._asked(task.about, "", partial(_of_standing, task))
+            # A task that cannot look at the host, and says so in its change, does not fail because of that.
+            nothing: tuple[Finding, ...] = ()
+            told, untold = self._answer(task.about, "", partial(_of_standing, task), nothing)
+            yield from (*unknown, *told, *(nothing if unknown or seen.others else untold))
         if not self.allow_removal:
             yield from self._asked("removal", "", lambda: of_severity(removals_of(self.host, tasks), "error"))
         yield from look.others
@@ -411,7 +413,6 @@ class Preflight:
         yield from self._asked("gate-open", "", lambda: find_gate_state(self.host).findings)
         lock = self.host.layout.lock_path
         yield from self._asked("lock", lock, lambda: lock_findings(self.host.files.holders(lock), path=lock))
-        yield from self._asked("azure-vnet", "", lambda: self._of_cleanup(ctx))
 
     @property
     def _rights(self) -> Rights:
@@ -452,7 +453,7 @@ class Preflight:
         in_the_way = {obstacle.path for obstacle in obstacles}
         state, cleanup = layout.at(layout.state_directory), self.config.azure_vnet_cleanup
         folders = {state} if self.config.probe_rewrite.enabled else set()
-        if cleanup is not None and not cleanup.dry_run:
+        if cleanup is not None and cleanup.repeat:
             folders |= {state, layout.at(layout.lasting_directory)}
         changes, unknown = self._answer("file", "", partial(gate.changes, up, down), Changes())
         writes = changes.writes
@@ -497,7 +498,7 @@ class Preflight:
 
     def _of_systemd(self, up: list[Part]) -> Iterator[Finding]:
         manager = self.host.manager
-        if manager is None or not up:
+        if manager is None or not any(part.step or part.unit for part in up):
             return iter(())
         version = manager.show(("Version",))[0]["Version"] if manager.is_running() else None
         return systemd_findings(version, file=self.file)
@@ -542,20 +543,8 @@ class Preflight:
                 is_meant = path.rpartition("/")[0].rpartition("/")[2] == f"{its[0]}.d"
                 yield UnitDropIn(path, files.read(at(path)) or "", tuple(its), is_meant)
 
-    def _of_cleanup(self, ctx: phases.Context) -> Iterator[Finding]:
-        settings = self.config.azure_vnet_cleanup
-        if settings is None:
-            return
-        plan = CleanStaleAzureVnet(self.config, host=self.host).plan(ctx)
-        for finding in plan.findings:  # a dry run fails for nothing
-            is_error = finding.severity == "error" and settings.dry_run
-            yield attrs.evolve(finding, severity="warning") if is_error else finding
-        if plan.deletions and not settings.dry_run:
-            yield from rights_findings(self._rights)
 
-
-def _of_standing(task: HostTask[Any]) -> Iterator[Finding]:
+def _of_standing(task: HostTask[Any]) -> tuple[Finding, ...]:
     """What would keep the task's work from having an effect."""
     standing = task.standing() if task.is_wanted else None
-    if standing is not None:
-        yield from of_severity(standing.findings, "warning", "note")
+    return () if standing is None else tuple(of_severity(standing.findings, "warning", "note"))

@@ -66,7 +66,7 @@ KEYS = (
     *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
     *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "table", "priority", "ensureRoute", "condition"),
     *("required", "imds", "url", "timeout", "retries", "onUnknown"),
-    *("azureVnetCleanup", "managed", "protect", "uplinks", "ebtables", "dryRun", "stateFile"),
+    *("azureVnetCleanup", "managed", "protect", "uplinks", "ebtables", "dryRun", "repeat", "stateFile"),
 )
 """Every key of a configuration."""
 
@@ -169,7 +169,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
 def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
     """Any configuration of the clean-up after azure-vnet."""
     pods = networks().filter(lambda network: network.prefixlen >= {4: 8, 6: 32}[network.version])
-    return st.builds(
+    found = st.builds(
         AzureVnetCleanupConfig,
         st.lists(pods, min_size=1, max_size=3),
         protect=st.lists(networks(), max_size=2),
@@ -178,6 +178,7 @@ def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
         state_file=st.sampled_from(StateFile),
         ebtables=st.sampled_from(EbtablesChoice),
     )
+    return found | found.map(lambda config: attrs.evolve(config, dry_run=False, repeat=True))
 
 
 def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
@@ -313,6 +314,7 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
             "protect": st.lists(near_texts(), max_size=2) | anything,
             "uplinks": st.lists(scalars(), max_size=2) | anything,
             "dryRun": st.booleans() | anything,
+            "repeat": st.booleans() | anything,
             "stateFile": st.sampled_from(StateFile).map(str) | anything,
             "ebtables": st.sampled_from(EbtablesChoice).map(str) | anything,
         },

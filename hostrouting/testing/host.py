@@ -171,6 +171,8 @@ class FakeFiles:
     def try_lock(self, path: str) -> _FakeLock | None:
         """See Files."""
         self._require_file("lock", path)
+        if path in self.broken:
+            raise FileError(f"cannot lock {path}: {self.broken[path]}", path=path)
         if path in self.locked:
             return None
         self.writes.append(path)

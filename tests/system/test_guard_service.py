@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import attrs
 import pytest
 
 from hostrouting.config import GuardConfig, HostRoutingConfig, Mode
+from tests.support.azure_leftovers import DEAD
+from tests.support.azure_rules import pod_rules
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, markers, ours, run_task
 from tests.support.systemd import PROGRAM, System
 from tests.support.waiting import wait_for
@@ -111,3 +114,31 @@ def test_it_keeps_the_host_right() -> None:
         found = system.run(PROGRAM, "status")
         assert found.returncode == 1
         assert "NOT IN FORCE: the guard" in found.stdout
+
+
+@pytest.mark.needs("ebtables-nft")
+def test_it_cleans_up_after_azure_vnet() -> None:
+    """In its sandbox, the guard deletes stale rules, neighbours and listed pods, and writes the undo file."""
+    listed = {"Id": "old", "HostIfName": "azvgone", "IPAddresses": [{"IP": "10.1.0.6"}]}
+    networks = {"azure": {"Endpoints": {"old": listed}}}
+    state = json.dumps({"Network": {"ExternalInterfaces": {"eth0": {"Networks": networks}}}})
+    cleanup = {"managed": ["10.1.0.0/16"], "dryRun": False, "repeat": True, "stateFile": "prune", "uplinks": ["eth0"]}
+    settings = attrs.evolve(guarded(PROGRAM), azure_vnet_cleanup=cleanup)
+    with host(tree=Path("/")) as system:
+        configure(system, guarded(PROGRAM))
+        first = leader(system)
+        configure(system, settings)
+        assert leader(system) not in {0, first}
+        system.lay("/run/azure-vnet.json", state)
+        for rule in pod_rules("10.1.0.6", DEAD):
+            system.must("ebtables-nft", "-t", "nat", "-A", *rule.split())
+        system.must("ip", "link", "add", "azure0", "type", "bridge")
+        system.must("ip", "link", "set", "azure0", "up")
+        system.must("ip", "link", "set", "eth0", "master", "azure0")
+        neighbour = ("10.1.0.6", "lladdr", DEAD, "dev", "azure0", "nud", "permanent")
+        system.must("ip", "neigh", "add", *neighbour)
+        wait_for("the rules to go", lambda: DEAD not in system.must("ebtables-nft-save"))
+        wait_for("the neighbour to go", lambda: DEAD not in system.must("ip", "neigh"))
+        wait_for("the pod to go", lambda: "azvgone" not in system.must("cat", "/run/azure-vnet.json"))
+        assert DEAD in system.must("cat", "/var/lib/hostrouting/azure-vnet-1.undo")
+        assert "repaired listed pod old (10.1.0.6)" in "\n".join(log(system))

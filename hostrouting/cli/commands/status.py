@@ -345,9 +345,8 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
     guard, program = wanted.guard, wanted.guard.program or installed.guard.program
     if guard.enabled != installed.guard.enabled or (guard.enabled and program != installed.guard.program):
         yield "guard"
-    also = (("kernel_rules", "kernelRules"), ("manage_foreign", "manageForeign"), ("extensions", "extensions"))
-    for name, key in (("protocol", "protocol"), *also):
-        if getattr(wanted, name) != getattr(installed, name):
+    for key in ("protocol", "kernelRules", "manageForeign", "azureVnetCleanup", "extensions"):
+        if wanted.to_mapping().get(key) != installed.to_mapping().get(key):
             yield key
 
 

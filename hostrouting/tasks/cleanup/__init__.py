@@ -5,6 +5,7 @@ saved_rules  parses the output of ebtables-save
 undo         what was deleted, as commands that restore it
 task         the base class of a clean-up, which reads the host, records and deletes; and UndoCleanup
 azure_vnet   CleanStaleAzureVnet: what of azure-vnet is stale
+keep         KeepAzureVnetClean: the same as a task of Configure and the guard
 
 A clean-up of another CNI is one class: a subclass of `Cleanup`, whose `judge` makes a `CleanupPlan` of `CleanupFacts`.
 """

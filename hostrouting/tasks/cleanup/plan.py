@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import attrs
 
 from hostrouting.finding import Finding, of_severity
+from hostrouting.host.effects import Operation
 from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 from hostrouting.model import Route, Snapshot
 from hostrouting.tasks.cleanup.saved_rules import SavedRules
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["CleanupEntry", "CleanupFacts", "CleanupPlan", "Fate", "Kind"]
+__all__ = ["NOUNS", "CleanupEntry", "CleanupFacts", "CleanupPlan", "Fate", "Kind"]
 
 Kind: TypeAlias = Literal["rule", "neighbour", "route", "pod"]
 """What an entry is; a pod is one in the other CNI's own list."""
+NOUNS: dict[Kind, str] = {"rule": "ebtables rule", "neighbour": "neighbour", "route": "route", "pod": "listed pod"}
 Fate: TypeAlias = Literal["delete", "conflict", "inert", "keep"]
 """A conflict belongs to a live pod whose address another CNI manages; an inert rule matches no frame."""
 
@@ -62,6 +64,15 @@ class CleanupEntry:
     def key(self) -> tuple[Kind, str]:
         """Two entries in two plans are the same if they have the same key."""
         return self.kind, self.spec
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+        return f"{NOUNS[self.kind]} {self.spec}"
+
+    def deletion(self, thing: object = None) -> Operation:
+        """Its deletion, with a value for the task that carries it out."""
+        return Operation("delete", self.name, self.reason, thing)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.spec}    # {self.reason}"

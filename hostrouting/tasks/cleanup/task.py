@@ -2,7 +2,7 @@
 
 Here: `Cleanup`, the base class of a clean-up, and `UndoCleanup`. Not here: what is stale (a module for each CNI, which
 overrides `judge`). Neither task has a part in the gate, and Configure does not run them: the administrator has to ask
-for a deletion explicitly.
+for a deletion, or for its repetition (`keep`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hostrouting.kernel.ebtables import PROGRAMS
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model import Route, as_ip
 from hostrouting.routes.uplink import bare_leg
-from hostrouting.tasks.cleanup.plan import CleanupFacts, CleanupPlan
+from hostrouting.tasks.cleanup.plan import NOUNS, CleanupFacts, CleanupPlan
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.tasks.cleanup.undo import SavedFile, UndoLog
 from hostrouting.tasks.results import CleanupResult, UndoResult
@@ -49,10 +49,11 @@ _TIME_LIMIT = 10.0
 """The timeout in seconds for deleting one by one: each deletion reads all rules again, with the host locked."""
 _PATIENCE = 10.0
 """The timeout in seconds for the lock of the CNI's own list."""
+_MOST_LOGS = 100
+"""How many undo files stay: a clean-up that is repeated must not fill the disk."""
 _PRIVATE = 0o600
 _HOST_NAME, _BOOT_ID = "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"
 _NO_KERNEL = "an image does not have a running kernel, so it has no rules, neighbours or routes"
-_NOUNS: dict[Kind, str] = {"rule": "ebtables rule", "neighbour": "neighbour", "route": "route", "pod": "listed pod"}
 
 
 @attrs.frozen
@@ -221,10 +222,13 @@ class Cleanup:
 def _lock_file(files: Files, ctx: phases.Context, path: str, stack: ExitStack) -> str:
     """Lock a file until the stack is closed; why it is not locked, if it is not free in time."""
     end = ctx.clock.now() + _PATIENCE
-    while (lock := files.try_lock(path)) is None:
-        if ctx.clock.now() >= end:
-            return f"{files.holder(path)}; wait until it is released"
-        ctx.sleep(0.1)
+    try:
+        while (lock := files.try_lock(path)) is None:
+            if ctx.clock.now() >= end:
+                return f"{files.holder(path)}; wait until it is released"
+            ctx.sleep(0.1)
+    except FileError as error:
+        return str(error)
     stack.callback(lock.release)
     return ""
 
@@ -293,7 +297,7 @@ class _Deleting:
 
     @property
     def _operations(self) -> tuple[Operation, ...]:
-        return tuple(Operation("delete", f"{_NOUNS[entry.kind]} {entry.spec}", entry.reason) for entry in self._done)
+        return tuple(entry.deletion() for entry in self._done)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -326,12 +330,16 @@ class _Deleting:
                 found = self._task.without(text, [str(pod.thing) for pod in pods])
             except ValueError as error:
                 obstacle = f"{path} cannot be read: {error}"
-        if obstacle or text is None:
+        if text is not None and not obstacle:
+            try:
+                self._log.save(plan.deletions, SavedFile(self._log.copy, path, digest_of(found), self._lock), text)
+                files.write(path, found, mode=_PRIVATE)
+            except FileError as error:
+                obstacle = str(error)
+        if obstacle:
             self._left += [f"listed pod {pod.spec}: {obstacle}" for pod in pods]
-            return
-        self._log.save(plan.deletions, SavedFile(self._log.copy, path, digest_of(found), self._lock), text)
-        files.write(path, found, mode=_PRIVATE)
-        self._done += pods
+        else:
+            self._done += pods
 
     @property
     def _lock(self) -> str:
@@ -345,14 +353,12 @@ class _Deleting:
             return
         files, older = self._task.host.files, self._task.host.layout.at(self._task.lock_paths[1])
         with ExitStack() as stack:
-            if not (found := _lock_file(files, ctx, self._lock, stack)):
-                if files.is_there(older):
-                    found = f"{older} exists, so another program is changing the list; remove it if none is"
-                elif (lock := files.try_lock(older)) is None:
-                    found = f"{files.holder(older)}; wait until it is released"
-                else:
-                    stack.callback(lock.release)
-                    stack.callback(files.remove, older)
+            found = _lock_file(files, ctx, self._lock, stack)
+            if not found and files.is_there(older):
+                found = f"{older} exists, so another program is changing the list; remove it if none is"
+            found = found or _lock_file(files, ctx, older, stack)
+            if not found:
+                stack.callback(files.remove, older)
             yield found
 
     def _delete_rules(self, ctx: phases.Context, plan: CleanupPlan) -> CleanupPlan:
@@ -575,11 +581,16 @@ class _Restoring:
         """Whether no pod uses the address of an entry now; otherwise the entry is left."""
         if ip is None or ip not in self._users:
             return True
-        self.left.append(f"{_NOUNS[kind]} {what}: {ip} is in use again: {self._users[ip]}")
+        self.left.append(f"{NOUNS[kind]} {what}: {ip} is in use again: {self._users[ip]}")
         return False
 
     def _note(self, kind: Kind, what: object) -> None:
-        self.done.append(Operation("add", f"{_NOUNS[kind]} {what}", "it is in the undo file"))
+        self.done.append(Operation("add", f"{NOUNS[kind]} {what}", "it is in the undo file"))
+
+
+def _copy_of(path: str) -> str:
+    """The path of the copy of the CNI's list that belongs to an undo file."""
+    return path.removesuffix("undo") + "copy"
 
 
 class _Log:
@@ -589,6 +600,7 @@ class _Log:
         layout, self._files = task.host.layout, task.host.files
         number = max(_numbers(self._files.names(layout.at(layout.lasting_directory)), task.cni), default=0) + 1
         self.path = layout.undo_file(task.cni, number)
+        self._oldest = layout.undo_file(task.cni, number - _MOST_LOGS)
         self._written: UndoLog | None = None
         self._last = UndoLog(program=program)
 
@@ -599,15 +611,17 @@ class _Log:
         return () if self._written is None else (self.path, *copies)
 
     def write(self, entries: tuple[CleanupEntry, ...]) -> None:
-        """Record what will be deleted; called before the deletion."""
+        """Record what will be deleted; called before the deletion. Of earlier runs, the last ones stay."""
         coming = self._last.with_entries(entries)
         self._files.write(self.path, str(coming), mode=_PRIVATE)
+        for path in (self._oldest, _copy_of(self._oldest)):
+            self._files.remove(path)
         self._written = coming
 
     @property
     def copy(self) -> str:
         """The path of the copy of the list."""
-        return self.path.removesuffix("undo") + "copy"
+        return _copy_of(self.path)
 
     def save(self, entries: tuple[CleanupEntry, ...], saved: SavedFile, text: str) -> None:
         """Keep a copy of a file with this text, and record it."""

@@ -64,7 +64,7 @@ class InstallGuard(HostTask[GuardResult]):
     def part(self) -> Part:
         """The unit; what the guard has written is removed with it."""
         layout = self.host.layout
-        text = render_guard_unit(self._program or _PROGRAM, layout=layout)
+        text = render_guard_unit(self._program or _PROGRAM, layout=layout, cleanup=self.config.azure_vnet_cleanup)
         files = FileSet(
             (
                 unit_file(layout.guard_unit_path, text, layout=layout),

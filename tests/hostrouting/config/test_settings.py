@@ -301,6 +301,7 @@ def test_to_json_spells_everything_out() -> None:
             "ebtables": "auto",
             "stateFile": "read",
             "dryRun": True,
+            "repeat": False,
         },
         "guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"},
         "kernelRules": "keep",

@@ -44,6 +44,7 @@ def test_where_everything_is() -> None:
         "rules_unit_path": "/etc/systemd/system/kernel-rules.service",
         "rules_enabled_path": "/etc/systemd/system/multi-user.target.wants/kernel-rules.service",
         "rules_preset_path": "/etc/systemd/system-preset/50-hostrouting-kernel-rules.preset",
+        "cleanup_path": "/etc/hostrouting/azure-vnet-cleanup.json",
         "networkd_path": "/etc/systemd/networkd.conf.d/50-hostrouting.conf",
         "lock_path": "/run/aks-flex-node/host-routing.lock",
     }

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hostrouting import CheckRouteOverlap, ConfigureStaticRoutes, HostRoutingConfig, HostTask, RewriteProbeSource
+from hostrouting.tasks.cleanup.keep import KeepAzureVnetClean
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.testing import FakeHost, check_task, h200, plain_vm
+from tests.support.azure_leftovers import azure_config, azure_kernel
 from tests.support.tasks import REPAIR, config
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ REWRITE = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0
         (ConfigureStaticRoutes, config(*REPAIR), h200),
         (KeepKernelRules, HostRoutingConfig(kernel_rules="keep"), h200),
         (KeepForeign, HostRoutingConfig(manage_foreign="keep"), h200),
+        (KeepAzureVnetClean, azure_config(dry_run=True), azure_kernel),
         (CheckRouteOverlap, config(cidrs=("10.0.0.0/8",)), plain_vm),
         (RewriteProbeSource, REWRITE, plain_vm),
     ],

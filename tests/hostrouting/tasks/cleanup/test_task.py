@@ -592,6 +592,16 @@ class TestListedPods:
             clean(host, state_file="prune")
         assert host.files.texts[STATE] == self.TEXT
 
+    @pytest.mark.parametrize("path", [STATE, COPY, LOCK, f"{STATE}.lock"])
+    def test_it_cannot_be_written(self, path: str) -> None:
+        """If the list, its copy or its lock cannot be written, the list stays, and all the rest is deleted."""
+        host = azure_host(files=FakeFiles({STATE: self.TEXT}, broken={path: "it is read-only"}))
+        with pytest.raises(phases.TaskFailed, match=rf"listed pod dead .*cannot .* {path}: it is read-only") as caught:
+            clean(host, state_file="prune")
+        assert len(effects_of(caught.value.error).operations) == 12
+        assert host.files.texts[STATE] == self.TEXT
+        restore(host)
+
     def test_nothing_but_the_list(self) -> None:
         """If nothing at all could be deleted, no undo file is left."""
         host = FakeHost(files=FakeFiles({STATE: self.TEXT, f"{STATE}.lock": "7"}))
