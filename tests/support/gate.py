@@ -194,20 +194,21 @@ def pid(system: System, name: str = "kube1") -> int:
     return number
 
 
-def end(system: System) -> None:
+def end(system: System, name: str = "kube1") -> None:
     """Kill the machine if it is running: while it boots, it does not respond to a request to stop.
 
     Its first process is killed. systemd-nspawn notices that, and removes what would prevent the next start.
     """
     # systemd-machined's file about the machine, and the machine's control group: to look at them starts no process.
-    known = system.outside("/run/systemd/machines/kube1")
-    group = system.outside(f"/sys/fs/cgroup/machine.slice/{KUBE1}")
+    unit = f"systemd-nspawn@{name}.service"
+    known = system.outside(f"/run/systemd/machines/{name}")
+    group = system.outside(f"/sys/fs/cgroup/machine.slice/{unit}")
     if known.exists():
-        leader = system.run("machinectl", "show", "--property=Leader", "--value", "kube1").stdout.strip()
+        leader = system.run("machinectl", "show", "--property=Leader", "--value", name).stdout.strip()
         system.run("kill", "-KILL", leader)  # it may just have ended
         wait_for("the machine to be forgotten", lambda: not (known.exists() or group.exists()))
-    wait_for("the machine to end", lambda: system.show(KUBE1, "ActiveState") in {"inactive", "failed"})
-    system.run("systemctl", "reset-failed", KUBE1)
+    wait_for("the machine to end", lambda: system.show(unit, "ActiveState") in {"inactive", "failed"})
+    system.run("systemctl", "reset-failed", unit)
 
 
 def markers(system: System) -> set[str]:

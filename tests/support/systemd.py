@@ -22,7 +22,17 @@ from typing import IO
 
 from tests.support.waiting import wait_for
 
-__all__ = ["HOST_FOLDERS", "NEEDS", "PROGRAM", "THIS_HOST", "System", "booted", "this_tree", "trees"]
+__all__ = [
+    "HOST_FOLDERS",
+    "MACHINE_SETTINGS",
+    "NEEDS",
+    "PROGRAM",
+    "THIS_HOST",
+    "System",
+    "booted",
+    "this_tree",
+    "trees",
+]
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -49,11 +49,15 @@ __all__ = [
     "PLAIN",
     "REEXEC",
     "SETTINGS",
+    "WORD",
     "Choice",
+    "Counted",
     "Round",
     "Setting",
     "Storm",
     "Tally",
+    "account",
+    "leave_word",
     "raging",
 ]
 
@@ -66,7 +70,7 @@ _WITNESS = """\
 echo "$INVOCATION_ID" >>/run/test-ran
 exec /usr/bin/systemd-nspawn.real "$@"
 """
-_WORD = "/run/test-ran"
+WORD = "/run/test-ran"
 
 # Refers to the machine and stays active, so that systemd does not forget the machine's unit between two starts.
 _KEEPER = "keeps-it-loaded.target"
@@ -176,6 +180,16 @@ class Round:
         verdicts = {before.allows, after.allows_after(before)}
         return None if len(verdicts) > 1 or (is_cut_short and True in verdicts) else verdicts.pop()
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the round is counted under."""
+        return (
+            self.kind,
+            "settled from nothing" if self.is_from_nothing else "settled over another",
+            "unit loaded" if self.is_loaded else "unit not loaded",
+            f"{self.before.setting.name} -> {self.after.setting.name}",
+        )
+
     def __str__(self) -> str:
         settled = "from nothing" if self.is_from_nothing else "over the round before"
         loaded = "loaded" if self.is_loaded else "not loaded"
@@ -185,6 +199,19 @@ class Round:
         if self.kind in {KILLED, RELOAD, REEXEC}:
             words.append(f"{self.kind} at {self.comes * 1000:.0f} ms")
         return "; ".join(words)
+
+
+class Counted(Protocol):
+    """A start of a machine that a tally can count."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the start is counted under, beside all."""
+        ...
+
+    def verdict(self, *, is_cut_short: bool) -> bool | None:
+        """Whether the machine has to run; None where it may."""
+        ...
 
 
 FAULTS = ("violations", "false refusals")
@@ -208,17 +235,10 @@ class Tally:
     unheard: int = 0
     """Starts that systemd may not have received, because it executed itself again."""
 
-    def count(self, one: Round, *, ran: bool, is_cut_short: bool = False) -> str:
+    def count(self, one: Counted, *, ran: bool, is_cut_short: bool = False) -> str:
         """Take down a round; its fault, empty when it has none."""
         fault = "" if one.verdict(is_cut_short=is_cut_short) in {None, ran} else FAULTS[0] if ran else FAULTS[1]
-        labels = (
-            "all",
-            one.kind,
-            "settled from nothing" if one.is_from_nothing else "settled over another",
-            "unit loaded" if one.is_loaded else "unit not loaded",
-            f"{one.before.setting.name} -> {one.after.setting.name}",
-        )
-        for label in labels:
+        for label in ("all", *one.labels):
             for column in ("starts", "ran" if ran else "refused", *([fault] if fault else [])):
                 self.counts[label, column] += 1
         return fault
@@ -230,8 +250,7 @@ class Tally:
     def __str__(self) -> str:
         labels = dict.fromkeys(label for label, _ in self.counts)
         faulty = [it for it in labels if any(self.counts[it, fault] for fault in FAULTS)]
-        rows = [it for it in ("all", *KINDS) if it in labels]
-        rows += sorted(it for it in labels if it.startswith(("settled ", "unit ")))
+        rows = sorted((label for label in labels if " -> " not in label), key=lambda label: (label != "all", label))
         rows += sorted((it for it in faulty if " -> " in it), key=lambda it: (-self.counts[it, FAULTS[0]], it))
         width = max(map(len, rows), default=0)
         lines = [f"seed {self.seed}", " " * width + "".join(f"{column:>16}" for column in _COLUMNS)]
@@ -307,7 +326,7 @@ class Storm:
             raise RuntimeError(f"the machine runs, and has not left word: {one}")
         fault = self.tally.count(one, ran=ran, is_cut_short=not completed)
         if fault and fault not in self.tally.first:
-            self.tally.first[fault] = f"{one}\n{self._account(since)}"
+            self.tally.first[fault] = f"{one}\n{account(self.system, since)}"
         return fault
 
     def _rage(self, one: Round) -> bool:
@@ -360,28 +379,35 @@ class Storm:
     def _tidy(self) -> None:
         """Leave nothing of the machine or of our routes, whoever was killed in the round before."""
         end(self.system)
-        self.system.outside(_WORD).write_text("")
+        self.system.outside(WORD).write_text("")
         self.system.run("systemctl", "reset-failed")
         self.system.run("ip", "-batch", "-", stdin="".join(f"route flush proto {protocol}\n" for protocol in PROTOCOLS))
 
     def _has_run(self) -> bool:
-        return bool(self.system.outside(_WORD).read_text())
+        return bool(self.system.outside(WORD).read_text())
 
-    def _account(self, since: float) -> str:
-        """The journal without what every start of a machine says, and the routes."""
-        self.system.run("journalctl", "--sync")
-        said = self.system.must("journalctl", "--quiet", "--output=short-precise", f"--since=@{since:.6f}")
-        lines = [line for line in said.splitlines() if " systemd-nspawn[" not in line and "modprobe" not in line]
-        return "\n".join((*lines, self.system.must("ip", "route")))
+
+def account(system: System, since: float) -> str:
+    """The journal without what every start of a machine says, and the routes."""
+    system.run("journalctl", "--sync")
+    said = system.must("journalctl", "--quiet", "--output=short-precise", f"--since=@{since:.6f}")
+    lines = [line for line in said.splitlines() if " systemd-nspawn[" not in line and "modprobe" not in line]
+    return "\n".join((*lines, system.must("ip", "route")))
+
+
+def leave_word(system: System) -> None:
+    """Let each machine leave a line in `WORD` when its program is executed."""
+    nspawn = "/usr/bin/systemd-nspawn"
+    system.must("mv", nspawn, f"{nspawn}.real")
+    system.lay(nspawn, _WITNESS, mode=0o755)
+    system.lay(WORD, "")
 
 
 @contextmanager
 def raging(seed: int, *, tree: Path | None = None) -> Iterator[Storm]:
     """A host whose machine leaves word when it is executed, and a storm over it."""
     with host(more=_MORE, tree=tree) as system:
-        nspawn = "/usr/bin/systemd-nspawn"
-        system.must("mv", nspawn, f"{nspawn}.real")
-        system.lay(nspawn, _WITNESS, mode=0o755)
+        leave_word(system)
         with agents(system) as crew:
             yield Storm(system, crew, seed)
 
