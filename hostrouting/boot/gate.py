@@ -36,7 +36,7 @@ from hostrouting.boot import (
     render_gate_steps,
     render_gate_unit,
 )
-from hostrouting.boot.units import GRACE, render_oneshot, render_preset
+from hostrouting.boot.units import GRACE, HEADER, render_oneshot, render_preset
 from hostrouting.errors import FileError, ManagerError
 from hostrouting.host.effects import tell_effects
 from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
@@ -92,7 +92,7 @@ class Part:
         name: str,
         script: str,
         *,
-        rank: int,
+        rank: int | None,
         kind: StepKind = "requires",
         does: str = "",
         tools: Iterable[str] = (),
@@ -104,16 +104,21 @@ class Part:
         """A script that runs before each start of a machine, and by a unit of its own at every boot.
 
         Scripts run by rank: kernel-rules 40, static-routes 50, check-route-overlap 60, probe-rewrite 70. `requires`: a
-        machine starts only if the script succeeds; `wants`: it starts whatever the result.
+        machine starts only if the script succeeds; `wants`: it starts whatever the result. Without a rank, the script
+        is no step: machines do not wait for it, and only its own unit runs it.
 
         `does` is the description of the unit, whose sandbox is that of the gate: netlink only, no other network and no
-        file that can be written. A script that needs more gets the text of another unit. If the script says what is to
-        be undone, `is_undone_first`: it is then removed after that.
+        file that can be written. A script that needs more gets the text of another unit, and no rank. If the script
+        says what is to be undone, `is_undone_first`: it is then removed after that.
         """
         unit = f"{name}.service"
         command, folder = f"{layout.config_directory}/{name}.sh", layout.unit_directory
-        text = unit_text or render_oneshot(
-            does, command=command, timeout=GRACE, capabilities="CAP_NET_ADMIN", wanted_by="multi-user.target"
+        text = (
+            HEADER + unit_text.removeprefix(HEADER)
+            if unit_text
+            else render_oneshot(
+                does, command=command, timeout=GRACE, capabilities="CAP_NET_ADMIN", wanted_by="multi-user.target"
+            )
         )
         preset = f"/etc/systemd/system-preset/50-hostrouting-{name}.preset"
         program = (File(layout.at(command), script, mode=_SCRIPT),)
@@ -127,7 +132,8 @@ class Part:
             obsolete=obsolete,
         )
         later = FileSet(program if is_undone_first else ())
-        return cls(GateStep(rank, kind, name), files, unit, later, remains, tuple(tools), is_run_now=True)
+        step = None if rank is None else GateStep(rank, kind, name)
+        return cls(step, files, unit, later, remains, tuple(tools), is_run_now=True)
 
     @property
     def name(self) -> str:

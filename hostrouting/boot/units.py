@@ -217,11 +217,12 @@ _EXEC = "ExecStart="
 _COMMAND = " guard"
 
 # Beyond the sandbox of the oneshots: the socket of the journal and of the notifications, the directory of the markers,
-# and the settings under /proc/sys, which are read. It ends nft if that hangs, and systemctl reload sends it SIGHUP. Its
-# program and the Python may be below /root, but not in a home directory that is closed to root without capabilities.
+# and the settings under /proc/sys, which are read; those of the network can be set, by tasks of other projects. It ends
+# nft if that hangs, and systemctl reload sends it SIGHUP. Its program and the Python may be below /root, but not in a
+# home directory that is closed to root without capabilities.
 _MORE = """\
 RestrictAddressFamilies=AF_UNIX
-ReadWritePaths={state}
+ReadWritePaths={state} -/proc/sys/net
 ProcSubset=all
 ProtectHome=read-only
 SystemCallFilter=kill

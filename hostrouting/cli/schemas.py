@@ -36,7 +36,7 @@ ROUTE = {
     "metric": "the same",
 }
 OPERATIONS = {
-    "operations[].verb": "create, replace, add, delete or start",
+    "operations[].verb": "create, replace, add, delete or start; that of another project's task may be another one",
     "operations[].object": "an nftables table, ebtables rule, neighbour or unit, or a route that is not a static route",
     "operations[].reason": "why",
 }

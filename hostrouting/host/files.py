@@ -18,13 +18,16 @@ from hostrouting.inputs import NotAFile, kind_of, open_file, require_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["NO_ROOM", "Files", "LocalFiles", "Lock", "holder_of", "holders_of", "lock_file"]
+__all__ = ["NO_ROOM", "SETTINGS", "Files", "LocalFiles", "Lock", "holder_of", "holders_of", "lock_file"]
 
 _LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration is less than half as large
 _CHUNK = 1024 * 1024
+_SETTING = 4096  # bytes; Linux gives a setting no more
 _NULL = os.makedev(1, 3)  # /dev/null
 NO_ROOM = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """The errors of a file system on which no process can create a file."""
+SETTINGS = "/proc/sys/"
+"""Where the settings of the kernel are: the kernel makes these files, and reads what is written into them."""
 
 
 class Files(Protocol):
@@ -46,7 +49,8 @@ class Files(Protocol):
         """Write the file; returns False, without touching even its timestamps, if it already has this text and mode.
 
         Atomic, even if the host loses power. Missing folders are created. A link at the path is a FileError: it may be
-        a unit that an administrator has masked, or an attack.
+        a unit that an administrator has masked, or an attack. A setting of the kernel, below /proc/sys, is written in
+        place, if it exists; `mode` says nothing then, and space around the text is no difference.
         """
         ...
 
@@ -131,6 +135,8 @@ class LocalFiles:
 
     def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
+        if path.startswith(SETTINGS):
+            return (self.read(path) or "").split() == text.split()
         data = text.encode()
         try:
             found = os.lstat(path)
@@ -154,6 +160,9 @@ class LocalFiles:
             _require_replaceable(path)
             if self.holds(path, text, mode=mode):
                 return False
+            if path.startswith(SETTINGS):
+                _set(path, text)
+                return True
             _make_folder(os.path.dirname(path))
             _write_whole(path, text.encode("utf-8"), mode)
         except OSError as error:
@@ -427,7 +436,8 @@ def _content(path: str) -> bytes:
     descriptor = open_file(path)
     try:
         size = os.fstat(descriptor).st_size
-        chunks = [os.read(descriptor, min(size + 1, _CHUNK))] if size <= _LIMIT else []
+        # The size of a setting of the kernel is 0, and only its first read has an answer.
+        chunks = [os.read(descriptor, min(size + _SETTING, _CHUNK))] if size <= _LIMIT else []
         while chunks and chunks[-1] and size <= _LIMIT:
             chunks.append(os.read(descriptor, _CHUNK))
             size = max(size, sum(map(len, chunks)))
@@ -436,6 +446,14 @@ def _content(path: str) -> bytes:
     if size > _LIMIT:
         raise OSError(errno.EFBIG, f"it is larger than {_LIMIT >> 20} MiB, so it is not a file that hostrouting wrote")
     return b"".join(chunks)
+
+
+def _set(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
 
 
 def _require_replaceable(path: str) -> None:

@@ -19,6 +19,7 @@ from hostrouting.arguments import require
 from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
 from hostrouting.fib import PLAIN, Flow
 from hostrouting.host import Rights, UnitState
+from hostrouting.host.files import SETTINGS
 from hostrouting.host.host import Host, made, makes_edge
 from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.host.systemd import require_room
@@ -73,6 +74,8 @@ class FakeFiles:
     def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
         self._require_file("read", path)
+        if path.startswith(SETTINGS):
+            return self.texts.get(path, "").split() == text.split()
         return path not in self.links and self.texts.get(path) == text and self.modes.get(path) == mode
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
@@ -85,6 +88,10 @@ class FakeFiles:
             raise FileError(f"{path} is a link to {self.links[path]}, and nothing is written through a link", path=path)
         if self.holds(path, text, mode=mode):
             return False
+        if path.startswith(SETTINGS):
+            if path not in self.texts:
+                raise FileError(f"cannot write {path}: {os.strerror(errno.ENOENT)}", path=path, errno=errno.ENOENT)
+            text = f"{text.rstrip()}\n"
         self.texts[path], self.modes[path] = text, mode
         self.writes.append(path)
         return True

@@ -280,6 +280,28 @@ def test_the_command(installed: Callable[[str], None], config: str, tmp_path: Pa
     assert SCRIPT in say("render", "--config", config, "--root", str(tmp_path / "image")).out
 
 
+class Setting(RailRules):
+    """Has a verb of its own."""
+
+    def change(self, *, up: bool) -> Change:
+        """See the class."""
+        is_set = self.host.files.is_there("/run/set") is up
+        return Change(operations=() if is_set else (Operation("set", f"it to {up}", "it is not"),))
+
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:  # noqa: ARG002  as in the class above
+        """See the class."""
+        act = self.host.files.write if up else lambda path, _: self.host.files.remove(path)
+        return Effects.of_each(change.operations, lambda _: act("/run/set", "yes"))
+
+
+def test_any_verb(installed: Callable[[str], None], config: str) -> None:
+    """An operation may have another verb than those of hostrouting's tasks."""
+    installed(f"{__name__}:Setting")
+    host = rail_host()
+    assert "set it to True" in say("plan", "--config", config, host=host).out
+    assert re.search("DONE: .*set it to True", say("apply", "--config", config, host=host).out)
+
+
 def test_the_installed_guard(installed: Callable[[str], None]) -> None:
     """The guard's service reads the kept section, and repairs."""
     installed("examples.rail_rules:RailRules")

@@ -13,6 +13,7 @@ from hostrouting.config import GuardConfig, HostRoutingConfig, Mode
 from tests.support.azure_leftovers import DEAD
 from tests.support.azure_rules import pod_rules
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, markers, ours, run_task
+from tests.support.pages import BLOCK, page
 from tests.support.systemd import PROGRAM, System
 from tests.support.waiting import wait_for
 
@@ -142,3 +143,31 @@ def test_it_cleans_up_after_azure_vnet() -> None:
         wait_for("the pod to go", lambda: "azvgone" not in system.must("cat", "/run/azure-vnet.json"))
         assert DEAD in system.must("cat", "/var/lib/hostrouting/azure-vnet-1.undo")
         assert "repaired listed pod old (10.1.0.6)" in "\n".join(log(system))
+
+
+def test_a_task_of_another_project() -> None:
+    """The guard finds it by its entry point, and its sandbox lets it repair a setting of the network."""
+    (text,) = [block for _, block in BLOCK.findall(page("agents")) if "class ValidMark" in block]
+    setting, folder = "net.ipv4.conf.all.src_valid_mark", "/opt/acme"
+    program = f"{folder}/hostrouting"
+    with host(tree=Path("/")) as system:
+        inner = system.outside(PROGRAM).read_text().replace("=/opt/project ", f"=/opt/project:{folder} ")
+        system.lay(program, inner, mode=0o755)
+        system.lay(f"{folder}/valid_mark.py", text.partition("\nconfig = ")[0])
+        system.lay(f"{folder}/valid_mark-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: valid-mark\nVersion: 1\n")
+        entry = "[hostrouting.tasks]\nvalid-mark = valid_mark:ValidMark\n"
+        system.lay(f"{folder}/valid_mark-1.dist-info/entry_points.txt", entry)
+        wanted = attrs.evolve(guarded(program), extensions={"valid-mark": {"enabled": True}})
+        system.lay("/root/config.json", wanted.to_json())
+        system.must(program, "apply", "--config", "/root/config.json")
+        assert system.must("sysctl", "-n", setting) == "1\n"
+        system.must("sysctl", "-q", f"{setting}=0")
+        system.must("systemctl", "reload", UNIT)
+        wait_for("the setting", lambda: system.must("sysctl", "-n", setting) == "1\n")
+        system.must("systemctl", "stop", UNIT)
+        system.must("sysctl", "-q", f"{setting}=0")
+        system.must("systemctl", "start", "valid-mark.service")
+        assert system.must("sysctl", "-n", setting) == "1\n"
+        system.must(program, "remove")
+        assert system.must("sysctl", "-n", setting) == "0\n"
+        assert system.run("systemctl", "cat", "valid-mark.service").returncode

@@ -17,6 +17,7 @@ from hostrouting.errors import FileError
 from hostrouting.host import Files, LocalFiles
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child, running
+from tests.support.namespace import private_namespace
 from tests.support.needs import require
 
 if TYPE_CHECKING:
@@ -478,3 +479,29 @@ def test_root_that_is_denied(tmp_path: Path) -> None:
         f"cannot read {path}: Permission denied; {remedy}",
         f"cannot write into {tmp_path}: Operation not permitted; {remedy}",
     ]
+
+
+SETTING = "/proc/sys/net/ipv4/conf/lo/tag"
+
+
+def set_and_read(files: Files) -> None:
+    """Set a setting of the kernel that is 0."""
+    assert (files.holds(SETTING, "0"), files.write(SETTING, "0")) == (True, False)
+    assert (files.write(SETTING, "12"), files.read(SETTING), files.holds(SETTING, "12\n")) == (True, "12\n", True)
+    with pytest.raises(FileError, match="cannot write /proc/sys/net/nothing: No such file or directory"):
+        files.write("/proc/sys/net/nothing", "1")
+
+
+def test_a_setting() -> None:
+    """A setting of the kernel is written in place, and only if it differs; one that does not exist is an error."""
+    set_and_read(FakeFiles({SETTING: "0\n"}))
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_setting_on_linux() -> None:
+    """Linux agrees; and a value that it refuses is an error, with its words."""
+    with private_namespace() as node, node.inside():
+        set_and_read(LocalFiles())
+        with pytest.raises(FileError, match=f"cannot write {SETTING}: Invalid argument"):
+            LocalFiles().write(SETTING, "no number")
