@@ -36,7 +36,7 @@ from hostrouting.model import (
     width_of,
 )
 from hostrouting.model.constants import LOOPBACK
-from hostrouting.routes.connected import is_unexplained
+from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import default_route, outbound_devs
 
 __all__ = [
@@ -223,11 +223,12 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
 def _owned(findings: Iterable[Escape], fib: Fib) -> tuple[Escape, ...]:
     """Add what the devices are, and whether the route has protocol kernel but no address that explains it."""
     found: list[Escape] = []
-    of_links: dict[str, str] = {}
+    findings = tuple(findings)
+    links, addresses = (fib.snapshot.links, fib.snapshot.addresses) if findings else ((), ())
+    of_links, networks = {link.name: "" if link.infiniband else link.kind for link in links}, networks_of(addresses)
     for finding in findings:
-        of_links = of_links or {link.name: "" if link.infiniband else link.kind for link in fib.snapshot.links}
         route, kinds = finding.decision.route, tuple(of_links.get(dev, "") for dev in finding.devs)
-        odd = route is not None and is_unexplained(route, fib.snapshot)
+        odd = route is not None and is_unexplained(route, networks)
         found.append(attrs.evolve(finding, unexplained=odd, kinds=kinds) if odd or any(kinds) else finding)
     return tuple(found)
 

@@ -16,7 +16,7 @@ So one packet of each class can be checked for all of them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -93,7 +93,10 @@ def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:
 
 
 class _Effects:
-    """What the rules do with packets, by the value of the field that one selector compares."""
+    """What the rules do with packets, by the value of the field that one selector compares.
+
+    A rule with such a value is told by what it does apart from that, and by the number of the other rules before it.
+    """
 
     def __init__(self, rules: Sequence[Rule], selector: str) -> None:
         """Take the rules of a family, and the field of the selector."""
@@ -102,15 +105,19 @@ class _Effects:
         if not any(rule.action == "goto" for rule in rules):
             unmatched["priority"] = 0
         numbers: dict[Rule, int] = {}
-        self._rules = [
-            (getattr(rule, selector), rule.invert, numbers.setdefault(attrs.evolve(rule, **unmatched), len(numbers)))
-            for rule in rules
-        ]
+        others = 0
+        self._of_value: dict[object, list[tuple[int, int, int]]] = {}
+        for place, rule in enumerate(rules):
+            value = getattr(rule, selector)
+            others += value is None or rule.invert  # which all packets match, or nearly all
+            if value is not None:
+                number = numbers.setdefault(attrs.evolve(rule, **unmatched), len(numbers))
+                self._of_value.setdefault(value, []).append((place, others, number))
 
-    def where(self, holds: Callable[[Any], bool]) -> tuple[tuple[int, bool], ...]:
-        """Equal for packets that the rules treat alike; `holds` tells whether a rule's value matches the packets."""
-        found = ((number, value is None or holds(value), invert) for value, invert, number in self._rules)
-        return tuple((number, meets) for number, meets, invert in found if meets or invert)
+    def where(self, values: Iterable[object]) -> tuple[tuple[int, int], ...]:
+        """Equal for packets that the rules treat alike; `values` are those that match the packets."""
+        matching = sorted(rule for value in values for rule in self._of_value.get(value, ()))
+        return tuple((others, number) for _, others, number in matching)
 
 
 def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequence[Rule]) -> list[tuple[Prefix, ...]]:
@@ -121,15 +128,13 @@ def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequ
         of_routes = {shape.source for shape in snapshot.routes.shapes if shape.source is not None}
     told = of_routes | {rule.src for rule in rules if rule.src is not None}
     cuts = sorted({place for prefix in told for place in (prefix.first, prefix.last + 1)})
+    lengths = {prefix.length for prefix in told}
     classes: dict[object, list[Prefix]] = {}
     for family, first, last in spans_of(cidrs):
         begins = [first, *(cut for cut in cuts if first < cut <= last)]
         for begin, following in zip(begins, [*begins[1:], last + 1], strict=True):
-
-            def holds(prefix: Prefix, at: int = begin) -> bool:
-                return prefix.first <= at <= prefix.last
-
-            alike = effects.where(holds), frozenset(filter(holds, of_routes))
+            around = [Prefix.around(family, begin, length) for length in lengths]
+            alike = effects.where(around), frozenset(of_routes.intersection(around))
             classes.setdefault(alike, []).extend(prefixes_between(family, begin, following - 1))
     return [tuple(parts) for parts in classes.values()]
 
@@ -146,11 +151,11 @@ def _classes_of_devices(
     )
     classes: dict[object, list[str]] = {}
     for dev in dict.fromkeys((*_arriving(snapshot, patterns), *missing)):
-        alike = effects.where(dev.__eq__), dev in existing, dev if dev in preferred else ""
+        alike = effects.where((dev,)), dev in existing, dev if dev in preferred else ""
         classes.setdefault(alike, []).append(dev)
     found = [(tuple(devs), devs[0] in existing) for devs in classes.values()]
     if not any(is_like(dev, patterns, kind) for dev, kind in existing.items()):
-        alike = effects.where(_ANY_DEVICE.__eq__), False, ""
+        alike = effects.where((_ANY_DEVICE,)), False, ""
         found += [] if alike in classes else [((), False)]
     return found
 

@@ -234,25 +234,24 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
     links = {link.name: link for link in fib.snapshot.links if link.rp_filter}
     backs = {sender: _routes_back(fib, sender, outs) for sender, outs in ways.items()}
     # A device accepts a source if the route back leaves by it. With many pods, that is so for nearly every device.
-    ways_back = {
-        sender: {dev for back in found if back.kind == "unicast" and back.route for dev in back.route.devs}
-        for sender, found in backs.items()
-    }
-    senders_by_dev: dict[str, list[PodPackets]] = {}
-    for sender in ways:
+    accepting: set[str] = set()
+    sent_by_dev: dict[str, list[tuple[PodPackets, list[Decision]]]] = {}
+    for sender, backs_of in backs.items():
+        ways_back = {dev for back in backs_of if back.kind == "unicast" and back.route for dev in back.route.devs}
+        accepting |= ways_back.intersection(sender.devs if sender.exist else ())
         for dev in sender.devs if sender.exist else ():
-            senders_by_dev.setdefault(dev, []).append(sender)
+            sent_by_dev.setdefault(dev, []).append((sender, backs_of))
     alike: dict[tuple[DropReason, Decision, tuple[Prefix, ...]], list[str]] = {}
-    for dev, senders in senders_by_dev.items():
+    for dev, sent in sent_by_dev.items():
         link = links.get(dev)
-        if link is None or any(dev in ways_back[sender] for sender in senders):
+        if link is None or dev in accepting:
             continue
-        every = dict.fromkeys(back for sender in senders for back in backs[sender])
+        every = dict.fromkeys(back for _, backs_of in sent for back in backs_of)
         found = [(drop_reason(fib, link, back), back) for back in every]
         filtered = [(reason, back) for reason, back in found if reason in RP_FILTER_REASONS]
         if filtered and None not in [reason for reason, _ in found]:
             reason, back = filtered[0]
-            sources = tuple(dict.fromkeys(source for sender in senders for source in sender.sources))
+            sources = tuple(dict.fromkeys(source for sender, _ in sent for source in sender.sources))
             alike.setdefault((reason, back, sources), []).append(dev)
     for (reason, back, sources), devs in alike.items():
         yield _dropped("sent", IPV4, tuple(devs), reason, sources=sources, back=back)
@@ -261,12 +260,9 @@ def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Itera
 
 def _routes_back(fib: Fib, sender: PodPackets, outs: dict[str, Prefix]) -> list[Decision]:
     """The decisions about the replies to packets of this class."""
-    return [
-        cell.decision
-        for out, destination in outs.items()
-        for source in sender.sources
-        for cell in fib.cells(source, reverse_flow(fib, sender.flow, destination.ip, out=out))
-    ]
+    flows = [reverse_flow(fib, sender.flow, destination.ip, out=out) for out, destination in outs.items()]
+    cells = (cell for flow in flows for source in sender.sources for cell in fib.cells(source, flow))
+    return list({id(cell.decision): cell.decision for cell in cells}.values())  # equal ones are one object
 
 
 def _dropped_on_new_devices(

@@ -62,7 +62,7 @@ from hostrouting.model import (
     width_of,
 )
 from hostrouting.model.constants import LINK_LOCAL, RESERVED_RANGES, is_reserved
-from hostrouting.routes.connected import is_unexplained
+from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, default_route
 from hostrouting.text import spoken
 
@@ -394,7 +394,7 @@ class _Task:
 
     def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int, flow: Flow) -> None:
         self._fib, self._way, self._protocol, self._flow = fib, way, protocol, flow
-        self._judge = Judge.of(report, fib)
+        self._judge, self._networks = Judge.of(report, fib), networks_of(fib.snapshot.addresses)
         self.routes: list[Route] = []
         self.unsafe: list[Unsafe] = []
         # The last address of the last unsafe range, or of the own addresses directly after it.
@@ -512,7 +512,7 @@ class _Task:
             devs = tuple(dict.fromkeys(dev for other in near for dev in other.devs if dev not in self._way.devs))
             # The kernel adds a route for the network of each address.
             connected = any(
-                other.protocol == PROTOCOL_KERNEL and not is_unexplained(other, self._fib.snapshot) for other in near
+                other.protocol == PROTOCOL_KERNEL and not is_unexplained(other, self._networks) for other in near
             )
             lost = "neighbours there, in the repaired range, become unreachable over IP"
             after = lost if connected else "packets for the repaired range no longer go there"

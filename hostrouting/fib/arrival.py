@@ -32,7 +32,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.fib import Decision, Fib, Flow
-from hostrouting.model import IP, IPV4, IPV6, REFUSING, RP_FILTER_STRICT, Link, Rule, Snapshot
+from hostrouting.model import IP, IPV4, IPV6, REFUSING, RP_FILTER_STRICT, Link, Snapshot, width_of
 from hostrouting.model.constants import LOOPBACK, MULTICAST
 
 __all__ = [
@@ -59,7 +59,6 @@ RP_FILTER_REASONS: tuple[DropReason, ...] = ("strict", "loose", "no-address")
 
 _UNSPECIFIED, _LIMITED_BROADCAST = IPv4Address(0), IPv4Address("255.255.255.255")
 _JOINING = frozenset({"bridge", "bond", "team"})  # packets of a port arrive on these devices
-_DEFAULT_RULES = 3  # local, main, default
 
 
 @attrs.frozen
@@ -133,7 +132,7 @@ def is_forwarding_off(snapshot: Snapshot, link: Link | None, family: int) -> boo
 def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
     """Why Linux drops this packet, which arrives on the device `flow.iif` from `flow.source`; None if it does not.
 
-    None also if no route takes the packet: then that is the reason.
+    None also if no route takes the packet, on a device that forwards: then that is the reason.
     """
     link, source = fib.snapshot.link(flow.iif or ""), flow.source
     if link is None or source is None or link.name == "lo" or destination in MULTICAST[destination.version]:
@@ -143,10 +142,14 @@ def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
     if reason := _against_addresses(link, source, destination):
         return Drop(link.name, reason, source)
     way = fib.lookup(destination, flow)
-    if way.kind == "no-route" or way.kind in REFUSING:
-        return None
-    if way.goes_out and is_forwarding_off(fib.snapshot, link, destination.version):
+    is_refused = way.kind == "no-route" or way.kind in REFUSING
+    # Without forwarding, Linux answers like that whatever refuses an IPv4 packet.
+    if (way.goes_out or (is_refused and destination.version == IPV4)) and is_forwarding_off(
+        fib.snapshot, link, destination.version
+    ):
         return Drop(link.name, "forwarding", source)
+    if is_refused:
+        return None
     if destination.version == IPV6:
         return Drop(link.name, "bad-source", source) if way.goes_out and not int(source) else None
     asked = destination if way.kind in {"local", "unicast"} else _UNSPECIFIED
@@ -174,8 +177,7 @@ def _against_addresses(link: Link, source: IP, destination: IP) -> DropReason | 
 
 def reverse_flow(fib: Fib, flow: Flow, destination: IP | None, *, out: str = "lo", keeps_mark: bool = False) -> Flow:
     """The packet that Linux looks up for the route back of one to this destination, which leaves by `out`."""
-    rules = [rule for rule in fib.snapshot.rules if rule.family == IPV4 and rule.iif != "lo"]
-    reads = any(rule.ipproto or rule.sports or rule.dports for rule in rules)
+    reads = fib.reads_ports
     return attrs.evolve(
         flow,
         source=destination,
@@ -193,12 +195,13 @@ def drop_reason(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> Dro
     """The reason why `link` drops IPv4 packets with this route back, which leave by `out`; None if it takes them."""
     route, filters = back.route, link.rp_filter
     leads = route is not None and back.kind not in REFUSING
-    if leads and back.kind == "local" and not link.accept_local:
+    is_own = leads and back.kind == "local" and not link.accept_local
+    # Without a filter, Linux looks for its own addresses only, unless rules or local routes were changed, or the packet
+    # leaves by the device on which it arrived (if that has send_redirects, which is on by default).
+    if not filters and out != link.name and (link.accept_local or not fib.looks_back):
+        return "own-source" if is_own and route is not None and route.prefix.length == width_of(IPV4) else None
+    if is_own:
         return "own-source"
-    # Without a filter, Linux looks for its own addresses only, unless rules were added, or the packet leaves by the
-    # device on which it arrived (if that has send_redirects, which is on by default).
-    if not filters and out != link.name and (link.accept_local or _is_plain(fib.snapshot.rules)):
-        return None
     if leads and back.kind not in {"unicast", "local"}:
         return "bad-source"
     if not filters or (leads and route is not None and link.name in route.devs):
@@ -209,8 +212,3 @@ def drop_reason(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> Dro
         return "loose"
     has_address = any(address.dev == link.name and address.ip.version == IPV4 for address in fib.snapshot.addresses)
     return None if has_address else "no-address"
-
-
-def _is_plain(rules: tuple[Rule, ...]) -> bool:
-    """Whether the present rules show no added IPv4 rule. Linux remembers rules that are gone."""
-    return sum(rule.family == IPV4 for rule in rules) <= _DEFAULT_RULES

@@ -7,6 +7,7 @@ theory is in `fib/__init__.py`.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -22,6 +23,7 @@ from hostrouting.model import (
     IP,
     IPV4,
     IPV6,
+    PROTOCOL_KERNEL,
     REFUSING,
     TABLE_MAIN,
     Link,
@@ -88,6 +90,26 @@ class Fib:
     def merged(self) -> bool:
         """Whether the IPv4 tables local and main are merged: as given, or else as the rules show."""
         return self._tables.merged
+
+    @cached_property
+    def looks_back(self) -> bool:
+        """Whether Linux looks up the route back of each IPv4 packet that arrives, as far as rules and routes show.
+
+        It begins when a rule is added or deleted, or a local route is added, and remembers it when that is gone.
+        """
+        return not self.merged or any(
+            outline.family == IPV4 and shape.type == "local" and shape.protocol != PROTOCOL_KERNEL
+            for outline, shape in zip(self.snapshot.routes.outlines, self.snapshot.routes.shapes, strict=True)
+        )
+
+    @cached_property
+    def reads_ports(self) -> bool:
+        """Whether Linux reads protocol and ports of IPv4 packets that arrive: a rule for these selects on them."""
+        return any(
+            rule.ipproto or rule.sports or rule.dports
+            for rule in self.snapshot.rules
+            if rule.family == IPV4 and rule.iif != "lo"
+        )
 
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> "Self":
         """The same host with other routes, as in `Snapshot.with_routes`; a given `merged` is kept."""

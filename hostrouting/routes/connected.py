@@ -15,7 +15,7 @@ route that is not ours is never replaced: from then on our route cannot be added
 address adds is known beforehand, so this can be reported beforehand.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -35,7 +35,7 @@ from hostrouting.model import (
 )
 from hostrouting.routes.uplink import DesiredRoute, Uplink, is_held, way_round
 
-__all__ = ["connected_routes", "foresee", "is_unexplained"]
+__all__ = ["connected_routes", "foresee", "is_unexplained", "networks_of"]
 
 _LOOPBACK = 772  # ARPHRD_LOOPBACK
 _VRF = "vrf"
@@ -63,21 +63,28 @@ def connected_routes(snapshot: Snapshot) -> dict[Address, Route]:
     }
 
 
-def is_unexplained(route: Route, snapshot: Snapshot) -> bool:
+def networks_of(addresses: Iterable[Address]) -> frozenset[tuple[str, Prefix]]:
+    """The devices with the prefixes of their addresses: those to which the kernel adds routes."""
+    return frozenset(
+        (address.dev, network)
+        for address in addresses
+        for network in (address.network, Prefix.around(address.ip.version, int(address.ip), address.length))
+    )
+
+
+def is_unexplained(route: Route, networks: frozenset[tuple[str, Prefix]]) -> bool:
     """Whether a route has proto kernel, but no address of its device would make the kernel add it.
 
-    Other programs also use proto kernel, to hide their routes from network managers. False for a snapshot without
-    addresses, and for a route that expires: a router advertises a prefix also if no address is formed in it (DHCPv6).
+    Other programs also use proto kernel, to hide their routes from network managers. False without any `networks`
+    (`networks_of`), and for a route that expires: a router advertises a prefix also if no address is formed in it
+    (DHCPv6).
     """
-    if route.protocol != PROTOCOL_KERNEL or route.type != "unicast" or not snapshot.addresses:
+    if route.protocol != PROTOCOL_KERNEL or route.type != "unicast" or not networks:
         return False
-    if route.expires is not None and not any(leg.gateway for leg in route.legs):
+    has_gateway = any(leg.gateway is not None for leg in route.legs)
+    if route.expires is not None and not has_gateway:
         return False
-    return not any(
-        address.dev in route.devs
-        and route.prefix in {address.network, Prefix.around(address.ip.version, int(address.ip), address.length)}
-        for address in snapshot.addresses
-    ) or any(leg.gateway is not None for leg in route.legs)
+    return has_gateway or not any((dev, route.prefix) in networks for dev in route.devs)
 
 
 def _is_network(network: Prefix, address: Address) -> bool:

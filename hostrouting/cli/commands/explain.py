@@ -27,7 +27,7 @@ from hostrouting.fib.arrival import RP_FILTER_REASONS, Drop, arrives_on, drop_re
 from hostrouting.fib.decision import goes_out, is_own
 from hostrouting.fib.trace import trace_route
 from hostrouting.model import IPV4, TABLE_LOCAL, Prefix, protocol_name, table_name
-from hostrouting.routes.connected import is_unexplained
+from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import outbound_devs
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def explain(
         drop=find_drop(fib, destination, flow),
         replies=tuple(_find_replies(fib, destination)) if goes_out(trace.kind, trace.route) else (),
         variants=variants,
-        unexplained=trace.route is not None and is_unexplained(trace.route, snapshot),
+        unexplained=trace.route is not None and is_unexplained(trace.route, networks_of(snapshot.addresses)),
         own_block=trace.route is not None and PodBlocks(fib, (Prefix(family, 0, 0),), allowed).holds(trace.route),
     )
 

@@ -440,7 +440,8 @@ class Addresses:
                 new.secondary = True
         device.ipv4.insert(len(device.ipv4) if new.secondary else place, new)
         self._bring(device, new)
-        self._routes.device_up(device)
+        if len(device.ipv4) == 1:
+            self._routes.device_up(device)
 
     def delete(self, device: Device, address: Address) -> None:
         """Delete the address, and with the last one every IPv4 route of the device."""

@@ -28,7 +28,7 @@ BOTH = "nexthop via 10.0.0.1 dev eth0 nexthop via 172.16.0.1 dev ib0"
 PREFIXES = ["default", "10.244.3.0/24", "10.244.3.2/32", "172.16.0.0/16", "172.16.5.0/24", "8.8.8.0/24", "10.0.0.4/32"]
 # A peer of each device, addresses and broadcast addresses of the host, one that nothing knows, and the special ones.
 SOURCES = ["10.0.0.9", "172.16.5.5", "10.244.3.2", "8.8.8.8", "10.0.0.4", "172.16.0.4", "10.0.0.255", "127.0.0.1"]
-SOURCES += ["224.0.0.1", "255.255.255.255", "0.1.2.3", "240.0.0.1"]
+SOURCES += ["127.0.0.9", "192.0.2.5", "224.0.0.1", "255.255.255.255", "0.1.2.3", "240.0.0.1"]
 DESTINATIONS = ["10.0.0.4", "172.16.0.4", "10.244.3.2", "172.16.5.5", "8.8.8.8", "10.0.0.255", "127.0.0.1"]
 # What a rule can see of a packet: its mark, and its port; a reply has the ports the other way round.
 PACKETS = [{"mark": 0, "dport": 0}, {"mark": 0x10, "dport": 53}]
@@ -93,6 +93,15 @@ BY_PORT = ["rule add iif lo ipproto udp sport 53 priority 100 prohibit"]
 BY_NETWORK = ["route append 10.0.0.0/24 dev ib0 table 100", "rule add from 10.0.0.0/24 priority 100 lookup 100"]
 
 
+# Linux looks up the way back once a rule was added or deleted, or a local route was added.
+OPEN = {**{f"{dev}/forwarding": 1 for dev in DEVICES}, **{f"{dev}/route_localnet": 1 for dev in DEVICES}}
+
+
+@example(world=({f"{dev}/forwarding": 0 for dev in DEVICES}, ["rule add from 10.244.3.0/24 priority 100 prohibit"]))
+@example(world=(OPEN, []))
+@example(world=(OPEN, ["rule del priority 32767"]))
+@example(world=(OPEN, ["route add local 192.0.2.0/24 dev lo"]))
+@example(world=(OPEN, ["route add local 192.0.2.0/24 dev lo table 100"]))
 @example(world=(STRICT, BY_DEVICE))
 @example(world=(STRICT, BY_NETWORK))
 @example(world=(STRICT, BY_PORT))
@@ -120,7 +129,7 @@ def test_what_linux_drops(world: tuple[dict[str, int], list[str]]) -> None:
                                 kind = "unreachable" if drop.reason == "forwarding" else "blackhole"
                                 assert (answer.kind, answer.route) == (kind, None), told
                             elif way.route is None or way.kind in REFUSING:
-                                assert answer.route is None, told
+                                assert (answer.kind, answer.route) == (way.kind, None), told
                             else:
                                 assert answer.route is not None, told
                                 assert answer.route.prefix == way.route.prefix, told

@@ -313,9 +313,10 @@ def test_many_rules_for_single_addresses(field: str) -> None:
     """The work grows in proportion to the rules, as with a CNI that adds a rule for each pod."""
 
     def work(size: int) -> Callable[[], object]:
+        pods = [Prefix.parse(f"{ip_at(4, (172 << 24) + 3 * at)}/32") for at in range(size)]
         rules = [
-            attrs.evolve(ELSEWHERE, **{field: Prefix.parse(f"{ip_at(4, (172 << 24) + 3 * at)}/32")})
-            for at in range(size)
+            attrs.evolve(ELSEWHERE, src=block) if field == "src" else attrs.evolve(ELSEWHERE, dst=block)
+            for block in pods
         ]
         found = attrs.evolve(plain(), rules=tuple(sorted([*plain().rules, *rules], key=lambda it: it.priority)))
         return lambda: list(Fib(found).cells(Prefix.parse("172.0.0.0/8")))

@@ -7,7 +7,7 @@ import pytest
 
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Route, Snapshot, as_ip
-from hostrouting.routes.connected import connected_routes, is_unexplained
+from hostrouting.routes.connected import connected_routes, is_unexplained, networks_of
 from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 
@@ -101,5 +101,5 @@ def test_is_unexplained(route: Route, unexplained: bool) -> None:  # noqa: FBT00
         Address(ip=as_ip("172.16.1.10"), length=16, dev="ib0"),
         Address(ip=as_ip("10.8.0.2"), length=32, dev="wg0", peer=as_ip("10.8.0.1")),
     )
-    assert is_unexplained(route, Snapshot(addresses=addresses, routes=[route])) is unexplained
-    assert not is_unexplained(route, Snapshot(routes=[route]))
+    assert is_unexplained(route, networks_of(addresses)) is unexplained
+    assert not is_unexplained(route, networks_of([]))
