@@ -21,18 +21,16 @@ from hostrouting.check.examine import Examination as Examination  # all of one c
 from hostrouting.check.overlap import Verdict as Verdict  # its verdict
 from hostrouting.tasks.results import PreflightResult as PreflightResult  # what Preflight found
 from hostrouting.finding import Finding as Finding  # one thing to tell an operator: its name, severity, sentence, target and remedy
-from hostrouting.tasks.results import ProbeResult as ProbeResult, Standing as Standing  # what RewriteProbeSource did, and its state on the host
-from hostrouting.tasks.results import GuardResult as GuardResult  # what InstallGuard did
+from hostrouting.tasks.results import Standing as Standing  # the state of a task's work on the host
 from hostrouting.tasks.results import CleanupResult as CleanupResult  # what CleanStaleAzureVnet found and did
 from hostrouting.tasks.cleanup.plan import CleanupPlan as CleanupPlan  # what it would do: what is stale, what is kept, each with its reason
 from hostrouting.tasks.cleanup.plan import CleanupEntry as CleanupEntry  # one rule, neighbour, route or listed pod of such a plan
 from hostrouting.tasks.cleanup.plan import CleanupFacts as CleanupFacts  # what is known about the host when the plan is made
-from hostrouting.tasks.results import UndoResult as UndoResult  # what UndoCleanup restored
 from hostrouting.tasks.base import HostTask as HostTask  # the base class of a task of your own: `Configure(config, tasks=(*TASKS, Mine))`
 from hostrouting.tasks.configure import TASKS as TASKS  # the classes of the tasks that Configure runs by default
 from hostrouting.boot.gate import Part as Part  # what a task installs: its files, its unit, and its step before each start of a machine
 from hostrouting.tasks.results import Change as Change  # what a task would do now
-from hostrouting.host.effects import Operation as Operation, Effects as Effects  # one thing that a task does, and what it has done
+from hostrouting.host.effects import Operation as Operation, Effects as Effects  # one thing that a task does, and all that it has done: the result of most tasks
 from hostrouting.host.host import Host as Host  # the host: `Host.local` is this host, `Host.offline` an image, `Host.sandbox` a namespace
 from hostrouting.host.layout import HostLayout as HostLayout  # every path and name that hostrouting uses on it
 

@@ -48,11 +48,16 @@ class Operation:
 
 @attrs.frozen
 class Effects:
-    """The route changes that the kernel has made, in order; the paths of the changed files; and other operations."""
+    """What a task has done: the result of most tasks, and the base of the others.
+
+    The route changes that the kernel has made, in order; the paths of the changed files; and other operations.
+    """
 
     changes: tuple[RouteRequest, ...] = ()
     files: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
     operations: tuple[Operation, ...] = ()
+    started: bool = attrs.field(default=False, kw_only=True)
+    """Whether a unit was started that the next boot depends on."""
 
     @classmethod
     def of_each(cls, operations: Iterable[Operation], act: Callable[[Operation], object]) -> Self:
@@ -64,12 +69,18 @@ class Effects:
                 done.append(operation)
         return cls(operations=tuple(done))
 
+    def log_fields(self) -> dict[str, object]:
+        """The number of operations and files, and whether a unit was started."""
+        fields = {"operations": len(self.operations), "files": len(self.files), "started": self.started}
+        return {name: value for name, value in fields.items() if value}
+
     def to_mapping(self) -> dict[str, object]:
         """The effects as plain values; routes as `ip route` prints them."""
         return {
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),
             "operations": [operation.to_mapping() for operation in self.operations],
+            "started": self.started,
         }
 
     def __add__(self, other: Effects) -> Effects:
@@ -80,7 +91,8 @@ class Effects:
 
 def effects_of(outcome: object) -> Effects:
     """The effects in a result (its `files` and `operations`) or on an error; empty if it has none."""
-    found, files = getattr(outcome, "effects", None), getattr(outcome, "files", ())
+    found = outcome if isinstance(outcome, Effects) else getattr(outcome, "effects", None)
+    files = getattr(outcome, "files", ())
     operations = getattr(outcome, "operations", ())
     if isinstance(found, Effects):
         return found

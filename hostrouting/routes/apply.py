@@ -55,12 +55,6 @@ class Applied:
     beside: tuple[Finding, ...] = ()
     """For each IPv6 route that has next hops of another program beside the wanted ones, a finding."""
 
-    def log_fields(self) -> dict[str, object]:
-        """The numbers of routes that were added, replaced, deleted and kept."""
-        actions = [step.action for step in self.plan.changes]
-        counts = {action: actions.count(action) for action in ("add", "replace", "delete")}
-        return {action: count for action, count in (counts | {"keep": self.plan.kept}).items() if count}
-
 
 def apply_plan(
     plan: RoutePlan,

@@ -125,11 +125,11 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> CheckResult:  # noqa: ARG002  nothing in it
         """Check now. To undo that, nothing is left: the task's files were removed with the gate."""
         if self.host.backend is None or not up:
-            return CheckResult(None, ())
+            return CheckResult()
         for error in self._forget(self.host.layout.npd_path):
             ctx.log.warning("%s; this file holds the result of an earlier check", error)
         with self.host.backend() as backend:
-            return CheckResult(self._examine(ctx, backend), ())
+            return CheckResult(examination=self._examine(ctx, backend))
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  there is nothing to repair
         """Check, and write the markers if the answer is not the one that they have."""

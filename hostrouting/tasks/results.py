@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hostrouting.finding import Severity
     from hostrouting.host.effects import Operation
     from hostrouting.model import Snapshot
-    from hostrouting.routes.apply import Applied
     from hostrouting.routes.plan import RoutePlan
     from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupPlan
 
@@ -27,12 +26,9 @@ __all__ = [
     "Change",
     "CheckResult",
     "CleanupResult",
-    "GuardResult",
     "PreflightResult",
-    "ProbeResult",
     "RoutesResult",
     "Standing",
-    "UndoResult",
     "refusals",
     "removal",
 ]
@@ -145,34 +141,24 @@ def refusals(removals: Sequence[Finding]) -> tuple[Fault, ...]:
 
 
 @attrs.frozen
-class RoutesResult:
+class RoutesResult(Effects):
     """What ConfigureStaticRoutes did."""
 
-    applied: Applied | None
-    files: tuple[str, ...]
-    started: bool = False
-
-    @property
-    def effects(self) -> Effects:
-        """The changes of routes, and the files."""
-        return Effects(() if self.applied is None else self.applied.changes, self.files)
+    plan: RoutePlan | None = attrs.field(default=None, kw_only=True)
+    """The plan that was carried out; None for an image."""
 
     def log_fields(self) -> dict[str, object]:
         """The number of routes by what was done, of routes that will not last, and of files written."""
-        fields = {} if self.applied is None else self.applied.log_fields()
-        foreseen = 0 if self.applied is None else len(self.applied.plan.foreseen)
-        counts = {"foreseen": foreseen, "files": len(self.files)}
-        return {**fields, **{name: count for name, count in counts.items() if count}}
+        counts: dict[str, object] = {}
+        if self.plan is not None:
+            actions = [step.action for step in self.plan.changes]
+            counts = {action: actions.count(action) for action in ("add", "replace", "delete")}
+            counts |= {"keep": self.plan.kept, "foreseen": len(self.plan.foreseen)}
+        return {name: count for name, count in counts.items() if count} | super().log_fields()
 
     def to_mapping(self) -> dict[str, object]:
         """What was changed, as plain values; routes are written as in `ip route`."""
-        kept, changes = (0, ()) if self.applied is None else (self.applied.plan.kept, self.applied.changes)
-        return {
-            "changes": [str(change) for change in changes],
-            "kept": kept,
-            "files": list(self.files),
-            "started": self.started,
-        }
+        return {**super().to_mapping(), "kept": 0 if self.plan is None else self.plan.kept}
 
 
 @attrs.frozen
@@ -200,23 +186,23 @@ class PreflightResult:
 
 
 @attrs.frozen
-class CheckResult:
+class CheckResult(Effects):
     """What CheckRouteOverlap found and did."""
 
-    examination: Examination | None
-    files: tuple[str, ...]
+    examination: Examination | None = attrs.field(default=None, kw_only=True)
+    """None for an image."""
 
     def log_fields(self) -> dict[str, object]:
         """The verdict and the number of findings."""
         found = self.examination
-        fields: dict[str, object] = {"files": len(self.files)} if self.files else {}
-        return fields if found is None else {"verdict": found.verdict, "findings": len(found.escapes), **fields}
+        fields = {} if found is None else {"verdict": found.verdict, "findings": len(found.escapes)}
+        return {**fields, **super().log_fields()}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was found, with the keys of `hostrouting/check/3`, and the files that were changed."""
+        """What was done, and what was found, with the keys of `hostrouting/check/3`."""
         found = self.examination
         check = {} if found is None else check_document(found, mode="")
-        return {**{key: check[key] for key in check if key not in {"schema", "mode"}}, "files": list(self.files)}
+        return {**super().to_mapping(), **{key: check[key] for key in check if key not in {"schema", "mode"}}}
 
 
 @attrs.frozen
@@ -254,51 +240,6 @@ class Standing:
 
 
 @attrs.frozen
-class ProbeResult:
-    """What RewriteProbeSource did, and the state of the rewrite now; `standing` is None for an image."""
-
-    standing: Standing | None
-    files: tuple[str, ...] = ()
-    operations: tuple[Operation, ...] = ()
-    started: bool = False
-
-    def log_fields(self) -> dict[str, object]:
-        """The number of operations, and whether the rewrite is in force."""
-        counts = {"operations": len(self.operations), "files": len(self.files)}
-        fields: dict[str, object] = {name: count for name, count in counts.items() if count}
-        if (standing := self.standing) is None:
-            return fields
-        hindrances = len([*of_severity(standing.findings, "warning")])
-        return {"in_force": standing.is_in_force, "hindrances": hindrances, **fields}
-
-    def to_mapping(self) -> dict[str, object]:
-        """What was done, and the state of the rewrite, as plain values."""
-        return {
-            "standing": None if self.standing is None else self.standing.to_mapping(),
-            "operations": [operation.to_mapping() for operation in self.operations],
-            "files": list(self.files),
-            "started": self.started,
-        }
-
-
-@attrs.frozen
-class GuardResult:
-    """What InstallGuard did."""
-
-    files: tuple[str, ...] = ()
-    started: bool = False
-
-    def log_fields(self) -> dict[str, object]:
-        """The number of changed files, and whether the service was started."""
-        files: dict[str, object] = {"files": len(self.files)} if self.files else {}
-        return {**files, "started": True} if self.started else files
-
-    def to_mapping(self) -> dict[str, object]:
-        """What was done, as plain values."""
-        return {"files": list(self.files), "started": self.started}
-
-
-@attrs.frozen
 class CleanupResult:
     """What a clean-up found and did."""
 
@@ -331,14 +272,3 @@ class CleanupResult:
         fields = {name: count for name, count in fields.items() if count or name in {"stale", "deleted"}}
         more: dict[str, object] = {"undo_file": self.undo_file} if self.undo_file else {}
         return fields | more | ({"dry_run": True} if self.is_dry_run else {})
-
-
-@attrs.frozen
-class UndoResult:
-    """What UndoCleanup restored."""
-
-    operations: tuple[Operation, ...] = ()
-
-    def log_fields(self) -> dict[str, object]:
-        """The number of restored entries."""
-        return {"restored": len(self.operations)}

@@ -168,7 +168,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         """Apply the plan, all or nothing, once everything that it needs is there."""
         plan, before = change.routes, change.before
         if plan is None or before is None:
-            return RoutesResult(None, ())
+            return RoutesResult()
         former, protocol = self._former, self.config.protocol
         with self.kernel() as backend:
             if plan.pending:
@@ -192,7 +192,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             told = [*map(stays, self._stays(self._read() if applied.changes else before))]
         for finding in told:
             ctx.log.warning("%s", finding)
-        return RoutesResult(applied, ())
+        return RoutesResult(applied.changes, plan=applied.plan)
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
         """Add, replace and delete routes as far as that is possible now: what is refused does not hinder the rest."""

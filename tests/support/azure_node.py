@@ -31,13 +31,14 @@ import attrs
 
 import phases
 from hostrouting.config import AzureVnetCleanupConfig, EbtablesChoice, HostRoutingConfig
+from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.kernel.ebtables import EbtablesProgram, batch, nat_rules
 from hostrouting.kernel.neighbours import KernelLinkLayer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.cleanup.task import UndoCleanup
-from hostrouting.tasks.results import CleanupResult, UndoResult
+from hostrouting.tasks.results import CleanupResult
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.azure_rules import NODE_RULES, pod_rules
 from tests.support.namespace import private_namespace
@@ -267,11 +268,11 @@ class AzureNode:
         assert isinstance(result, CleanupResult)
         return result
 
-    def undo(self, path: str) -> UndoResult:
+    def undo(self, path: str) -> Effects:
         """Restore what was deleted."""
         with self.node.inside():
             result = phases.execute(UndoCleanup(path, host=self.host, ebtables=EbtablesChoice.NFT))
-        assert isinstance(result, UndoResult)
+        assert isinstance(result, Effects)
         return result
 
     def rules(self) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ from hostrouting.testing import FakeFiles, FakeManager
 if TYPE_CHECKING:
     from typing import Any
 
-    from hostrouting.tasks.results import Change, ProbeResult, Standing
+    from hostrouting.host.effects import Effects
+    from hostrouting.tasks.results import Change, Standing
     from tests.support.namespace import Namespace
 
 __all__ = ["Rewriting", "rules", "settings"]
@@ -65,7 +66,7 @@ class Rewriting:
             HostRoutingConfig(probe_rewrite=settings(**more)), host=self._host, **self._waiting
         )
 
-    def apply(self) -> ProbeResult:
+    def apply(self) -> Effects:
         """Run the task; return its result."""
         with self._node.inside():
             done = phases.execute(self._task)

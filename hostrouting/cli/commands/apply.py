@@ -20,7 +20,7 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
 from hostrouting.routes.plan import wanted_routes
 from hostrouting.tasks.configure import Configure, installed_tasks
-from hostrouting.tasks.results import CheckResult, RoutesResult, Standing
+from hostrouting.tasks.results import CheckResult, RoutesResult
 from hostrouting.tasks.static_routes import has_script_succeeded
 
 if TYPE_CHECKING:
@@ -46,17 +46,16 @@ class Done:
     """The routes that will not last."""
     check: Check | None
     gate: GateState
-    standings: Standings = attrs.field(factory=Standings)
+    standings: Standings
     """The present state of the other tasks."""
 
     @classmethod
-    def of(cls, run: Run, config: HostRoutingConfig, gate: GateState) -> Done:
-        """Collect what was done from the results of the tasks, or from their errors."""
+    def of(cls, run: Run, config: HostRoutingConfig, host: Host) -> Done:
+        """Collect what was done from the results and errors of the tasks, and the state of gate and tasks."""
+        gate = looked_at_gate(host)
         results = [node.result for node in run.report.walk()]
         errors = [failure.error for failure in run.report.failures]
-        plan = next(
-            (result.applied.plan for result in results if isinstance(result, RoutesResult) and result.applied), None
-        )
+        plan = next((result.plan for result in results if isinstance(result, RoutesResult) and result.plan), None)
         checks = [result.examination for result in results if isinstance(result, CheckResult)]
         checks += [
             error.report
@@ -64,11 +63,10 @@ class Done:
             if isinstance(error, RouteOverlapError) and isinstance(error.report, Examination)
         ]
         check = next((Check(examined, config) for examined in checks if examined is not None), None)
-        told = (getattr(result, "standing", None) for result in results)
-        found = Standings(tuple(standing for standing in told if isinstance(standing, Standing)))
+        standings = attrs.evolve(Standings.on(host, config), troubles=())  # a failure of the run says more
         if plan is None:
-            return cls(run, run.work(), (), check, gate, found)
-        return cls(run, run.work(plan.steps), plan.foreseen, check, gate, found)
+            return cls(run, run.work(), (), check, gate, standings)
+        return cls(run, run.work(plan.steps), plan.foreseen, check, gate, standings)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -123,7 +121,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     wait, allow = wait_of(arguments, here), arguments.allow_removal
     configure = Configure(config, host=here, wait=wait, allow_removal=allow, tasks=installed_tasks())
     run = run_task(configure, here)
-    done = Done.of(run, config, looked_at_gate(here))
+    done = Done.of(run, config, here)
     failed = None if done.escapes else run.failed  # the page explains escapes in detail
     return Reply(
         run.code, lambda: _document(done), lambda style: _page(done, arguments, style, config, here), failed=failed

@@ -76,7 +76,7 @@ hostrouting guard --verbose
         "since": "when it began",
         "looks": "how often it has looked at the host",
         "lastLook": "when it last did, and could read everything",
-        "unknown": "the tasks that could not read the host since then, as while its tables change all the time",
+        "unknown[]": "a task that could not read the host since then, as while its tables change all the time",
         "verdict": "the verdict of the check: ok, overlap, undecided or no-default-route; null without a check",
         "verdictSince": "since when the verdict is the same, as far as the guard has seen it",
         "repairs": "how often it has repaired something",

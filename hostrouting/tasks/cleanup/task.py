@@ -19,7 +19,7 @@ from hostrouting.boot import digest_of
 from hostrouting.config import EbtablesChoice
 from hostrouting.errors import BackendError, CleanupError, FileError, InputError, ProgramError
 from hostrouting.finding import of_severity
-from hostrouting.host.effects import Operation, tell_effects
+from hostrouting.host.effects import Effects, Operation, tell_effects
 from hostrouting.host.host import Host, needs_host
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.ebtables import PROGRAMS
@@ -29,7 +29,7 @@ from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks.cleanup.plan import NOUNS, CleanupFacts, CleanupPlan
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.tasks.cleanup.undo import SavedFile, UndoLog
-from hostrouting.tasks.results import CleanupResult, UndoResult
+from hostrouting.tasks.results import CleanupResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -175,7 +175,7 @@ class Cleanup:
                 program = edges.ebtables.program() if _of_kind(shown, "rule") else UndoLog().program
                 return _Deleting(attrs.evolve(self, host=host), edges.kept_to(program), shown, program).carry_out(safe)
 
-    def undo(self, ctx: phases.Context) -> UndoResult | phases.Skip:
+    def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
         """Restore what the last clean-up after this CNI deleted on this host."""
         if not self.is_wanted or self.is_dry_run:
             return phases.Skip("the task deletes nothing")
@@ -443,7 +443,7 @@ class UndoCleanup:
     ebtables: EbtablesChoice = attrs.field(default=EbtablesChoice.AUTO, converter=EbtablesChoice, kw_only=True)
     """The ebtables backend in which the rules are restored if the file does not name one."""
 
-    def do(self, ctx: phases.Context) -> UndoResult | phases.Skip:
+    def do(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See the class. Raises InputError, before anything is changed, if the file is not an undo file."""
         edges = _Edges.of(self.host, self.ebtables.value)
         if edges is None:
@@ -467,7 +467,7 @@ class UndoCleanup:
         except ValueError as error:
             raise InputError("undo-file", path=self.path, problem=str(error)) from error
 
-    def _restore(self, ctx: phases.Context, edges: _Edges, log: UndoLog) -> UndoResult:
+    def _restore(self, ctx: phases.Context, edges: _Edges, log: UndoLog) -> Effects:
         restoring = _Restoring(self.host, edges, _users(edges.look(self.host), log))
         try:
             restoring.files(ctx, log.files)
@@ -480,7 +480,7 @@ class UndoCleanup:
         except BaseException as error:
             tell_effects(error, operations=restoring.done)
             raise
-        return UndoResult(tuple(restoring.done))
+        return Effects(operations=tuple(restoring.done))
 
 
 def _users(facts: CleanupFacts, log: UndoLog) -> dict[IP, str]:

@@ -16,12 +16,12 @@ from hostrouting.boot.gate import Part
 from hostrouting.check.report import GUARD_SCHEMA, document_in
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.finding import Finding
-from hostrouting.host.effects import Operation
+from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask, start_unit
 from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.guard.state import VALID
-from hostrouting.tasks.results import Change, GuardResult, Standing
+from hostrouting.tasks.results import Change, Standing
 from hostrouting.text import show
 from phases.text import moment_as_text
 
@@ -42,7 +42,7 @@ _RUNNING = {"active", "reloading"}
 
 
 @attrs.frozen
-class InstallGuard(HostTask[GuardResult]):
+class InstallGuard(HostTask[Effects]):
     """Install the service that keeps the routing right, and start it.
 
     1. If the guard is not enabled, remove the service; if there is none, do nothing.
@@ -100,13 +100,13 @@ class InstallGuard(HostTask[GuardResult]):
             return Change()
         return Change(operations=(Operation("start", unit, "it is not running"),))
 
-    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> GuardResult:
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:
         """Start the service if its unit is new or it does not run. The gate stops it before its unit is removed."""
         manager = self._manager
         if manager is None or not up or not (change.operations or change.files):
-            return GuardResult()
+            return Effects()
         start_unit(ctx, manager, self.host.layout.guard_unit, timeout=_TO_START)
-        return GuardResult(started=True)
+        return Effects(started=True)
 
     def keep(self, *_: object) -> Look:
         """A guard does not look after its own service: systemd does."""

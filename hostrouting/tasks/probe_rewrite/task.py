@@ -23,14 +23,14 @@ from hostrouting.check.examine import await_found
 from hostrouting.config import OnUnknown, ProbeCondition
 from hostrouting.errors import ApplyError, HostRoutingError, MetadataError, NotReady, ProgramError
 from hostrouting.finding import Finding, of_severity
-from hostrouting.host.effects import having_changed
+from hostrouting.host.effects import Effects, having_changed
 from hostrouting.host.fileset import Changes, FileSet
 from hostrouting.model import IPV6, Prefix
 from hostrouting.routes.apply import apply_plan
 from hostrouting.tasks.base import Fallback, HostTask, run_once
 from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.probe_rewrite.rules import Record, Surroundings, find_hindrances, plan_rewrite
-from hostrouting.tasks.results import Change, ProbeResult, Standing, removal
+from hostrouting.tasks.results import Change, Standing, removal
 from hostrouting.tasks.static_routes import repair_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _COUNTERS = 2
 
 
 @attrs.frozen
-class RewriteProbeSource(HostTask[ProbeResult]):
+class RewriteProbeSource(HostTask[Effects]):
     """Rewrite the link-local source of Azure's IPv6 probes to an address that may be forwarded, and back.
 
     1. If the rewrite is neither enabled nor installed, do nothing.
@@ -142,13 +142,13 @@ class RewriteProbeSource(HostTask[ProbeResult]):
             raise unanswered
         return None
 
-    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> ProbeResult:
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:
         """Load the rules and add the route now, and run the boot script once; or undo that."""
         open_nft, open_backend = self.host.nftables, self.host.backend
         if not up:
             return self._remove(ctx)
         if open_nft is None or open_backend is None:
-            return ProbeResult(None)
+            return Effects()
         nft = open_nft()
         with open_backend() as backend:
             operations = self._carry_out(ctx, nft, backend, wait=self.wait)
@@ -172,7 +172,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                     ctx.log.log(finding.level, "%s", finding)
             own = Record.of(self._settings, protocol=self.config.protocol)
             self._write(attrs.evolve(own, loaded=self._record.loaded))
-            return ProbeResult(standing, (), operations, started)
+            return Effects(operations=operations, started=started)
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
         """Load the table and add the route again if they are not as they were installed."""
@@ -203,7 +203,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                     look += Look(lost=needed if is_lost else (), failures=failures)
             return attrs.evolve(look, waiting=waiting, repair_seconds=ctx.clock.now() - begun)
 
-    def _remove(self, ctx: phases.Context) -> ProbeResult:
+    def _remove(self, ctx: phases.Context) -> Effects:
         """Delete table and route, whatever the configuration says; last the file that records them."""
         open_nft, open_backend = self.host.nftables, self.host.backend
         operations: tuple[Operation, ...] = ()
@@ -214,7 +214,7 @@ class RewriteProbeSource(HostTask[ProbeResult]):
                 self._carry(ctx, nft, backend, snapshot, plan)
                 operations = plan.operations
         with having_changed(operations=operations):
-            return ProbeResult(None, self._applied.remove(self.host.files), operations)
+            return Effects((), self._applied.remove(self.host.files), operations)
 
     def standing(self) -> Standing | None:
         """Whether the rules and the route are in force, and what prevents their effect."""

@@ -18,7 +18,7 @@ from hostrouting.errors import (
     CleanupError,
     FileError,
 )
-from hostrouting.host.effects import effects_of
+from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
@@ -28,7 +28,7 @@ from hostrouting.tasks.cleanup.plan import CleanupPlan
 from hostrouting.tasks.cleanup.task import UndoCleanup
 from hostrouting.tasks.cleanup.undo import UndoLog
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.results import CleanupResult, UndoResult
+from hostrouting.tasks.results import CleanupResult
 from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
 from phases.testing import FakeClock
 from tests.support.azure_leftovers import (
@@ -88,10 +88,10 @@ def failure(host: FakeHost, **changed: Any) -> BaseException:
     return caught.value.error
 
 
-def restore(host: FakeHost, path: str = UNDO) -> UndoResult:
+def restore(host: FakeHost, path: str = UNDO) -> Effects:
     """Run the way back; what it did."""
     result = run(UndoCleanup(path, host=host))
-    assert isinstance(result, UndoResult)
+    assert isinstance(result, Effects)
     return result
 
 
@@ -330,7 +330,7 @@ class TestMeanwhile:
         host = azure_host(files=named("node-7"))
         shown = CleanupPlan.from_mapping(look(host).to_mapping())
         assert len(clean(host, shown).deleted) == 12
-        assert restore(host).log_fields() == {"restored": 12}
+        assert restore(host).log_fields() == {"operations": 12}
 
     @pytest.mark.parametrize(
         ("files", "why"),
@@ -646,7 +646,7 @@ class TestUndo:
         host = azure_host()
         before = azure_host()
         clean(host)
-        assert restore(host).log_fields() == {"restored": 12}
+        assert restore(host).log_fields() == {"operations": 12}
         assert sorted(ebtables_of(host).rules) == sorted(ebtables_of(before).rules)
         assert set(host.neighbours.neighbours) == set(before.neighbours.neighbours)
         assert set(host.kernel.reopen().snapshot().routes) == set(before.kernel.reopen().snapshot().routes)
@@ -658,7 +658,7 @@ class TestUndo:
         host = azure_host(bridge_rules=MemoryEbtables(stale_rules(), elsewhere=[theirs]))
         clean(host, ebtables="nft")
         assert ebtables_of(host).rules == []
-        assert restore(host).log_fields() == {"restored": 12}
+        assert restore(host).log_fields() == {"operations": 12}
         assert sorted(ebtables_of(host).rules) == sorted(stale_rules())
         assert ebtables_of(host).elsewhere == [theirs]
 

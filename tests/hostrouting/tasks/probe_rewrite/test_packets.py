@@ -61,7 +61,7 @@ from tests.support.rewriting import Rewriting, rules, settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hostrouting.tasks.results import ProbeResult, Standing
+    from hostrouting.tasks.results import Standing
     from tests.support.namespace import Namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
@@ -435,7 +435,7 @@ def test_a_node_without_a_default_route(lab: Lab) -> None:
     """The probe arrives, but the reply has no route, and the task reports it; with ensureRoute the reply arrives."""
     lab.node.batch([f"route delete default via {OWN}"])
     rewriting = Rewriting(lab.node, ensure_route=False)
-    (hindrance,) = told(rewriting.apply()).findings
+    (hindrance,) = standing_after_a_run(rewriting).findings
     assert hindrance.facts["kind"] == "no-way-back"
     with capture(lab.pod) as wire:
         assert is_lost(lab)
@@ -443,7 +443,7 @@ def test_a_node_without_a_default_route(lab: Lab) -> None:
     assert [it.source for it in data_of(UDP, packets)] == [GLOBAL]
     assert [packet.icmp for packet in packets if packet.icmp[0] == UNREACHABLE] == [(UNREACHABLE, NO_ROUTE)]
     rewriting.changed(ensure_route=True)
-    assert told(rewriting.apply()).is_right
+    assert standing_after_a_run(rewriting).is_right
     probe(lab)
 
 
@@ -491,14 +491,14 @@ def test_an_uplink_in_a_bridge(lab: Lab) -> None:
     assert lab.refused() == before + 1
     assert "link-enslaved" in [finding.facts["kind"] for finding in rewriting.standing().findings]
     rewriting.changed(interfaces=["br0"])
-    assert told(rewriting.apply()).is_right
+    assert standing_after_a_run(rewriting).is_right
     probe(lab)
 
 
-def told(result: ProbeResult) -> Standing:
+def standing_after_a_run(rewriting: Rewriting) -> Standing:
     """The state after a run of the task."""
-    assert result.standing is not None
-    return result.standing
+    rewriting.apply()
+    return rewriting.standing()
 
 
 def listed(lab: Lab) -> list[dict[str, Any]]:
@@ -515,7 +515,7 @@ def test_a_second_run_changes_nothing(lab: Lab) -> None:
     before = listed(lab)
     done = rewriting.apply()
     assert (done.operations, done.files, listed(lab)) == ((), (), before)
-    assert told(done).facts == ("1 packets rewritten on their way in, 1 on their way out",)
+    assert rewriting.standing().facts == ("1 packets rewritten on their way in, 1 on their way out",)
 
 
 def test_removed_twice(lab: Lab) -> None:
@@ -550,7 +550,7 @@ def test_the_tables_of_others(lab: Lab) -> None:
 
     nft(lab.node, OTHERS)
     rewriting, before = Rewriting(lab.node), theirs()
-    (note,) = told(rewriting.apply()).findings
+    (note,) = standing_after_a_run(rewriting).findings
     assert (note.severity, note.target) == ("note", "ip6 azureSLBProbe")
     for other in ({"priority": -250}, {"table": "an_other"}):
         rewriting.changed(**other)

@@ -19,13 +19,13 @@ from hostrouting.errors import (
     ProgramError,
     RouteConflict,
 )
+from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
 from hostrouting.kernel import nftables as refusal
 from hostrouting.model import Link, Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
-from hostrouting.tasks.results import ProbeResult
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_vm
 from hostrouting.testing.kernel.nftables import MemoryNftables
 from phases.testing import FakeClock
@@ -52,10 +52,10 @@ def a_host(**changed: Any) -> FakeHost:
     return FakeHost(files=FakeFiles(dict(FORWARDING)), **changed)
 
 
-def apply(host: FakeHost, **settings: Any) -> ProbeResult:
+def apply(host: FakeHost, **settings: Any) -> Effects:
     """Run the task; what it did."""
     result = run(RewriteProbeSource(config(**settings), host=host))
-    assert isinstance(result, ProbeResult)
+    assert isinstance(result, Effects)
     return result
 
 
@@ -99,7 +99,7 @@ class TestApply:
         assert host.files.texts[LAYOUT.probe_applied_path] == f"table {TABLE}\nroute {KNOWN} protocol 213\n\n{loaded}"
         assert host.manager is not None
         assert host.manager.calls[-1] == f"start {LAYOUT.probe_unit}"
-        assert result.log_fields() == {"in_force": True, "hindrances": 0, "operations": 2, "files": 8}
+        assert result.log_fields() == {"operations": 2, "files": 8, "started": True}
         before = list(host.files.writes)
         again = apply(host)
         assert (again.operations, again.files, again.started) == ((), (), False)
@@ -281,7 +281,7 @@ class TestConditions:
         result = run(
             RewriteProbeSource(config(condition="imds", imds={"onUnknown": on_unknown, "retries": 0}), host=host)
         )
-        assert (isinstance(result, ProbeResult), table_of(host) is not None) == (True, loaded)
+        assert (isinstance(result, Effects), table_of(host) is not None) == (True, loaded)
 
     def test_unknown_fails(self) -> None:
         """Unless it says otherwise, no answer is a failure, and the host stays as it was."""
@@ -343,7 +343,7 @@ class TestStanding:
                 return super().counts(name)
 
         host = a_host(tables=Flushed())
-        assert apply(host).standing is not None
+        apply(host)
         apply(host)
         standing = RewriteProbeSource(config(), host=host).standing()
         assert standing is not None
