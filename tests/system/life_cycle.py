@@ -109,8 +109,8 @@ After={_RDMA} systemd-udev-settle.service
 _HELPER_TEXT = f"""\
 #!/bin/sh -e
 for file in {_UNITS}/systemd-nspawn@"$1".service.d/override.conf /etc/systemd/nspawn/"$1".nspawn; do
-  sed "1s/.*/# written during the start $(date +%N)/" "$file" >"$file.new"
-  mv "$file.new" "$file"
+  sed "1s/.*/# written during the start $(date +%N)/" "$file" >"$file.own"
+  mv "$file.own" "$file"
 done
 systemctl daemon-reload
 """
