@@ -53,19 +53,16 @@ look() {
   [[ ${plan[0]} == write && ${why[0]-} == refused* ]] || why=("${plan[@]}")
 }
 
-# Lists the routes and links of a family, and what Linux uses for addresses that nobody has, also by each device.
+# Asks what Linux uses in a family for addresses that nobody has, also by each device; then lists the routes and links.
 list() {
-  local dev places='192.0.2.1 1.1.1.1 203.0.113.1'
+  local dev place places='192.0.2.1 1.1.1.1 203.0.113.1' lines=()
   [[ $1 == 4 || -e /proc/self/net/if_inet6 ]] || return # a kernel without IPv6 has no such file
   [[ $1 == 4 ]] || places='2001:db8::1 3fff::1 8000::1'
-  echo "family $1"
   for dev in '' ${configuration[2]#devs}; do
-    echo "asked by:$dev"
-    # shellcheck disable=SC2086 # several words
-    printf "route get fibmatch %s ipproto 17${dev:+ oif $dev}\n" $places | ip -"$1" -N -o -force -batch - 2>/dev/null
+    for place in $places; do lines+=("route get fibmatch $place ipproto 17${dev:+ oif $dev}"); done
   done
-  echo asked
-  exec ip -"$1" -N -o -batch - 2>&1 < <(printf '%s\n' 'route show table all' 'link show')
+  echo "family $1"
+  exec ip -"$1" -N -o -force -batch - 2>&1 < <(printf '%s\n' "${lines[@]}" 'route show table all' 'link show')
 }
 
 # Runs the commands in one batch. If the kernel refuses one, undoes all and fails: it can only help to wait, such as for
@@ -124,6 +121,7 @@ BEGIN {
 }
 $1 == "setting" {
   if ($2 == "protocol") ours = $3
+  if ($2 == "devs") for (; devs < NF - 2; devs++) by[devs + 1] = $(devs + 3)
   if ($2 == "protocols") for (i = 3; i <= NF; i++) { split($i, word, "/"); name[word[1]] = word[2] }
   if ($2 == "metric") usual[$3] = $4 # of a route that is added without one
   if ($2 == "spare") spare[$3] = 1
@@ -131,16 +129,21 @@ $1 == "setting" {
   if ($2 == "route") { wanted[$3] = 1; sub(/^setting route /, ""); wish[++wishes] = $0 }
   next
 }
-$1 == "asked" { about = $2; is_answer = NF > 1; next }
-index($0, "\\") { gsub(/\\/, " ") } # a broken line, which -o has joined
-is_answer { read_answer(); next }
-$1 == "family" { if (family && !is_whole()) exit; family = $2; last = ""; next }
+$1 == "family" { if (family && !is_whole()) exit; family = $2; last = ""; answers = 0; next }
 /^Dump was interrupted/ { is_mixed = 1; next }
-{ last = $0 }
+index($0, "\\") { gsub(/\\/, " ") } # a broken line, which -o has joined
+!/^Command failed/ { last = $0 }
+# Three answers for any device, then three by each. A failure has two lines, and the second ends it.
+answers < 3 + 3 * devs {
+  if (!/^[A-Z]/) read_answer(by[int(answers / 3)])
+  if (!/^[A-Z]/ || /^Command failed/) answers++
+  next
+}
+/^Command failed/ { why = last; exit }
 /^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); up[$2] = $3 ~ /[<,]UP[,>]/; next }
 { read_route() }
 END {
-  if (!is_whole()) { print "ip failed: " last; exit }
+  if (why || !is_whole()) { print "ip failed: " (why ? why : last); exit }
   if (is_mixed) missing("the routes changed while they were read")
   for (w = 1; w <= wishes; w++) settle(wish[w])
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
@@ -222,7 +225,7 @@ function way(r, by, gateway, all,   n, count, words) {
 
 # Reads an answer of Linux: the default route that a plain packet takes, or one by the device that was asked for. Where
 # a longer prefix hides it, or it is ours, its table is that of the answer.
-function read_answer() {
+function read_answer(about) {
   r = ++routes; read_words($1 in type_name ? 2 : 1)
   if (type[r] != "" || (family, about) in used) return
   if ($1 == "default" && !is_ours[r]) used[family, about] = rank[r]
@@ -231,7 +234,7 @@ function read_answer() {
 # Of the default routes that are alike for Linux, the first one listed: not ours, not expired, with a next hop that is
 # not dead.
 function default_route(by,   i, n, r, key) {
-  key = family SUBSEP "by:" by
+  key = family SUBSEP by
   for (i = 1; i <= defaults[family]; i++) {
     r = default_at[family, i]
     if (key in used ? rank[r] != used[key] : table_of[r] != hidden[key]) continue
