@@ -70,8 +70,8 @@ class Effects:
         return cls(operations=tuple(done))
 
     def log_fields(self) -> dict[str, object]:
-        """The number of operations and files, and whether a unit was started."""
-        fields = {"operations": len(self.operations), "files": len(self.files), "started": self.started}
+        """The number of operations and files."""
+        fields = {"operations": len(self.operations), "files": len(self.files)}
         return {name: value for name, value in fields.items() if value}
 
     def to_mapping(self) -> dict[str, object]:

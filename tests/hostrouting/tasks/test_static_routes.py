@@ -57,7 +57,7 @@ class TestConfigureStaticRoutes:
         ]
         assert host.files.locked == set()
         fields = result.log_fields()  # type: ignore[attr-defined]  # a RoutesResult
-        assert fields == {"add": 2, "files": 9, "started": True}
+        assert fields == {"add": 2, "files": 9}
 
     def test_again(self) -> None:
         """A second run changes nothing: no file, no unit, no route."""
@@ -292,7 +292,7 @@ class TestAnotherProtocolNumber:
         result = run(task)
         assert ours(host) == []
         assert ours(host, 214) == [f"{it} via 10.0.0.1 dev eth0 proto 214" for it in REPAIR]
-        assert result.log_fields() == {"replace": 2, "delete": 1, "files": 3, "started": True}  # type: ignore[attr-defined]  # a RoutesResult
+        assert result.log_fields() == {"replace": 2, "delete": 1, "files": 3}  # type: ignore[attr-defined]  # a RoutesResult
         assert task.plan(phases.Context()).is_empty
 
     @pytest.mark.parametrize("take_away", [ConfigureStaticRoutes, Remove])

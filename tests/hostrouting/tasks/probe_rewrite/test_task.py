@@ -99,7 +99,7 @@ class TestApply:
         assert host.files.texts[LAYOUT.probe_applied_path] == f"table {TABLE}\nroute {KNOWN} protocol 213\n\n{loaded}"
         assert host.manager is not None
         assert host.manager.calls[-1] == f"start {LAYOUT.probe_unit}"
-        assert result.log_fields() == {"operations": 2, "files": 8, "started": True}
+        assert result.log_fields() == {"operations": 2, "files": 8}
         before = list(host.files.writes)
         again = apply(host)
         assert (again.operations, again.files, again.started) == ((), (), False)
