@@ -11,7 +11,7 @@ SCRIPTS := .ci/run \
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic smoke nightly check docs commands public pythons roots releases matrix mutants bench pyz deb rpm dist packages release clean
+.PHONY: help demo test all bare hermetic smoke nightly check docs commands public pythons roots releases matrix mutants fuzz bench pyz deb rpm dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -81,6 +81,9 @@ matrix: $(VENV)/ready roots ## run the systemd tests in Debian 11, 12 and 13; ta
 mutants: $(VENV)/ready ## list the changes that no test notices: ARGS=PATH of a module or of a script; takes minutes
 	@$(BIN)/python -m tests.support.mutants $(ARGS)
 
+fuzz: $(VENV)/fuzz ## look for bytes of others that a reader does not refuse as it should: ARGS='READER --runs 1000000'
+	$(BIN)/python -m tests.support.fuzz $(ARGS)
+
 bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
@@ -131,6 +134,11 @@ $(VENV)/ready: pyproject.toml
 $(VENV)/release: $(VENV)/ready
 	@echo 'setting up twine, once'
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[release]'
+	@touch $@
+
+$(VENV)/fuzz: $(VENV)/ready
+	@echo 'setting up atheris, once'
+	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@touch $@
 
 $(VENV)/docs: $(VENV)/ready

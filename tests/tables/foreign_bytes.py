@@ -1,0 +1,93 @@
+"""Each reader of bytes that others wrote: what it may raise, and inputs that it accepts.
+
+`make fuzz` searches for an input that makes one fail otherwise; a test gives each its inputs and what is cut off from them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.boot.gate_files import parse_gate_steps
+from hostrouting.boot.scripts import parse_check_script, parse_static_routes_script
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import HostRoutingError
+from hostrouting.host.conflists import files_in_force, read_conflists
+from hostrouting.host.metadata import _read as read_metadata
+from hostrouting.host.saved import snapshot_in
+from hostrouting.kernel.marking import ipsec_policies, iptables_rules, nft_rules
+from hostrouting.tasks.cleanup.azure_vnet import read_state
+from hostrouting.tasks.cleanup.saved_rules import read_saved
+from hostrouting.tasks.cleanup.undo import UndoLog
+from hostrouting.tasks.probe_rewrite.rules import Record
+from hostrouting.testing.topologies import h200
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["READERS", "Reader"]
+
+
+@attrs.frozen
+class Reader:
+    """One reader, the errors by which it refuses its input, and inputs that it accepts."""
+
+    read: Callable[[bytes], object]
+    refuses: tuple[type[Exception], ...] = (HostRoutingError,)
+    seeds: Sequence[bytes] = ()
+
+
+def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    """The reader of a text, which is read as Python reads a file or the output of a program."""
+    return lambda data: read(data.decode("utf-8", "surrogateescape"))
+
+
+_SNAPSHOT = h200().snapshot().to_json().encode()
+_CONFIG = b"""{"hostRouting": {"staticRoutes": {"enabled": true, "routes": [{"destination": "172.16.0.0/17", "gateway": "10.0.0.1",
+"dev": "eth0", "metric": 4}]}, "routeOverlap": {"expectedCidrs": ["172.16.0.0/16", "fd00::/8"], "mode": "STRICT"}}}"""
+_NFT = (
+    b'{"nftables": [{"chain": {"family": "inet", "table": "t", "name": "c", "type": "route", "hook": "output", "prio": 0}},'
+    b' {"rule": {"family": "inet", "table": "t", "chain": "c", "handle": 7, "expr": [{"mangle": {"key": {"meta": {"key": "mark"}},'
+    b' "value": {"|": [{"&": [{"meta": {"key": "mark"}}, 255]}, 1]}}}, {"jump": {"target": "d"}}]}}]}'
+)
+_STATE = (
+    b'{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"1": {"HostIfName": "azv1",'
+    b' "MacAddress": "qrvM3e7/", "IPAddresses": [{"IP": "10.240.0.9", "Mask": "//8AAA=="}]}}}}}}}}'
+)
+_SAVED = b"*nat\n:PREROUTING ACCEPT\n-A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.240.0.9 -j arpreply --arpreply-mac aa:bb:cc:dd:ee:ff --arpreply-target DROP\n"
+_UNDO = b"ebtables -t nat -A PREROUTING -p IPv4 -i eth0 --ip-dst 10.240.0.9 -j dnat --to-dst aa:bb:cc:dd:ee:ff --dnat-target ACCEPT\nip neigh add 10.240.0.9 lladdr aa:bb:cc:dd:ee:ff dev azure0 nud permanent\nip -4 route add 10.240.0.9/32 dev azv1 table 254 proto 3 scope 253 metric 0\n"
+
+READERS = {
+    "configuration": Reader(HostRoutingConfig.from_json, seeds=[_CONFIG]),
+    "snapshot": Reader(snapshot_in, seeds=[_SNAPSHOT]),
+    "saved-rules": Reader(_text(read_saved), seeds=[_SAVED]),
+    "nft": Reader(_text(lambda text: nft_rules(text, family=4)), (ValueError,), [_NFT]),
+    "iptables": Reader(
+        _text(lambda text: iptables_rules(text, program="iptables-nft")),
+        (ValueError,),
+        [b"*mangle\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -p tcp -j MARK --set-xmark 0x1/0xff\nCOMMIT\n"],
+    ),
+    "ipsec": Reader(
+        _text(lambda text: ipsec_policies(text, family=4)),
+        (ValueError,),
+        [
+            b"src 10.0.0.0/8 dst 172.16.0.0/16 dir out priority 1 \n\ttmpl src 1.1.1.1 dst 2.2.2.2\n\t\tproto esp mode tunnel\n"
+        ],
+    ),
+    "conflist": Reader(
+        _text(lambda text: files_in_force(read_conflists(["10-a.conflist"], lambda _name: text))),
+        seeds=[b'{"cniVersion": "0.3.0", "name": "azure", "plugins": [{"type": "azure-vnet", "mode": "bridge"}]}'],
+    ),
+    "state": Reader(_text(read_state), (ValueError,), [_STATE]),
+    "undo": Reader(_text(UndoLog.parse), (ValueError,), [_UNDO]),
+    "record": Reader(
+        _text(Record.parse), seeds=[b"table hostrouting_slb\nroute 2603:1062:0:1::1 213\n\ntable ip6 x {}"]
+    ),
+    "steps": Reader(_text(parse_gate_steps), (ValueError,), [b"50 requires static-routes\nend\n"]),
+    "routes-script": Reader(_text(parse_static_routes_script), (ValueError, HostRoutingError)),
+    "check-script": Reader(_text(parse_check_script), (ValueError, HostRoutingError)),
+    "metadata": Reader(
+        read_metadata, seeds=[b'{"interface": [{"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::4"}]}}]}']
+    ),
+}
