@@ -392,6 +392,9 @@ class _Still:
 
     troubles = ()
 
+    def heed(self, concerns: object) -> None:
+        """See Watch."""
+
     def listen(self, *, nftables: bool) -> None:
         """See Watch."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hostrouting.errors import BackendError
     from hostrouting.fib import Flow, Kind
+    from hostrouting.kernel.concern import Concern
     from hostrouting.model import IP, Prefix, Route, Snapshot
     from phases import Clock
 
@@ -204,6 +205,12 @@ class RouteBackend(Protocol):
 
 class Watch(Protocol):
     """A listener for changes. It reports that something may have changed, not what: read again."""
+
+    def heed(self, concerns: Collection[Concern] | None) -> None:
+        """Report only what matters to one of these answers; None, as at first, means every change.
+
+        That goes for changes that nobody has waited for yet, too. To report more is allowed.
+        """
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
         """Wait for a change since the last wait, or since listening began: True, or False after `timeout` seconds.

@@ -153,6 +153,8 @@ class HostTask(Generic[ResultT]):
     """Whether the work is done even if an earlier task has failed."""
     about: ClassVar[str] = "task"
     """The name of the findings about the task."""
+    concerns: ClassVar[tuple[()] | None] = None
+    """What the answer of `change` depends on, for the guard: on any link, address or route (None), or on none (())."""
     extension: ClassVar[str] = ""
     """The name of its section in `extensions`, for a task of another project; the section is kept on the host."""
     config: HostRoutingConfig = attrs.field(validator=needs_config)
@@ -229,7 +231,8 @@ class HostTask(Generic[ResultT]):
             operations = tuple(operation for operation, _ in allowed)
             self.carry_out(ctx, attrs.evolve(change, operations=operations), up=True)
         repairs, found = tuple(repair for _, repair in allowed), of_severity(change.others, "error", "warning")
-        return Look(repairs=repairs, findings=tuple(found), repair_seconds=ctx.clock.now() - begun if repairs else 0.0)
+        seconds = ctx.clock.now() - begun if repairs else 0.0
+        return Look(repairs=repairs, findings=tuple(found), concerns=self.concerns, repair_seconds=seconds)
 
     def standing(self) -> Standing | None:
         """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""

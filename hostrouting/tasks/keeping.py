@@ -44,6 +44,7 @@ class KeepKernelRules(HostTask[Effects]):
     about: ClassVar[str] = "kernel"
     section: ClassVar[str] = "kernelRules"
     loss: ClassVar[str] = "what adds Linux's own rules again"
+    concerns: ClassVar[tuple[()] | None] = ()  # the guard looks after every change of a rule
 
     @property
     def part(self) -> Part:
@@ -84,6 +85,7 @@ class KeepForeign(HostTask[Effects]):
     about: ClassVar[str] = "kernel"
     section: ClassVar[str] = "manageForeign"
     loss: ClassVar[str] = "what tells systemd-networkd to keep our routes"
+    concerns: ClassVar[tuple[()] | None] = ()
 
     @property
     def part(self) -> Part:

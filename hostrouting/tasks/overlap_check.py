@@ -14,9 +14,12 @@ from hostrouting.boot.gate import Part
 from hostrouting.check.examine import Examination, FamilyExamination, examine, find_correction
 from hostrouting.check.report import check_document, check_findings, escapes_in, npd_line
 from hostrouting.config import Mode
+from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.errors import BackendError, FileError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severity
 from hostrouting.host.fileset import File, FileSet, unit_file
+from hostrouting.kernel.concern import Concern
+from hostrouting.model import Prefix
 from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.results import Change, CheckResult, removal
@@ -153,12 +156,26 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             for cidr in family.report.cidrs
         }
         return Look(
+            concerns=self._concerns(found),
             findings=(*shown, *unwritten),
             verdict=found.verdict,
             answer=_answer(found, wrong),
             verdicts=verdicts,
             escapes=counts,
         )
+
+    def _concerns(self, found: Examination) -> tuple[Concern, ...] | None:
+        """What the answer depends on.
+
+        Where the packets of pods are checked, this is every device of a pod, too. Without a default route, the answer
+        names all devices that could have one.
+        """
+        check, snapshot = self.config.route_overlap, found.families[0].fib.snapshot
+        if check.pod_cidrs or found.lacking:
+            return None
+        names = {*check.expected_devs, *(route.dev for route in CNI_ROUTES)} - {"*"}
+        networks = map(Prefix.of, check.expected_cidrs)
+        return (Concern.of(snapshot, networks, names=names, protocol=self.config.protocol),)
 
     def _written_anew(self, ctx: phases.Context, found: Examination, told: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Write the markers if they do not have this answer; return a finding for each that could not be written."""

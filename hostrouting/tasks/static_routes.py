@@ -25,6 +25,7 @@ from hostrouting.check.examine import await_plan, read
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, BackendError, ConfigError
 from hostrouting.host.fileset import File, FileSet, unit_file
+from hostrouting.kernel.concern import Concern
 from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import (
@@ -200,8 +201,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return Look()
         wanted = self._wanted
         with self.host.backend() as backend:
-            before, _ = read(backend, reached=True)
-            plan = self._plan_routes(wanted, before)
+            first, _ = read(backend, reached=True)
+            before, plan = first, self._plan_routes(wanted, first)
             asked, told = self._ask(ctx, plan.only_asking(), before, backend, alive=alive)
             if asked.changes:
                 before, _ = read(backend, reached=True)
@@ -215,7 +216,14 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         ours = set(before.routes.places(lambda shape: shape.protocol == self.config.protocol))
         ours.difference_update(before.routes.leading_to(self._spared))
         verbs = [step.action for step in plan.only(set(done)).changes]
+        networks = [wish.destination for wish in wanted]
+        networks += [Prefix(way.version, int(way), way.max_prefixlen) for wish in wanted if (way := wish.gateway)]
+        names = {wish.dev for wish in wanted if wish.dev}
         return Look(
+            # What is missing is told together with what there is instead.
+            concerns=None
+            if plan.pending
+            else (Concern.of(first, networks, names=names, protocol=self.config.protocol),),
             repairs=(
                 *(repair_of(Step("delete", change.route, "")) for change in asked.changes),
                 *(needed[key] for key in done),

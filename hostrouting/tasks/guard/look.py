@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from hostrouting.finding import Finding
     from hostrouting.host.effects import Operation
+    from hostrouting.kernel.concern import Concern
 
 __all__ = ["Look", "Repair"]
 
@@ -65,6 +66,8 @@ class Look:
     """The verdict on each expected CIDR."""
     escapes: Mapping[str, int] = attrs.field(factory=dict)
     """For each expected CIDR, the number of ranges that escape."""
+    concerns: tuple[Concern, ...] | None = attrs.field(default=(), repr=False)
+    """What these answers depend on: nothing else needs another look. None means every change."""
     seconds: float = 0.0
     """How long it took."""
     repair_seconds: float = 0.0
@@ -84,6 +87,7 @@ class Look:
             answer=self.answer or other.answer,
             verdicts={**self.verdicts, **other.verdicts},
             escapes={**self.escapes, **other.escapes},
+            concerns=None if self.concerns is None or other.concerns is None else (*self.concerns, *other.concerns),
             seconds=self.seconds + other.seconds,
             repair_seconds=self.repair_seconds + other.repair_seconds,
         )

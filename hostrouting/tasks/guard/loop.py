@@ -102,7 +102,7 @@ class Orders:
 
 @attrs.frozen
 class Guard:
-    """Look at the host after every event and once a minute, repair what has changed, and keep the verdict true.
+    """Look at the host after every event that matters and once a minute, repair what has changed, and keep the verdict true.
 
     It runs until it is cancelled; its end changes nothing. A machine is never started or stopped. It watches what is
     configured: the static routes, the expected CIDRs, the probe rewrite.
@@ -259,10 +259,14 @@ class _Watching:
             look = self._report_failure(str(error))
         else:
             look = self._report(attrs.evolve(look, seconds=self._clock.now() - begun))
+        self._watch.heed(look.concerns)
         ended, spent = self._clock.now(), self._guard.spent() - spent
         self._pace = self._pace.looked(ended, spent=spent, failed=bool(look.failures), chance=self._guard.chance())
         if any(ended - since < _CALM_BY for since in self._restless.values()):
             self._pace = self._pace.again(ended, _CALM_AGAIN)
+        for concern in look.concerns or ():
+            if concern.expires is not None:  # whole seconds, so the route ends before one more has passed
+                self._pace = self._pace.sooner(begun + concern.expires + 1.0)
         if self._denied:
             self._pace = self._pace.sooner(ended + min(self._fights.wait(key, ended) for key in self._denied))
 
@@ -323,7 +327,7 @@ class _Watching:
 
     def _report_failure(self, text: str) -> Look:
         """Write and tell why there was no look. What the tasks answered before still holds."""
-        look = sum(map(_without_repairs, self._answers.values()), Look(failures={"guard": text}))
+        look = sum(map(_without_repairs, self._answers.values()), Look(failures={"guard": text}, concerns=None))
         self._publish(self._state.after_attempt(look, self._fights.named(self._clock.now())))
         return look
 
@@ -447,7 +451,9 @@ class _Watching:
 
 def _without_repairs(look: Look) -> Look:
     """The look without its repairs and times, which count once only."""
-    return attrs.evolve(look, repairs=(), lost=(), waiting=(), unknown=(), seconds=0.0, repair_seconds=0.0)
+    return attrs.evolve(
+        look, repairs=(), lost=(), waiting=(), unknown=(), concerns=None, seconds=0.0, repair_seconds=0.0
+    )
 
 
 def _told_troubles(troubles: Iterable[str]) -> str:

@@ -185,7 +185,8 @@ class RewriteProbeSource(HostTask[Effects]):
             plan = self._plan(nft, snapshot, up=True)
             tables, routes = plan.apart
             waiting = (str(self._prefix),) if plan.waits else ()
-            begun, look = ctx.clock.now(), Look(findings=tuple(of_severity(plan.findings, "error", "warning")))
+            found = tuple(of_severity(plan.findings, "error", "warning"))
+            begun, look = ctx.clock.now(), Look(findings=found, concerns=None)
             for part, needed in (
                 (tables, tuple(map(Repair.of, tables.on_tables))),
                 (routes, tuple(map(repair_of, routes.routes.changes))),

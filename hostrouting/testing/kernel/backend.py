@@ -558,6 +558,9 @@ class MemoryWatch:
         """Why the watch cannot listen to everything now."""
         return tuple(self._troubles.values())
 
+    def heed(self, concerns: object) -> None:
+        """See Watch: every change is reported all the same."""
+
     def listen(self, *, nftables: bool) -> None:
         """Listen to nftables too, or no longer."""
         if nftables and not self._listens_to_nftables:

@@ -14,10 +14,10 @@ import pytest
 
 import phases
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import RouteRefused
+from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import Outcome, RouteRequest
-from hostrouting.model import Route
+from hostrouting.model import Prefix, Route
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.testing import h200
 from tests.support.examples import LONG
@@ -27,6 +27,8 @@ from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
+
+    from hostrouting.kernel.concern import Concern
 
 
 def test_a_deleted_route(play: Play) -> None:
@@ -288,3 +290,32 @@ def test_of_an_image(tmp_path: Path) -> None:
     """An image has no kernel, so there is nothing to guard."""
     report = phases.run(Guard(config(*REPAIR), host=Host.offline(str(tmp_path))), observers=[])
     assert "an image does not have a running kernel" in str(report)
+
+
+def test_what_is_listened_to(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a look, the watch leaves out what cannot change its answers; after one that failed, it reports everything."""
+    heeded: list[object] = []
+
+    def heed(_: object, concerns: tuple[Concern, ...] | None) -> None:
+        told = Prefix.parse("10.77.0.0/16"), Prefix.parse("172.16.0.0/24")
+        far, near = ((prefix.family, 254, 4, prefix.network, prefix.length) for prefix in told)
+        heeded.append(concerns and [(concern.has_route(*far), concern.has_route(*near)) for concern in concerns])
+
+    def fail() -> None:
+        play.kernel.faults.fail("snapshot", BackendError("the kernel does not answer", kind="timeout"))
+        play.orders.reload()
+
+    monkeypatch.setattr("hostrouting.testing.kernel.backend.MemoryWatch.heed", heed)
+    play.perform((10.0, fail), until=20)
+    assert heeded == [[(False, True)] * 2, None, [(False, True)] * 2]
+
+
+def test_a_route_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An advertised default route ends without an event, and the guard says so within a second or two."""
+    play = Play(h200(dual_stack=True), config(cidrs=("fd00:9::/32",)))
+    monkeypatch.setattr("hostrouting.testing.kernel.backend.MemoryWatch.hear", lambda _: None)
+    [default] = [route for route in play.kernel.snapshot().routes if str(route.prefix) == "::/0"]
+    play.kernel.ip_route("replace", attrs.evolve(default, expires=100))
+    verdicts: list[object] = []
+    play.perform(*((at, lambda: verdicts.append(play.state()["verdict"])) for at in (99.0, 102.0)), until=110)
+    assert verdicts == ["ok", "no-default-route"]
