@@ -102,7 +102,7 @@ class Orders:
 
 @attrs.frozen
 class Guard:
-    """Look at the host after every event that matters and once a minute, repair what has changed, and keep the verdict true.
+    """Look at the host after each event that matters and once a minute, repair what has changed, keep the verdict true.
 
     It runs until it is cancelled; its end changes nothing. A machine is never started or stopped. It watches what is
     configured: the static routes, the expected CIDRs, the probe rewrite.
