@@ -24,9 +24,14 @@ A dry run is `change` with the paths of step 3 and 4. To undo is the same with `
 `carry_out`, then the files that say what is to be undone. The guard asks `change` after each event, asks the pace which
 operations are allowed now, and gives `carry_out` a Change with only these. `status` shows `findings`.
 
-Five hooks are enough for a task that changes rules or routes. These have a default, and few tasks replace them:
-`settled` (a web service is asked), `prepare` (to wait, while the last good script stays), `removals` (details of what
-the host loses), `keep` (a verdict; repairs that the kernel may refuse one by one), `standing` (conditions, counters).
+Five hooks are enough for a task that changes rules, routes or settings. Five more methods have a default that suits
+such a task. Each is replaced where a hook cannot do it:
+
+settled     the answer of a web service: a run asks once, before the lock, and `status` never does
+prepare     a failure that is known before the gate is changed, so that the last good script stays in force
+removals    what is lost, read from the installed scripts alone: an image has no kernel to ask for a `change`
+keep        repairs that the kernel may refuse one by one, or a verdict with nothing to repair
+standing    what `findings` cannot say: counters, and whether a condition holds on this host
 
 Not here: what each task does (a module for each), and how the gate is changed (`boot.gate`).
 """
@@ -196,7 +201,7 @@ class HostTask(Generic[ResultT]):
         missing = (Finding(self.about, "error", f"{act.object}: {act.reason}", act.object) for act in change.operations)
         return (*missing, *change.others)
 
-    # What few tasks replace.
+    # What few tasks replace; the text of this module says why each cannot be one of the hooks.
 
     def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks need no answers
         """The task with the answers that it needs before its part is known, such as that of the instance metadata.

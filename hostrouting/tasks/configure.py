@@ -369,7 +369,7 @@ class Remove:
         failures: list[Exception] = []
         gone: list[str] = []
         with self.host.locked(ctx) as host:
-            tasks = made(self.tasks, self.config, host)[::-1]
+            tasks = self._usable(host, failures)
             for unknown in unknown_parts(host, tasks):
                 ctx.log.warning("%s", unknown)
             changed: Changed = {}
@@ -388,8 +388,19 @@ class Remove:
 
     def plan(self, _ctx: phases.Context) -> Change:
         """The routes and files that would be deleted; changes nothing."""
-        tasks = made(self.tasks, self.config, self.host)[::-1]
-        return preview(self.host, tasks, up=False) + Change(others=unknown_parts(self.host, tasks))
+        failures: list[Exception] = []
+        tasks = self._usable(self.host, failures)
+        errors = [finding for error in failures if isinstance(error, HostRoutingError) for finding in error.findings]
+        return preview(self.host, tasks, up=False) + Change(others=(*unknown_parts(self.host, tasks), *errors))
+
+    def _usable(self, host: Host, failures: list[Exception]) -> tuple[HostTask[Any], ...]:
+        """The tasks, last first, without those that cannot say what they have installed."""
+        found: list[HostTask[Any]] = []
+        for task in made(self.tasks, self.config, host)[::-1]:
+            with _collected(failures):
+                _ = task.whole
+                found.append(task)
+        return tuple(found)
 
 
 @contextmanager

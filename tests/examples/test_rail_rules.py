@@ -397,6 +397,35 @@ def test_whose_mistake_it_is(settings: str, told: str, installed: Callable[[str]
     assert (said.code, "bug in hostrouting" in said.err, bool(re.search(told, said.out + said.err))) == (1, False, True)
 
 
+class PartBroken(RailRules):
+    """Cannot say what it has installed."""
+
+    @property
+    def part(self) -> Part:
+        """See the class."""
+        raise KeyError("part")
+
+
+class ChangeBroken(RailRules):
+    """Cannot say what is to be done."""
+
+    def change(self, *, up: bool) -> Change:
+        """See the class."""
+        raise KeyError(up)
+
+
+@pytest.mark.parametrize("broken", [PartBroken, ChangeBroken])
+def test_the_others_are_removed(broken: type, installed: Callable[[str], None]) -> None:
+    """A mistake of one task does not keep what the others have installed; the exit code and the message are its."""
+    installed(f"{__name__}:{broken.__name__}")
+    host = rail_host()
+    run(Configure(HostRoutingConfig(kernel_rules="keep"), host=host))
+    assert "/etc/hostrouting/kernel-rules.sh" in host.files.texts
+    said = say("remove", host=host)
+    assert (said.code, f"{broken.__name__}." in said.out + said.err) == (1, True)
+    assert not [path for path in host.files.texts if path.startswith("/etc")]
+
+
 def test_the_guard_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake of one task is a failure of that task: the guard keeps the others right, and says so."""
     host = rail_host()

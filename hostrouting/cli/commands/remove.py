@@ -11,7 +11,7 @@ from hostrouting.cli.command import FINE, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Painted, capped, finding_lines, line, spoken
 from hostrouting.cli.schemas import FAILURES, FINDINGS, WORK
 from hostrouting.cli.source import config_of, quiet_context
-from hostrouting.errors import BackendError
+from hostrouting.errors import BackendError, TaskError
 from hostrouting.tasks.configure import Remove, installed_tasks
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     task = Remove(config_of(arguments), host=host(), tasks=installed_tasks())
     try:
         before = task.plan(quiet_context())
-    except BackendError:  # the task continues after this error, and reports it
+    except (BackendError, TaskError):  # the task continues after this error, and reports it
         before = attrs.evolve(task, host=attrs.evolve(task.host, backend=None)).plan(quiet_context())
     if before.is_empty or arguments.dry_run:
         again = f"hostrouting remove --config {arguments.config}" if arguments.config else "hostrouting remove"
