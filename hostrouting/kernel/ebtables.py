@@ -14,7 +14,6 @@ The programs get an argument list, rules on standard input, and a timeout, and n
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from functools import partial
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 import attrs
 
 from hostrouting.errors import ProgramError
-from hostrouting.kernel.programs import run_program
+from hostrouting.kernel.programs import run_program, tool_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -305,8 +304,7 @@ class EbtablesProgram:
         return done.out
 
     def _run(self, *words: str, what: str, text: str = "") -> Ended:
-        # Errors are recognised by their text, and counters would make the lines of equal rules differ.
-        environment = {**os.environ, "LC_ALL": "C", "EBTABLES_SAVE_COUNTER": "no"}
+        environment = {**tool_environment(), "EBTABLES_SAVE_COUNTER": "no"}  # equal rules have equal lines
         try:
             done = self._program(*self._words, *words, text=text, timeout=self._timeout, environment=environment)
         except FileNotFoundError as error:
@@ -426,7 +424,7 @@ _error = partial(ProgramError, program="ebtables")
 
 def missing(program: str = "ebtables") -> ProgramError:
     """The program is not installed."""
-    told = f"the program {program} is not in PATH; install the package iptables or ebtables"
+    told = f"the program {program} was not found; install the package iptables or ebtables"
     return _error(told, kind="missing")
 
 

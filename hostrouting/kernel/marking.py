@@ -19,7 +19,6 @@ run for tables that exist. Whatever cannot be looked at is named, with the reaso
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from ipaddress import ip_network
@@ -28,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 
 import attrs
 
-from hostrouting.kernel.programs import run_program
+from hostrouting.kernel.programs import run_program, tool_environment
 from hostrouting.model import Prefix
 from phases.text import escaped
 
@@ -243,7 +242,7 @@ class _Looking:
     def _run(self, *words: str) -> str:
         """What the program prints; OSError with the reason if it fails."""
         try:
-            done = self._program(*self._words, *words, timeout=_TIMEOUT, environment={**os.environ, "LC_ALL": "C"})
+            done = self._program(*self._words, *words, timeout=_TIMEOUT, environment=tool_environment())
         except FileNotFoundError as error:
             raise OSError(f"the program {words[0]} is not installed") from error
         except TimeoutError as error:

@@ -11,13 +11,12 @@ their text, so it runs with LC_ALL=C.
 
 from __future__ import annotations
 
-import os
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from hostrouting.errors import ProgramError
-from hostrouting.kernel.programs import run_program
+from hostrouting.kernel.programs import run_program, tool_environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,9 +112,10 @@ class NftProgram:
         return done.out
 
     def _run(self, *words: str, what: str, text: str = "") -> Ended:
-        environment = {**os.environ, "LC_ALL": "C"}  # errors are recognised by their text
         try:
-            return self._program(*self._words, "nft", *words, text=text, timeout=self._timeout, environment=environment)
+            return self._program(
+                *self._words, "nft", *words, text=text, timeout=self._timeout, environment=tool_environment()
+            )
         except FileNotFoundError as error:
             raise missing() from error
         except TimeoutError as error:
@@ -135,7 +135,7 @@ _error = partial(ProgramError, program="nft")
 
 def missing() -> ProgramError:
     """The program nft is not installed."""
-    return _error("the program nft is not in PATH; install the package nftables", kind="missing")
+    return _error("the program nft was not found; install the package nftables", kind="missing")
 
 
 def not_permitted(words: str = "") -> ProgramError:

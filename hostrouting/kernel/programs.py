@@ -32,6 +32,7 @@ __all__ = [
     "own_rights",
     "read_rights",
     "run_program",
+    "tool_environment",
     "version_of",
 ]
 
@@ -84,6 +85,15 @@ def find_program(name: str) -> str | None:
     """The path of a program that the boot scripts would run; None if there is none."""
     paths = (f"{folder}/{name}" for folder in BOOT_PATH)
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+
+
+def tool_environment() -> dict[str, str]:
+    """The environment for one of the administrator's tools, whose errors are recognised by their English text.
+
+    PATH also has the folders where the boot scripts look: after `su` or ssh it may be a user's, without /usr/sbin.
+    """
+    path = ":".join(filter(None, (os.environ.get("PATH"), *BOOT_PATH)))
+    return {**os.environ, "LC_ALL": "C", "PATH": path}
 
 
 def own_program() -> str | None:

@@ -67,7 +67,7 @@ def every_verb(ebtables: EbtablesProgram) -> list[Callable[[], Any]]:
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (NOT_THERE, "missing", "the program ebtables is not in PATH; install the package iptables or ebtables"),
+        (NOT_THERE, "missing", "the program ebtables was not found; install the package iptables or ebtables"),
         (TimeoutError("late"), "timeout", "within 10 s; check that `ebtables-save` answers"),
         (PermissionError(13, "Permission denied"), "not-permitted", "run it as root"),
         (OSError(8, "Exec format error"), "refused", r"could not be run \(ebtables: Exec format error\)"),
@@ -166,7 +166,7 @@ def test_the_backend_that_has_the_rules(backend: Backend, answers: dict[str, End
         ("auto", {"nft_save": saved(), "legacy_save": NO_MODULE, "version": LEGACY}, "not-loaded", "modprobe"),
         ("auto", {"legacy_save": NO_MODULE}, "not-loaded", "cannot list its rules"),
         ("legacy", {"nft_save": saved(), "legacy_save": NO_MODULE}, "not-loaded", "ebtable_nat is not loaded"),
-        ("legacy", {"nft_save": saved()}, "missing", "the program ebtables-legacy-save is not in PATH"),
+        ("legacy", {"nft_save": saved()}, "missing", "the program ebtables-legacy-save was not found"),
         ("nft", {"version": LEGACY, "save": MODULE, "ebtables_list": listed()}, "missing", "ebtables-nft-save"),
     ],
 )

@@ -41,7 +41,7 @@ class Said:
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (FileNotFoundError(2, "nft"), "missing", "the program nft is not in PATH; install the package nftables"),
+        (FileNotFoundError(2, "nft"), "missing", "the program nft was not found; install the package nftables"),
         (TimeoutError("late"), "timeout", "within 10 s; check that `nft list tables` answers"),
         (PermissionError(13, "Permission denied"), "refused", r"nft could not be run \(nft: Permission denied\)"),
         (Ended(1, err="Operation not permitted (you must be root)\n"), "not-permitted", "run it as root"),

@@ -12,7 +12,15 @@ import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.host import Rights
-from hostrouting.kernel.programs import Ended, find_program, own_program, read_rights, run_program
+from hostrouting.kernel.programs import (
+    BOOT_PATH,
+    Ended,
+    find_program,
+    own_program,
+    read_rights,
+    run_program,
+    tool_environment,
+)
 from tests.support.kinds import raises
 from tests.support.waiting import wait_for
 
@@ -50,6 +58,13 @@ class TestRunProgram:
         assert run_program("env", timeout=30, environment={"A": "1", "PATH": os.environ["PATH"]}).out.count("\n") == 2
         with pytest.raises(FileNotFoundError):
             run_program("env", timeout=30, environment={"PATH": "/nowhere"})
+
+    def test_the_environment_of_a_tool(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A tool of the administrator is found although PATH is a user's, as after `su`; the folders of PATH come first."""
+        monkeypatch.setenv("PATH", "/usr/local/bin")
+        found = tool_environment()
+        assert found["PATH"].split(":") == ["/usr/local/bin", *BOOT_PATH]
+        assert run_program("true", timeout=30, environment=found).code == 0
 
     def test_no_such_program(self) -> None:
         """A missing program and one that cannot be started give different errors."""

@@ -20,7 +20,7 @@ def test_a_fault_after_the_work() -> None:
     """A fault may strike after the load, as a timeout does; every load that was done is recorded."""
     nft = MemoryNftables()
     nft.fail(missing(), done=True)
-    with pytest.raises(ProgramError, match="not in PATH"):
+    with pytest.raises(ProgramError, match="was not found"):
         nft.load(contract_table())
     assert nft.writes == [contract_table()]
     assert nft.names() == (("ip6", "first"),)
