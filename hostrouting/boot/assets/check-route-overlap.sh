@@ -148,6 +148,7 @@ function read_rule(   n, i, word, selected) {
     if (word[i] == "suppress_ifgroup" && family == 6)
       suppresses = suppressed[word[i + 1]] = "rule " $1 + 0 " of IPv6 (suppress_ifgroup)"
     if (word[i] == "lookup") looks[word[i + 1] ~ /^[0-9]/ ? family " " word[i + 1] : "l3mdev"] = 1
+    if (word[i] ~ /^suppress_/) is_partial[family " " word[i - 1]]
     if (word[i] ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
       if (word[i] word[i + 1] !~ /^(fromall|iiflo)$/) selected = selected " " word[i] " " word[i + 1]
     } else if (word[i] !~ /^(to|lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$/)
@@ -196,15 +197,15 @@ function rank() { return family " " has["table"] " " has["metric"] " " has["pref
 
 # --- The expected devices, if none are configured
 # Those of the default route that Linux uses for an address that no rule names. If longer prefixes hide it there, as
-# those of a VPN do, or it leaves by InfiniBand, it is the first other one in the same table. The expected CIDRs
-# themselves are asked about only if rules name all other addresses.
+# those of a VPN do, or it leaves by InfiniBand, it is the first other one in the same table, if no rule suppresses any.
+# The expected CIDRs themselves are asked about only if rules name all other addresses.
 function learn(   i, n, own, line, other, usable) {
   for (own = 0; own < 2 && !usable; own++) for (n = 1; n <= places && !line; n++) {
     if (place[n] !~ "^" family || (place[n] in is_spare) == own || is_aside(place[n])) continue
     usable = 1; if (answer[n] !~ /^1 /) continue
     read_words(answer[n])
     if (answer[n] ~ /^1 default / && !is_by_fabric()) line = answer[n]
-    else if (!other) other = top[family, has["table"]]
+    else if (!other && !((family " " has["table"]) in is_partial)) other = top[family, has["table"]]
   }
   if (!line) line = other
   if (line) for (read_turns(line); ++i <= legs;) if (!is_fabric[leg_dev[i]]) expect(family, leg_dev[i])

@@ -139,6 +139,16 @@ class TestOneHost:
         namespace.batch(["route add unreachable default metric 9", "route add default via 10.0.0.1 dev eth0 table 100"])
         assert Checked(namespace, check(), tmp_path, awk=awk).said == f"<3>{line}\n"
 
+    def test_hidden_default_routes(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A default route that longer prefixes hide, and a rule suppresses, does not tell the expected devices."""
+        halves = [f"route add {half} dev wg0" for half in ("0.0.0.0/1", "128.0.0.0/1")]
+        rules = ["rule add pref 50 lookup main suppress_prefixlength 0", "rule add pref 51 lookup 100"]
+        namespace.batch([*halves, *rules, "route add default dev wg0 table 100"])
+        assert (
+            Checked(namespace, check("10.0.0.0/24", allowed_devs=["wg*"]), tmp_path).answer.verdict
+            == "no-default-route"
+        )
+
     @pytest.mark.parametrize("devs", [[], ["eth0"], ["late0"]])
     def test_awaited(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
         """The script waits for a missing default route, and for a missing device that was named."""
