@@ -485,7 +485,7 @@ def await_found(
         return found  # the usual case: no need to listen
     if not wait:
         raise _gave_up(missing, wait)
-    told = False
+    told = ""
     with backend.watch() as watch, ctx.on_cancel(watch.wake):
         while True:
             ctx.check()
@@ -496,9 +496,9 @@ def await_found(
             left = end - ctx.clock.now()
             if left <= 0:
                 raise _gave_up(missing, wait)
-            if not told:
-                ctx.log.info("waiting for up to %g s, because this is not there yet: %s", wait, missing)
-                told = True
+            if missing != told:
+                ctx.log.info("waiting for up to %g s, because this is not there yet: %s", left, missing)
+                told = missing
             if not watch.wait(left, clock=ctx.clock):
                 # The time is up. With a clock of its own, the run must still advance that clock, or it would loop
                 # forever.

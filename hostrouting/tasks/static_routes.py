@@ -23,7 +23,7 @@ from hostrouting.boot import (
 from hostrouting.boot.gate import Gate, Part
 from hostrouting.check.examine import await_plan, read
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import ApplyError, BackendError, ConfigError
+from hostrouting.errors import ApplyError, BackendError, ConfigError, NotReady
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.kernel.concern import Concern
 from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
@@ -173,7 +173,12 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         former, protocol = self._former, self.config.protocol
         with self.kernel() as backend:
             if plan.pending:
-                plan, before = self._await_plan(ctx, backend, self._wanted, former)
+                try:
+                    plan, before = self._await_plan(ctx, backend, self._wanted, former)
+                except NotReady as error:
+                    script = self.host.layout.routes_script_path
+                    shut = f"{script} and the gate are installed, so no machine starts before it has succeeded"
+                    raise NotReady(f"{error}; {shut}") from error
             apply = partial(apply_plan, backend=backend, protocol=protocol, former=former, check=ctx.check)
             # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.
             with ctx.shielded():

@@ -57,6 +57,17 @@ def test_never_ready() -> None:
     assert ctx.clock.now() == pytest.approx(began + 12.5)
 
 
+def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Each time that something else is missing, the log says what, and how long is left."""
+    kernel = MemoryBackend()
+    kernel.later(lambda: kernel.add_link("eth0", up=False))
+    kernel.later(lambda: kernel.add_link("eth1"))
+    with caplog.at_level("INFO"), pytest.raises(NotReady):
+        await_plan(context(), kernel, [DesiredRoute(WANTED[0].destination, dev="eth0")], protocol=OURS, wait=30)
+    told = [record.getMessage().rpartition(": waiting for ")[2] for record in caplog.records]
+    assert told == ["the device eth0", "an IPv4 default route on eth0"]
+
+
 class TestEveryClock:
     """With any clock and any kernel the wait ends, and the kernel is not polled meanwhile."""
 
