@@ -10,7 +10,6 @@ With --dual-stack, the same in IPv4 and IPv6: ib0…ib7 are also connected to fd
 from __future__ import annotations
 
 import ctypes
-import io
 import os
 import subprocess
 import sys
@@ -129,7 +128,9 @@ def demonstrate(host: Host) -> int:
 def run() -> int:
     """Create the node in a namespace, or as a fake host, and run the demonstration."""
     with tempfile.TemporaryDirectory(prefix="hostrouting-demo-") as root:
-        print("A node like an Azure ND H200: eth0 has the default route, ib0…ib7 are all connected to 172.16.0.0/16.")
+        print(
+            "A node like an Azure ND H200: eth0 has the default route, ib0 to ib7 are all connected to 172.16.0.0/16."
+        )
         try:
             host = node_on_linux(root)
         except OSError as error:
@@ -140,8 +141,6 @@ def run() -> int:
 
 
 if __name__ == "__main__":
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # in a locale without UTF-8
     try:
         code = run()
     except BrokenPipeError:  # the reader, such as head, has closed the pipe

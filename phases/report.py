@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from phases.text import as_data, describe_error, draw_tree, escaped, printable, seconds_in_words
+from phases.text import as_data, describe_error, draw_tree, escaped, for_stdout, printable, seconds_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -223,9 +223,9 @@ class Report:
     def __str__(self) -> str:
         """The headline, which has the text of each failure, then one line for each task.
 
-        Of a plan, what each task would do.
+        Of a plan, what each task would do. In ASCII if standard output is not for UTF-8.
         """
-        return "\n".join(self._planned() if self.action == "plan" else [self.headline, *self._lines()])
+        return for_stdout("\n".join(self._planned() if self.action == "plan" else [self.headline, *self._lines()]))
 
     def _planned(self) -> Iterator[str]:
         for drawn, further, node in draw_tree(self, children=lambda node: node.children):

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-__all__ = ["as_data", "describe_error", "draw_tree", "escaped", "printable"]
+__all__ = ["as_data", "describe_error", "draw_tree", "escaped", "for_stdout", "in_ascii", "is_utf8", "printable"]
 __all__ += ["moment_as_text", "seconds_in_words"]
 
 N = TypeVar("N")
+_ASCII = str.maketrans(
+    {"–": "-", "…": "...", "→": "->", "µ": "u", "│": "|", "─": "-", "├": "|", "└": "`"}  # noqa: RUF001  a dash between addresses
+)
 
 
 def seconds_in_words(seconds: float) -> str:
@@ -58,6 +63,28 @@ def escaped(text: str) -> str:
 
 def _escape(char: str) -> str:
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char, f"\\u{ord(char):04x}")
+
+
+def in_ascii(text: str) -> str:
+    """The text in ASCII: dashes and lines as similar characters, all others escaped."""
+    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def for_stdout(text: str) -> str:
+    """The text, in ASCII if standard output is not for UTF-8, so that print does not fail."""
+    is_open = getattr(sys.stdout, "encoding", None) is None or is_utf8(sys.stdout, os.environ)
+    return text if is_open else in_ascii(text)
+
+
+def is_utf8(stream: TextIO | None, environment: Mapping[str, str]) -> bool:
+    """Whether the output can be more than ASCII: not in the locale C, although Python itself writes UTF-8 there."""
+    if (getattr(stream, "encoding", None) or "").lower().replace("-", "") != "utf8":
+        return False
+    names = [environment.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG")]
+    # In the locale C, Python sets LC_CTYPE to one of these, for itself and its child processes.
+    coerced = names[1] in {"C.UTF-8", "C.utf8", "UTF-8"} and names[2] in {"C", "POSIX"}
+    said = next((name for at, name in enumerate(names) if name and not (at == 1 and coerced)), "")
+    return said not in {"C", "POSIX"}
 
 
 def describe_error(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from hostrouting.cli.output import Style, width_of
-from phases.text import seconds_in_words
+from phases.text import in_ascii, is_utf8, seconds_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "Terminal", "log_to_stderr"]
 
 _CODES: dict[Tone, str] = {"good": "32", "bad": "1;31", "warn": "33", "soft": "2", "strong": "1"}
-_ASCII = str.maketrans({"–": "-", "…": "...", "→": "->", "│": "|"})  # noqa: RUF001  a dash between addresses
 _GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed; the terminal was
 
 
@@ -47,7 +46,7 @@ class Terminal:
         """Whether a line that was written can be written again."""
         self.colour = self.is_live and not known.get("NO_COLOR")
         self.reader_is_gone = False
-        self.style = Style(width=width_of(self._stream, known) if shown else 80, unicode=_is_utf8(self._stream, known))
+        self.style = Style(width=width_of(self._stream, known) if shown else 80, unicode=is_utf8(self._stream, known))
 
     def show(self, lines: Iterable[Line]) -> None:
         """Write the lines, in colour if the terminal has it."""
@@ -73,7 +72,7 @@ class Terminal:
         if self._stream is None:
             return
         if encoding is None and not self.style.unicode:
-            text = text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+            text = in_ascii(text)
         try:
             if hasattr(self._stream, "buffer"):
                 self._stream.flush()
@@ -101,17 +100,6 @@ def _isatty(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty()
     except ValueError:  # the stream is closed
         return False
-
-
-def _is_utf8(stream: TextIO | None, environment: Mapping[str, str]) -> bool:
-    """Whether the output can be more than ASCII: not in the locale C, although Python itself writes UTF-8 there."""
-    if (getattr(stream, "encoding", None) or "").lower().replace("-", "") != "utf8":
-        return False
-    names = [environment.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG")]
-    # In the locale C, Python sets LC_CTYPE to one of these, for itself and its child processes.
-    coerced = names[1] in {"C.UTF-8", "C.utf8", "UTF-8"} and names[2] in {"C", "POSIX"}
-    said = next((name for at, name in enumerate(names) if name and not (at == 1 and coerced)), "")
-    return said not in {"C", "POSIX"}
 
 
 def log_to_stderr(*, verbose: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import PurePosixPath
 from typing import Any, cast
@@ -229,6 +230,15 @@ def test_text_is_safe_to_print() -> None:
     )
     assert text.encode("utf-8").decode() == text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_stdout_that_is_not_for_utf8(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Printing a report never fails: its lines become similar characters, all others are escaped."""
+    report = phases.run(phases.serial(StubTask("a"), StubTask("b → ü"), name="both"), observers=[])
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    assert [line.split()[:2] for line in str(report).splitlines()[2:]] == [["|-", "a"], ["`-", "b"]]
+    assert "b -> \\xfc" in str(report)
 
 
 def test_running_ones_first() -> None:
