@@ -25,7 +25,7 @@ for _line in __loader__.get_data(__path__[0] + "/__init__.pyi").decode().splitli
         _, _home, _, _names = _code.split(None, 3)
         _names = [_name.split()[0] for _name in _names.split(", ")]
         _HOMES.update(dict.fromkeys(_names, _home))
-        _ROWS.append("    {:<23} {}".format(", ".join(_names), _words) if _words else "")
+        _ROWS.append("    {:<23}  {}".format(", ".join(_names), _words) if _words else "")
     elif _line[2:3].isdigit():
         _ROWS.append("\n" + _line[2:] + "\n")
 __doc__ = "\n".join([__doc__ or "", *_ROWS[1:], ""])

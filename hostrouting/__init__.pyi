@@ -10,22 +10,15 @@ from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource as RewritePr
 from hostrouting.tasks.guard.service import InstallGuard as InstallGuard  # installs the service that runs Guard, if the configuration enables it
 from hostrouting.tasks.preflight import Preflight as Preflight  # finds what would make a bootstrap, the next machine or a reboot fail
 from hostrouting.tasks.configure import Remove as Remove  # removes everything that hostrouting installed, and nothing else
-from hostrouting.tasks.guard.loop import Guard as Guard  # keeps right what they installed
-from hostrouting.tasks.guard.loop import Orders as Orders  # tells a running Guard to read its configuration again, or to look
+from hostrouting.tasks.guard.loop import Guard as Guard, Orders as Orders  # keeps right what they installed; tells a running Guard to read its configuration again, or to look
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
-from hostrouting.tasks.cleanup.task import UndoCleanup as UndoCleanup  # restores what that deleted
-from hostrouting.tasks.cleanup.task import Cleanup as Cleanup  # the base class of such a task, for another CNI: a subclass says what is stale
-from hostrouting.tasks.results import RoutesResult as RoutesResult  # what ConfigureStaticRoutes did
-from hostrouting.tasks.results import CheckResult as CheckResult  # what CheckRouteOverlap found and did
+from hostrouting.tasks.cleanup.task import UndoCleanup as UndoCleanup, Cleanup as Cleanup  # restores what that deleted; the base class of such a task, for another CNI
+from hostrouting.tasks.results import RoutesResult as RoutesResult, CheckResult as CheckResult, PreflightResult as PreflightResult, CleanupResult as CleanupResult  # what these tasks found and did; the others return Effects
 from hostrouting.check.examine import Examination as Examination  # all of one check: verdict, findings and the `routes` that repair them
 from hostrouting.check.overlap import Verdict as Verdict  # its verdict
-from hostrouting.tasks.results import PreflightResult as PreflightResult  # what Preflight found
 from hostrouting.finding import Finding as Finding  # one thing to tell an operator: its name, severity, sentence, target and remedy
 from hostrouting.tasks.results import Standing as Standing  # the state of a task's work on the host
-from hostrouting.tasks.results import CleanupResult as CleanupResult  # what CleanStaleAzureVnet found and did
-from hostrouting.tasks.cleanup.plan import CleanupPlan as CleanupPlan  # what it would do: what is stale, what is kept, each with its reason
-from hostrouting.tasks.cleanup.plan import CleanupEntry as CleanupEntry  # one rule, neighbour, route or listed pod of such a plan
-from hostrouting.tasks.cleanup.plan import CleanupFacts as CleanupFacts  # what is known about the host when the plan is made
+from hostrouting.tasks.cleanup.plan import CleanupPlan as CleanupPlan, CleanupEntry as CleanupEntry, CleanupFacts as CleanupFacts  # what a clean-up would do, one thing of it, and what is known about the host then
 from hostrouting.tasks.base import HostTask as HostTask  # the base class of a task of your own: `Configure(config, tasks=(*TASKS, Mine))`
 from hostrouting.tasks.configure import TASKS as TASKS  # the classes of the tasks that Configure runs by default
 from hostrouting.boot.gate import Part as Part  # what a task installs: its files, its unit, and its step before each start of a machine
@@ -36,19 +29,13 @@ from hostrouting.host.layout import HostLayout as HostLayout  # every path and n
 
 # 2. The configuration: frozen values, checked when they are made; a ConfigError has every fault at once
 from hostrouting.config import HostRoutingConfig as HostRoutingConfig  # all of it: `HostRoutingConfig.from_json`, `HostRoutingConfig.load`
-from hostrouting.config import StaticRoutesConfig as StaticRoutesConfig  # the static routes, and the switch that enables them
-from hostrouting.config import StaticRoute as StaticRoute  # one of them
+from hostrouting.config import StaticRoutesConfig as StaticRoutesConfig, StaticRoute as StaticRoute  # the static routes, with the switch that enables them, and one of them
 from hostrouting.config import RouteOverlapConfig as RouteOverlapConfig  # which CIDRs must leave by which devices
 from hostrouting.config import IntendedRule as IntendedRule  # a policy rule that sends some packets elsewhere on purpose
 from hostrouting.config import Mode as Mode  # what happens if a CIDR does not leave as it must: WARN or STRICT
-from hostrouting.config import ProbeRewriteConfig as ProbeRewriteConfig  # how a load balancer's probes over IPv6 are rewritten
-from hostrouting.config import ProbeCondition as ProbeCondition  # on which hosts this is done: always or imds
-from hostrouting.config import ImdsConfig as ImdsConfig  # how the instance metadata service is asked about it
-from hostrouting.config import OnUnknown as OnUnknown  # what happens if it gives no usable answer: fail, apply or skip
+from hostrouting.config import ProbeRewriteConfig as ProbeRewriteConfig, ImdsConfig as ImdsConfig  # how a load balancer's probes over IPv6 are rewritten, and how the metadata service is asked on which hosts
 from hostrouting.config import GuardConfig as GuardConfig  # whether the guard runs as a service
 from hostrouting.config import AzureVnetCleanupConfig as AzureVnetCleanupConfig  # what another CNI manages now, and how careful the clean-up is
-from hostrouting.config import StateFile as StateFile  # what happens to pods in azure-vnet's state file that are gone: read or prune
-from hostrouting.config import EbtablesChoice as EbtablesChoice  # which ebtables is used: auto, nft or legacy
 
 # 3. Errors: `hostrouting.errors` draws the whole tree, and says where the fault of each is
 from hostrouting.errors import HostRoutingError as HostRoutingError  # the root: catch it to catch everything that is raised on purpose
@@ -63,8 +50,7 @@ from hostrouting.errors import NotReady as NotReady  # something was still missi
 from hostrouting.errors import FileError as FileError  # a file cannot be read, written or removed
 from hostrouting.errors import ManagerError as ManagerError  # systemd does not answer, or one of our units failed
 from hostrouting.errors import ProgramError as ProgramError  # nft or ebtables did not do what was asked
-from hostrouting.errors import BackendError as BackendError  # the kernel did not do what was asked
-from hostrouting.errors import RouteRefused as RouteRefused  # a BackendError about one route
+from hostrouting.errors import BackendError as BackendError, RouteRefused as RouteRefused  # the kernel did not do what was asked; one about one route
 from hostrouting.errors import ForeignPhases as ForeignPhases  # another project's `phases` is installed over ours
 
 # 4. Provisional: the routing of a host, as plain values
@@ -79,14 +65,10 @@ from hostrouting.model import OURS as OURS  # the route protocol number that mar
 from hostrouting.fib import Fib as Fib  # what the kernel would do with a packet, for one address or for all of a prefix
 from hostrouting.fib import Flow as Flow, PLAIN as PLAIN, ANY as ANY  # what is known about a packet but its destination; a plain one; an unknown one
 from hostrouting.fib import Decision as Decision, Cell as Cell  # what happens to a packet, and a range of addresses with one decision
-from hostrouting.check.overlap import check_overlap as check_overlap  # makes an OverlapReport from expected CIDRs and a Fib
-from hostrouting.check.overlap import OverlapReport as OverlapReport, Escape as Escape  # its verdict with the evidence, and a range that escapes
-from hostrouting.check.repair import propose_repair as propose_repair  # makes a Repair from a Fib and an OverlapReport
-from hostrouting.check.repair import Repair as Repair  # the fewest static routes that close every escape, with the proof that they do
-from hostrouting.routes.uplink import DesiredRoute as DesiredRoute  # a wanted route; missing fields come from the default route
-from hostrouting.routes.uplink import resolve_route as resolve_route, Pending as Pending  # the complete route on a host, or what is missing for it
-from hostrouting.routes.plan import plan_routes as plan_routes  # makes a RoutePlan from wanted routes and a Snapshot
-from hostrouting.routes.plan import RoutePlan as RoutePlan  # the steps from the present routes to the wanted ones; printed, it is the dry run
+from hostrouting.check.overlap import check_overlap as check_overlap, OverlapReport as OverlapReport, Escape as Escape  # makes an OverlapReport from expected CIDRs and a Fib: its verdict with the evidence; a range that escapes
+from hostrouting.check.repair import propose_repair as propose_repair, Repair as Repair  # makes a Repair from a Fib and an OverlapReport: the fewest routes that close every escape, with the proof
+from hostrouting.routes.uplink import DesiredRoute as DesiredRoute, resolve_route as resolve_route, Pending as Pending  # a wanted route; makes it complete on a host, or says what is missing for it
+from hostrouting.routes.plan import plan_routes as plan_routes, RoutePlan as RoutePlan  # makes a RoutePlan from wanted routes and a Snapshot; printed, it is the dry run
 
 # 6. Provisional: access to a kernel
 from hostrouting.kernel.base import RouteBackend as RouteBackend  # what a backend promises; `hostrouting.kernel` has its input and output values
