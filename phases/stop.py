@@ -77,13 +77,14 @@ class _Watch:
 
     def __init__(self, before: dict[int, Any]) -> None:
         self.before, self._others = before, -1
-        self._reading = self.writing = -1
+        self._reading = self.writing = self._pipe = -1
         self._handled: list[int] = []
         for number in before:  # first: from here on, no signal raises anything in the main thread
             signal.signal(number, self._note)
         _watches.append(self)  # before the pipe: a forked child must not keep it open
         try:
             self._reading, self.writing = os.pipe()
+            self._pipe = os.fstat(self._reading).st_ino
             os.set_blocking(self.writing, False)
             self._thread = threading.Thread(target=self._read, name="phases-signals", daemon=True)
             self._thread.start()
@@ -111,11 +112,11 @@ class _Watch:
         """Wait until the thread has passed on every signal; later ones are only noted."""
         if self in _watches:  # a forked child has forgotten it
             signal.set_wakeup_fd(self._others)
-            writing, self.writing = self.writing, -1
-            os.close(writing)
+            os.close(self.writing)
+            self.writing = -1  # last: until then, a child that is forked has to close it
             self._thread.join()
-            _watches.remove(self)
             os.close(self._reading)
+            _watches.remove(self)
 
     def end(self) -> list[int]:
         """Restore the handlers, that of Ctrl-C last, and return the signals that came."""
@@ -129,7 +130,8 @@ class _Watch:
         """In a forked child: the run is not the child's."""
         for descriptor in (self.writing, self._reading):
             with suppress(OSError):  # the run was beginning or ending
-                os.close(descriptor)
+                if self._pipe in {-1, os.fstat(descriptor).st_ino}:  # and not another thread's new file
+                    os.close(descriptor)
         self.before.clear()
         self._handled.clear()
 

@@ -483,7 +483,21 @@ def test_at_every_line() -> None:
 
 @pytest.mark.linux
 def test_a_fork_at_every_line() -> None:
-    """A child that is forked while a run begins or ends, by any thread, has the handlers of a process without a run."""
+    """A child that is forked while a run begins or ends, by any thread, has the handlers of a process without a run.
+
+    Nor does it keep the pipe open: the thread of its parent reads that until every writer has closed it.
+    """
+    open_before = len(os.listdir("/proc/self/fd"))
+
+    def fork_and_look() -> None:
+        if child := os.fork():
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, at.place
+            return
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        clean = handlers == [signal.default_int_handler, signal.SIG_DFL]
+        clean &= (stop._stops, stop._watches, stop._came) == ([], [], [])
+        os._exit(not (clean and len(os.listdir("/proc/self/fd")) == open_before))
+
     for number in itertools.count(1):
         at = _AtLine(number, fork_and_look)
         with at:
@@ -491,13 +505,3 @@ def test_a_fork_at_every_line() -> None:
         if not at.place:
             break
     assert number > 100
-
-
-def fork_and_look() -> None:
-    """Fork a child that looks at the state of the module `stop`."""
-    if child := os.fork():
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        return
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    clean = handlers == [signal.default_int_handler, signal.SIG_DFL]
-    os._exit(not (clean and (stop._stops, stop._watches, stop._came) == ([], [], [])))
