@@ -7,7 +7,6 @@ entry_point  from arguments to an exit code: the help, and the only place that c
 output       lines, tables and colours, as values
 terminal     writes them as far as the terminal can show them; and how far a run is
 source       the kernel or the saved snapshot to read, and the configuration
-verbose      a host that logs each access, for --verbose
 failure      the exit code of an error, and its document
 schemas      the keys that several JSON documents have in common, with their meanings
 check        the result of a check, and its lines

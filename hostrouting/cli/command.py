@@ -65,8 +65,6 @@ class Command:
     """Whether the command reads or changes a host; the others only print something about this program."""
     takes_snapshot: bool = False
     """Whether the command can read a saved snapshot instead of this host."""
-    tells_progress: bool = False
-    """Whether the command logs its progress to standard error without --verbose."""
     needs_files: bool = attrs.field()
     """Whether a file that cannot be read or written is a failure; if not, the answer is only unknown."""
     version: int = 1

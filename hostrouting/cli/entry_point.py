@@ -138,7 +138,6 @@ def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
     # --json may also come before the command; if it is absent here, that value stays.
     told = f"print one JSON document, {command.schema}"
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=told)
-    parser.add_argument("-v", "--verbose", action="store_true", help="log each action to standard error")
 
 
 def exit_codes(command: Command | None = None) -> Iterator[tuple[int, str]]:
@@ -249,8 +248,8 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:
             host = Host.local
         from hostrouting.cli.terminal import log_to_stderr  # noqa: PLC0415  imported after parsing
 
-        log_to_stderr(verbose=arguments.verbose or command.tells_progress)
-        reply = command.answer(arguments, _telling(arguments, host) if arguments.verbose else host)
+        log_to_stderr()
+        reply = command.answer(arguments, host)
         return _answered(lambda: reply.code, _rendered(reply, as_json=arguments.json))
     except Exception as error:  # noqa: BLE001  the exit code of any error must differ from that of a verdict
         code, shown = _failed(error, needs_files=command.needs_files, as_json=arguments.json)
@@ -266,14 +265,6 @@ def _unwritten() -> bool:
     except OSError:
         return True
     return False
-
-
-def _telling(arguments: argparse.Namespace, host: Callable[[], Host]) -> Callable[[], Host]:
-    """A function that makes a host which logs each access, for --verbose."""
-    from hostrouting.cli.verbose import tell_sources, telling  # noqa: PLC0415  only --verbose needs it
-
-    tell_sources(arguments)
-    return lambda: telling(host())
 
 
 def _refused(foreign: ForeignPhases, words: Sequence[str]) -> int:

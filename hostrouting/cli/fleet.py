@@ -55,7 +55,6 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
         config, gateway_of(arguments, config), tuple(arguments.devs), is_whole=arguments.config is not None
     )
     page = None if arguments.html is None else _page_file(arguments.html)
-    _LOG.info("checking %s", counted(len(sources), "snapshot"))
     # Lines that come meanwhile on the same terminal and a line that is written again would disturb each other.
     run = _Run(sources, question, page, shows_progress=not (arguments.json and Terminal().is_live))
     if arguments.json:

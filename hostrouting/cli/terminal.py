@@ -102,14 +102,14 @@ def _isatty(stream: TextIO | None) -> bool:
         return False
 
 
-def log_to_stderr(*, verbose: bool) -> None:
-    """Log warnings to standard error, and with `verbose` also each action. Keeps existing handlers of the program."""
+def log_to_stderr() -> None:
+    """Log progress and warnings to standard error. Keeps existing handlers of the program."""
     root = logging.getLogger()
     if not root.handlers:
         handler = _Quiet()
         handler.setFormatter(logging.Formatter("%(message)s"))
         root.addHandler(handler)
-        root.setLevel(logging.INFO if verbose else logging.WARNING)
+        root.setLevel(logging.INFO)
 
 
 class _Quiet(logging.StreamHandler):  # type: ignore[type-arg]  # it cannot be subscripted before Python 3.14

@@ -42,7 +42,7 @@ class Word:
     """An option, or an argument that is known by its place."""
 
     names: tuple[str, ...]
-    """The spellings of an option, such as -v and --verbose; empty for an argument."""
+    """The spellings of an option, such as -h and --help; empty for an argument."""
     meaning: str
     takes: str
     """The placeholder of what it takes, as in the help: FILE. Empty for an option that takes nothing."""
@@ -64,7 +64,7 @@ class Word:
 
     @property
     def usage(self) -> str:
-        """How the word is typed: `-v, --verbose`, `--config FILE`, `CIDR`."""
+        """How the word is typed: `-h, --help`, `--config FILE`, `CIDR`."""
         return f"{', '.join(self.names)} {self.takes}".strip()
 
 

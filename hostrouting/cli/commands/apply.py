@@ -201,7 +201,6 @@ hostrouting apply --config agent.json
 hostrouting apply --config agent.json --wait 300 --json
 """,
     failing="it failed, or, in mode STRICT, an overlap is left",
-    tells_progress=True,
     keys={
         "ok": "whether everything was done",
         "changed": "whether anything was changed",

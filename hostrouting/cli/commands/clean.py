@@ -257,7 +257,6 @@ hostrouting clean azure-vnet --config agent.json --json > plan.json
 hostrouting clean azure-vnet --config agent.json --apply --approved plan.json
 """,
     failing="something is stale, or --apply would be refused; with --apply or --undo: it failed",
-    tells_progress=True,
     keys={
         "action": "plan, apply or undo",
         "ok": "whether everything was done",

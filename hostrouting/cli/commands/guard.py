@@ -68,10 +68,9 @@ the journal.
 """,
     examples="""\
 # as root, until Ctrl-C: watch what another program undoes
-hostrouting guard --verbose
+hostrouting guard
 """,
     failing="it could not begin, or ended by an error",
-    tells_progress=True,
     keys={
         "since": "when it began",
         "looks": "how often it has looked at the host",

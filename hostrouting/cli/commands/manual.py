@@ -58,7 +58,7 @@ _FILES = {
 }
 """The directories; docs/configuration.md says what each file is, and `hostrouting status` lists those of a host."""
 _ALSO = ("ip-address(8)", "ip-route(8)", "ip-rule(8)", "journalctl(1)", "nft(8)", "systemd-nspawn(1)")
-_EVERYWHERE = ("--help", "--json", "--verbose")
+_EVERYWHERE = ("--help", "--json")
 """The options that every command has."""
 
 _SPECIAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "~": "\\(ti", "^": "\\(ha", "…": "..."}

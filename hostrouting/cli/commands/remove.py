@@ -132,7 +132,6 @@ hostrouting remove --dry-run
 hostrouting remove
 """,
     failing="not everything could be removed",
-    tells_progress=True,
     keys={
         "ok": "whether everything that hostrouting installed is gone",
         "dryRun": "whether the following was not removed, because of --dry-run",

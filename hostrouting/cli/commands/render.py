@@ -57,7 +57,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         raise ConfigError([Fault("--root", repr(arguments.root), rule, remedy)])
     image = Host.offline(root)
     configure = Configure(config, host=image, wait=wait_of(arguments, image), tasks=installed_tasks())
-    run = run_task(configure, image, quietly=not arguments.verbose)
+    run = run_task(configure, image, quietly=True)
     return Reply(run.code, lambda: _document(run, root), lambda _style: _page(run, root), failed=run.failed)
 
 
@@ -66,7 +66,7 @@ def _for_a_new_node(arguments: argparse.Namespace) -> Reply:
     with tempfile.TemporaryDirectory() as root:
         image = Host.offline(root)
         configure = Configure(config_of(arguments), host=image, wait=wait_of(arguments, image), tasks=installed_tasks())
-        run = run_task(configure, image, quietly=not arguments.verbose)
+        run = run_task(configure, image, quietly=True)
         for failure in run.failed.failures if run.failed else ():
             raise errors_in(failure.error)[0]
         text = (_ignition if arguments.ignition else _cloud_init)(root, run.wrote)

@@ -74,7 +74,6 @@ hostrouting snapshot --script | ssh node sh > node.json
 hostrouting snapshot --redact 172.16.0.0/16 > redacted.json
 """,
     takes_snapshot=True,
-    tells_progress=True,
     no_json={"script": "it prints a shell script"},
     keys={},  # it has the fields of `hostrouting.Snapshot`
 )

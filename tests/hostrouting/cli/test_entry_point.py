@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -19,13 +18,11 @@ from hostrouting.errors import (
     RouteOverlapError,
 )
 from hostrouting.finding import Finding
-from hostrouting.testing import FakeHost, h200
+from hostrouting.testing import FakeHost, MemoryBackend, h200
 from phases.errors import ExceptionGroup
 from tests.support.cli import say
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
 
@@ -170,36 +167,7 @@ def test_interrupted_with_json() -> None:
 
 
 def test_answers_and_logs_do_not_mix() -> None:
-    """Standard output has the answer alone; what is being done is on standard error, when one wants to read it."""
-    quiet = say("check", "172.16.0.0/16", kernel=h200())
-    assert quiet.err == ""
-    verbose = say("check", "-v", "172.16.0.0/16", "--wait", "0", kernel=h200())
-    assert verbose.out == quiet.out
-    assert "read from the kernel: 10 links, 11 addresses, 5 rules and " in verbose.err
-    assert re.search(r"^asking the kernel for the routes to \d+ addresses$", verbose.err, re.MULTILINE)
-    assert "reading /etc/hostrouting/check-route-overlap.sh\n" in verbose.err
-
-
-def test_verbose_says_what_every_command_does(repaired: str, tmp_path: Path) -> None:
-    """With -v each command says what it reads, asks and changes, and answers as it does without."""
-    config, snapshot = ("--config", repaired), tmp_path / "node.json"
-    host = FakeHost(kernel=h200())
-    snapshot.write_text(host.kernel.snapshot().to_json())
-    (tmp_path / "image").mkdir()
-    for words, told in (
-        (("explain", "172.16.5.9"), "asking the kernel for the routes to 1 address"),
-        (("repair", "172.16.0.0/16"), "read from the kernel: "),
-        (("check", "--snapshot", str(snapshot), "10.0.0.0/8"), f"reading the snapshot from {snapshot}"),
-        (("plan", *config), f"reading the configuration from {repaired}"),
-        (("render", *config, "--root", str(tmp_path / "image")), "configure started"),
-        (("apply", *config), "making 2 changes in the kernel"),
-        (("apply", *config), "asking systemd for the state of static-routes.service"),
-        (("status", *config), "asking systemd for its loaded settings"),
-        (("snapshot",), "read from the kernel: "),
-        (("remove", "--dry-run"), "reading /etc/hostrouting/static-routes.sh"),
-        (("remove",), "removing /etc/hostrouting/static-routes.sh, if it exists"),
-    ):
-        if words[0] not in {"apply", "remove", "render"}:
-            quiet = say(*words, host=host)
-            assert (quiet.code, quiet.out, "") == (*say(*words, "-v", host=host)[:2], quiet.err)
-        assert told in say(*words, "-v", host=host).err
+    """Standard output has only the answer; that a check waits is on standard error."""
+    assert say("check", "172.16.0.0/16", kernel=h200()).err == ""
+    said = say("check", "172.16.0.0/16", "--wait", "0.1", "--json", kernel=MemoryBackend())
+    assert (said.json["verdict"], said.err.partition(" up to ")[0]) == ("no-default-route", "waiting for")

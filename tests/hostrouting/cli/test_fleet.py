@@ -457,11 +457,6 @@ def test_a_page_that_cannot_be_written(fleet: Path, tmp_path: Path, monkeypatch:
         assert told.lines[0].startswith("1 node: 1 ")
 
 
-def test_verbose(fleet: Path) -> None:
-    """With --verbose, the number of snapshots is logged."""
-    assert "checking 15 snapshots\n" in say("check", CIDR, "--snapshots", str(fleet), "-v").err
-
-
 @pytest.mark.linux
 class TestAsAProgram:
     """The program itself, with processes of its own."""

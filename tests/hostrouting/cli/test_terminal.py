@@ -121,7 +121,7 @@ def test_a_log_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     with open("/dev/full", "w", encoding="utf-8") as stream:
         monkeypatch.setattr("sys.stderr", stream)
         try:
-            log_to_stderr(verbose=False)
+            log_to_stderr()
             logging.getLogger("hostrouting").warning("another run has the lock")
         finally:
             logging.root.setLevel(level)
