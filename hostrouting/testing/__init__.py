@@ -27,6 +27,11 @@ A test of code that installs routes::
         assert answer.route.devs == ("eth0",)
 """
 
+import sys
+
+if (pytest := sys.modules.get("pytest")) is not None:  # in a test: failed assertions of these suites show their values
+    pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("contract", "filter_contracts", "tasks")))
+
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.kernel import Faults, MemoryBackend
 from hostrouting.testing.kernel.ebtables import MemoryEbtables

@@ -5,16 +5,10 @@ Enable them in a conftest.py::
     pytest_plugins = ["hostrouting.testing.plugin"]
 """
 
-import sys
-
 import pytest
 
 from hostrouting.testing import topologies
 from hostrouting.testing.kernel import MemoryBackend
-
-# With this, failed assertions of the contract suite show their values; import it after this plugin was enabled.
-if "hostrouting.testing.contract" not in sys.modules:
-    pytest.register_assert_rewrite("hostrouting.testing.contract")
 
 __all__ = ["cni_node", "ecmp_node", "h200", "memory_kernel", "plain_vm", "vpn_node"]
 

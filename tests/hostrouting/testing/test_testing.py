@@ -97,6 +97,18 @@ def test_little_is_loaded() -> None:
 
 
 @pytest.mark.linux
+@pytest.mark.parametrize("suite", ["contract", "filter_contracts", "tasks"])
+def test_a_failed_assertion_of_a_suite_shows_its_values(suite: str, tmp_path: Path) -> None:
+    """No plugin has to be enabled for that."""
+    (tmp_path / "test_it.py").write_text(
+        f"from hostrouting.testing import {suite}\ndef test(): print(*vars({suite}))\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-qs", "-W", "error", "-p", "no:cacheprovider", "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert "@pytest_ar" in done.stdout.split(), done.stdout  # the name under which pytest's own code is in a module
+
+
+@pytest.mark.linux
 def test_the_plugin_is_switched_on_by_name(tmp_path: Path) -> None:
     """With one line in a conftest.py, each test has a new host."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["hostrouting.testing.plugin"]\n')
