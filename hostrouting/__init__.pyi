@@ -8,7 +8,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureSt
 from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap  # checks that expected addresses leave by an expected device
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource as RewriteProbeSource  # makes load-balancer probes over IPv6 reach the pods
 from hostrouting.tasks.guard.service import InstallGuard as InstallGuard  # installs the service that runs Guard, if the configuration enables it
-from hostrouting.tasks.preflight import Preflight as Preflight  # finds what would make a bootstrap, the next machine or a reboot fail
+from hostrouting.tasks.preflight import Preflight as Preflight  # finds what would make a bootstrap, the next start or a reboot fail
 from hostrouting.tasks.configure import Remove as Remove  # removes everything that hostrouting installed, and nothing else
 from hostrouting.tasks.guard.loop import Guard as Guard, Orders as Orders  # keeps right what they installed; tells a running Guard to read its configuration again, or to look
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
@@ -34,6 +34,7 @@ from hostrouting.config import RouteOverlapConfig as RouteOverlapConfig  # which
 from hostrouting.config import IntendedRule as IntendedRule  # a policy rule that sends some packets elsewhere on purpose
 from hostrouting.config import Mode as Mode  # what happens if a CIDR does not leave as it must: WARN or STRICT
 from hostrouting.config import ProbeRewriteConfig as ProbeRewriteConfig, ImdsConfig as ImdsConfig  # how a load balancer's probes over IPv6 are rewritten, and how the metadata service is asked on which hosts
+from hostrouting.config import GateConfig as GateConfig  # the units that do not start before the routing is right
 from hostrouting.config import GuardConfig as GuardConfig  # whether the guard runs as a service
 from hostrouting.config import AzureVnetCleanupConfig as AzureVnetCleanupConfig  # what another CNI manages now, and how careful the clean-up is
 

@@ -1,18 +1,19 @@
-"""The gate, which decides whether a machine starts: how it is installed, changed and removed.
+"""The gate, which decides whether units such as kubelet.service start: how it is installed, changed and removed.
 
 Here: the order of these actions. Not here: what a task needs on a host (`tasks`), the texts (`gate_files`), and whether
 the gate works (`gate_state`).
 
-How it works. A drop-in makes the start of every machine start one unit, host-routing-gate.service, which runs the
-scripts in a list, in order. The drop-in and the unit never change: a daemon-reload while a machine starts could make
-systemd skip their commands. What depends on the configuration is in the list and in the scripts.
+How it works. Each gated unit has a drop-in, which makes its start also start host-routing-gate.service. That runs the
+scripts in a list, in order. The drop-ins and the service never change: a daemon-reload while a unit starts could make
+systemd skip their commands. What depends on the configuration is in the list and in the scripts. The exception is which
+units are gated: a unit that comes or leaves gets or loses its drop-in, with one daemon-reload.
 
-A change is atomic for a machine that starts: it is checked either by the old steps or by the new ones.
+A change is atomic for a unit that starts: it is checked either by the old steps or by the new ones.
 1. A program that changes anything holds the lock on the host. The gate waits for that lock before it reads the list.
-2. The list is written first. It marks each step whose files will change as `changing`, and the gate does not let a
-   machine start while a step is marked. If this run is killed, the mark stays until another run has finished the work.
-3. Then the unit is stopped. This ends a run that has read the old list, and the machine starts the unit again. A run
-   that begins later reads the new list, even if it could not take the lock. Only now are the scripts changed.
+2. The list is written first. It marks each step whose files will change as `changing`, and the gate does not let a unit
+   start while a step is marked. If this run is killed, the mark stays until another run has finished the work.
+3. Then the service is stopped. This ends a run that has read the old list, and the gated unit starts the service again.
+   A run that begins later reads the new list, even if it could not take the lock. Only now are the scripts changed.
 4. Last, the list is written again, with the new steps.
 """
 
@@ -43,7 +44,7 @@ from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import phases
     from hostrouting.boot import StepKind
@@ -51,13 +52,18 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.host.layout import HostLayout
 
-__all__ = ["Changed", "Gate", "Part", "paths_of"]
+__all__ = ["Changed", "Gate", "Part", "paths_of", "pattern_of"]
 
 Changed = dict[str, tuple[str, ...]]
 """The changed paths, by the name of the step that they belong to."""
 
-_PATIENCE = 20.0  # seconds to wait for machines that are starting
+_PATIENCE = 20.0  # seconds to wait for units that are starting
 _SCRIPT = 0o755
+
+
+def pattern_of(unit: str) -> str:
+    """The unit, or the pattern that matches the instances of a template."""
+    return unit.replace("@.", "@*.")
 
 
 def paths_of(changed: Changed) -> tuple[str, ...]:
@@ -70,10 +76,10 @@ class Part:
     """What one task installs on a host: its files, and the step of the gate that they belong to."""
 
     step: GateStep | None
-    """None if machines do not wait for the task."""
+    """None if no unit waits for the task."""
     files: FileSet
     unit: str = ""
-    """The unit that does the task's work independently of machines; empty if the files are all."""
+    """The unit that does the task's work independently of the gate; empty if the files are all."""
     program: FileSet = attrs.field(factory=FileSet)
     """Files that are installed with the others; the task itself removes them after it has undone its other work."""
     remains: tuple[str, ...] = ()
@@ -101,11 +107,11 @@ class Part:
         remains: tuple[str, ...] = (),
         is_undone_first: bool = False,
     ) -> Part:
-        """A script that runs before each start of a machine, and by a unit of its own at every boot.
+        """A script that runs before each start of a gated unit, and by a unit of its own at every boot.
 
         Scripts run by rank: kernel-rules 40, static-routes 50, check-route-overlap 60, probe-rewrite 70. `requires`: a
-        machine starts only if the script succeeds; `wants`: it starts whatever the result. Without a rank, the script
-        is no step: machines do not wait for it, and only its own unit runs it.
+        gated unit starts only if the script succeeds; `wants`: it starts whatever the result. Without a rank, the
+        script is no step: no unit waits for it, and only its own unit runs it.
 
         `does` is the description of the unit, whose sandbox is that of the gate: netlink only, no other network and no
         file that can be written. A script that needs more gets the text of another unit, and no rank. If the script
@@ -165,18 +171,54 @@ class Gate:
     tools = ("bash", "flock", "systemctl")
     """The programs that its script runs."""
 
-    def __init__(self, host: Host) -> None:
-        """Prepare the file sets; nothing is read from the host except whether systemd runs."""
+    def __init__(self, host: Host, units: Collection[str] = ()) -> None:
+        """Nothing is read from the host except whether systemd runs.
+
+        A change that installs parts gates these `units` and no others. Without `units`, those that are gated stay so.
+        """
         layout = host.layout
+        self._units = tuple(units)
         self.files, self.layout = host.files, layout
         self._is_image = host.backend is None
         self.manager = host.manager if host.manager is not None and host.manager.is_running() else None
 
-    @cached_property
-    def drop_in(self) -> FileSet:
-        """The file that makes machines start the gate."""
-        layout = self.layout
-        return FileSet((File(layout.gate_drop_in_path, render_gate_drop_in(layout), marks=(OURS,)),))
+    @property
+    def gated(self) -> tuple[str, ...]:
+        """The units that have our drop-in, and those that have lost it: then the list still has its digest."""
+        names = (self._unit_of(path) for path in gate_digests(self._listed))
+        return tuple(sorted({*self._with_drop_in(), *filter(None, names)}))
+
+    def units_after(self, up: Collection[Part]) -> tuple[str, ...]:
+        """The units that are gated after a change that installs these parts."""
+        return (self._units if up else ()) or self.gated or (self.layout.machine_unit,)
+
+    def drop_ins(self, units: Iterable[str]) -> FileSet:
+        """The files that make these units start the gate."""
+        layout, text = self.layout, render_gate_drop_in(self.layout)
+        return FileSet(tuple(File(layout.at(layout.gate_drop_in(unit)), text, marks=(OURS,)) for unit in units))
+
+    @property
+    def installed(self) -> FileSet:
+        """The drop-ins that are there."""
+        return self.drop_ins(self._with_drop_in())
+
+    def leaving(self, up: Collection[Part]) -> FileSet:
+        """The drop-ins that a change that installs these parts removes."""
+        return self.drop_ins(sorted({*self.gated} - {*self.units_after(up)}))
+
+    def _with_drop_in(self) -> Iterator[str]:
+        layout, files = self.layout, self.files
+        for name in files.names(layout.at(layout.unit_directory)):
+            unit = name.removesuffix(".d")
+            with suppress(FileError):  # it is not a file, so not ours
+                if unit != name and OURS in (files.read(layout.at(layout.gate_drop_in(unit))) or ""):
+                    yield unit
+
+    def _unit_of(self, path: str) -> str:
+        """The unit whose drop-in this is; empty if the path, as the host sees it, is that of another file."""
+        folder, _, _ = path.rpartition("/")
+        unit = folder.rpartition("/")[2].removesuffix(".d")
+        return unit if path == self.layout.gate_drop_in(unit) else ""
 
     @cached_property
     def rest(self) -> FileSet:
@@ -201,12 +243,12 @@ class Gate:
 
         While a step is `changing`, only the gate's own files are compared.
         """
-        layout, listed = self.layout, self._listed
+        layout, listed, own = self.layout, self._listed, self.own_paths
         found = [layout.gate_steps_path] if is_list_edited(listed) else []
         is_changing = any(step.kind == "changing" for step in self.steps)
         for name, digest in gate_digests(listed).items():
             path = layout.at(name)
-            if not is_changing or path in self.own_paths:
+            if not is_changing or path in own:
                 text = self.files.read(path)
                 found += [path] if text is not None and digest_of(text) != digest else []
         return tuple(found)
@@ -216,7 +258,7 @@ class Gate:
 
         Which version wrote the other files of the gate does not matter.
         """
-        found, noted = self._digests((part.all_files,)), gate_digests(self._listed)
+        found, noted = self.digests_of((part.all_files,)), gate_digests(self._listed)
         return part.step in self.steps and found.items() <= noted.items()
 
     @property
@@ -232,14 +274,16 @@ class Gate:
     def own_paths(self) -> tuple[str, ...]:
         """The paths of the gate itself, without those of its parts."""
         layout = self.layout
-        return (layout.gate_drop_in_path, layout.gate_steps_path, layout.gate_script_path, layout.gate_unit_path)
+        units = {*self.gated, *self._units}
+        drop_ins = (layout.at(layout.gate_drop_in(unit)) for unit in sorted(units))
+        return (*drop_ins, layout.gate_steps_path, layout.gate_script_path, layout.gate_unit_path)
 
     def present(self) -> tuple[str, ...]:
         """The existing paths of the gate itself, without those of its parts."""
         if not any(map(self.files.is_there, self.own_paths)):
             return ()  # on most hosts; nothing has to be rendered for that
         listed = [path for path in (self.layout.gate_steps_path,) if self.files.is_there(path)]
-        return (*self.drop_in.present(self.files), *listed, *self.rest.present(self.files))
+        return (*self.installed.present(self.files), *listed, *self.rest.present(self.files))
 
     @property
     def is_left(self) -> bool:
@@ -247,23 +291,23 @@ class Gate:
         listed = self.files.read(self.layout.gate_steps_path)
         if listed is not None:
             return listed == render_gate_steps(())
-        return bool(self.present()) and not self.drop_in.present(self.files)
+        return bool(self.present()) and not self.installed.present(self.files)
 
-    def starting(self) -> tuple[str, ...]:
-        """The machines whose start has begun: systemd runs the commands that come before the machine itself."""
-        if self.manager is None:
+    def starting(self, units: Iterable[str]) -> tuple[str, ...]:
+        """Those of the units whose start has begun: systemd runs the commands that come before the unit itself."""
+        patterns = tuple(map(pattern_of, units))
+        if self.manager is None or not patterns:
             return ()
-        found = self.manager.show(("Id", "SubState"), self.layout.machines)
-        return tuple(
-            machine.get("Id", "") for machine in found if machine.get("SubState") in {"condition", "start-pre"}
-        )
+        found = self.manager.show(("Id", "SubState"), *patterns)
+        return tuple(unit.get("Id", "") for unit in found if unit.get("SubState") in {"condition", "start-pre"})
 
     def changes(self, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changes:
         """What `change` would change; only reads."""
         files, steps = self.files, self._steps_after(up, down)
         found = Changes() if steps else Changes(removes=self.present())
         if steps:
-            found += self.drop_in.differences(files)
+            found += self.drop_ins(self.units_after(up)).differences(files)
+            found += Changes(removes=self.leaving(up).present(files))
             text = render_gate_steps(steps, self.digests_after(up, down))
             is_listed = files.holds(self.layout.gate_steps_path, text)
             found += Changes(() if is_listed else (self.layout.gate_steps_path,)) + self.rest.differences(files)
@@ -291,7 +335,8 @@ class Gate:
 
     def is_unread(self, parts: Iterable[Part] = ()) -> bool:
         """Whether systemd needs a daemon-reload to read the present contents of our files."""
-        units = (self.layout.gate_unit, *(part.unit for part in parts if part.unit), self.layout.machines)
+        gated = map(pattern_of, {*self.gated, *self._units})
+        units = (self.layout.gate_unit, *(part.unit for part in parts if part.unit), *sorted(gated))
         found = () if self.manager is None else self.manager.show(("NeedDaemonReload",), *units)
         return any(unit.get("NeedDaemonReload") == "yes" for unit in found)
 
@@ -305,7 +350,7 @@ class Gate:
     def change(self, ctx: phases.Context, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changed:
         """Install the parts `up` and remove the parts `down`; return the changed paths. The host has to be locked.
 
-        The gate's own paths are listed under the first part. After a failure, machines do not start until a later run
+        The gate's own paths are listed under the first part. After a failure, no gated unit starts until a later run
         has finished installing `up`; the error carries the changed paths. Removal continues after a failure.
         """
         parts, changes = (*up, *down), self.changes(up, down)
@@ -332,7 +377,7 @@ class Gate:
         return change.done(parts)
 
     def _sets(self, up: Sequence[Part]) -> tuple[FileSet, ...]:
-        own = (self.drop_in, self.rest) if any(part.step for part in up) else ()
+        own = (self.drop_ins(self.units_after(up)), self.rest) if any(part.step for part in up) else ()
         return (*own, *(part.all_files for part in up))
 
     def _steps_after(self, up: Iterable[Part], down: Iterable[Part]) -> tuple[GateStep, ...]:
@@ -346,11 +391,13 @@ class Gate:
     def digests_after(self, up: Sequence[Part], down: Iterable[Part]) -> dict[str, str]:
         """The digests of the files after the change, by their paths on the host."""
         root = self.layout.root.rstrip("/")
-        gone = {file.path.removeprefix(root) for part in down for file in part.all_files.files}
+        leaving = (*(part.all_files for part in down), self.leaving(up))
+        gone = {file.path.removeprefix(root) for file_set in leaving for file in file_set.files}
         kept = {path: digest for path, digest in gate_digests(self._listed).items() if path not in gone}
-        return kept | self._digests(self._sets(up))
+        return kept | self.digests_of(self._sets(up))
 
-    def _digests(self, file_sets: Iterable[FileSet]) -> dict[str, str]:
+    def digests_of(self, file_sets: Iterable[FileSet]) -> dict[str, str]:
+        """The digests of these files, by their paths on the host."""
         root = self.layout.root.rstrip("/")
         files = (file for file_set in file_sets for file in file_set.files)
         return {file.path.removeprefix(root): digest_of(file.text) for file in files}
@@ -381,9 +428,11 @@ class _Change:
         names = {part.name for part in stale}
         digests = self._gate.digests_after(up, down)
         failure: FileError | None = None
+        units, drop_ins = self._gate.units_after(up), self._gate.leaving(up)
         try:
             marked = [attrs.evolve(step, kind="changing") if step.name in names else step for step in steps]
-            self._list(marked, digests)
+            # With those that leave: if this run is killed before the daemon-reload, the next one knows of them.
+            self._list(marked, digests | self._gate.digests_of((drop_ins,)))
             self._stop_gate()
             self._stop(leaving)  # while systemd still knows these units, so that the stop does not count as a failure
             self._note("", self._gate.rest.install(self._files))
@@ -394,9 +443,11 @@ class _Change:
         except FileError as error:
             failure = error
         try:
-            # Last, so that the daemon-reload follows it at once. After a failure too: the drop-in alone keeps machines
-            # from starting.
-            self._note("", self._gate.drop_in.install(self._files))
+            # Last, so that the daemon-reload follows at once. After a failure too: a drop-in alone keeps its unit from
+            # starting.
+            self._note("", self._gate.drop_ins(units).install(self._files))
+            if failure is None:
+                self._remove(drop_ins)
         except FileError as error:
             failure = failure or error
         try:
@@ -418,22 +469,19 @@ class _Change:
         self._reload(up)
 
     def take_away(self, down: Sequence[Part]) -> None:
-        """Empty the list, so that machines start; then remove the gate and the parts, as far as possible."""
+        """Empty the list, so that each unit starts; then remove the gate and the parts, as far as possible."""
         failures: list[FileError] = []
         gate, path = self._gate, self._layout.gate_steps_path
-        if gate.drop_in.present(self._files) or self._files.is_there(path):
+        if gate.installed.present(self._files) or self._files.is_there(path):
             with suppress(FileError):
                 self._list(())
-            self._stop_gate()
-            # Machines that are starting pass now. If a drop-in was removed first, systemd would skip the commands of
-            # other drop-ins.
-            self._await_starts()
-        self._note("", gate.drop_in.remove(self._files, failures))
+            self._stop_gate()  # units that are starting pass now
+        self._remove(gate.installed, failures)
         self._reload(down)
         self._stop(down)  # while systemd still knows these units, so that the stop does not count as a failure
         for part in down:
             self._note(part.name, part.files.remove(self._files, failures))
-        if not gate.drop_in.present(self._files):  # otherwise machines still start the gate, and it has to succeed
+        if not gate.installed.present(self._files):  # otherwise units still start the gate, and it has to succeed
             for file_set in (FileSet(obsolete=(path,)), gate.rest):
                 self._note("", file_set.remove(self._files, failures))
         self._reload(down)
@@ -444,6 +492,17 @@ class _Change:
     def remove_earlier(self) -> None:
         """Last, when no drop-in that systemd has loaded names these files."""
         self._note("", FileSet(obsolete=self._gate.earlier()).remove(self._files))
+
+    def _remove(self, drop_ins: FileSet, failures: list[FileError] | None = None) -> None:
+        """Remove these drop-ins, and the folders of their units if they are empty.
+
+        A start that has begun comes first: otherwise systemd would skip the commands of its other drop-ins.
+        """
+        folders = [path.rpartition("/")[0] for path in drop_ins.present(self._files)]
+        self._await_starts([folder.rpartition("/")[2].removesuffix(".d") for folder in folders])
+        self._note("", drop_ins.remove(self._files, failures))
+        for folder in folders:
+            self._files.remove_empty(folder)
 
     def _list(self, steps: Iterable[GateStep], digests: Mapping[str, str] | None = None) -> None:
         path = self._layout.gate_steps_path
@@ -457,7 +516,7 @@ class _Change:
             self._is_unread = False
 
     def _stop_gate(self) -> None:
-        """End a run of the gate that has read the old list; a machine that waits for this run starts a new one."""
+        """End a run of the gate that has read the old list; a unit that waits for this run starts a new one."""
         if self._manager is not None:
             self._manager.stop(self._layout.gate_unit)
 
@@ -471,11 +530,11 @@ class _Change:
         for part in parts:
             self._note(part.name, FileSet(obsolete=part.remains).remove(self._files, failures))
 
-    def _await_starts(self) -> None:
-        """Wait until no machine is starting, or until the timeout."""
+    def _await_starts(self, units: Sequence[str]) -> None:
+        """Wait until none of these units is starting, or until the timeout."""
         end = self._ctx.clock.now() + _PATIENCE
         told = False
-        while starting := self._gate.starting():
+        while starting := self._gate.starting(units):
             if not told:
                 self._ctx.log.info("waiting up to %g s for the start of %s", _PATIENCE, " and ".join(starting))
                 told = True

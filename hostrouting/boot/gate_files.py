@@ -38,7 +38,7 @@ __all__ += ["StepKind", "render_gate_script", "render_gate_steps", "render_gate_
 StepKind: TypeAlias = Literal["requires", "wants", "changing"]
 _KINDS: dict[str, StepKind] = {"requires": "requires", "wants": "wants", "changing": "changing"}
 
-# By default the start of a machine may take 90 s, and it waits for the unit within that time.
+# By default the start of a unit may take 90 s, and a gated unit waits for the gate's within that time.
 _SECONDS = 85
 _END = "end"
 _DIGEST = "# sha256 "
@@ -55,10 +55,10 @@ def _is_name(_: object, attribute: "attrs.Attribute[str]", value: str) -> None:
 
 @attrs.frozen
 class GateStep:
-    """One script that runs before a machine starts.
+    """One script that runs before a gated unit starts.
 
-    `requires`: a machine starts only if the script succeeds. `wants`: it starts whatever the result. `changing`: it
-    does not start.
+    `requires`: the unit starts only if the script succeeds. `wants`: it starts whatever the result. `changing`: it does
+    not start.
     """
 
     rank: int
@@ -81,10 +81,11 @@ class GateStep:
 
 
 def render_gate_drop_in(layout: HostLayout | None = None) -> str:
-    """The drop-in that makes every machine start the gate's unit, and wait for its result, before it starts."""
+    """The drop-in that makes a unit start the gate's unit, and wait for its result; it is the same for each unit."""
     where = layout or HostLayout()
-    # After the gate's unit: a run for another machine ends before this one starts its own. Otherwise a run could let
-    # this machine start, and a unit that only this machine's start has pulled in could then undo the run's work.
+    # After the gate's unit: a run for another unit ends before this one starts its own. Otherwise a run could let this
+    # one start, and a unit that only this one's start has pulled in could then undo the run's work.
+    # With `+` the command may start the gate's unit whatever user and sandbox the gated unit has; %n is its name.
     return (
         f"{HEADER}"
         "[Unit]\n"
@@ -92,30 +93,30 @@ def render_gate_drop_in(layout: HostLayout | None = None) -> str:
         f"After=network-online.target {where.routes_unit} {where.gate_unit}\n"
         "\n"
         "[Service]\n"
-        f"ExecStartPre={_run(where)} {where.gate_script} ask\n"
+        f"ExecStartPre=+{_run(where, '%n')} {where.gate_script} ask %n\n"
     )
 
 
-def _run(layout: HostLayout) -> str:
-    """The beginning of the command that runs the gate's script.
+def _run(layout: HostLayout, held: str) -> str:
+    """The beginning of the command that runs the gate's script, before what it holds back starts.
 
     Another program may have removed the whole folder. So what the operator has to know then is in the drop-in and in
     the unit, which are elsewhere.
     """
     back = f"bring {layout.config_directory} back with: hostrouting apply --config FILE"
-    away = f"let machines start unchecked with: rm {layout.gate_drop_in} && systemctl daemon-reload"
-    return shell(f"host-routing-gate: no machine starts: $$0 is missing or incomplete; {back}; or {away}")
+    away = f"remove the gate with: rm {layout.gate_drop_in('*')} && systemctl daemon-reload"
+    return shell(f"host-routing-gate: {held} cannot start: $$0 is missing or incomplete; {back}; or {away}")
 
 
 def render_gate_unit(layout: HostLayout | None = None) -> str:
-    """The oneshot that runs the steps; machines pull it in, so it does not have to be enabled."""
+    """The oneshot that runs the steps; the gated units pull it in, so it does not have to be enabled."""
     where = layout or HostLayout()
     return render_oneshot(
-        "Hold machines back until the routing of this host is right",
-        # The start of a machine may pull in units that flush nftables: they finish before the first step.
+        "Hold units back until the routing of this host is right",
+        # The start of a gated unit may pull in units that flush nftables: they finish before the first step.
         after=f"{where.routes_unit} {where.probe_unit} {FLUSHERS}",
         command=where.gate_script,
-        run=_run(where),
+        run=_run(where, "what is gated"),
         timeout=_SECONDS,
         state_directory=where.state_directory,
         capabilities="CAP_NET_ADMIN",
@@ -135,7 +136,7 @@ def render_gate_script(layout: HostLayout | None = None) -> str:
             f"unit {where.gate_unit}",
             f"scripts {where.config_directory}",
             f"steps {where.gate_steps}",
-            f"drop-in {where.gate_drop_in}",
+            f"units {where.unit_directory}",
             f"lock {where.lock}",
         ],
     )

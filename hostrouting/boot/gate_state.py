@@ -1,4 +1,4 @@
-"""What lets machines start unchecked although the gate's files exist, and what prevents every start.
+"""What lets gated units start unchecked although the gate's files exist, and what prevents every start.
 
 Here: the checks, and the sentence for each finding. Not here: changing anything (`gate`).
 
@@ -15,31 +15,29 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.boot import parse_gate_steps, render_gate_drop_in
-from hostrouting.boot.gate import Gate
+from hostrouting.boot.gate import Gate, pattern_of
 from hostrouting.errors import FileError
 from hostrouting.finding import Finding, worst_first
-from hostrouting.host.layout import HostLayout
+from hostrouting.host.layout import DROP_IN, HostLayout
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hostrouting.boot import GateStep
+    from hostrouting.host import Manager
     from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
 
 __all__ = [
     "UNIT_FOLDERS",
-    "UNSEEN",
     "GateState",
     "drop_in_folders",
     "find_coming_openings",
     "find_edits",
     "find_gate_state",
     "harmful_settings",
+    "unseen",
 ]
-
-UNSEEN = "systemd-nspawn@hostrouting-probe.service"
-"""Represents every machine without settings of its own."""
 
 UNIT_FOLDERS = (
     "/etc/systemd/system.control",
@@ -60,7 +58,7 @@ _HIDDEN = "it can run other files than the installed ones"
 # What lets the gate's unit succeed without running the whole script: a property, its harmless value, and the effect.
 _UNIT = (
     ("Type", "oneshot", "systemd does not wait for the script"),
-    ("RemainAfterExit", "no", "the script runs only when the first machine starts"),
+    ("RemainAfterExit", "no", "the script runs only when the first gated unit starts"),
     ("SuccessExitStatus", "", "a refusal can count as a success"),
     ("ExecCondition", "", "systemd skips the unit if that command fails, and counts this as a success"),
     ("NetworkNamespacePath", "", "it checks the routing of another network namespace"),
@@ -71,7 +69,7 @@ _SKIPPED = "systemd skips the unit if it does not hold, and counts this as a suc
 _PROPERTIES = ("LoadState", "FragmentPath", "DropInPaths", "NeedDaemonReload")
 _OF_THE_UNIT = (*_PROPERTIES, "ExecStart", *(name for name, _, _ in _UNIT))
 _BARS_OF_THE_UNIT = ("RefuseManualStart", "AssertResult", "AssertTimestampMonotonic")
-_OF_A_MACHINE = (*_PROPERTIES, "Id", "ExecStartPre", "SuccessExitStatus", *_PLACES, *_ROOTS)
+_OF_A_GATED_UNIT = (*_PROPERTIES, "Id", "ExecStartPre", "SuccessExitStatus", *_PLACES, *_ROOTS)
 
 # The exit statuses of the command in our drop-in, if the gate refuses or it cannot run; from 200 they are systemd's.
 _REFUSALS = {1, 2, 126, 127, *range(200, 256)}
@@ -79,95 +77,99 @@ _REFUSALS = {1, 2, 126, 127, *range(200, 256)}
 
 @attrs.frozen
 class GateState:
-    """Whether machines start only after a successful check."""
+    """Whether the gated units start only after a successful check."""
 
     is_up: bool = False
-    """Whether the drop-in that makes machines run the gate exists."""
+    """Whether a drop-in exists that makes a unit run the gate."""
     findings: tuple[Finding, ...] = ()
-    """What lets a machine start unchecked, what keeps every machine from starting, and what else was edited."""
+    """What lets a unit start unchecked, what keeps every gated unit from starting, and what else was edited."""
     hold: str = f"systemctl mask --runtime {HostLayout.machine_unit}"
-    """The command with which an operator keeps machines from starting, with or without a gate.
+    """The command with which an operator keeps the gated units from starting, with or without a gate.
 
     Masking machines.target instead would only keep those machines from starting that are started at boot.
     """
+    units: tuple[str, ...] = (HostLayout.machine_unit,)
+    """The gated units; without a gate, those that would be."""
 
     @property
     def bars(self) -> tuple[Finding, ...]:
-        """What keeps every machine from starting, whatever the routes are."""
+        """What keeps every gated unit from starting, whatever the routes are."""
         return tuple(finding for finding in self.findings if finding.name == "gate-shut")
 
     @property
     def openings(self) -> tuple[Finding, ...]:
-        """What lets a machine start unchecked."""
+        """What lets a gated unit start unchecked."""
         return tuple(finding for finding in self.findings if finding.name == "gate-open")
 
 
 def find_gate_state(host: Host) -> GateState:
     """The state of the gate; only reads. ManagerError if systemd does not answer, FileError if a file is unreadable."""
     gate, files, layout = Gate(host), host.files, host.layout
-    nothing = _with_hold(host, GateState())
+    units = gate.units_after(())
+    nothing = GateState(units=units, hold=_hold(host, units))
     if not gate.present():
         return nothing
-    is_up = files.is_there(layout.gate_drop_in_path)
-    machines, units = _asked(host, gate)
-    if machines and all(machine["LoadState"] == "masked" for machine in machines):
-        command = _unmask(host, machines[0]["FragmentPath"])
-        told = f"{layout.machine_unit} is masked; allow machines with: {command}"
-        return attrs.evolve(nothing, is_up=is_up, findings=(Finding("gate-shut", "error", told),))
-    asks = _installed(gate, gate.drop_in.files[0], "ExecStartPre")
-    openings = [*_missing(host)] or [*_machines(host, machines, asks)]
+    is_up = any(files.is_there(layout.at(layout.gate_drop_in(unit))) for unit in units)
+    states = gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), layout.gate_unit) if gate.manager else ()
+    openings: list[str] = []
+    bars: list[str] = []
+    for unit in units:
+        found = () if gate.manager is None else _shown(host, gate.manager, unit)
+        if found and all(one["LoadState"] == "masked" for one in found):
+            bars.append(f"{unit} is masked; allow its start with: {_unmask(unit, found[0]['FragmentPath'])}")
+        else:
+            asks = _installed(gate, gate.drop_ins((unit,)).files[0], "ExecStartPre")
+            openings += [*_missing(host, unit)] or [*_of_gated(host, unit, found, asks)]
     if is_up:
-        openings += [text for unit in units if unit["LoadState"] == "loaded" for text in _unit(gate, unit)]
-    openings += _absent(host, gate.steps)
-    bars = [*_bars(host), *(text for unit in units for text in _unstartable(host, unit))] if is_up else []
+        openings += [text for state in states if state["LoadState"] == "loaded" for text in _unit(gate, state)]
+        bars += [*_bars(gate, units), *(text for state in states for text in _unstartable(host, state, units))]
+    openings += _absent(gate, units)
     findings = [Finding("gate-shut", "error", text) for text in bars]
-    edits = find_edits(gate)
-    findings += [*edits, *(Finding("gate-open", "warning", text) for text in openings)]
+    findings += [*find_edits(gate), *(Finding("gate-open", "warning", text) for text in openings)]
     return attrs.evolve(nothing, is_up=is_up, findings=worst_first(findings))
 
 
 def find_edits(gate: Gate) -> tuple[Finding, ...]:
-    """The edited files: first those that decide whether a machine starts; only reads."""
+    """The edited files: first those that decide whether a gated unit starts; only reads."""
     folder = gate.layout.at(gate.layout.config_directory)
     deciding = {*gate.own_paths, *(f"{folder}/{step.name}.sh" for step in gate.steps)}
     edited = [path for path in gate.edited if path not in gate.own_paths or gate.files.read(path)]
-    told = "is not as hostrouting wrote it"
+    told, whose = "is not as hostrouting wrote it", spoken(gate.units_after(()))
     again = "save a copy if the edit is wanted, then write it again with: hostrouting apply --config FILE"
     return worst_first(
-        Finding("gate-open", "warning", f"{path} {told}, so machines may start unchecked", path, again)
+        Finding("gate-open", "warning", f"{path} {told}, so {whose} may start unchecked", path, again)
         if path in deciding
         else Finding("edited-file", "note", f"{path} {told}", path, again)
         for path in edited
     )
 
 
-def find_coming_openings(host: Host) -> tuple[str, ...]:
-    """What would let machines start unchecked if the gate were installed now; one sentence each, as in GateState.
+def find_coming_openings(host: Host, unit: str) -> tuple[str, ...]:
+    """What would let the unit start unchecked if it were gated now; one sentence each, as in GateState.
 
-    Only what concerns the machines' own units: ManagerError if systemd does not answer, FileError as above.
+    ManagerError if systemd does not answer, FileError as above.
     """
-    gate = Gate(host)
-    if gate.manager is None:
+    manager = Gate(host).manager
+    if manager is None:
         return ()
-    found = gate.manager.show(_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
-    coming = (
-        {**machine, "ExecStartPre": _coming_commands(host, machine), "NeedDaemonReload": "no"} for machine in found
-    )
-    return tuple(dict.fromkeys(_machines(host, coming, _asks(host.layout))))
+    found = _shown(host, manager, unit)
+    coming = ({**one, "ExecStartPre": _coming_commands(host, unit, one), "NeedDaemonReload": "no"} for one in found)
+    asks = _command_in(render_gate_drop_in(host.layout), "ExecStartPre")
+    return tuple(dict.fromkeys(_of_gated(host, unit, coming, asks)))
 
 
-def _coming_commands(host: Host, found: Mapping[str, str]) -> str:
-    """The commands before the start of a machine, as systemd would show them with our drop-in installed."""
-    layout, drop_ins = host.layout, found["DropInPaths"].split()
-    if not any(_file_name(path) == _file_name(layout.gate_drop_in) for path in drop_ins):
-        drop_ins = sorted([*drop_ins, layout.gate_drop_in], key=_file_name)
+def _coming_commands(host: Host, unit: str, found: Mapping[str, str]) -> str:
+    """The commands before the start of a unit, as systemd would show them with our drop-in installed."""
+    layout, ours, drop_ins = host.layout, host.layout.gate_drop_in(unit), found["DropInPaths"].split()
+    if not any(_file_name(path) == DROP_IN for path in drop_ins):
+        drop_ins = sorted([*drop_ins, ours], key=_file_name)
     commands: list[str] = []
     for path in (found["FragmentPath"], *drop_ins):
-        is_ours = path == layout.gate_drop_in
-        text = render_gate_drop_in(layout) if is_ours else host.files.read(layout.at(path)) or ""
+        text = render_gate_drop_in(layout) if path == ours else host.files.read(layout.at(path)) or ""
+        shown = _command_in(text, "ExecStartPre").replace("%n", found["Id"])
         for value in (value for name, value in _settings(text) if name == "ExecStartPre"):
-            shown = _asks(layout) if is_ours else f"argv[]={value} ; ignore_errors=unknown ; "
-            commands = [*commands, shown] if value else []
+            command = shown if path == ours else f"argv[]={value} ; ignore_errors=unknown ; "
+            commands = [*commands, command] if value else []
     return "".join(commands)
 
 
@@ -206,11 +208,6 @@ def _file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _asks(layout: HostLayout) -> str:
-    """The command in the drop-in that this version writes, as systemd shows it."""
-    return _command_in(render_gate_drop_in(layout), "ExecStartPre")
-
-
 def _installed(gate: Gate, file: File, name: str) -> str:
     """The command of a file of the gate on the host, which another version may have written; an edit does not count."""
     text = None if file.path in gate.edited else gate.files.read(file.path)
@@ -218,84 +215,85 @@ def _installed(gate: Gate, file: File, name: str) -> str:
 
 
 def _command_in(text: str, wanted: str) -> str:
-    command = next((value for name, value in _settings(text) if name == wanted), "").replace("'", "")
+    command = next((value for name, value in _settings(text) if name == wanted), "").replace("'", "").removeprefix("+")
     return f"argv[]={command} ; ignore_errors=no "
 
 
-def _with_hold(host: Host, state: GateState) -> GateState:
-    """The state, with another command if there is a unit template in /etc: that overrides a mask in /run."""
-    layout = host.layout
-    if not host.files.is_there(layout.at(f"{layout.unit_directory}/{layout.machine_unit}")):
-        return state
-    folder = "/run/systemd/system.control"
-    link = f"ln -s /dev/null {folder}/{layout.machine_unit}"
-    return attrs.evolve(state, hold=f"mkdir -p {folder} && {link} && systemctl daemon-reload")
+def _hold(host: Host, units: Sequence[str]) -> str:
+    """The command that masks the units; one with a file in /etc, which overrides a mask in /run, needs another one."""
+    layout, folder = host.layout, "/run/systemd/system.control"
+    own = [unit for unit in units if host.files.is_there(layout.at(f"{layout.unit_directory}/{unit}"))]
+    others = [unit for unit in units if unit not in own]
+    masks = [f"systemctl mask --runtime {' '.join(others)}"] if others else []
+    links = [f"ln -s /dev/null {folder}/{unit}" for unit in own]
+    return " && ".join([*masks, *([f"mkdir -p {folder}", *links, "systemctl daemon-reload"] if own else [])])
 
 
-def _unmask(host: Host, path: str) -> str:
-    """The command that unmasks the machines."""
-    unit = host.layout.machine_unit
+def _unmask(unit: str, path: str) -> str:
+    """The command that unmasks the unit."""
     known = {"/etc": f"systemctl unmask {unit}", "/run": f"systemctl unmask --runtime {unit}"}
     return known.get(path.removesuffix(f"/systemd/system/{unit}"), f"rm {path} && systemctl daemon-reload")
 
 
-def _missing(host: Host) -> Iterator[str]:
-    path = host.layout.gate_drop_in_path
+def _missing(host: Host, unit: str) -> Iterator[str]:
+    path = host.layout.at(host.layout.gate_drop_in(unit))
     if not host.files.is_there(path):
-        yield f"{path} is missing, so machines start unchecked; write it again with: hostrouting apply --config FILE"
+        yield f"{path} is missing, so {unit} starts unchecked; write it again with: hostrouting apply --config FILE"
     elif not host.files.read(path):
-        yield f"{path} is empty or a link to /dev/null, so machines start unchecked; remove it"
+        yield f"{path} is empty or a link to /dev/null, so {unit} starts unchecked; remove it"
 
 
-def _asked(host: Host, gate: Gate) -> tuple[Sequence[Mapping[str, str]], Sequence[Mapping[str, str]]]:
-    """The properties of the machines' units, loaded or not, and of the gate's unit, as systemd would use them."""
-    if gate.manager is None:
-        return (), ()
-    machines = gate.manager.show(_OF_A_MACHINE, UNSEEN, *_special(host), host.layout.machines)
-    return machines, gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), host.layout.gate_unit)
+def unseen(unit: str) -> str:
+    """The unit or, for a template, an instance without settings of its own, which represents every other one."""
+    return unit.replace("@.", "@hostrouting-probe.")
 
 
-def _special(host: Host) -> tuple[str, ...]:
-    """The machines with a unit or drop-ins of their own; systemd may not have loaded them."""
-    before, after = host.layout.machines.split("*")
-    found = {name.removesuffix(".d") for folder in UNIT_FOLDERS for name in host.files.names(host.layout.at(folder))}
-    return tuple(
-        sorted(name for name in found if name.startswith(before) and name.endswith(after) and name != before + after)
-    )
+def _shown(host: Host, manager: Manager, unit: str) -> Sequence[Mapping[str, str]]:
+    """The properties of the unit as systemd would use them; for a template, those of its instances, loaded or not.
+
+    Among them are the instances with a unit or drop-ins of their own, which systemd may not have loaded.
+    """
+    names, (before, at, after) = [unseen(unit)], unit.partition("@.")
+    if at:
+        folders = map(host.layout.at, UNIT_FOLDERS)
+        found = {name.removesuffix(".d") for folder in folders for name in host.files.names(folder)}
+        special = (name for name in found if name.startswith(f"{before}@") and name.endswith(f".{after}"))
+        names += [*sorted(name for name in special if name != unit), pattern_of(unit)]
+    return manager.show(_OF_A_GATED_UNIT, *names)
 
 
-def _machines(host: Host, found: Iterable[Mapping[str, str]], asks: str) -> Iterator[str]:
-    """What lets machines start without the command `asks`.
+def _of_gated(host: Host, unit: str, found: Iterable[Mapping[str, str]], asks: str) -> Iterator[str]:
+    """What lets the unit, or instances of a template, start without the command `asks`.
 
-    Each cause once: a cause that affects every machine is not repeated for a single one.
+    Each cause once: a cause that affects every instance is not repeated for a single one.
     """
     told: set[str] = set()
-    for machine in sorted(found, key=lambda machine: machine["Id"] != UNSEEN):
-        name = "every machine" if machine["Id"] == UNSEEN else machine["Id"]
-        causes = dict.fromkeys(_machine(host, machine, asks))
+    for one in sorted(found, key=lambda one: one["Id"] != unseen(unit)):
+        name = unit if one["Id"] == unseen(unit) else one["Id"]
+        causes = dict.fromkeys(_of_start(host, unit, one, asks.replace("%n", one["Id"])))
         yield from (f"{name} {cause}" for cause in causes if cause not in told)
         told.update(causes)
 
 
-def _machine(host: Host, found: Mapping[str, str], asks: str) -> Iterator[str]:
-    """What lets a machine start unchecked: predicates to put after its name."""
-    if found["LoadState"] == "masked":
+def _of_start(host: Host, unit: str, found: Mapping[str, str], asks: str) -> Iterator[str]:
+    """What lets a unit start unchecked: predicates to put after its name."""
+    if found["LoadState"] in {"masked", "not-found"}:
         return
-    layout = host.layout
-    others = [path for path in found["DropInPaths"].split() if path != layout.gate_drop_in]
-    where = f"see {', '.join(others)}" if others else f"see: systemctl cat {layout.machine_unit}"
+    layout, ours = host.layout, host.layout.gate_drop_in(unit)
+    others = [path for path in found["DropInPaths"].split() if path != ours]
+    where = f"see {', '.join(others)}" if others else f"see: systemctl cat {unit}"
     if asks not in found["ExecStartPre"]:
         if found["NeedDaemonReload"] == "yes":
             yield "starts unchecked: systemd has not loaded the drop-in; run: systemctl daemon-reload"
             return
-        if same := [path for path in others if _file_name(path) == _file_name(layout.gate_drop_in)]:
-            why = f"{same[0]} overrides {layout.gate_drop_in}; remove it"
+        if same := [path for path in others if _file_name(path) == DROP_IN]:
+            why = f"{same[0]} overrides {ours}; remove it"
         else:
             why = f"another ExecStartPre= is in force; {where}"
         yield f"starts unchecked: {why}"
     elif not found["ExecStartPre"].partition("argv[]=")[2].startswith(asks.partition("argv[]=")[2]):
         lost = "if its drop-in is changed while the command runs, systemd skips the gate"
-        remedy = f"move it to a drop-in whose name sorts after {_file_name(layout.gate_drop_in)}"
+        remedy = f"move it to a drop-in whose name sorts after {DROP_IN}"
         yield f"runs another ExecStartPre= before the gate: {lost}; {remedy}; {where}"
     statuses = found["SuccessExitStatus"].split()
     status = f"has SuccessExitStatus={' '.join(statuses)}, so it starts"
@@ -317,19 +315,19 @@ def _covers(bound: str, needed: Iterable[str]) -> bool:
     return any(path == place or path.startswith(f"{place}/") for path in needed for place in places)
 
 
-def _unstartable(host: Host, found: Mapping[str, str]) -> Iterator[str]:
-    layout, state = host.layout, found["LoadState"]
+def _unstartable(host: Host, found: Mapping[str, str], units: Sequence[str]) -> Iterator[str]:
+    layout, state, none = host.layout, found["LoadState"], f"{spoken(units)} cannot start"
     where = f"see {found['DropInPaths'] or found['FragmentPath']}"
     if found["RefuseManualStart"] == "yes":
-        yield f"{layout.gate_unit} has RefuseManualStart=yes, and no machine starts; {where}"
+        yield f"{layout.gate_unit} has RefuseManualStart=yes, and {none}; {where}"
     if found["AssertResult"] == "no" and found["AssertTimestampMonotonic"] not in {"", "0"}:
-        yield f"an Assert…= of {layout.gate_unit} did not hold, and no machine starts until it does; {where}"
+        yield f"an Assert…= of {layout.gate_unit} did not hold, and {none} until it does; {where}"
     if state != "loaded" and host.files.read(layout.gate_unit_path):
         if state == "not-found":
             told = f"systemd has not loaded the current {layout.gate_unit}"
-            yield f"{told}, and no machine starts; run: systemctl daemon-reload"
+            yield f"{told}, and {none}; run: systemctl daemon-reload"
         else:
-            told = f"systemd cannot use {layout.gate_unit} ({state}), and no machine starts"
+            told = f"systemd cannot use {layout.gate_unit} ({state}), and {none}"
             yield f"{told}; see: systemctl status {layout.gate_unit}"
 
 
@@ -355,34 +353,35 @@ def _short(value: str) -> str:
     return value.partition("argv[]=")[2].partition(" ;")[0] or value
 
 
-def _absent(host: Host, steps: tuple[GateStep, ...]) -> Iterator[str]:
+def _absent(gate: Gate, units: Sequence[str]) -> Iterator[str]:
     """The missing scripts of steps that only warn."""
-    for step in steps:
-        script = host.layout.at(f"{host.layout.config_directory}/{step.name}.sh")
-        if step.kind == "wants" and not host.files.is_there(script):
-            told = f"{script} is missing, so machines start without it"
+    layout = gate.layout
+    for step in gate.steps:
+        script = layout.at(f"{layout.config_directory}/{step.name}.sh")
+        if step.kind == "wants" and not gate.files.is_there(script):
+            told = f"{script} is missing, so {spoken(units)} may start without it"
             yield f"{told}; write it again with: hostrouting apply --config FILE"
 
 
-def _bars(host: Host) -> Iterator[str]:
-    files, layout = host.files, host.layout
+def _bars(gate: Gate, units: Sequence[str]) -> Iterator[str]:
+    files, layout, none = gate.files, gate.layout, f"{spoken(units)} cannot start"
     state = layout.at(layout.state_directory)
     with suppress(FileError):  # it should be a folder, and reading a folder is a FileError
         if files.read(state) is not None:
-            yield f"{state} is not a directory, and no machine starts without that directory; remove the file"
+            yield f"{state} is not a directory, and {none} without that directory; remove the file"
     again = "write it again with: hostrouting apply --config FILE"
     if not files.read(layout.gate_unit_path) and files.is_there(layout.gate_unit_path):
-        masked = f"{layout.gate_unit_path} is masked, and no machine starts without it"
+        masked = f"{layout.gate_unit_path} is masked, and {none} without it"
         yield f"{masked}; unmask it with: systemctl unmask {layout.gate_unit}"
     for path in (layout.gate_unit_path, layout.gate_script_path):
         if not files.is_there(path) or (path == layout.gate_script_path and not files.read(path)):
-            yield f"{path} is missing or empty, and no machine starts without it; {again}"
+            yield f"{path} is missing or empty, and {none} without it; {again}"
     text = files.read(layout.gate_steps_path)
     try:
         steps = parse_gate_steps(text or "")
     except ValueError as error:
         what = "is missing" if text is None else f"cannot be used ({error})"
-        yield f"{layout.gate_steps_path} {what}, and no machine starts without it; {again}"
+        yield f"{layout.gate_steps_path} {what}, and {none} without it; {again}"
         return
     for step in steps:
         script = layout.at(f"{layout.config_directory}/{step.name}.sh")
@@ -390,4 +389,4 @@ def _bars(host: Host) -> Iterator[str]:
             told = f"a run of hostrouting did not finish changing {script}"
             yield f"{told}; run it again: hostrouting apply --config FILE"
         elif step.kind == "requires" and not files.is_there(script):
-            yield f"{script} is missing, and every machine requires it; {again}"
+            yield f"{script} is missing, and {none} without it; {again}"

@@ -120,7 +120,7 @@ def parse_probe_script(text: str) -> ProbeScript:
 
 
 def render_probe_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
-    """The oneshot that sets up the rewrite of probes at every boot, whether or not a machine starts."""
+    """The oneshot that sets up the rewrite of probes at every boot, whether or not a gated unit starts."""
     where = layout or HostLayout()
     return render_oneshot(
         "Let IPv6 probes of the load balancer reach the pods",

@@ -52,7 +52,7 @@ DEFAULT_WAIT = 30
 """The default timeout in seconds for whatever a task or a boot script waits for."""
 
 MOST_WAIT = 60
-"""The longest timeout in seconds of a boot script: by default the start of a machine may take 90 s."""
+"""The longest timeout in seconds of a boot script: by default the start of a gated unit may take 90 s."""
 
 
 @attrs.frozen

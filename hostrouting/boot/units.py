@@ -3,7 +3,7 @@
 Here: their texts, the preset that keeps a unit enabled, and what is parsed from them. Not here: the unit of the gate
 (`gate_files`) and of the probe rewrite (`probe`), what a guard does and whether units are installed (`tasks`).
 
-The units of the scripts do not depend on other services, so they cannot touch a running machine. A oneshot does not
+The units of the scripts do not depend on other services, so they cannot touch a running unit. A oneshot does not
 remain active when it is done, so every start runs it again, without a limit on how often.
 """
 
@@ -59,17 +59,17 @@ SHELL = shell()
 # In seconds; a script's work after its wait takes less.
 GRACE = 20
 
-# For the check, whose work grows with the route tables: no start of a machine waits for its unit, so it need not be
+# For the check, whose work grows with the route tables: no start of a gated unit waits for its unit, so it need not be
 # refused on a busy host. The command that starts the unit allows 90 s.
 _LONGEST_CHECK = 80
 
-# Units that may delete every nftables table, and start with a machine or at boot. The first is the node agent's.
+# Units that may delete every nftables table, and start with a gated unit or at boot. The first is the node agent's.
 FLUSHERS = "nftables-flush.service nftables.service"
 
 # `ip` and netlink work in this sandbox; a route lookup requires no capability. ProtectSystem= leaves /run, /proc and
 # /dev writable. Even without capabilities, a process of root can kill other processes of root, change their limits
 # (prlimit64), make the kernel kill them first (/proc/PID/oom_score_adj), and read root's files. io_uring could open
-# sockets of the refused families. Every mount costs the start of a machine a millisecond: mounting /proc and /sys as a
+# sockets of the refused families. Every mount costs each start a millisecond: mounting /proc and /sys as a
 # whole takes 10 ms less than the many mounts of ProtectKernelTunables=. ProtectHostname= is not set: systemd 247 cannot
 # combine it with a read-only /proc, and without CAP_SYS_ADMIN the script cannot change the host name. PrivateDevices=
 # includes DevicePolicy=closed; UMask=0022, KeyringMode=private and no ambient capabilities are what systemd gives.
@@ -143,7 +143,7 @@ def render_oneshot(
 
 
 def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
-    """The oneshot that installs the static routes at every boot, whether or not a machine starts."""
+    """The oneshot that installs the static routes at every boot, whether or not a gated unit starts."""
     return render_oneshot(
         "Static routes of this host",
         command=(layout or HostLayout()).routes_script,

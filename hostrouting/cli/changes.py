@@ -298,7 +298,7 @@ def foreseen_lines(foreseen: Sequence[Finding], *, config: str) -> Iterator[Line
         yield from route_lines(lacking)
 
 
-# The gate: whether machines can start without a check, or cannot start.
+# The gate: whether gated units can start without a check, or cannot start.
 
 
 def looked_at_gate(host: Host) -> GateState:
@@ -306,15 +306,15 @@ def looked_at_gate(host: Host) -> GateState:
     try:
         return find_gate_state(host)
     except (FileError, ManagerError) as error:
-        told = f"whether machines are checked before they start is not known: {error}"
+        told = f"whether gated units are checked before they start is not known: {error}"
         return GateState(findings=(Finding("gate-open", "warning", told),))
 
 
 def gate_lines(gate: GateState) -> Iterator[Line]:
-    """What lets machines start without a check, what keeps them from starting, and what else was edited."""
+    """What lets gated units start without a check, what keeps them from starting, and what else was edited."""
     for title, name in (
-        ("Machines start unchecked:", "gate-open"),
-        ("No machine starts:", "gate-shut"),
+        ("Gated units start unchecked:", "gate-open"),
+        ("No gated unit starts:", "gate-shut"),
         ("Edited:", "edited-file"),
     ):
         if found := [finding for finding in gate.findings if finding.name == name]:
@@ -324,7 +324,7 @@ def gate_lines(gate: GateState) -> Iterator[Line]:
 
 
 def refusal(installed: HostRoutingConfig, snapshot: Snapshot, required: Collection[str]) -> str:
-    """Why the installed routes and the installed check would refuse every machine; empty if they would not."""
+    """Why the installed routes and the installed check would refuse every gated unit; empty if they would not."""
     plan = plan_static_routes(installed, snapshot)
     if "static-routes" in required:
         for step in plan.conflicts:

@@ -21,8 +21,16 @@ from hostrouting.boot import (
     parse_probe_script,
     parse_static_routes_script,
 )
+from hostrouting.boot.gate import Gate
 from hostrouting.cli.output import SHOWN, spoken
-from hostrouting.config import AzureVnetCleanupConfig, GuardConfig, HostRoutingConfig, RouteOverlapConfig, Upkeep
+from hostrouting.config import (
+    AzureVnetCleanupConfig,
+    GateConfig,
+    GuardConfig,
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    Upkeep,
+)
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
 from hostrouting.config.values import gateway
 from hostrouting.errors import BackendError, ConfigError, Fault
@@ -139,6 +147,7 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     keeps_rules, is_told = map(bool, kept)
     if found is None and not (keeps_rules or is_told or extensions or cleanup):
         return None
+    gated = Gate(host).gated
     has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe or keeps_rules
     repeats = cleanup is not None and cleanup.repeat
     return HostRoutingConfig(
@@ -149,6 +158,7 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
         guard=None
         if program is None or not (has_work or extensions or repeats)
         else GuardConfig(enabled=True, program=program),
+        gate=GateConfig(gated) if gated else None,
         kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
         manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,
         azure_vnet_cleanup=cleanup,

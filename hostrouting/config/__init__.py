@@ -3,6 +3,7 @@
 settings         the whole of it: the frozen classes, and reading and writing them: JSON, mapping, file
 probe_rewrite    the section probeRewrite: classes and rules
 azure_vnet       the section azureVnetCleanup: classes and rules
+gate             the section gate: which units can wait for the gate
 cni              the devices and the refusing routes of known CNIs, as tables
 values           the rule for each single value
 json             files, JSON objects and lists in general: paths, keys, faults; nothing about routing
@@ -10,6 +11,7 @@ json             files, JSON objects and lists in general: paths, keys, faults; 
 
 from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, EbtablesChoice, StateFile
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
+from hostrouting.config.gate import GateConfig
 from hostrouting.config.probe_rewrite import ImdsConfig, OnUnknown, ProbeCondition, ProbeRewriteConfig
 from hostrouting.config.settings import (
     GuardConfig,
@@ -26,6 +28,7 @@ __all__ = [
     "AzureVnetCleanupConfig",
     "DEFAULT_ALLOWED_DEVS",
     "EbtablesChoice",
+    "GateConfig",
     "GuardConfig",
     "HostRoutingConfig",
     "ImdsConfig",

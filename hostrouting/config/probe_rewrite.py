@@ -110,7 +110,7 @@ class ProbeRewriteConfig:
     condition: ProbeCondition
     imds: ImdsConfig
     required: bool
-    """Whether a machine starts only if the rules and the route are in force."""
+    """Whether a gated unit starts only if the rules and the route are in force."""
 
     def __init__(
         self,

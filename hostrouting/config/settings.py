@@ -1,7 +1,7 @@
 """The configuration as frozen values, which are always valid; and the rules about several values.
 
-Here: the whole of it, and the sections staticRoutes, routeOverlap and guard. Not here: the two larger sections
-(`probe_rewrite`, `azure_vnet`), the rule for each single value (`values`), and what is done with any of it.
+Here: the whole of it, and the sections staticRoutes, routeOverlap and guard. Not here: the other sections
+(`probe_rewrite`, `azure_vnet`, `gate`), the rule for each single value (`values`), and what is done with any of it.
 
 Each argument of a constructor is the typed value or its JSON form. Values from Python and values from a file are
 checked by the same readers and refused with the same messages.
@@ -19,6 +19,7 @@ import attrs
 from hostrouting.config import values
 from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
+from hostrouting.config.gate import GATE, GateConfig
 from hostrouting.config.json import InvalidValue, Keys, Spot, items, items_read, parse, printable, read, text_of, unread
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.config.values import Address, Network  # noqa: TC001  attrs.resolve_types looks them up here
@@ -188,6 +189,7 @@ class HostRoutingConfig:
     azure_vnet_cleanup: AzureVnetCleanupConfig | None
     """None if the section is missing: then nothing is cleaned up."""
     guard: GuardConfig
+    gate: GateConfig
     kernel_rules: values.Upkeep
     """Whether Linux's own rules, for the tables local, main and default, are added again where they are missing."""
     manage_foreign: values.Upkeep
@@ -204,6 +206,7 @@ class HostRoutingConfig:
         azure_vnet_cleanup: AzureVnetCleanupConfig | Mapping[str, object] | None = None,
         *,
         guard: GuardConfig | Mapping[str, object] | None = None,
+        gate: GateConfig | Mapping[str, object] | None = None,
         kernel_rules: values.Upkeep | str = values.Upkeep.LEAVE,
         manage_foreign: values.Upkeep | str = values.Upkeep.LEAVE,
         extensions: Mapping[str, object] | None = None,
@@ -215,6 +218,7 @@ class HostRoutingConfig:
             protocol=protocol,
             probe_rewrite={} if probe_rewrite is None else probe_rewrite,
             guard={} if guard is None else guard,
+            gate={} if gate is None else gate,
             kernel_rules=kernel_rules,
             manage_foreign=manage_foreign,
             extensions={} if extensions is None else extensions,
@@ -453,6 +457,7 @@ _HOST_ROUTING = Keys(
         "probe_rewrite": PROBE_REWRITE.reader(ProbeRewriteConfig),
         "azure_vnet_cleanup": AZURE_VNET_CLEANUP.reader(AzureVnetCleanupConfig),
         "guard": _GUARD.reader(GuardConfig),
+        "gate": GATE.reader(GateConfig),
         "kernel_rules": values.one_of(values.Upkeep, "an allowed value"),
         "manage_foreign": values.one_of(values.Upkeep, "an allowed value"),
         "extensions": unread,

@@ -84,7 +84,7 @@ class Upkeep(Word):
 
 
 class Mode(Word):
-    """What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the machine from starting."""
+    """What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the gated unit from starting."""
 
     WARN = "WARN"
     STRICT = "STRICT"
@@ -272,7 +272,7 @@ def mode(raw: object, at: Spot) -> Mode:
     # Some letters beyond ASCII become these letters in upper case.
     if text.isascii() and text.upper() in Mode.__members__:
         return Mode[text.upper()]
-    remedy = 'write "WARN" to log overlaps, "STRICT" to keep the machine from starting, or "" for WARN'
+    remedy = 'write "WARN" to log overlaps, "STRICT" to keep the gated unit from starting, or "" for WARN'
     raise at.faulty(raw, "is not a mode", remedy)
 
 

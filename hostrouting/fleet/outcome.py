@@ -166,7 +166,7 @@ def _dry_run(plan: Document, preflight: Sequence[Document]) -> Outcome:
     errors = [_text(finding) for finding in (unplanned if fails else preflight) if finding["severity"] == "error"]
     doubts = [_text(finding) for finding in unplanned if finding["severity"] == "warning"]
     if errors:
-        told += f"; apply would fail, or machines would not start: {'; '.join(errors)}"
+        told += f"; apply would fail, or gated units would not start: {'; '.join(errors)}"
     return attrs.evolve(
         found,
         message=told,
@@ -267,7 +267,7 @@ def _text(finding: Document) -> str:
 
 
 def _warnings(document: Document) -> Iterator[str]:
-    """What an operator has to know about the future: the next boot, and the next start of a machine."""
+    """What an operator has to know about the future: the next boot, and the next start of a gated unit."""
     told = (finding for finding in document["findings"] if finding["name"] != "route-waits")  # the answer says it
     yield from (
         _text(finding) for finding in told if finding["severity"] == "warning" or finding["name"] == "gate-shut"

@@ -5,7 +5,10 @@ Here: names. Not here: the contents of the files (`boot`), and writing them (`ho
 
 import attrs
 
-__all__ = ["HostLayout"]
+__all__ = ["DROP_IN", "HostLayout"]
+
+DROP_IN = "00-host-routing.conf"
+"""The file name of the drop-in that runs the gate before a unit starts."""
 
 
 def _directory(_: "HostLayout", attribute: "attrs.Attribute[str]", value: str) -> None:
@@ -62,9 +65,7 @@ class HostLayout:
     gate_unit = "host-routing-gate.service"
     guard_unit = "hostrouting-guard.service"
     machine_unit = "systemd-nspawn@.service"
-    """The template unit of the machines that the gate controls."""
-    machines = machine_unit.replace("@", "@*")
-    """The pattern that matches the units of all machines."""
+    """The template of the units that the gate holds back unless others are configured."""
     routes_unit_path = _Path("{0.unit_directory}/{0.routes_unit}")
     check_unit_path = _Path("{0.unit_directory}/{0.check_unit}")
     probe_unit_path = _Path("{0.unit_directory}/{0.probe_unit}")
@@ -100,14 +101,11 @@ class HostLayout:
     extensions = _Name("{0.config_directory}/extensions")
     cleanup_path = _Path("{0.config_directory}/azure-vnet-cleanup.json")
 
-    # The gate: its script, its list of steps, and the drop-in that runs it before a machine starts. The drop-in's name
-    # sorts before others: systemd then runs their commands after ours, and keeps ours if it drops theirs.
+    # The gate: its script and its list of steps.
     gate_script = _Name("{0.config_directory}/host-routing-gate.sh")
     gate_steps = _Name("{0.config_directory}/host-routing-gate.conf")
-    gate_drop_in = _Name("{0.unit_directory}/{0.machine_unit}.d/00-host-routing.conf")
     gate_script_path = _Path("{0.gate_script}")
     gate_steps_path = _Path("{0.gate_steps}")
-    gate_drop_in_path = _Path("{0.gate_drop_in}")
 
     # For other programs: networkd keeps routes and rules that it does not know, and iproute2 names our protocol.
     networkd_path = _Path("/etc/systemd/networkd.conf.d/50-hostrouting.conf")
@@ -146,6 +144,13 @@ class HostLayout:
         """The path on the host as a path for this process, below the root."""
         return self.root.rstrip("/") + path
 
+    def gate_drop_in(self, unit: str = machine_unit) -> str:
+        """The drop-in that runs the gate before this unit starts, as the host sees it.
+
+        Its name sorts before others: systemd then runs their commands after ours, and keeps ours if it drops theirs.
+        """
+        return f"{self.unit_directory}/{unit}.d/{DROP_IN}"
+
     def undo_file(self, cni: str, number: int) -> str:
         """The path of the undo file of the nth clean-up after this CNI, which lists what it deletes."""
         return self.at(f"{self.lasting_directory}/{cni}-{number}.undo")
@@ -173,7 +178,6 @@ class HostLayout:
     def own_folders(self) -> tuple[str, ...]:
         """The paths of the folders that no package of systemd or iproute2 has; they are removed if they are empty."""
         found = (
-            f"{self.unit_directory}/{self.machine_unit}.d",
             "/etc/systemd/system-preset",
             "/etc/systemd/networkd.conf.d",
             self.extensions,

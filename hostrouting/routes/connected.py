@@ -11,7 +11,7 @@ address alone. In a VRF, the route is in the table of the VRF.
 
 So a static route that holds the key of a connected route stays in use, even after the device was set down and up. But a
 boot, or setting down the static route's own device, deletes it, and then the kernel's route holds the key first. A
-route that is not ours is never replaced: from then on our route cannot be added, and no machine starts. Which route an
+route that is not ours is never replaced: from then on our route cannot be added, and no gated unit starts. Which an
 address adds is known beforehand, so this can be reported beforehand.
 """
 
@@ -110,7 +110,7 @@ def _finding(
     told = (
         f"{route} does not last: {first.dev} has the address {first.ip}/{first.length}"
         f"{f' (and {others} on the same network)' if more else ''}, so the kernel adds its own route to {prefix}."
-        " At the next boot it may add that route first: then ours cannot be added, and no machine starts"
+        " At the next boot it may add that route first: then ours cannot be added, and no gated unit starts"
     )
     facts = {
         "route": str(wanted),

@@ -2,7 +2,7 @@
 
 A task is a class with five hooks. Four of them only read; what they return is data.
 
-part        its files on a host: the script and the step before each start of a machine, and its unit
+part        its files on a host: the script and the step before each start of a gated unit, and its unit
 is_wanted   whether the configuration asks for it
 change      what would be done now to the kernel, as a Change: its operations or route plan, and what prevents them
 carry_out   does what a Change says; what it returns has the paths that it wrote in `files`
@@ -14,7 +14,7 @@ How the data goes through it, in a run:
    Here a task that is configured wrongly raises its ConfigError. Nothing is locked yet.
 2. The host is locked. If this process may not change the kernel and `change` would, that is an error now. `prepare`
    raises what else must fail before a file is changed, and `removals` says what the host loses.
-3. The gate changes the files of all parts at once. From now on, no machine starts without the new steps.
+3. The gate changes the files of all parts at once. From now on, no gated unit starts without the new steps.
 4. `change` reads the host again, and `carry_out` gets its answer. If the part has a unit to run now, it is run, and
    `change` is asked once more: a run of the old script may have ended meanwhile. Last, the part's record is written.
 5. What was changed is in the result or on the error, in both cases with the paths of step 3. If a task fails that had
@@ -56,10 +56,11 @@ from hostrouting.host.fileset import Changes, File
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.results import Change, Standing, removal
+from hostrouting.text import spoken
 from phases.errors import add_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from typing_extensions import Self
 
@@ -103,15 +104,15 @@ def valid_wait(instance: object, _attribute: object, value: Any) -> None:
 
 
 @contextmanager
-def locked(host: Host, ctx: phases.Context, parts: Sequence[Part]) -> Iterator[Host]:
-    """Lock the host. If that fails on a running host, still install the gate, then raise the error."""
+def locked(host: Host, ctx: phases.Context, parts: Sequence[Part], units: Sequence[str]) -> Iterator[Host]:
+    """Lock the host. If that fails on a running host, still install the gate of these units, then raise the error."""
     with ExitStack() as stack:
         try:
             inside = stack.enter_context(host.locked(ctx))
         except FileError as error:
             if parts and host.manager is not None and error.errno not in {errno.EACCES, errno.EPERM}:
                 try:
-                    tell_effects(error, files=paths_of(Gate(host).change(ctx, parts)))
+                    tell_effects(error, files=paths_of(Gate(host, units).change(ctx, parts)))
                 except HostRoutingError as other:
                     tell_effects(error, files=effects_of(other).files)
             raise
@@ -138,11 +139,11 @@ class HostTask(Generic[ResultT]):
 
     1. `prepare` raises what makes the work fail before anything is changed. Then the part is not touched.
     2. If `carry_out` fails later and what it changed was undone, the part is put back by a second change of the gate. A
-       run that is killed before that leaves the new part: the next start of a machine uses it, or is refused by it.
+       run that is killed before that leaves the new part: the next start of a gated unit uses it, or is refused by it.
     3. In both cases the parts of all other tasks are those of the new configuration: a stricter check is in force. In
        Configure, a part that would take protection away comes later, after the success of all tasks before it.
     4. A task that has never worked on this host has no part to keep: its new part is installed, which then refuses
-       every machine.
+       every gated unit.
     """
 
     name: ClassVar[str]
@@ -153,7 +154,7 @@ class HostTask(Generic[ResultT]):
     loss: ClassVar[str] = ""
     """What the host loses with the task, in a few words; its name if empty."""
     is_protection: ClassVar[bool] = False
-    """Whether that keeps machines or routes right: then a run is refused that may not take protection away."""
+    """Whether that keeps units back or routes right: then a run is refused that may not take protection away."""
     is_always_carried_out: ClassVar[bool] = False
     """Whether the work is done even if an earlier task has failed."""
     about: ClassVar[str] = "task"
@@ -293,7 +294,7 @@ class HostTask(Generic[ResultT]):
 
     @property
     def takes_protection_away(self) -> bool:
-        """Whether the host loses what keeps its machines or routes right."""
+        """Whether the host loses what keeps its units back or its routes right."""
         return any(of_severity(self.removals(), "error"))
 
     def require_rights(self, *, up: bool) -> None:
@@ -310,7 +311,7 @@ class HostTask(Generic[ResultT]):
         if not self.is_wanted and not self.is_here():
             return phases.Skip(self.nothing)
         task = self.settled(ctx)
-        with locked(self.host, ctx, (task.whole,) if task.is_wanted else ()) as host:
+        with locked(self.host, ctx, (task.whole,) if task.is_wanted else (), self.config.gate.units) as host:
             task = attrs.evolve(task, host=host)
             return task._behind_its_gate(ctx, up=task.is_wanted, removals=removals_of(host, (task,)))
 
@@ -327,7 +328,7 @@ class HostTask(Generic[ResultT]):
         above = ctx.path[:-1]
         if any(task.is_wanted and task.part.step and not ctx.leaves_out(task, above) for task in self._before):
             # That task changes the gate's own files for all of them.
-            return attrs.evolve(found, files=found.files.without(Gate(self.host).own_paths))
+            return attrs.evolve(found, files=found.files.without(Gate(self.host, self.config.gate.units).own_paths))
         return found
 
     def _behind_its_gate(self, ctx: phases.Context, *, up: bool, removals: Sequence[Finding] = ()) -> ResultT:
@@ -336,7 +337,7 @@ class HostTask(Generic[ResultT]):
         fallback = self.prepare(ctx) if up else None
         for gone in removals:
             ctx.log.warning("%s", gone.sentence)
-        changed = Gate(self.host).change(ctx, *(((part,), ()) if up else ((), (part,))))
+        changed = Gate(self.host, self.config.gate.units).change(ctx, *(((part,), ()) if up else ((), (part,))))
         return work(ctx, self, changed, up=up, fallback=fallback)
 
 
@@ -356,7 +357,7 @@ def work(
             files, path = task.host.files, task.host.layout.gate_steps_path
             try:
                 with ctx.shielded() as safe:
-                    Gate(task.host).change(safe, (fallback.part,))
+                    Gate(task.host, task.config.gate.units).change(safe, (fallback.part,))
             except HostRoutingError as other:
                 add_note(error, str(other))
             else:
@@ -404,7 +405,7 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
 
     FileError if a file cannot be written.
     """
-    gate = Gate(host)
+    gate = Gate(host, _units_of(tasks))
     looks = [(task, task.planned(up=up and task.is_wanted)) for task in tasks]
     would_fail = up and any(look.routes and (look.routes.conflicts or look.routes.pending) for _, look in looks)
     weakened = [task.whole for task in tasks if would_fail and task.takes_protection_away]
@@ -433,11 +434,26 @@ def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ..
     found = tuple(gone for task in tasks for gone in task.removals())
     gate, falling = Gate(host), {task.whole.name for task in tasks if not task.is_wanted}
     rising = any(task.is_wanted and task.part.step for task in tasks)
-    if rising or not gate.steps or not {step.name for step in gate.steps} <= falling:
+    if rising:
+        leaving = [unit for unit in gate.gated if unit not in _units_of(tasks)]
+        return (*map(_of_unit, leaving), *found)
+    if not gate.steps or not {step.name for step in gate.steps} <= falling:
         return found
-    told = "this configuration has no routes and no check, so the gate would go and machines would start unchecked"
+    told = "this configuration has no routes and no check, so the gate would go and "
+    told += f"{spoken(gate.gated)} would start unchecked"
     gone = removal("routeOverlap", told, is_protection=True, remedy="add staticRoutes or routeOverlap")
     return (gone, *(other for other in found if other.target != gone.target))
+
+
+def _units_of(tasks: Iterable[HostTask[Any]]) -> tuple[str, ...]:
+    """The units that the configuration of these tasks gates."""
+    return next((task.config.gate.units for task in tasks), ())
+
+
+def _of_unit(unit: str) -> Finding:
+    """A unit that is gated now and not in the configuration."""
+    told = f"{unit} is gated, but not in this configuration, and would start unchecked"
+    return removal("gate.units", told, is_protection=True, remedy=f'add "{unit}" to gate.units')
 
 
 def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new: bool) -> bool:

@@ -1,7 +1,7 @@
 """Configure and Remove: install and remove everything that belongs to hostrouting, task by task.
 
 Here: `TASKS`, the tasks that install something, in their order; a new one is a module in this room and a line there.
-Not here: what each of them does, and the gate before every start of a machine (`boot.gate`).
+Not here: what each of them does, and the gate before every start of a unit (`boot.gate`).
 """
 
 from __future__ import annotations
@@ -235,7 +235,8 @@ class Configure:
         up = [task.whole for task in chosen if task.is_wanted]
         down = [task.whole for task in chosen if not task.is_wanted]
         self._require_allowed(self.host, chosen)  # before the wait for the lock
-        with locked(self.host, ctx, up) as host:
+        units = self.config.gate.units
+        with locked(self.host, ctx, up, units) as host:
             self._require_allowed(host, chosen)  # another run may have installed something meanwhile
             tasks = [attrs.evolve(task, host=host) for task in settled]
             for task in chosen:
@@ -247,7 +248,7 @@ class Configure:
             weakened = {task.name for task in chosen if task.takes_protection_away}
             kept = {task.whole.name for task in chosen if task.name in weakened or task.name in failures}
             up, down = ([part for part in parts if part.name not in kept] for parts in (up, down))
-            changed = Gate(host).change(ctx, up, down) if up or down else {}
+            changed = Gate(host, units).change(ctx, up, down) if up or down else {}
             begun = set(left_out)
             behind = [
                 _BehindGate(
@@ -344,7 +345,8 @@ class _BehindGate:
             raise self.failure
         if self.has_part_to_change:
             parts = (self.task.whole,), ()
-            self.changed.update(Gate(self.task.host).change(ctx, *(parts if self.task.is_wanted else parts[::-1])))
+            gate = Gate(self.task.host, self.task.config.gate.units)
+            self.changed.update(gate.change(ctx, *(parts if self.task.is_wanted else parts[::-1])))
         if self.task.is_wanted or self.paths or self.task.is_here():
             return work(ctx, self.task, self.changed, up=self.task.is_wanted, fallback=self.fallback)
         return phases.Skip(self.task.nothing)
@@ -356,7 +358,7 @@ class Remove:
 
     Directories that only hostrouting uses go if they are empty. The lock files under /run stay until the next boot:
     another run may be waiting for them.
-    A running machine is not touched; machines that start from now on no longer wait for hostrouting.
+    A running unit is not touched; units that start from now on no longer wait for hostrouting.
     """
 
     name: ClassVar[str] = "remove-host-routing"

@@ -33,7 +33,7 @@ NETWORKD = "systemd-networkd.service"
 
 @attrs.frozen
 class KeepKernelRules(HostTask[Effects]):
-    """Add Linux's own rules again where they are missing, now, at every boot and before a machine starts.
+    """Add Linux's own rules again where they are missing, now, at every boot and before a gated unit starts.
 
     These are the rules for the tables local, main and, in IPv4, default. No other rule is ever changed. If another rule
     looks up the same table for all packets, that is a decision, as when Cilium moves the rule for table local.
@@ -48,7 +48,7 @@ class KeepKernelRules(HostTask[Effects]):
 
     @property
     def part(self) -> Part:
-        """The script, the unit that runs it at every boot, and the step that runs it before a machine starts."""
+        """The script, the unit that runs it at every boot, and the step that runs it before a gated unit starts."""
         script, does = render_rules_script(), "Linux's own routing rules of this host"
         return Part.of(self.host.layout, "kernel-rules", script, rank=40, kind="wants", does=does, tools=("ip",))
 
@@ -89,7 +89,7 @@ class KeepForeign(HostTask[Effects]):
 
     @property
     def part(self) -> Part:
-        """The drop-in; no unit belongs to it, and machines do not wait for it."""
+        """The drop-in; no unit belongs to it, and gated units do not wait for it."""
         return Part(None, FileSet((File(self.host.layout.networkd_path, render_networkd_drop_in(), marks=(OURS,)),)))
 
     @property

@@ -1,4 +1,4 @@
-"""CheckRouteOverlap checks the expected CIDRs now and before any machine starts."""
+"""CheckRouteOverlap checks the expected CIDRs now and before any gated unit starts."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ __all__ = ["CheckRouteOverlap"]
 
 _ANSWER = {"schema", "verdict", "verdicts", "mode", "expectedDevs"}
 """The keys of a report that say what the answer is."""
-_TO_WARN = "the mode changes from STRICT to WARN: machines then start even while addresses escape"
+_TO_WARN = "the mode changes from STRICT to WARN: gated units then start even while addresses escape"
 _VALID = timedelta(days=1)  # how long the answer of a check is valid for node-problem-detector
 _TO_STRICT = Finding(
-    "mode", "note", "the mode changes from WARN to STRICT: then no machine starts while an address escapes", "STRICT"
+    "mode", "note", "the mode changes from WARN to STRICT: then no gated unit starts while an address escapes", "STRICT"
 )
 _MORE = "; all are in route-overlap.json"
 _WRONG = (*ESCAPES, "no-default-route")
@@ -51,9 +51,9 @@ _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
 
 @attrs.frozen
 class CheckRouteOverlap(HostTask[CheckResult]):
-    """Check that every address of the expected CIDRs leaves by an expected device, now and before any machine starts.
+    """Check that every address of the expected CIDRs leaves by an expected device, now and before gated units start.
 
-    The gate is installed before the verdict is known: if the bootstrap fails here, machines do not start. In WARN an
+    The gate is installed before the verdict is known: if the bootstrap fails here, gated units do not start. In WARN an
     overlap is logged; in STRICT it raises RouteOverlapError. If the markers cannot be written or removed, for example
     because /run is full, that is a warning in both modes: only the routes decide. Without expected CIDRs there is
     nothing to check, and what was installed for the check is removed.
@@ -65,7 +65,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
     @property
     def part(self) -> Part:
-        """The script, which runs before a machine starts and in STRICT has to succeed, and a unit to run it by hand."""
+        """The script, which runs before a gated unit starts and in STRICT has to succeed; a unit to run it by hand."""
         layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
         text = render_check_unit(layout, wait=seconds)
         script = render_check_script(self.config, layout=layout, wait=seconds)

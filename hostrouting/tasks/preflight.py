@@ -1,11 +1,11 @@
-"""Preflight: everything that would make a bootstrap, the start of the next machine or a reboot fail, found beforehand.
+"""Preflight: everything that would make a bootstrap, the next start of a gated unit or a reboot fail, found beforehand.
 
 Here: the findings, each with its name and severity, as functions from what was read of a host; and the task that reads
 the host, and changes nothing. Not here: sentences that exist already (`check.report`, `boot.gate_state`, and the errors
 themselves).
 
-An error means that, with the host as it is now, a bootstrap fails, or the next machine does not start, now or after a
-reboot. A warning means that this can happen, that a machine can start unchecked, or that something is not known. What
+An error means that, with the host as it is now, a bootstrap fails, or no gated unit starts, now or after a reboot. A
+warning means that this can happen, that a gated unit can start unchecked, or that something is not known. What
 Configure would wait for is a warning, because it may come in time.
 """
 
@@ -23,15 +23,16 @@ from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import (
     UNIT_FOLDERS,
-    UNSEEN,
     drop_in_folders,
     find_coming_openings,
     find_gate_state,
     harmful_settings,
+    unseen,
 )
 from hostrouting.check.examine import correction_of, examine_snapshot
 from hostrouting.check.report import check_findings, escape_target
 from hostrouting.config import Upkeep, needs_config
+from hostrouting.config.gate import MACHINES
 from hostrouting.errors import (
     BackendError,
     FileError,
@@ -49,7 +50,7 @@ from hostrouting.tasks.base import HostTask, removals_of, valid_wait
 from hostrouting.tasks.configure import TASKS, Configure, TaskClasses, classes, made, unknown_parts
 from hostrouting.tasks.keeping import NETWORKD
 from hostrouting.tasks.results import Change, PreflightResult
-from hostrouting.text import counted
+from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,8 +72,8 @@ __all__ = [
     "UnitDropIn",
     "file_findings",
     "folder_findings",
+    "gated_findings",
     "lock_findings",
-    "machine_findings",
     "networkd_findings",
     "overlap_findings",
     "program_findings",
@@ -147,14 +148,14 @@ def overlap_findings(
     wait: float,
     file: str = "FILE",
 ) -> Iterator[Finding]:
-    """What the check would find with the configured routes in place; in STRICT the next machine does not start.
+    """What the check would find with the configured routes in place; in STRICT no gated unit starts after it.
 
     `awaited` are the configured routes that cannot be installed yet; an escape that they cover may be repaired in time.
     The `correction` is that of the configuration, and `file` the name of its file, for the commands to type.
     """
-    strict = "in mode STRICT apply fails, and no machine starts after it"
-    then = strict if mode == "STRICT" else "in mode WARN machines start all the same"
-    for_pods = "apply fails, but machines start, because the boot script does not check pods"
+    strict = "in mode STRICT apply fails, and no gated unit starts after it"
+    then = strict if mode == "STRICT" else "in mode WARN gated units start all the same"
+    for_pods = "apply fails, but gated units start, because the boot script does not check pods"
     then_for_pods = for_pods if mode == "STRICT" else then
     late = {escape_target(escape) for escape in found.escapes if _is_covered(escape, awaited)}
     where = f"print them with: hostrouting repair --config {file}"
@@ -220,7 +221,7 @@ def systemd_findings(version: str | None, *, file: str = "FILE") -> Iterator[Fin
     `file` is the name of the configuration's file, for the command to type.
     """
     if version is None:
-        told = "systemd is not running here, so machines start unchecked until this host has booted with it"
+        told = "systemd is not running here, so gated units start unchecked until this host has booted with it"
         image = f"to prepare an image: hostrouting render --config {file} --root DIR"
         yield Finding("systemd", "warning", told, "systemd", image)
         return
@@ -242,7 +243,7 @@ def networkd_findings(routes: Sequence[str], *, has_guard: bool) -> Iterator[Fin
         f"systemd-networkd deletes {lost} when it is restarted or, in some versions, when it configures a device again"
     )
     until = (
-        "the guard then adds them again" if has_guard else "they come back with the next start of a machine or apply"
+        "the guard then adds them again" if has_guard else "they come back with the next start of a gated unit or apply"
     )
     remedy = 'to prevent this, add "manageForeign": "keep" to the configuration'
     severity: Severity = "note" if has_guard else "warning"
@@ -265,18 +266,20 @@ def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDro
             yield Finding("unit", "warning", told, path, "remove the drop-in, unless it is meant for that unit")
 
 
-def machine_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[Finding]:
-    """Faults of the machines' own units: machines cannot start, or start unchecked although there is a gate.
+def gated_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[Finding]:
+    """Faults of a unit that is to be gated: it cannot start, or starts unchecked although there is a gate.
 
-    `state` is that of their template, and `openings` is what `find_coming_openings` found.
+    `state` is its LoadState, and `openings` is what `find_coming_openings` found.
     """
     if state == "masked":
-        yield Finding("unit", "error", f"{unit} is masked, and no machine starts", unit, "unmask it")
+        yield Finding("unit", "error", f"{unit} is masked and cannot start", unit, "unmask it")
     elif state == "not-found":
-        told = f"systemd has no {unit}, and no machine starts until it does; install the package systemd-container"
-        yield Finding("unit", "warning", f"{told} (Debian's name for it), now or later in the bootstrap", unit)
+        told = f"systemd has no {unit} yet; it is gated as soon as it is there"
+        remedy = "install the package systemd-container (Debian's name for it), now or later in the bootstrap"
+        other = f"if {unit} is not going to be installed, correct the name in gate.units"
+        yield Finding("unit", "warning", told, unit, remedy if unit == MACHINES else other)
     elif state != "loaded":
-        told = f"systemd cannot use {unit} ({state}), and no machine starts; see: systemctl cat {unit}"
+        told = f"systemd cannot use {unit} ({state}), so it cannot start; see: systemctl cat {unit}"
         yield Finding("unit", "error", told, unit)
     for opening in openings:
         yield Finding("unit", "warning", f"with the gate installed, {opening}", unit)
@@ -329,7 +332,7 @@ def lock_findings(holders: Sequence[str], *, path: str) -> Iterator[Finding]:
 
 @attrs.frozen
 class Preflight:
-    """Find what would make Configure, the start of the next machine or a reboot fail; change nothing.
+    """Find what would make Configure, the next start of a gated unit or a reboot fail; change nothing.
 
     Warnings and remarks are logged. Errors are raised together, as PreflightFailed, so that the tasks behind this one
     do not begin: neither does Configure, so a host without a gate stays without one. `plan` returns all findings and
@@ -369,17 +372,18 @@ class Preflight:
             told += [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
             told += map(str, remedies)
             if not self._is_gated():
-                told.append("no gate is installed, so machines start unchecked until Configure has run")
+                units = spoken(self.config.gate.units)
+                told.append(f"no gate is installed, so {units} can start unchecked until Configure has run")
             raise PreflightFailed("; ".join(told), findings=found.findings)
         return found
 
     def _is_gated(self) -> bool:
-        """Whether machines wait for a gate now, or would not wait for one after Configure either."""
+        """Whether gated units wait for a gate now, or would not wait for one after Configure either."""
         tasks = made(self.tasks, self.config, self.host)
         if not any(task.is_wanted and task.part.step is not None for task in tasks):
             return True
         with suppress(FileError):
-            return self.host.files.is_there(self.host.layout.gate_drop_in_path)
+            return {*self.config.gate.units} <= {*Gate(self.host).gated}
         return False
 
     def _findings(self, ctx: phases.Context) -> Iterator[Finding]:
@@ -447,7 +451,7 @@ class Preflight:
             )
 
     def _of_files(self, up: list[Part], down: list[Part]) -> Iterator[Finding]:
-        layout, gate = self.host.layout, Gate(self.host)
+        layout, gate = self.host.layout, Gate(self.host, self.config.gate.units)
         obstacles, is_root = gate.obstacles(up), self._rights.is_root
         yield from file_findings(obstacles, is_root=is_root)
         in_the_way = {obstacle.path for obstacle in obstacles}
@@ -517,15 +521,17 @@ class Preflight:
             return
         ours = (*(part.unit for part in up if part.unit), layout.gate_unit)
         folder = layout.unit_directory
-        paths = (*(f"{folder}/{unit}" for unit in ours), layout.gate_drop_in)
+        gated = self.config.gate.units
+        paths = (*(f"{folder}/{unit}" for unit in ours), *map(layout.gate_drop_in, gated))
         earlier = UNIT_FOLDERS[: UNIT_FOLDERS.index(folder)] if folder in UNIT_FOLDERS else ()
         shadows = [(other + path.removeprefix(folder), path) for other in earlier for path in paths]
         there = [(path, our) for path, our in shadows if files.is_there(layout.at(path))]
         yield from unit_findings(there, self._drop_ins(ours))
-        if gate.manager is None or gate.present():
-            return  # what an installed gate holds and lets through is asked of systemd
-        [machine] = gate.manager.show(("LoadState",), UNSEEN)
-        yield from machine_findings(machine["LoadState"], find_coming_openings(self.host), unit=layout.machine_unit)
+        if gate.manager is None:
+            return
+        for unit in sorted({*gated} - {*gate.gated}):  # what already holds and lets through is asked of systemd
+            [found] = gate.manager.show(("LoadState",), unseen(unit))
+            yield from gated_findings(found["LoadState"], find_coming_openings(self.host, unit), unit=unit)
 
     def _drop_ins(self, units: Sequence[str]) -> Iterator[UnitDropIn]:
         """The drop-ins of these units, each once; with one name, systemd reads the one that it finds first."""

@@ -123,7 +123,7 @@ _TO_ADD = "add it to this file"
 def removal(path: str, text: str, *, is_protection: bool = False, remedy: str = _TO_ADD) -> Finding:
     """Something installed that a configuration takes away, because it does not ask for it at `path`.
 
-    A run that does not allow removals is refused if it takes protection away: what keeps machines or routes right.
+    A run that does not allow removals is refused if it takes protection away: what keeps gated units or routes right.
     """
     told = f"{path}: {text}"
     if not is_protection:

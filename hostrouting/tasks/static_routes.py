@@ -66,16 +66,16 @@ __all__ = ["ConfigureStaticRoutes", "has_script_succeeded", "repair_of"]
 
 @attrs.frozen
 class ConfigureStaticRoutes(HostTask[RoutesResult]):
-    """Install the static routes of the configuration, now and at every boot, before any machine starts.
+    """Install the static routes of the configuration, now and at every boot, before any gated unit starts.
 
     1. If no routes are configured and none of our routes exist, do nothing.
     2. If a script that has succeeded is installed, plan first (4, 5): if that fails, the script stays as it is.
-    3. Write unit, script and gate if they differ: from now on no machine starts without the routes.
+    3. Write unit, script and gate if they differ: from now on no gated unit starts without the routes.
     4. Wait for the default route, and take from it what a route leaves open.
     5. Plan the routes against the kernel's table. If another program's route has the key of one: RouteConflict.
     6. Apply the plan, all or nothing. If that fails and our routes are as before, the last good script is put back.
     7. Run the script once if it is new or its last run failed.
-    8. If no routes are configured any more, remove everything in the same order. A running machine is never touched.
+    8. If no routes are configured any more, remove everything in the same order. A running unit is never touched.
 
     Our routes are those that carry the configured protocol number, or the number that was configured before it.
     """
@@ -86,7 +86,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     @property
     def part(self) -> Part:
-        """The script, which has to succeed before a machine starts, and the unit that runs it at every boot."""
+        """The script, which has to succeed before a gated unit starts, and the unit that runs it at every boot."""
         layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
         text = render_routes_unit(layout, wait=seconds)
         files = FileSet(

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hostrouting.config import (
     AzureVnetCleanupConfig,
     EbtablesChoice,
+    GateConfig,
     GuardConfig,
     HostRoutingConfig,
     ImdsConfig,
@@ -59,6 +60,7 @@ __all__ = [
     "scalars",
 ]
 
+_UNITS = ("containerd.service", "kubelet.service", "systemd-nspawn@.service", "systemd-nspawn@kube1.service")
 DEVICE_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 KEYS = (
@@ -153,6 +155,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         protocol=st.integers(200, 254),
         probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
         azure_vnet_cleanup=st.none() | cleanups(),
+        gate=st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
         kernel_rules=st.sampled_from(Upkeep),
         manage_foreign=st.sampled_from(Upkeep),
         extensions=st.sampled_from([{}, {"rail-rules": {"table": 100}}]),

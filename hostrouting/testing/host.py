@@ -471,7 +471,7 @@ def shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     found |= {name: values.get(name, [default])[-1] or default for name, default in _SINGLE.items()}
     for name in _LISTS:
         given = values.get(name, [])
-        found[name] = " ".join(map(_command, given) if name in _COMMANDS else given)
+        found[name] = " ".join(_command(unit, value) for value in given) if name in _COMMANDS else " ".join(given)
     return {**found, "Type": ""} if is_masked else found
 
 
@@ -524,6 +524,7 @@ def _template(unit: str) -> str:
     return f"{name}@.{rest.rpartition('.')[2]}" if at else unit
 
 
-def _command(value: str) -> str:
-    words, ignores = value.removeprefix("-").replace("'", ""), "yes" if value.startswith("-") else "no"
+def _command(unit: str, value: str) -> str:
+    words = value.lstrip("-+").replace("'", "").replace("%n", unit)
+    ignores = "yes" if "-" in value[: len(value) - len(value.lstrip("-+"))] else "no"
     return f"{{ path={words.split()[0]} ; argv[]={words} ; ignore_errors={ignores} ; }}"

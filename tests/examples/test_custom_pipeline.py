@@ -56,7 +56,7 @@ def test_a_failure_leaves_the_gate(routes: tuple[str, ...]) -> None:
     report = phases.run(program["pipeline"](host, set(), start=start, config=broken), observers=[])
     assert not report.ok
     assert report.find("start-machine").status is phases.Status.SKIPPED
-    assert host.layout.gate_drop_in_path in host.files.texts
+    assert host.layout.gate_drop_in() in host.files.texts
 
 
 def test_an_option_that_is_none() -> None:

@@ -14,6 +14,7 @@ COMPLETE: dict[str, Any] = {
     "probeRewrite": {"imds": {}},
     "azureVnetCleanup": {"managed": ["10.240.0.0/16"]},
     "guard": {},
+    "gate": {"units": ["kubelet.service"]},
 }
 
 

@@ -113,11 +113,11 @@ def test_a_removed_folder() -> None:
         end(system)
         system.must("rm", "-r", folder)
         assert start(system) == 1
-        away = f"rm {LAYOUT.gate_drop_in} && systemctl daemon-reload"
+        away = f"rm {LAYOUT.gate_drop_in('*')} && systemctl daemon-reload"
         told = (
             f"{LAYOUT.gate_script} is missing or incomplete; bring {folder} back with: hostrouting apply --config FILE"
         )
-        assert f"no machine starts: {told}; or let machines start unchecked with: {away}\n" in system.journal(KUBE1)
+        assert f"{KUBE1} cannot start: {told}; or remove the gate with: {away}\n" in system.journal(KUBE1)
         end(system)
         configure(system, settings)
         assert start(system) == 0, "apply has brought it back"
@@ -140,7 +140,7 @@ def test_without_the_drop_in_there_is_no_gate() -> None:
     """The drop-in alone is what shuts the gate: systemd that has read that it is gone starts machines, whatever is left."""
     with host(config(mode=Mode.STRICT)) as system:
         assert start(system) == 1
-        system.must("rm", LAYOUT.gate_drop_in_path)
+        system.must("rm", LAYOUT.gate_drop_in())
         system.must("systemctl", "daemon-reload")
         assert start(system) == 0
 
@@ -192,7 +192,7 @@ def test_in_warn_nothing_about_the_check_holds_a_machine_back() -> None:
             assert pid(system)
             end(system)
             last = system.journal(LAYOUT.gate_unit).rpartition("Starting ")[2]
-            assert f"check-route-overlap.sh {said}; the machine starts anyway" in last
+            assert f"check-route-overlap.sh {said}; {LAYOUT.machine_unit} may start anyway" in last
             system.must("cp", "/root/kept", LAYOUT.gate_script_path)
 
 

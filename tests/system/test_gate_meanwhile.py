@@ -180,9 +180,9 @@ def test_what_systemd_has_not_read_is_read() -> None:
     settings = config(mode=Mode.STRICT)
     with host(settings, more=KEEPER) as system:
         system.must("systemctl", "start", "keeps-it-loaded.target")
-        system.must("mv", LAYOUT.gate_drop_in_path, "/root/kept")
+        system.must("mv", LAYOUT.gate_drop_in(), "/root/kept")
         system.must("systemctl", "daemon-reload")
-        system.must("mv", "/root/kept", LAYOUT.gate_drop_in_path)
+        system.must("mv", "/root/kept", LAYOUT.gate_drop_in())
         assert start(system) == 0, "as after an agent that was killed"
         end(system)
         assert system.show(KUBE1, "NeedDaemonReload") == "yes"

@@ -98,21 +98,21 @@ def test_those_of_the_files() -> None:
         assert start(system) == 0, "the unit is active still"
         end(system)
         [told] = told_in(status(), "gate-open")
-        assert "has RemainAfterExit=yes, which means that the script runs only when the first machine starts" in told
+        assert "has RemainAfterExit=yes, which means that the script runs only when the first gated unit starts" in told
         system.must("rm", stays)
         system.must("systemctl", "daemon-reload")
         system.must("systemctl", "stop", LAYOUT.gate_unit)
         assert start(system) == 1
 
-        system.must("ln", "-sf", "/dev/null", LAYOUT.gate_drop_in_path)
+        system.must("ln", "-sf", "/dev/null", LAYOUT.gate_drop_in())
         system.must("systemctl", "daemon-reload")
         [told] = told_in(status(), "gate-open")
-        assert told.startswith(f"{LAYOUT.gate_drop_in_path} is empty or a link to /dev/null")
+        assert told.startswith(f"{LAYOUT.gate_drop_in()} is empty or a link to /dev/null")
         assert start(system) == 0
         end(system)
         system.must("systemctl", "revert", LAYOUT.machine_unit)
         [told] = told_in(status(), "gate-open")
-        assert told.startswith(f"{LAYOUT.gate_drop_in_path} is missing")
+        assert told.startswith(f"{LAYOUT.gate_drop_in()} is missing")
         assert start(system) == 0
         end(system)
         assert run_task(system, "Configure", settings).returncode == 1, "what overlaps is still there"
@@ -125,7 +125,7 @@ def test_what_systemd_has_not_read() -> None:
     """A drop-in that systemd has yet to read opens the gate for a machine that is loaded, until the reload."""
     keeps = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nWants={KUBE1}\n"}
     with host(config(mode=Mode.STRICT), more=keeps) as system, statuses(system) as status:
-        path = LAYOUT.gate_drop_in_path
+        path = LAYOUT.gate_drop_in()
         system.must("mv", path, "/root/kept")
         system.must("systemctl", "daemon-reload")
         system.must("systemctl", "start", "keeps-it-loaded.target")
@@ -151,7 +151,7 @@ def test_a_command_before_ours() -> None:
         found = status()
         assert found["code"] == 1
         [told] = told_in(found, "gate-open")
-        assert told.startswith("every machine runs another ExecStartPre= before the gate: ")
+        assert told.startswith(f"{LAYOUT.machine_unit} runs another ExecStartPre= before the gate: ")
         assert told.endswith(f"; see {first}")
         system.lay("/run/wait", "")
         begin_start(system)
@@ -241,7 +241,7 @@ def test_what_does_not_open_it() -> None:
 def test_a_mask_holds_machines_back() -> None:
     """The remedy that a failed apply names holds machines back without a gate, and status says so."""
     with host(config(mode=Mode.STRICT)) as system, statuses(system) as status:
-        system.must("rm", LAYOUT.gate_drop_in_path)
+        system.must("rm", LAYOUT.gate_drop_in())
         system.must("systemctl", "mask", "--runtime", LAYOUT.machine_unit)
         assert start(system) == 1
         assert not pid(system)

@@ -138,7 +138,7 @@ def test_a_host_that_was_suspended() -> None:
     with host(config(mode=Mode.STRICT), suspended=100_000) as system:
         assert start(system) == 1
         assert not pid(system)
-        assert f"no machine starts: see journalctl -u {LAYOUT.gate_unit}" in system.journal(KUBE1)
+        assert f"{KUBE1} must not start: see journalctl -u {LAYOUT.gate_unit}" in system.journal(KUBE1)
         system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
         assert start(system) == 0
 
@@ -160,7 +160,7 @@ def test_a_restart_of_all_services() -> None:
         assert start(system) == 1
         wait_for("the gate's unit to be tried again", lambda: system.show(LAYOUT.gate_unit, "NRestarts") != "0")
         said = system.journal(KUBE1)
-        assert said.count(f"no machine starts: see journalctl -u {LAYOUT.gate_unit}") == 2, said
+        assert said.count(f"{KUBE1} must not start: see journalctl -u {LAYOUT.gate_unit}") == 2, said
         # Which no oneshot may have.
         system.lay("/etc/systemd/system/service.d/10.conf", "[Service]\nRestart=always\n")
         system.must("systemctl", "daemon-reload")
@@ -169,7 +169,7 @@ def test_a_restart_of_all_services() -> None:
 
 
 def test_a_link_that_was_down_takes_our_routes_along() -> None:
-    """Routes of both families that went with their link are back at the next start of a machine, and not before."""
+    """Routes of both families that went with their link are back at the next start of a gated unit, and not before."""
     with host(config(*HALVES, StaticRoute("fd00:16::/64", "fe80::1", "eth0"))) as system:
         system.settled()
         assert (len(ours(system)), ours(system, family=6)) == (2, ["fd00:16::/64"])

@@ -17,10 +17,10 @@ _UNITS = "/etc/systemd/system"
 _FOLDER = f"{_UNITS}/{LAYOUT.machine_unit}.d"
 _FULL = "mount -t tmpfs -o size=4k,mode=755 none {0}; cat /dev/zero >{0}/all 2>&1; true"
 
-_OPEN = "A machine that is started now is NOT held back: "
-_BARRED = "No machine starts now: "
-_JUDGED = "Machines are still checked before they start; "
-_REFUSED = "The mode is STRICT: no machine starts on this host until the check passes."
+_OPEN = "A gated unit that is started now is NOT held back: "
+_BARRED = "systemd-nspawn@.service cannot start now: "
+_JUDGED = "Each start of systemd-nspawn@.service is still checked; "
+_REFUSED = "The mode is STRICT: systemd-nspawn@.service cannot start until the check passes."
 
 _CLI = """\
 import io, json, sys
@@ -47,9 +47,9 @@ OBSTACLES = {
     "read-only /etc": Obstacle(f"mount -t tmpfs -o ro,mode=755 none {_UNITS}", f"umount {_UNITS}", _OPEN),
     "a file in the folder's place": Obstacle(f"touch {_FOLDER}", f"rm {_FOLDER}", _OPEN),
     "a masked drop-in": Obstacle(
-        f"mkdir {_FOLDER}; ln -s /dev/null {LAYOUT.gate_drop_in}", f"rm {LAYOUT.gate_drop_in}", _OPEN
+        f"mkdir {_FOLDER}; ln -s /dev/null {LAYOUT.gate_drop_in()}", f"rm {LAYOUT.gate_drop_in()}", _OPEN
     ),
-    "an empty drop-in": Obstacle(f"mkdir {_FOLDER}; : >{LAYOUT.gate_drop_in}", f"rm {LAYOUT.gate_drop_in}", _OPEN),
+    "an empty drop-in": Obstacle(f"mkdir {_FOLDER}; : >{LAYOUT.gate_drop_in()}", f"rm {LAYOUT.gate_drop_in()}", _OPEN),
     "a masked unit": Obstacle(
         f"ln -s /dev/null {LAYOUT.gate_unit_path}", f"systemctl unmask {LAYOUT.gate_unit}", _BARRED
     ),
@@ -118,7 +118,7 @@ def test_systemd_refuses_to_read_units() -> None:
             assert code
         assert system.read(LAYOUT.gate_steps_path) is None
         assert system.read(LAYOUT.check_unit_path) is None
-        assert system.read(LAYOUT.gate_drop_in) is None
+        assert system.read(LAYOUT.gate_drop_in()) is None
         assert not ours(system)
         system.must("mount", "-o", "remount,size=800m", "/run")
         assert cli(["apply", "--config", _CONFIG])[0] == 0
@@ -128,8 +128,10 @@ def test_systemd_refuses_to_read_units() -> None:
         assert start(system) == 0
 
 
-_KEPT = "The last good static-routes.sh is still installed: machines are still checked with it before they start"
-_STRICT = "No machine starts now: the mode is STRICT, and the verdict is overlap"
+_KEPT = (
+    "The last good static-routes.sh is still installed: each start of systemd-nspawn@.service is still checked with it"
+)
+_STRICT = "systemd-nspawn@.service cannot start now: the mode is STRICT, and the verdict is overlap"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_the_way_out_where_a_mask_does_not_hold() -> None:
         assert code == 1
         last = said.splitlines()[-1]
         assert last.startswith(_OPEN)
-        command = last.partition("keep machines from starting with: ")[2].partition("; or ")[0]
+        command = last.partition("to hold back systemd-nspawn@.service, run: ")[2].partition("; or ")[0]
         system.must("systemctl", "mask", "--runtime", LAYOUT.machine_unit)
         assert start(system) == 0, "a mask"
         end(system)
@@ -197,7 +199,7 @@ def test_in_json() -> None:
         code, said = cli(["apply", "--config", _CONFIG, "--json"])
         assert code == 1
         [opening] = told_in(json.loads(said), "gate-open")
-        assert opening.startswith(f"{LAYOUT.gate_drop_in_path} is missing")
+        assert opening.startswith(f"{LAYOUT.gate_drop_in()} is missing")
         system.must("sh", "-c", full.after)
         _clear(system)
         system.must("sh", "-c", masked.before)

@@ -29,7 +29,7 @@ def test_it_boots_with_everything_enabled() -> None:
         assert system.must("systemctl", "is-enabled", LAYOUT.routes_unit) == "enabled\n"
         assert len(ours(system)) == 2, "before any machine was started"
         assert system.show(LAYOUT.routes_unit, "Result") == "success"
-        assert LAYOUT.gate_drop_in_path in system.show(KUBE1, "DropInPaths").split()
+        assert LAYOUT.gate_drop_in() in system.show(KUBE1, "DropInPaths").split()
         assert start(system) == 0
         assert pid(system)
         assert markers(system) == {LAYOUT.ok_path}

@@ -68,7 +68,7 @@ def test_a_machine_whose_probes_are_lost(required: bool) -> None:  # noqa: FBT00
         assert await_start(system) is not required
         said = system.journal(LAYOUT.gate_unit)
         assert f"nft refuses table ip6 {TABLE}" in said
-        end = "no machine starts: probe-rewrite.sh failed" if required else "the machine starts anyway"
+        end = "systemd-nspawn@.service must not start: probe-rewrite.sh failed" if required else "may start anyway"
         assert end in said
 
 

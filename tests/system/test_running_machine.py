@@ -103,7 +103,7 @@ def test_the_units() -> None:
             assert system.run("systemctl", "restart", unit).returncode == 1
             machine.untouched(f"{unit} failing")
         for path in (
-            *(LAYOUT.gate_drop_in_path, LAYOUT.gate_unit_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path),
+            *(LAYOUT.gate_drop_in(), LAYOUT.gate_unit_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path),
             *(LAYOUT.gate_steps_path, LAYOUT.gate_script_path, LAYOUT.routes_script_path, LAYOUT.check_script_path),
         ):
             system.must("rm", path)

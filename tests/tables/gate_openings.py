@@ -42,19 +42,19 @@ OPENINGS = (
         "commands are reset for every machine",
         f"{_ETC}/{_MACHINE}/99.conf",
         _service("ExecStartPre="),
-        "every machine starts unchecked: another ExecStartPre= is in force",
+        "systemd-nspawn@.service starts unchecked: another ExecStartPre= is in force",
     ),
     Opening(
         "commands are reset for all units of a prefix",
         f"{_ETC}/systemd-.service.d/99.conf",
         _service("ExecStartPre="),
-        "every machine starts unchecked: another ExecStartPre= is in force",
+        "systemd-nspawn@.service starts unchecked: another ExecStartPre= is in force",
     ),
     Opening(
         "the machine ignores the answer",
         f"{_ETC}/{_MACHINE}/99.conf",
-        _service("ExecStartPre=", f"ExecStartPre=-{_RUN} ask"),
-        "every machine starts unchecked: another ExecStartPre= is in force",
+        _service("ExecStartPre=", f"ExecStartPre=-+{_RUN} ask %n"),
+        "systemd-nspawn@.service starts unchecked: another ExecStartPre= is in force",
     ),
     Opening(
         "the machine takes a refusal for a success",
@@ -66,7 +66,7 @@ OPENINGS = (
         "the machine has another bash",
         f"{_ETC}/{_MACHINE}/99.conf",
         _service("BindReadOnlyPaths=/bin/true:/bin/bash"),
-        "every machine has BindReadOnlyPaths=/bin/true:/bin/bash",
+        "systemd-nspawn@.service has BindReadOnlyPaths=/bin/true:/bin/bash",
     ),
     Opening(
         "the drop-in is masked for one machine",
@@ -78,7 +78,7 @@ OPENINGS = (
         "the drop-in is masked from a folder that comes first",
         f"/etc/systemd/system.control/{_MACHINE}/00-host-routing.conf",
         "",
-        "every machine starts unchecked: /etc/systemd/system.control/",
+        "systemd-nspawn@.service starts unchecked: /etc/systemd/system.control/",
     ),
     Opening(
         "another program in the unit's place",
@@ -174,6 +174,6 @@ EDITS = {
     "the list asks for less": Edit(_LAYOUT.gate_steps_path, "60 requires", "60 wants"),
     "the list lacks the check": Edit(_LAYOUT.gate_steps_path, "60 requires check-route-overlap\n", ""),
     "the unit runs something else": Edit(_LAYOUT.gate_unit_path, "ExecStart=", "ExecStart=/bin/true "),
-    "the drop-in runs nothing": Edit(_LAYOUT.gate_drop_in_path, "ExecStartPre=", "# ExecStartPre="),
+    "the drop-in runs nothing": Edit(_LAYOUT.gate_drop_in(), "ExecStartPre=", "# ExecStartPre="),
 }
 """Each opens the gate on its own, in STRICT with an overlap, once systemd has read it."""

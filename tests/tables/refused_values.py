@@ -23,7 +23,7 @@ ROUTER = "write the address of a router next to this host, or leave it out for t
 LOOK = "write the name as `ip link` shows it, without '@' and what follows"
 ITS_NETWORK = "or its network, such as"
 LETTERS = f"is not a device name: use only letters, digits, '_', '.' and '-'; {LOOK}"
-MODES = 'write "WARN" to log overlaps, "STRICT" to keep the machine from starting, or "" for WARN'
+MODES = 'write "WARN" to log overlaps, "STRICT" to keep the gated unit from starting, or "" for WARN'
 OURS = "write an integer from 200 to 254, which no known program uses, such as 213"
 TABLE = 'write a name such as "hostrouting_slb"'
 TABLE_RULE = "is not a table name: use 2 to 64 lower-case letters, digits and '_', a letter first and at least one '_'"
@@ -41,6 +41,11 @@ URL = (
     'is not a URL for metadata; write a URL such as "http://169.254.169.254/metadata/instance/network'
     '?api-version=2021-02-01": http, an IP address, and no user name'
 )
+UNIT = 'write the name of a service, such as "kubelet.service" or "systemd-nspawn@.service"'
+NEEDED = (
+    "is needed by the gate, which waits for the network: each would wait for the other; "
+    "name the unit that needs the network, such as kubelet.service"
+)
 NAME = 'name the networks of the pods, such as ["10.240.0.0/16"]'
 
 
@@ -50,6 +55,30 @@ def _of(key: str, rows: Iterable[tuple[Any, str]], *, within: str = ": ") -> lis
 
 # A text that ends with "…" is the beginning of what is said.
 REFUSED: list[tuple[str, Any, str]] = [
+    *_of(
+        "gate.units",
+        [
+            (
+                ["kubelet.socket"],
+                f'"kubelet.socket" does not end with .service, and only a service runs a command before it starts; {UNIT}',
+            ),
+            (["a/kubelet.service"], f'"a/kubelet.service" is not the name of a service; {UNIT}'),
+            (["@.service"], f'"@.service" is not the name of a service; {UNIT}'),
+            (["kubelet*.service"], f'"kubelet*.service" is not the name of a service; {UNIT}'),
+            (["%n.service"], f'"%n.service" is not the name of a service; {UNIT}'),
+            ([f"{'k' * 250}.service"], "…"),
+            (
+                ["host-routing-gate.service"],
+                '"host-routing-gate.service" is one of hostrouting\'s own units: each would wait for the other; remove it',
+            ),
+            (["systemd-networkd.service"], f'"systemd-networkd.service" {NEEDED}'),
+            (["NetworkManager-wait-online.service"], f'"NetworkManager-wait-online.service" {NEEDED}'),
+            (["nftables.service"], f'"nftables.service" {NEEDED}'),
+            ([5], f"5 is not a string; {UNIT}"),
+        ],
+        within="[0]: ",
+    ),
+    ("gate.units", [], f": the list is empty, and the gate needs a unit that waits for it; {UNIT}"),
     *_of(
         "staticRoutes.routes[0].destination",
         [

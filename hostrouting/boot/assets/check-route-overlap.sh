@@ -5,7 +5,7 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 # Linux decides: it is asked with `ip route get`. Its answer can change only where the prefix of a route or of a rule
 # starts, and right after one ends. So it is asked at these places, and each answer holds up to the next one. It is also
 # asked about a few addresses elsewhere: the devices of the default route that it uses there are the expected ones.
-# Exit status: 0, or 1 when the machine must not start. The journal and route-overlap.ok or .detected have the result.
+# Exit status: 0, or 1 if gated units must not start. The journal and route-overlap.ok or .detected have the result.
 
 # Data only: no line of it is executed.
 configuration=(

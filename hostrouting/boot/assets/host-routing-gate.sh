@@ -1,14 +1,14 @@
 #!/bin/bash
 finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
-# Holds machines back until the routing of this host is right. Written by hostrouting.
+# Holds units back until the routing of this host is right. Written by hostrouting.
 #
-#   host-routing-gate.sh       run by host-routing-gate.service: runs the steps in host-routing-gate.conf, in order
-#   host-routing-gate.sh ask   run by the start of a machine: starts that service and waits for its result
+#   host-routing-gate.sh            run by host-routing-gate.service: runs the steps in host-routing-gate.conf, in order
+#   host-routing-gate.sh ask UNIT   run before the start of a gated unit: starts that service and waits for its result
 #
-# Exit status: 0, or 1 if the machine must not start. A step is a line "RANK KIND NAME":
-#   50 requires NAME   NAME.sh runs, and the machine starts only if it succeeds
-#   50 wants NAME      NAME.sh runs, and the machine starts whatever the result
-#   50 changing NAME   a run of hostrouting began to change NAME.sh and did not finish: the machine does not start
+# Exit status: 0, or 1 if the unit must not start. A step is a line "RANK KIND NAME":
+#   50 requires NAME   NAME.sh runs, and the unit starts only if it succeeds
+#   50 wants NAME      NAME.sh runs, and the unit starts whatever the result
+#   50 changing NAME   a run of hostrouting began to change NAME.sh and did not finish: the unit does not start
 
 # Only data: no line of it is ever run.
 configuration=(
@@ -19,22 +19,33 @@ set -u
 unset SYSTEMD_OFFLINE SYSTEMD_IN_CHROOT
 export SYSTEMD_IGNORE_CHROOT=1 LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
-unit='' scripts='' steps='' drop_in='' lock=''
+unit='' scripts='' steps='' units='' lock=''
 for line in "${configuration[@]}"; do
   case $line in
     'unit '*) unit=${line#* } ;;
     'scripts '*) scripts=${line#* } ;;
     'steps '*) steps=${line#* } ;;
-    'drop-in '*) drop_in=${line#* } ;;
+    'units '*) units=${line#* } ;;
     'lock '*) lock=${line#* } ;;
   esac
 done
+
+# The unit that asks; for the service, all gated units: those that have our drop-in.
+gated=''
+if [[ ${1-} == ask && ${2-} ]]; then
+  gated=$2
+else
+  for path in "$units"/*.d/00-host-routing.conf; do
+    path=${path%.d/*}
+    [[ $path == "$units/*" ]] || gated+="${gated:+, }${path##*/}"
+  done
+fi
 
 pass() { finished=1 && exit 0; }
 
 refuse() {
   local reason=$1
-  printf '<3>host-routing-gate: no machine starts: %s\n' "$reason" >&2
+  printf '<3>host-routing-gate: %s must not start: %s\n' "$gated" "$reason" >&2
   finished=1 && exit 1
 }
 
@@ -45,7 +56,7 @@ refuse() {
 # the service is running, `start` waits for that run.
 ask() {
   local begin tries last=''
-  # Exit with 1: a setting of the machine may count other statuses, such as that of SIGTERM, as success.
+  # Exit with 1: a setting of the unit may count other statuses, such as that of SIGTERM, as success.
   trap 'finished=1; exit 1' TERM HUP INT QUIT PIPE ALRM USR1 USR2
   read -r begin _ </proc/uptime
   begin=${begin/./}0000 # microseconds
@@ -58,11 +69,19 @@ ask() {
   refuse "$unit does not finish; see journalctl -u $unit"
 }
 
-# Whether hostrouting was removed from this host meanwhile. A missing drop-in does not prove it: a setting of the
-# machine's unit may hide the file from this script.
+# Whether hostrouting was removed from this host meanwhile. Missing drop-ins do not prove it: a setting of the unit may
+# hide the files from this script.
 is_removed() {
-  [[ ! -e $drop_in ]] || return 1
+  ! has_drop_in || return 1
   [[ ! -e $scripts/host-routing-gate.sh || $(systemctl show --property LoadState "$unit") == LoadState=not-found ]]
+}
+
+has_drop_in() {
+  local path
+  for path in "$units"/*.d/00-host-routing.conf; do
+    [[ ! -e $path ]] || return 0
+  done
+  return 1
 }
 
 # Ends this script if the service has run since it began, or cannot be started.
@@ -86,7 +105,7 @@ take_result() {
 # --- host-routing-gate.sh
 
 # How many seconds the first step may wait for what the host lacks. Later steps, or steps after a wait for the lock, get
-# less: by default the start of a machine may take 90 s.
+# less: by default the start of a unit may take 90 s.
 patience=60
 
 take_steps() {
@@ -137,7 +156,7 @@ read_steps() {
   local lines=() line
   require_file "$steps"
   if [[ ! -e $steps ]]; then
-    [[ -e $drop_in ]] || pass # hostrouting was removed from this host meanwhile
+    has_drop_in || pass # hostrouting was removed from this host meanwhile
     refuse "$steps is missing; write it again with: hostrouting apply --config FILE"
   fi
   mapfile -t lines <"$steps" || refuse "cannot read $steps"
@@ -163,7 +182,7 @@ want() {
   patience=15
   [[ $status == 0 ]] && return
   [[ $status ]] && what='failed'
-  printf '<4>host-routing-gate: %s.sh %s; the machine starts anyway\n' "$name" "$what" >&2
+  printf '<4>host-routing-gate: %s.sh %s; %s may start anyway\n' "$name" "$what" "$gated" >&2
 }
 
 # A script that ends without an exit, such as an empty one, has failed.

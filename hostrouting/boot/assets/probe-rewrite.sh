@@ -23,7 +23,7 @@ for line in "${configuration[@]}"; do
     'global '*) global=${line#* } ;;
     'interface '*) dev=${line#* } ;;     # a configuration with a route has one interface
     'route '*) route=${line#* } ;;       # yes, or no: the replies use another route
-    'required '*) required=${line#* } ;; # yes, or no: a machine starts anyway
+    'required '*) required=${line#* } ;; # yes, or no: a gated unit starts anyway
     'protocol '*) protocol=${line#* } ;; # the number that marks our routes
     'metric '*) metric=${line#* } ;;     # of the route that is added
     'wait '*) wait=${line#* } ;;         # how many seconds to wait for the device
@@ -31,7 +31,7 @@ for line in "${configuration[@]}"; do
     'nft '*) text+=${line#* }$'\n' ;; # what nft loads, line by line
   esac
 done
-# Before the start of a machine there is less time, or none if the machine starts anyway.
+# Before the start of a gated unit there is less time, or none if the gated unit starts anyway.
 [[ ${1-} ]] && ((wait > $1)) && wait=$1
 [[ ${1-} && $required != yes ]] && wait=0
 waited=0
@@ -96,7 +96,7 @@ probeRewrite.table to another name"
   list && listing=$said && note "$text$listing"
 }
 
-# Loads the table unless nft lists it as it did after it was loaded. The start of another machine may flush nftables
+# Loads the table unless nft lists it as it did after it was loaded. The start of another gated unit may flush nftables
 # meanwhile.
 keep_table() {
   local loads=0
@@ -144,7 +144,7 @@ keep_table
 [[ $route != yes ]] || place_route || {
   why="$global: $why"
   [[ $is_minor && $required != yes ]] || fail "$why"
-  say 4 "$why; the rules are loaded, and the next start of a machine, or the guard, tries again"
+  say 4 "$why; the rules are loaded, and the next start of a gated unit, or the guard, tries again"
 }
 keep_table # it may have waited
 finished=1 && exit 0

@@ -22,6 +22,7 @@ from hostrouting.routes.plan import wanted_routes
 from hostrouting.tasks.configure import Configure, installed_tasks
 from hostrouting.tasks.results import CheckResult, RoutesResult
 from hostrouting.tasks.static_routes import has_script_succeeded
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -80,13 +81,14 @@ class Done:
 
 
 def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> Line:
-    """The last line of a run of this configuration that failed: whether a machine can start now."""
+    """The last line of a run of this configuration that failed: whether a gated unit can start now."""
+    units = spoken(gate.units)
     if gate.openings or not gate.is_up:
-        why = gate.openings[0] if gate.openings else "the drop-in that makes machines wait for the check is missing"
-        ways = f"keep machines from starting with: {gate.hold}; or fix this and apply again"
-        return line(Painted("A machine that is started now is NOT held back:", "bad"), f" {why}; {ways}")
+        why = gate.openings[0] if gate.openings else f"the drop-in that makes {units} wait for the check is missing"
+        ways = f"to hold back {units}, run: {gate.hold}; or fix this and apply again"
+        return line(Painted("A gated unit that is started now is NOT held back:", "bad"), f" {why}; {ways}")
     if gate.bars:
-        return line(Painted("No machine starts now:", "warn"), f" {gate.bars[0]}")
+        return line(Painted(f"{units} cannot start now:", "warn"), f" {gate.bars[0]}")
     refused, is_kept = "", False
     with suppress(HostRoutingError):  # a file or the kernel cannot be read: the gate's state is all that is known
         installed = installed_config(host) or HostRoutingConfig()
@@ -96,17 +98,17 @@ def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> L
             with host.backend() as backend:
                 required = {step.name for step in Gate(host).steps if step.kind == "requires"}
                 refused = refusal(installed, read(backend)[0], required)
-    # Without systemd, no machine can start before the next boot.
+    # Without systemd, no gated unit can start before the next boot.
     boots = host.manager is not None and not host.manager.is_running()
     if refused:
-        when = "From the next boot on, no machine starts:" if boots else "No machine starts now:"
+        when = f"From the next boot on, {units} cannot start:" if boots else f"{units} cannot start now:"
         return line(Painted(when, "warn"), f" {refused}; correct this, and apply again")
     if is_kept:
-        when = "from the next boot on, machines are" if boots else "machines are still"
-        told = f"The last good static-routes.sh is still installed: {when} checked with it before they start"
+        checked = f"from the next boot on, each start of {units} is" if boots else f"each start of {units} is still"
+        told = f"The last good static-routes.sh is still installed: {checked} checked with it"
         return line(f"{told}; see: hostrouting status")
-    when = "From the next boot on, machines are" if boots else "Machines are still"
-    return line(f"{when} checked before they start; see: hostrouting status")
+    checked = f"From the next boot on, each start of {units} is" if boots else f"Each start of {units} is still"
+    return line(f"{checked} checked; see: hostrouting status")
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -158,7 +160,7 @@ def _page(
         yield from check.limit_lines(advice=f"Wait longer (--wait 300), or {name}.", again="hostrouting check")
         if not done.run.ok and done.gate.is_up and not done.gate.openings:
             yield line()
-            yield line("The mode is STRICT: no machine starts on this host until the check passes.")
+            yield line(f"The mode is STRICT: {spoken(done.gate.units)} cannot start until the check passes.")
             return
     if done.run.ok:
         yield from gate_lines(done.gate)
@@ -191,7 +193,7 @@ COMMAND = Command(
     more="""\
 Requires root. The file is complete: installed parts that it does not name are removed. If the gate, the mode STRICT, an
 address that STRICT protects or the guard would go, apply changes nothing and exits with 2, unless --allow-removal is
-given. Either all routes are applied or none; a running machine is not touched. If an overlap is left afterwards, the
+given. Either all routes are applied or none; a running unit is not touched. If an overlap is left afterwards, the
 exit code is 1 in mode STRICT; in mode WARN the overlap is only reported.
 """,
     examples="""\

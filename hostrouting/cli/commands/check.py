@@ -183,7 +183,7 @@ force or cannot work, the exit code is 1.
 Verdicts: ok (exit code 0), overlap (1), undecided (3), no-default-route (3). Undecided: plain packets (from root,
 without a mark) do not escape, but a rule by source, mark, user or port sends other packets elsewhere.
 
-That machines start unchecked, or that none starts, is said and does not change the exit code: that is for status.
+That gated units start unchecked, or that none starts, is said and does not change the exit code: that is for status.
 
 IPv4 and IPv6 have a default route, expected devices, a verdict and a repair each; the exit code is that of the worse
 verdict.

@@ -62,7 +62,7 @@ Without --config it uses what is installed on this host, also after an apply or 
 that configuration, also after an apply of another one, and then replaces and deletes the static routes of that one. It
 looks after each change of links, addresses, routes, rules and nftables that can matter, and once a minute. It adds
 hostrouting's missing routes again, loads its nftables table again, and writes the verdict of the check when it changes.
-It never changes another program's route and never touches a machine. SIGHUP makes it read the configuration again;
+It never changes another program's route and never touches a gated unit. SIGHUP makes it read the configuration again;
 SIGTERM and Ctrl-C end it, and change nothing. What it does is logged to standard error or, as a service of systemd, to
 the journal.
 """,

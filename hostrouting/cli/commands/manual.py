@@ -31,8 +31,8 @@ hostrouting finds addresses whose packets leave a host by the wrong device, beca
 specific than the default route. It names the route that captures them and the static routes that repair it, installs
 these routes, and checks every address of the networks that have to leave by the default route (the expected CIDRs).
 
-With an installed configuration, it does so at every boot, before a systemd-nspawn machine starts. In mode STRICT,
-machines do not start while an address leaves by the wrong device; in mode WARN, this is only logged.
+With an installed configuration, it does so at every boot, before a gated unit starts. In mode STRICT,
+gated units do not start while an address leaves by the wrong device; in mode WARN, this is only logged.
 
 Results go to standard output, logs to standard error. A command is about this host or, with the option --snapshot,
 about a saved snapshot of another one.

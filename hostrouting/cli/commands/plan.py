@@ -45,7 +45,7 @@ class Prospect:
     rewrites: tuple[str, ...] = ()
     """The files to write that already exist with another content."""
     stuck: str = ""
-    """What stays installed if no route can be changed, and what follows for machines; empty if nothing would stay."""
+    """What stays installed if no route can be changed, and what follows; empty if nothing would stay."""
 
     @property
     def routes(self) -> RoutePlan:
@@ -100,7 +100,7 @@ class Prospect:
 
 
 def while_stuck(host: Host, config: HostRoutingConfig, look: Change) -> str:
-    """What stays installed if `apply` cannot change any route, and what follows for machines; may be empty.
+    """What stays installed if `apply` cannot change any route, and what follows for gated units; may be empty.
 
     The routes stay, and the check is the new one.
     """
@@ -110,7 +110,7 @@ def while_stuck(host: Host, config: HostRoutingConfig, look: Change) -> str:
     required = {"static-routes", *(["check-route-overlap"] if check.expected_cidrs and check.mode == "STRICT" else [])}
     installed = attrs.evolve(installed_config(host) or HostRoutingConfig(), route_overlap=check)
     refused = refusal(installed, look.before, required)
-    return f"{kept}, but no machine starts: {refused}" if refused else kept
+    return f"{kept}, but no gated unit starts: {refused}" if refused else kept
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +173,7 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
             yield from prospect.after.evidence_lines(style, now="then")
             yield line()
             if prospect.ends_in_overlap and prospect.changes:
-                told = "apply would do all of this, and then fail, and no machine would start: the mode is STRICT."
+                told = "apply would do all of this, and then fail, and no gated unit would start: the mode is STRICT."
                 yield line(Painted(told, "warn"))
             if prospect.after.found.routes:
                 where = f" --snapshot {arguments.snapshot}" if prospect.saved else ""
@@ -191,7 +191,8 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
 def _answer_line(prospect: Prospect, config: str) -> Line:
 
     beside = "; only routes, because a snapshot has no files" if prospect.saved else ""
-    until, none = ("", "") if prospect.saved else (", and no machine starts until then", ", and no machine starts")
+    none = "" if prospect.saved else ", and no gated unit starts"
+    until = none and f"{none} until then"
     if prospect.stuck:
         until = none = f"; {prospect.stuck}"
     if prospect.refused:
@@ -209,7 +210,7 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
         told = f" apply would wait for {' and '.join(prospect.after.found.lacking)}, which the check needs"
         return line(Painted("NOT READY:", "warn"), told)
     if prospect.answer == "overlap":
-        told = f" apply would change nothing and fail: the mode is STRICT, so no machine starts{beside}"
+        told = f" apply would change nothing and fail: the mode is STRICT, so no gated unit starts{beside}"
         return line(Painted("OVERLAP:", "bad"), told)
     if not prospect.work:
         who = "the routes already match" if prospect.saved else "the host already matches"

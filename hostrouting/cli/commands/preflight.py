@@ -1,4 +1,4 @@
-"""`preflight`: what would make a bootstrap, the start of the next machine or a reboot fail; changes nothing."""
+"""`preflight`: what would make a bootstrap, the next start of a gated unit or a reboot fail; changes nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
     alike = {name: [finding for finding in found.findings if finding.severity == name] for name in _TITLES}
     counts = f"{counted(len(alike['error']), 'error')}, {counted(len(alike['warning']), 'warning')}"
     if alike["error"]:
-        yield line(Painted("WOULD FAIL:", "bad"), f" {counts}; apply fails on this host, or machines do not start")
+        yield line(Painted("WOULD FAIL:", "bad"), f" {counts}; apply fails on this host, or gated units do not start")
     elif any(finding.can_retry for finding in alike["warning"]):
         yield line(Painted("NOT READY:", "warn"), f" {counts}; apply would wait, and may then fail")
     elif alike["warning"]:
@@ -82,8 +82,8 @@ COMMAND = Command(
     version=2,
     options=_options,
     more="""\
-Error: on this host as it is now, apply would fail, or machines would not start, now or after a reboot. Warning: either
-might happen, apply would wait for something (such as a default route), a machine might start unchecked, or something
+Error: on this host as it is now, apply would fail, or no gated unit would start, now or after a reboot. Warning: either
+might happen, apply would wait for something (such as a default route), a gated unit might start unchecked, or something
 could not be read. The exit code is 2 with an error, 1 with a warning only, and 0 otherwise. A wrong command or an
 invalid configuration also gives exit code 2. With --json the schema distinguishes these cases: hostrouting/preflight/2
 has findings, and hostrouting/error/2 means that preflight itself could not run. Any user can run it, but only root can

@@ -130,7 +130,7 @@ device), so it can be applied on other nodes with the same problem.
 hostrouting repair 172.16.0.0/16
 # as root: repair it now, and at every boot
 hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -
-# a file with it: once applied, no machine starts while an address escapes
+# a file with it: once applied, no gated unit starts while an address escapes
 hostrouting repair 172.16.0.0/16 --as-config --mode STRICT > new.json
 """,
     failing="no static route can repair some of the overlap",

@@ -68,9 +68,9 @@ class Now:
     installed: RouteOverlapConfig | None
     """The installed check, if there is one."""
     gated: bool
-    """Whether machines wait for the installed check."""
+    """Whether gated units wait for the installed check."""
     heals: bool
-    """Whether the installed routes close the present escapes; they are added before the check when a machine starts."""
+    """Whether the installed routes close the present escapes; before a gated unit starts, they are added first."""
 
     @property
     def verdict(self) -> str:
@@ -84,7 +84,7 @@ class Now:
 
     @property
     def in_force(self) -> bool:
-        """Whether machines wait for this verdict."""
+        """Whether gated units wait for this verdict."""
         return self.gated and self.is_installed
 
 
@@ -123,13 +123,13 @@ class HostStatus:
     ipv6_default: Route | None
     files: tuple[str, ...]
     gate: GateState
-    """Whether machines are checked before they start."""
+    """Whether gated units are checked before they start."""
     lasting: bool
     """Whether the script that adds the routes at boot exists."""
     checking: bool
-    """Whether machines wait for a check."""
+    """Whether gated units wait for a check."""
     holding: bool
-    """Whether machines wait for these routes."""
+    """Whether gated units wait for these routes."""
     units: tuple[tuple[str, UnitState], ...]
     layout: HostLayout
     """The names of the units."""
@@ -182,14 +182,14 @@ class HostStatus:
 
     @property
     def _explains_a_refusal(self) -> bool:
-        """Whether the facts explain why the gate refused a machine: the routes, the verdict now or the last one."""
+        """Whether the facts explain why the gate refused a gated unit: the routes, the verdict now or the last one."""
         verdicts = {found.verdict for found in (self.now, self.last) if found is not None}
         refusals = self.missing or self.gate.bars or self.standings.faults
         return bool(refusals or verdicts & _REFUSING)
 
     @property
     def heals(self) -> bool:
-        """Whether the next start of a machine closes the present escapes, by adding the installed routes first."""
+        """Whether the next start of a gated unit closes the present escapes, by adding the installed routes first."""
         return self.now is not None and self.now.in_force and self.now.heals and not self.failed and not self.gate.bars
 
     @property
@@ -215,11 +215,11 @@ class HostStatus:
         for unit in self.failed:
             told = f"the last run of {unit} failed"
             if self.failed == (self.layout.gate_unit,):
-                told = "the last machine that tried to start was refused, and no present fact explains it"
+                told = "the last unit that tried to start was refused, and no present fact explains it"
             yield Finding("unit", "error", told, unit, f"see: journalctl -u {unit}")
 
     def _of_routes(self) -> Iterator[Finding]:
-        follows = ", and no machine starts until then" if self.holding else ""
+        follows = f", and {spoken(self.gate.units)} cannot start until then" if self.holding else ""
         for finding in self.plan.findings():
             if finding.name in {"route-conflict", "route-waits"}:
                 yield attrs.evolve(finding, severity="error", sentence=f"{finding.sentence}{follows}")
@@ -316,7 +316,7 @@ def _judge(
 ) -> Now | None:
     """Check the host by the given configuration, or by the installed one if the given one has no expected CIDRs.
 
-    None if neither has expected CIDRs. `gated`: whether machines wait for the installed check.
+    None if neither has expected CIDRs. `gated`: whether gated units wait for the installed check.
     """
     settings = None if installed is None else installed.route_overlap
     named = bool(config.route_overlap.expected_cidrs)
@@ -345,7 +345,7 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
     guard, program = wanted.guard, wanted.guard.program or installed.guard.program
     if guard.enabled != installed.guard.enabled or (guard.enabled and program != installed.guard.program):
         yield "guard"
-    for key in ("protocol", "kernelRules", "manageForeign", "azureVnetCleanup", "extensions"):
+    for key in ("protocol", "gate", "kernelRules", "manageForeign", "azureVnetCleanup", "extensions"):
         if wanted.to_mapping().get(key) != installed.to_mapping().get(key):
             yield key
 
@@ -436,13 +436,13 @@ def _when(seconds: float | None) -> str:
 
 _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 _BAD: dict[Severity, Tone] = {"error": "bad", "warning": "warn", "note": "soft"}
-_LET_IN = "machines start anyway."
+_LET_IN = "{} can start anyway."
 _FOLLOWS = {
-    ("STRICT", "overlap"): "no machine starts now; a running machine keeps running.",
+    ("STRICT", "overlap"): "{} cannot start now; what runs keeps running.",
     (
         "STRICT",
         "no-default-route",
-    ): "machines wait for a default route and do not start without one; a running machine keeps running.",
+    ): "{} cannot start without a default route; what runs keeps running.",
     ("WARN", "overlap"): _LET_IN,
     ("WARN", "no-default-route"): _LET_IN,
 }
@@ -499,20 +499,20 @@ def _escapes(status: HostStatus) -> Iterator[Line]:
         return
     yield from now.check.answer_lines()
     if now.verdict != "undecided":
-        yield line("  ", _follows(now, status.file, heals=status.heals))
+        yield line("  ", _follows(now, status.file, spoken(status.gate.units), heals=status.heals))
     yield line("  ", _ways(now, status.file, heals=status.heals))
 
 
-def _follows(now: Now, config: str | None, *, heals: bool) -> str:
+def _follows(now: Now, config: str | None, units: str, *, heals: bool) -> str:
     if heals:
-        return "The installed static routes repair it: they are added before a machine starts."
+        return f"The installed static routes repair it: they are added before {units} can start."
     if now.in_force:
         mode = now.check.config.route_overlap.mode
-        return f"The mode is {mode}: {_FOLLOWS[mode, now.verdict]}"
+        return f"The mode is {mode}: {_FOLLOWS[mode, now.verdict].format(units)}"
     if now.is_installed:
         restore = f"hostrouting apply --config {config or 'FILE'}"
-        return f"The drop-in that makes machines wait for this check is missing; restore it with: {restore}"
-    return f"{config} is not what is installed here: no machine waits for this check."
+        return f"The drop-in that makes {units} wait for this check is missing; restore it with: {restore}"
+    return f"{config} is not what is installed here: no gated unit waits for this check."
 
 
 def _ways(now: Now, config: str | None, *, heals: bool) -> str:
@@ -678,7 +678,7 @@ hostrouting status --config agent.json
         "units[].status": "the exit status of its last run",
         "manager": "whether systemd is running here",
         "now.by": "config or installed: the configuration that the check used; now is null if there was no check",
-        "now.inForce": "whether machines wait for a check with these settings",
+        "now.inForce": "whether gated units wait for a check with these settings",
         "now.expectedCidrs[]": "the CIDRs that were checked",
         **{f"now.{key}": says for key, says in CHECK.items()},
         "lastCheck.verdict": "the verdict of the last check; lastCheck is null if there was none since boot",

@@ -104,7 +104,7 @@ class Orders:
 class Guard:
     """Look at the host after each event that matters and once a minute, repair what has changed, keep the verdict true.
 
-    It runs until it is cancelled; its end changes nothing. A machine is never started or stopped. It watches what is
+    It runs until it is cancelled; its end changes nothing. A gated unit is never started or stopped. It watches what is
     configured: the static routes, the expected CIDRs, the probe rewrite.
     """
 
@@ -288,7 +288,7 @@ class _Watching:
         return found + self._look_at_gate()
 
     def _look_at_gate(self) -> Look:
-        """The edited files that decide whether a machine starts, which the guard leaves to `apply`; unknown tasks."""
+        """The edited files that decide about a start, which the guard leaves to `apply`; unknown tasks."""
         try:
             edits = [edit for edit in find_edits(Gate(self._host)) if edit.name == "gate-open"]
             return Look(findings=(*edits, *self._unknown))

@@ -1,6 +1,6 @@
 """InstallGuard installs the service that keeps the routing right, and tells how it is.
 
-Here: the unit and its state. Not here: what the running guard does (`loop`). Machines do not wait for the guard, so it
+Here: the unit and its state. Not here: what the running guard does (`loop`). No unit waits for the guard, so it
 has no step in the gate.
 """
 

@@ -141,7 +141,7 @@ class RewritePlan:
     def _waiting(self) -> Iterator[Finding]:
         config = self.wanted
         if config is not None and self.waits:
-            added = "; the guard or the next start of a machine then adds the route"
+            added = "; the guard or the next start of a gated unit then adds the route"
             severity: Severity = "error" if config.required else "note" if self.is_off else "warning"
             yield _finding("waits", config.interfaces[0], f"{_of_lack(self.waits)}{added}", severity)
 

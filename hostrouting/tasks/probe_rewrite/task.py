@@ -1,4 +1,4 @@
-"""RewriteProbeSource lets IPv6 probes of the load balancer reach the pods, now and before any machine starts.
+"""RewriteProbeSource lets IPv6 probes of the load balancer reach the pods, now and before any gated unit starts.
 
 Here: reading the host, and the order of the steps. Not here: what is wanted and what hinders it (`rules`).
 """
@@ -61,13 +61,13 @@ class RewriteProbeSource(HostTask[Effects]):
 
     1. If the rewrite is neither enabled nor installed, do nothing.
     2. If the condition is `imds`, ask the instance metadata service whether this node has IPv6; if not, remove all (7).
-    3. Write unit, script and gate if they differ: every boot and every start of a machine loads the rules again.
+    3. Write unit, script and gate if they differ: every boot and every start of a gated unit loads the rules again.
     4. If the table is not in force, load it in one transaction. Wait for the device of the route, and add the route.
     5. Run the script once if it is new or its last run failed. Then read everything back.
     6. Log what else keeps probes from the pods: forwarding is off, or the device is in a bridge.
     7. If the configuration no longer enables the rewrite, delete table and route.
 
-    A route whose device is not ready is a failure only if `required` is set; only then do machines wait, too.
+    A route whose device is not ready is a failure only if `required` is set; only then do gated units wait, too.
     """
 
     name: ClassVar[str] = "rewrite-probe-source"
@@ -84,7 +84,7 @@ class RewriteProbeSource(HostTask[Effects]):
 
     @property
     def part(self) -> Part:
-        """The script, which runs before a machine starts, and the unit that runs it at every boot."""
+        """The script, which runs before a gated unit starts, and the unit that runs it at every boot."""
         layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
         told = ProbeScript(self._settings, self.config.protocol, seconds)
         part = Part.of(

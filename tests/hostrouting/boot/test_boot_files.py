@@ -281,14 +281,14 @@ class TestTexts:
             for word in ("Requires", "Requisite", "BindsTo", "PartOf", "RequiredBy", "RemainAfterExit", "Before="):
                 assert word not in text
 
-    def test_machines_ask_the_gate_before_anything_else(self) -> None:
+    def test_units_ask_the_gate_before_anything_else(self) -> None:
         """The drop-in has one command, which must succeed, and says after what; it sorts before those of others."""
         text = render_gate_drop_in().splitlines()
-        assert text[-1].startswith("ExecStartPre=/bin/bash -pc '")
-        assert text[-1].endswith("; exit 1' /etc/hostrouting/host-routing-gate.sh ask")
+        assert text[-1].startswith("ExecStartPre=+/bin/bash -pc '")
+        assert text[-1].endswith("; exit 1' /etc/hostrouting/host-routing-gate.sh ask %n")
         assert "After=network-online.target static-routes.service host-routing-gate.service" in text
         assert "Wants=network-online.target" in text
-        assert HostLayout().gate_drop_in.rpartition("/")[2] < "10-other.conf"
+        assert HostLayout().gate_drop_in().rpartition("/")[2] < "10-other.conf"
 
     def test_units_wait_longer_than_their_scripts(self) -> None:
         """A script is given the time for which it waits, and some more."""
@@ -315,7 +315,7 @@ class TestTexts:
         assert "bring /etc/other back" in render_gate_unit(layout)
         assert " /etc/other/host-routing-gate.sh\n" in render_gate_unit(layout)
         assert "RuntimeDirectory=other/place\n" in render_gate_unit(layout)
-        assert " /etc/other/host-routing-gate.sh ask\n" in render_gate_drop_in(layout)
+        assert " /etc/other/host-routing-gate.sh ask %n\n" in render_gate_drop_in(layout)
         guard = render_guard_unit("/usr/bin/hostrouting", layout=layout)
         assert "RuntimeDirectory=other/place\n" in guard
         assert "ReadWritePaths=/run/other/place -/proc/sys/net\n" in guard

@@ -12,8 +12,9 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot import GateStep, parse_gate_steps, render_gate_steps
+from hostrouting.boot import GateStep, parse_gate_steps, render_gate_drop_in, render_gate_steps
 from hostrouting.boot.gate import Changed, Gate, Part
+from hostrouting.config import GateConfig
 from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.host.fileset import File, FileSet
 from hostrouting.tasks.configure import Configure
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from hostrouting.config import HostRoutingConfig
 
+KUBELET = "kubelet.service"
 CONFIGS = {
     "nothing": config(),
     "one route": config(REPAIR[0]),
@@ -40,10 +42,11 @@ CONFIGS = {
     "two routes, strict": config(*REPAIR, cidrs=(CIDR,)),
 }
 SOMETHING = [name for name in CONFIGS if name != "nothing"]
+FOR_KUBELET = attrs.evolve(CONFIGS["strict"], gate=GateConfig([KUBELET, "k3s.service"]))
 PAIRS = [pair for pair in product(CONFIGS, CONFIGS) if pair[0] != pair[1]]
 each_pair = for_each("one, other", PAIRS)
 
-STEPS, DROP_IN = LAYOUT.gate_steps_path, LAYOUT.gate_drop_in_path
+STEPS, DROP_IN = LAYOUT.gate_steps_path, LAYOUT.gate_drop_in()
 STOP = f"stop {LAYOUT.gate_unit}"
 CONSTANT = (DROP_IN, LAYOUT.gate_unit_path, LAYOUT.gate_script_path)
 MACHINE = "systemd-nspawn@kube1.service"
@@ -68,14 +71,14 @@ def context() -> phases.Context:
 
 def change(host: FakeHost, wanted: HostRoutingConfig) -> Changed:
     """Make the gate what this configuration says."""
-    return Gate(host).change(context(), *parts(wanted))
+    return Gate(host, wanted.gate.units).change(context(), *parts(wanted))
 
 
 def is_whole(host: FakeHost, wanted: HostRoutingConfig) -> bool:
     """Whether the gate is what the configuration says, read by systemd, and nothing is to be done."""
     assert host.manager is not None
     up, down = parts(wanted)
-    gate = Gate(host)
+    gate = Gate(host, wanted.gate.units)
     read = host.manager.show(("NeedDaemonReload",), LAYOUT.gate_unit)[0]["NeedDaemonReload"] == "no"
     return read and not gate.changes(up, down) and not gate.is_unread((*up, *down)) and not has_changing(host)
 
@@ -380,7 +383,7 @@ class Starting(FakeManager):
         """See Manager."""
         if "SubState" not in names:
             return super().show(names, *units)
-        assert units == (LAYOUT.machines,)
+        assert units == ("systemd-nspawn@*.service",)
         self.seen()
         self.looks -= 1
         return ({"Id": MACHINE, "SubState": "start-pre" if self.looks >= 0 else "running"},)
@@ -434,7 +437,7 @@ class TestTakenAway:
         host = FakeHost()
         assert host.manager is not None
         host.manager.properties = {MACHINE: {"SubState": substate}, "systemd-nspawn@b.service": {"SubState": "running"}}
-        assert Gate(host).starting() == (MACHINE,)
+        assert Gate(host).starting((LAYOUT.machine_unit,)) == (MACHINE,)
 
     def test_past_failures(self) -> None:
         """Whichever files cannot be removed, all others go, and each that is left is named."""
@@ -467,6 +470,84 @@ class TestTakenAway:
         with pytest.raises(ExceptionGroup, match="not everything could be removed") as caught:
             change(host, CONFIGS["nothing"])
         assert {error.path for error in caught.value.exceptions if isinstance(error, FileError)} == broken
+
+
+class TestUnits:
+    """The list of gated units is that of the configuration; what it is on the host, the host itself knows."""
+
+    def test_who_comes_and_who_leaves(self) -> None:
+        """Units get and lose our drop-in with one daemon-reload; another's file in the folder stays.
+
+        Kills: a drop-in that stays behind, and a digest of one that is gone.
+        """
+        host = FakeHost()
+        change(host, CONFIGS["strict"])
+        other = f"/etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"
+        host.files.write(other, "[Service]\n")
+        assert host.manager is not None
+        host.manager.reload()
+        host.manager.calls.clear()
+        change(host, FOR_KUBELET)
+        assert host.manager.calls.count("reload") == 1
+        assert Gate(host).gated == ("k3s.service", KUBELET)
+        assert {host.files.read(LAYOUT.gate_drop_in(unit)) for unit in Gate(host).gated} == {render_gate_drop_in()}
+        assert host.files.read(DROP_IN) is None
+        assert DROP_IN not in (host.files.read(STEPS) or "")
+        change(host, CONFIGS["nothing"])
+        assert left(host) == {other}
+
+    def test_a_drop_in_that_was_removed(self) -> None:
+        """A unit that has lost its drop-in is still known as gated; a change without a list writes the drop-in again.
+
+        Kills: a list that is only looked up in the folders of the units.
+        """
+        host = FakeHost()
+        change(host, FOR_KUBELET)
+        host.files.remove(LAYOUT.gate_drop_in(KUBELET))
+        assert Gate(host).gated == ("k3s.service", KUBELET)
+        up, down = parts(FOR_KUBELET)
+        Gate(host).change(context(), up, down)
+        assert host.files.read(LAYOUT.gate_drop_in(KUBELET)) == render_gate_drop_in()
+
+    def test_a_list_that_was_lost(self) -> None:
+        """The drop-ins themselves say which units are gated, and a file of another program with their name does not."""
+        host = FakeHost()
+        change(host, FOR_KUBELET)
+        host.files.remove(STEPS)
+        host.files.write(LAYOUT.gate_drop_in("other.service"), "[Service]\n")
+        assert Gate(host).gated == ("k3s.service", KUBELET)
+        change(host, CONFIGS["nothing"])
+        assert left(host) == {LAYOUT.gate_drop_in("other.service")}
+
+    def test_a_run_that_is_killed(self) -> None:
+        """Wherever a run is killed, the next one finishes: the units of its list are gated, and systemd has read it.
+
+        Kills: forgetting, after the kill, the unit whose drop-in was removed before the daemon-reload.
+        """
+        for nth in count(1):
+            host, mishaps = copied(*changed("strict"))
+            assert host.manager is not None
+            host.manager.properties = {MACHINE: {}}
+            mishaps.arm(nth, killed)
+            with suppress(Killed):
+                change(host, FOR_KUBELET)
+                break
+            assert Gate(host).gated
+            mishaps.disarm()
+            change(host, FOR_KUBELET)
+            assert Gate(host).gated == ("k3s.service", KUBELET)
+            assert is_whole(host, FOR_KUBELET)
+            assert host.manager.has_read_all, nth
+
+    def test_a_unit_that_leaves_while_it_starts(self) -> None:
+        """Its start comes to an end first: systemd would skip the commands of its other drop-ins."""
+        host = FakeHost()
+        change(host, CONFIGS["strict"])
+        assert host.manager is not None
+        host.manager.properties = {MACHINE: {"SubState": "start-pre"}}
+        ctx, wanted = context(), FOR_KUBELET
+        Gate(host, wanted.gate.units).change(ctx, *parts(wanted))
+        assert ctx.clock.now() == pytest.approx(20, abs=0.2)
 
 
 class TestImage:

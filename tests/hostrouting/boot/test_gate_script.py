@@ -46,8 +46,9 @@ class Place:
         text = render_gate_script()
         for path in (LAYOUT.config_directory, LAYOUT.state_directory):
             text = text.replace(f" {path}", f" {folder}")
-        text = text.replace(f" {LAYOUT.gate_drop_in}'", f" {folder}/drop-in'")
+        text = text.replace(f" {LAYOUT.unit_directory}'", f" {folder}/units'")
         place = cls(folder, text)
+        place.drop_in.parent.mkdir(parents=True)
         place.drop_in.touch()
         place.lock.touch()
         return place
@@ -55,7 +56,7 @@ class Place:
     @property
     def drop_in(self) -> Path:
         """Stands for the drop-in."""
-        return self.folder / "drop-in"
+        return self.folder / "units/kubelet.service.d/00-host-routing.conf"
 
     @property
     def steps(self) -> Path:
@@ -102,7 +103,9 @@ class Place:
         assert done.returncode in {0, 1}, done.stderr
         assert done.stdout == ""
         said = [
-            line for line in done.stderr.splitlines() if line.startswith("<3>host-routing-gate: no machine starts: ")
+            line
+            for line in done.stderr.splitlines()
+            if line.startswith("<3>host-routing-gate: kubelet.service must not start: ")
         ]
         assert len(said) == done.returncode, done.stderr
         return done.returncode == 0
@@ -178,7 +181,7 @@ class TestSteps:
         place.put([step("60 wants a")], {"a": body})
         done = place.run()
         assert done.returncode == 0
-        assert "<4>host-routing-gate: a.sh failed; the machine starts anyway" in done.stderr
+        assert "<4>host-routing-gate: a.sh failed; kubelet.service may start anyway" in done.stderr
 
     def test_a_wanted_script_that_hangs(self, place: Place) -> None:
         """A wanted script that does not end lets the machine start, too, after its patience."""
@@ -491,13 +494,13 @@ class TestAsk:
         """If the unit has failed by itself since, the start is refused at once, and the error names the journal."""
         done, calls, naps = ask(place, Answers((1,), failed(result)))
         assert (done.returncode, calls.count(START), naps) == (1, 1, [])
-        assert f"<3>host-routing-gate: no machine starts: see journalctl -u {UNIT}" in done.stderr
+        assert f"<3>host-routing-gate: kubelet.service must not start: see journalctl -u {UNIT}" in done.stderr
 
     def test_refused_on_a_host_that_was_suspended(self, place: Place) -> None:
         """If systemd's clock is behind, every end seems to be an old one; the second that is new is a refusal."""
         done, calls, naps = ask(place, Answers((1,), failed(ended=f"$(grep -c start {place.folder}/calls)")))
         assert (done.returncode, calls.count(START), naps) == (1, 2, ["0.3"])
-        assert f"<3>host-routing-gate: no machine starts: see journalctl -u {UNIT}" in done.stderr
+        assert f"<3>host-routing-gate: kubelet.service must not start: see journalctl -u {UNIT}" in done.stderr
 
     @pytest.mark.parametrize("load", ["masked", "not-found", "bad-setting", "error"])
     def test_a_unit_that_cannot_be_started(self, place: Place, load: str) -> None:

@@ -94,7 +94,7 @@ def test_an_image() -> None:
     """In an image, no systemd can be asked: only the files count."""
     host = attrs.evolve(installed(), manager=None)
     assert find_gate_state(host) == GateState(is_up=True)
-    lay(host, LAYOUT.gate_drop_in_path, "")
+    lay(host, LAYOUT.gate_drop_in(), "")
     assert len(find_gate_state(host).openings) == 1
 
 
@@ -160,7 +160,7 @@ def test_a_command_before_ours(path: str) -> None:
     host = installed()
     lay(host, path, "[Service]\nExecStartPre=/bin/true\n")
     manager(host).reload()
-    whose = KUBE1 if KUBE1 in path else "every machine"
+    whose = KUBE1 if KUBE1 in path else "systemd-nspawn@.service"
     lost = "if its drop-in is changed while the command runs, systemd skips the gate"
     remedy = f"move it to a drop-in whose name sorts after 00-host-routing.conf; see {path}"
     told = f"{whose} runs another ExecStartPre= before the gate: {lost}; {remedy}"
@@ -183,7 +183,7 @@ def test_a_status_that_a_machine_takes_for_a_success(value: str, told: str) -> N
     host = installed()
     lay(host, MACHINE_DROP_IN, f"[Service]\nSuccessExitStatus={value}\n")
     manager(host).reload()
-    sentence = f"every machine has SuccessExitStatus={value}, so it starts {told}; see {MACHINE_DROP_IN}"
+    sentence = f"systemd-nspawn@.service has SuccessExitStatus={value}, so it starts {told}; see {MACHINE_DROP_IN}"
     assert told_of(host) == [f"GATE-OPEN: {sentence}"]
 
 
@@ -197,14 +197,14 @@ def _mark(host: FakeHost) -> None:
 
 BROKEN_OPEN = {
     "the drop-in is missing": (
-        _remove(LAYOUT.gate_drop_in_path),
+        _remove(LAYOUT.gate_drop_in()),
         (
-            f"{LAYOUT.gate_drop_in_path} is missing, so machines start unchecked; write it again with: hostrouting apply --config FILE"
+            f"{LAYOUT.gate_drop_in()} is missing, so {LAYOUT.machine_unit} starts unchecked; write it again with: hostrouting apply --config FILE"
         ),
     ),
     "the drop-in is masked": (
-        _lay(LAYOUT.gate_drop_in_path, ""),
-        f"{LAYOUT.gate_drop_in_path} is empty or a link to /dev/null, so machines start unchecked; remove it",
+        _lay(LAYOUT.gate_drop_in(), ""),
+        f"{LAYOUT.gate_drop_in()} is empty or a link to /dev/null, so {LAYOUT.machine_unit} starts unchecked; remove it",
     ),
 }
 
@@ -230,7 +230,7 @@ def test_an_edit(edit: Edit) -> None:
     manager(host).reload()
     state = find_gate_state(host)
     edited = Finding(
-        "gate-open", "warning", f"{edit.path} {NOT_OURS}, so machines may start unchecked", edit.path, COPY
+        "gate-open", "warning", f"{edit.path} {NOT_OURS}, so {LAYOUT.machine_unit} may start unchecked", edit.path, COPY
     )
     assert state.openings[0] == edited
     assert [finding for finding in state.findings if NOT_OURS in finding.sentence] == [edited]
@@ -247,7 +247,9 @@ def test_an_edit_whose_digest_was_deleted(path: str) -> None:
     kept = [line for line in listed.splitlines(keepends=True) if not line.endswith(f" {path}\n")]
     assert len(kept) == len(listed.splitlines()) - 1
     host.files.texts[LAYOUT.gate_steps_path] = "".join(kept)
-    assert told_of(host) == [f"GATE-OPEN: {LAYOUT.gate_steps_path} {NOT_OURS}, so machines may start unchecked; {COPY}"]
+    assert told_of(host) == [
+        f"GATE-OPEN: {LAYOUT.gate_steps_path} {NOT_OURS}, so {LAYOUT.machine_unit} may start unchecked; {COPY}"
+    ]
 
 
 def test_every_installed_file() -> None:
@@ -271,7 +273,7 @@ def test_every_installed_file() -> None:
 
 
 def test_an_unfinished_change_is_not_an_edit() -> None:
-    """While a run changes a step, or after it was killed, its files may be the old ones: no machine starts, that is all."""
+    """While a run changes a step, or after it was killed, its files may be the old ones: {LAYOUT.machine_unit} cannot start, that is all."""
     host = installed()
     listed = host.files.texts[LAYOUT.gate_steps_path]
     phases.execute(Configure(STRICT, host=host, wait=7), phases.Context(observers=[]))
@@ -295,7 +297,7 @@ def test_below_a_root() -> None:
     assert told.target == f"/mnt{LAYOUT.gate_script}"
 
 
-@pytest.mark.parametrize("path", [LAYOUT.gate_drop_in_path, LAYOUT.gate_unit_path], ids=["drop-in", "unit"])
+@pytest.mark.parametrize("path", [LAYOUT.gate_drop_in(), LAYOUT.gate_unit_path], ids=["drop-in", "unit"])
 def test_what_systemd_has_not_read(path: str) -> None:
     """What systemd has yet to read opens the gate, and the remedy is the reload."""
     host = installed()
@@ -306,10 +308,12 @@ def test_what_systemd_has_not_read(path: str) -> None:
         state = find_gate_state(host)
         assert not state.openings
         [told] = map(str, state.bars)
-        assert told.startswith(f"systemd has not loaded the current {LAYOUT.gate_unit}, and no machine starts")
+        assert told.startswith(
+            f"systemd has not loaded the current {LAYOUT.gate_unit}, and {LAYOUT.machine_unit} cannot start"
+        )
     else:
         told = str(find_gate_state(host).openings[0])
-        assert told.startswith("every machine starts unchecked: systemd has not loaded the drop-in")
+        assert told.startswith("systemd-nspawn@.service starts unchecked: systemd has not loaded the drop-in")
     assert told.endswith("run: systemctl daemon-reload")
     manager(host).reload()
     assert find_gate_state(host) == GateState(is_up=True)
@@ -327,32 +331,32 @@ AGAIN = "write it again with: hostrouting apply --config FILE"
 BARS = {
     "the unit is missing": (
         _remove(LAYOUT.gate_unit_path),
-        f"{LAYOUT.gate_unit_path} is missing or empty, and no machine starts without it; {AGAIN}",
+        f"{LAYOUT.gate_unit_path} is missing or empty, and {LAYOUT.machine_unit} cannot start without it; {AGAIN}",
     ),
     "the unit is masked": (
         _lay(LAYOUT.gate_unit_path, ""),
         (
-            f"{LAYOUT.gate_unit_path} is masked, and no machine starts without it; "
+            f"{LAYOUT.gate_unit_path} is masked, and {LAYOUT.machine_unit} cannot start without it; "
             f"unmask it with: systemctl unmask {LAYOUT.gate_unit}"
         ),
     ),
     "the script is missing": (
         _remove(LAYOUT.gate_script_path),
-        f"{LAYOUT.gate_script_path} is missing or empty, and no machine starts without it; {AGAIN}",
+        f"{LAYOUT.gate_script_path} is missing or empty, and {LAYOUT.machine_unit} cannot start without it; {AGAIN}",
     ),
     "the script is empty": (
         _lay(LAYOUT.gate_script_path, ""),
-        f"{LAYOUT.gate_script_path} is missing or empty, and no machine starts without it; {AGAIN}",
+        f"{LAYOUT.gate_script_path} is missing or empty, and {LAYOUT.machine_unit} cannot start without it; {AGAIN}",
     ),
     "the list is missing": (
         _remove(LAYOUT.gate_steps_path),
-        f"{LAYOUT.gate_steps_path} is missing, and no machine starts without it; {AGAIN}",
+        f"{LAYOUT.gate_steps_path} is missing, and {LAYOUT.machine_unit} cannot start without it; {AGAIN}",
     ),
     "the list is cut short": (
         _edit(LAYOUT.gate_steps_path, "end\n", ""),
         (
             f"{LAYOUT.gate_steps_path} cannot be used (the list of steps is incomplete), "
-            f"and no machine starts without it; {AGAIN}"
+            f"and {LAYOUT.machine_unit} cannot start without it; {AGAIN}"
         ),
     ),
     "a line that is not a step": (
@@ -365,11 +369,11 @@ BARS = {
     ),
     "a required script is missing": (
         _remove(LAYOUT.check_script_path),
-        f"{LAYOUT.check_script_path} is missing, and every machine requires it; {AGAIN}",
+        f"{LAYOUT.check_script_path} is missing, and {LAYOUT.machine_unit} cannot start without it; {AGAIN}",
     ),
     "machines are masked": (
         _lay(f"/run/systemd/system/{LAYOUT.machine_unit}", ""),
-        f"{LAYOUT.machine_unit} is masked; allow machines with: systemctl unmask --runtime {LAYOUT.machine_unit}",
+        f"{LAYOUT.machine_unit} is masked; allow its start with: systemctl unmask --runtime {LAYOUT.machine_unit}",
     ),
 }
 
@@ -391,7 +395,7 @@ def test_a_unit_that_systemd_cannot_use() -> None:
     """A unit that a drop-in has made unusable keeps every machine from starting."""
     host = installed()
     manager(host).properties[LAYOUT.gate_unit] = {"LoadState": "bad-setting"}
-    told = f"systemd cannot use {LAYOUT.gate_unit} (bad-setting), and no machine starts; see: systemctl status {LAYOUT.gate_unit}"
+    told = f"systemd cannot use {LAYOUT.gate_unit} (bad-setting), and {LAYOUT.machine_unit} cannot start; see: systemctl status {LAYOUT.gate_unit}"
     assert told_of(host) == [f"GATE-SHUT: {told}"]
 
 
@@ -418,7 +422,7 @@ def test_each_mask_has_its_remedy(path: str, remedy: str) -> None:
     host = installed()
     lay(host, path, "")
     manager(host).reload()
-    assert told_of(host) == [f"GATE-SHUT: {LAYOUT.machine_unit} is masked; allow machines with: {remedy}"]
+    assert told_of(host) == [f"GATE-SHUT: {LAYOUT.machine_unit} is masked; allow its start with: {remedy}"]
 
 
 def test_what_keeps_machines_from_starting() -> None:
@@ -433,10 +437,10 @@ def test_what_keeps_machines_from_starting() -> None:
 @pytest.mark.parametrize(
     ("properties", "told"),
     [
-        ({"RefuseManualStart": "yes"}, "{unit} has RefuseManualStart=yes, and no machine starts; "),
+        ({"RefuseManualStart": "yes"}, "{unit} has RefuseManualStart=yes, and {gated} cannot start; "),
         (
             {"AssertResult": "no", "AssertTimestampMonotonic": "17"},
-            "an Assert…= of {unit} did not hold, and no machine starts until it does; ",
+            "an Assert…= of {unit} did not hold, and {gated} cannot start until it does; ",
         ),
         ({"AssertResult": "no", "AssertTimestampMonotonic": "0"}, ""),
     ],
@@ -446,7 +450,11 @@ def test_a_unit_that_systemd_does_not_start(properties: dict[str, str], told: st
     """A setting with which systemd does not start the gate's unit is named, with where to look."""
     host = installed()
     manager(host).properties[LAYOUT.gate_unit] = properties
-    bars = [f"GATE-SHUT: {told.format(unit=LAYOUT.gate_unit)}see {LAYOUT.gate_unit_path}"] if told else []
+    bars = (
+        [f"GATE-SHUT: {told.format(unit=LAYOUT.gate_unit, gated=LAYOUT.machine_unit)}see {LAYOUT.gate_unit_path}"]
+        if told
+        else []
+    )
     assert told_of(host) == bars
 
 
@@ -457,12 +465,16 @@ def test_a_cause_is_said_once() -> None:
     lay(host, MACHINE_DROP_IN, "[Service]\nExecStartPre=\n")
     lay(host, f"/etc/systemd/system/{KUBE1}.d/50.conf", "[Service]\nSuccessExitStatus=1\n")
     manager(host).reload()
-    assert [finding.sentence.split()[0] for finding in find_gate_state(host).openings] == ["every", KUBE1, KUBE1]
+    assert [finding.sentence.split()[0] for finding in find_gate_state(host).openings] == [
+        LAYOUT.machine_unit,
+        KUBE1,
+        KUBE1,
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "before", "after"),
-    [("render_gate_drop_in", " ask\n", " ask 1\n"), ("render_gate_unit", "gate.sh\n", "gate.sh run\n")],
+    [("render_gate_drop_in", " ask %n\n", " ask %n 1\n"), ("render_gate_unit", "gate.sh\n", "gate.sh run\n")],
 )
 def test_the_gate_of_another_version(name: str, before: str, after: str) -> None:
     """After an upgrade and before `apply`, the installed gate checks as well, whatever its command is called.
@@ -474,7 +486,7 @@ def test_the_gate_of_another_version(name: str, before: str, after: str) -> None
         host = installed()
     assert find_gate_state(host) == GateState(is_up=True)
     host = installed()
-    path = LAYOUT.gate_drop_in_path if "drop_in" in name else LAYOUT.gate_unit_path
+    path = LAYOUT.gate_drop_in() if "drop_in" in name else LAYOUT.gate_unit_path
     lay(host, path, (host.files.read(path) or "").replace(before, after))
     manager(host).reload()
     assert find_gate_state(host).openings

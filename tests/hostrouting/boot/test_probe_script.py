@@ -306,7 +306,7 @@ class TestRoute:
         assert (done.returncode, bool(node.listing())) == (0, True)
         assert done.stderr == (
             f'<4>probe-rewrite: {GLOBAL}: no route by eth7 within 0 s (Cannot find device "eth7"); the rules are loaded,'
-            " and the next start of a machine, or the guard, tries again\n"
+            " and the next start of a gated unit, or the guard, tries again\n"
         )
         required = attrs.evolve(TOLD, config=attrs.evolve(CONFIG, interfaces=["eth7"], required=True))
         assert node.fails(required) == f'{GLOBAL}: no route by eth7 within 0 s (Cannot find device "eth7")'

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LAYOUT = HostLayout()
 STRICT = HostRoutingConfig(None, RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT))
 ROOM = "No space left on device; free some space"
-OPEN_TITLE, BARS_TITLE = "MACHINES START UNCHECKED:", "NO MACHINE STARTS:"
+OPEN_TITLE, BARS_TITLE = "GATED UNITS START UNCHECKED:", "NO GATED UNIT STARTS:"
 MASK = f"systemctl mask --runtime {LAYOUT.machine_unit}"
 OPENING = OPENINGS[0]
 
@@ -137,20 +137,23 @@ def test_what_cannot_be_found_out(host: FakeHost, config: str, monkeypatch: pyte
     assert found.code == 2
     said = say(*words("check", config), host=host)
     assert (
-        "whether machines are checked before they start is not known: systemctl show did not answer within 30 s"
+        "whether gated units are checked before they start is not known: systemctl show did not answer within 30 s"
         in said.out
     )
 
 
 FAILURES = {
-    LAYOUT.gate_drop_in_path: "open",
+    LAYOUT.gate_drop_in(): "open",
     LAYOUT.gate_unit_path: "barred",
     LAYOUT.gate_script_path: "barred",
     LAYOUT.gate_steps_path: "barred",
     LAYOUT.check_script_path: "barred",
     LAYOUT.check_unit_path: "barred",
 }
-BEGINS = {"open": "A machine that is started now is NOT held back: ", "barred": "No machine starts now: "}
+BEGINS = {
+    "open": "A gated unit that is started now is NOT held back: ",
+    "barred": "systemd-nspawn@.service cannot start now: ",
+}
 
 
 @pytest.mark.parametrize(("path", "state"), FAILURES.items(), ids=lambda it: it.rpartition("/")[2])
@@ -185,4 +188,6 @@ def test_after_a_failure_that_changed_nothing(host: FakeHost, config: str) -> No
     host.files.broken[LAYOUT.gate_steps_path] = ROOM
     said = say(*words("apply", config), "--wait", "7", host=host)
     assert said.code == 1
-    assert said.lines[-1].startswith(("Machines are still checked before they start", "No machine"))
+    assert said.lines[-1].startswith(
+        ("Each start of systemd-nspawn@.service is still checked", "systemd-nspawn@.service cannot start now")
+    )

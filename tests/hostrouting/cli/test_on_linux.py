@@ -280,7 +280,7 @@ def test_a_fifo_in_the_place_of_a_file(machine: Machine, repaired: str) -> None:
     for path in (
         layout.routes_script_path,
         layout.check_unit_path,
-        layout.gate_drop_in_path,
+        layout.gate_drop_in(),
         layout.routes_preset_path,
         layout.lock_path,
     ):

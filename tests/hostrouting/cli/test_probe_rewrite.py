@@ -63,7 +63,7 @@ def test_what_stands_in_the_way(probes: str, host: FakeHost) -> None:
     planned = say("plan", "--config", probes, host=host)
     assert (planned.code, planned.lines[0]) == (
         1,
-        "CONFLICT: apply would fail, for the reasons below, and no machine starts",
+        "CONFLICT: apply would fail, for the reasons below, and no gated unit starts",
     )
     assert "hostrouting apply" not in planned.out
     document = say("plan", "--config", probes, "--json", host=host).json

@@ -13,6 +13,7 @@ from typing_extensions import assert_type
 
 from hostrouting.config import (
     AzureVnetCleanupConfig,
+    GateConfig,
     GuardConfig,
     HostRoutingConfig,
     Mode,
@@ -25,7 +26,7 @@ from hostrouting.config import (
 )
 from hostrouting.errors import ConfigError
 
-KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, kernelRules, manageForeign, "
+KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, gate, kernelRules, manageForeign, "
 KEYS += "extensions"
 WHOLE = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)]),
@@ -42,6 +43,7 @@ WHOLE = HostRoutingConfig(
     probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=["eth0"]),
     azure_vnet_cleanup=AzureVnetCleanupConfig(["10.240.0.0/16"]),
     guard=GuardConfig(enabled=True, program="/opt/agent/bin/hostrouting"),
+    gate=GateConfig(["kubelet.service", "systemd-nspawn@kube1.service"]),
     kernel_rules=Upkeep.KEEP,
     manage_foreign=Upkeep.KEEP,
     extensions={"rail-rules": [{"table": 1001, "dev": None}]},
@@ -304,6 +306,7 @@ def test_to_json_spells_everything_out() -> None:
             "repeat": False,
         },
         "guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"},
+        "gate": {"units": ["kubelet.service", "systemd-nspawn@kube1.service"]},
         "kernelRules": "keep",
         "manageForeign": "keep",
         "extensions": {"rail-rules": [{"table": 1001, "dev": None}]},

@@ -117,7 +117,7 @@ def test_what_preflight_finds() -> None:
     host.files.broken |= {folder: why, f"{folder}/host-routing-gate.sh": why}
     foretold, done = dry_run(host, WARN), run(host, WARN)
     assert (foretold.failed, done.failed) == (True, True)
-    assert "; apply would fail, or machines would not start: cannot write into /etc/hostrouting" in foretold.message
+    assert "; apply would fail, or gated units would not start: cannot write into /etc/hostrouting" in foretold.message
 
 
 @pytest.mark.parametrize("dry", [True, False])

@@ -22,7 +22,11 @@ PARTS: dict[str, Part] = {
     "routes": ConfigureStaticRoutes(WANTED, host=HOST).part,
     "check": CheckRouteOverlap(WANTED, host=HOST).part,
 }
-SETS = {**{name: part.files for name, part in PARTS.items()}, "drop-in": Gate(HOST).drop_in, "gate": Gate(HOST).rest}
+SETS = {
+    **{name: part.files for name, part in PARTS.items()},
+    "drop-in": Gate(HOST).drop_ins((LAYOUT.machine_unit,)),
+    "gate": Gate(HOST).rest,
+}
 each_set = pytest.mark.parametrize("files_of", SETS.values(), ids=SETS)
 each_marked = pytest.mark.parametrize(
     ("files_of", "path"),
@@ -30,7 +34,7 @@ each_marked = pytest.mark.parametrize(
         (SETS["routes"], LAYOUT.routes_unit_path),
         (SETS["check"], LAYOUT.check_unit_path),
         (SETS["gate"], LAYOUT.gate_unit_path),
-        (SETS["drop-in"], LAYOUT.gate_drop_in_path),
+        (SETS["drop-in"], LAYOUT.gate_drop_in()),
     ],
     ids=SETS,
 )

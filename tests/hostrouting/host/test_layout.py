@@ -22,7 +22,6 @@ def test_where_everything_is() -> None:
         "routes_preset_path": "/etc/systemd/system-preset/50-hostrouting.preset",
         "probe_enabled_path": "/etc/systemd/system/multi-user.target.wants/probe-rewrite.service",
         "probe_preset_path": "/etc/systemd/system-preset/50-hostrouting-probe-rewrite.preset",
-        "gate_drop_in_path": "/etc/systemd/system/systemd-nspawn@.service.d/00-host-routing.conf",
         "gate_unit_path": "/etc/systemd/system/host-routing-gate.service",
         "gate_script_path": "/etc/hostrouting/host-routing-gate.sh",
         "gate_steps_path": "/etc/hostrouting/host-routing-gate.conf",
@@ -64,7 +63,7 @@ def test_rooted_elsewhere(root: str) -> None:
         assert getattr(image, name) == root.rstrip("/") + getattr(host, name)
     for name in (name for name in dir(host) if name.startswith("former_")):
         assert getattr(image, name) == tuple(root.rstrip("/") + path for path in getattr(host, name))
-    for name in ("routes_script", "check_script", "probe_script", "gate_script", "gate_steps", "gate_drop_in", "lock"):
+    for name in ("routes_script", "check_script", "probe_script", "gate_script", "gate_steps", "lock"):
         assert getattr(image, name) == getattr(host, name)
 
 

@@ -112,7 +112,7 @@ class TestRemove:
         assert mishaps.events[:4] == [
             f"write {LAYOUT.gate_steps_path}",
             f"stop {LAYOUT.gate_unit}",
-            f"remove {LAYOUT.gate_drop_in_path}",
+            f"remove {LAYOUT.gate_drop_in()}",
             "reload",
         ]
 
@@ -179,8 +179,8 @@ class TestConfigure:
         whole = planned()
         assert len(whole) == len(set(whole)) == len(task.preview().files.writes)
         for name in ("configure-static-routes", "check-route-overlap"):
-            assert LAYOUT.gate_drop_in_path in planned(only=name)
-            assert LAYOUT.gate_drop_in_path in planned(skip=name)
+            assert LAYOUT.gate_drop_in() in planned(only=name)
+            assert LAYOUT.gate_drop_in() in planned(skip=name)
         run(task)
         assert set(whole) == {path for path in host.files.writes if not path.startswith("/run/")}
 

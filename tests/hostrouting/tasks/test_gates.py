@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from tests.support.mishaps import Mishaps
 
-GATE = {LAYOUT.gate_drop_in_path, LAYOUT.gate_unit_path, LAYOUT.gate_script_path, LAYOUT.gate_steps_path}
+GATE = {LAYOUT.gate_drop_in(), LAYOUT.gate_unit_path, LAYOUT.gate_script_path, LAYOUT.gate_steps_path}
 ROUTES = {LAYOUT.routes_unit_path, LAYOUT.routes_script_path, LAYOUT.routes_preset_path}
 CHECK = {LAYOUT.check_unit_path, LAYOUT.check_script_path}
 UNITS = {LAYOUT.routes_unit_path, LAYOUT.check_unit_path, LAYOUT.gate_unit_path}
-MARKED = sorted({*UNITS, LAYOUT.gate_drop_in_path})
+MARKED = sorted({*UNITS, LAYOUT.gate_drop_in()})
 STOP = f"stop {LAYOUT.gate_unit}"
 START = f"start {LAYOUT.routes_unit}"
 WANTED = config(*REPAIR, cidrs=(CIDR,))
@@ -111,7 +111,7 @@ class TestShut:
         host.files.broken[path] = "No space left on device"
         with pytest.raises(phases.TaskFailed, match="No space left"):
             run(Configure(WANTED, host=host))
-        assert (LAYOUT.gate_drop_in_path in host.files.texts) == (path != LAYOUT.gate_drop_in_path)
+        assert (LAYOUT.gate_drop_in() in host.files.texts) == (path != LAYOUT.gate_drop_in())
         assert is_read(host)
         assert ours(host) == []
         if path != LAYOUT.gate_steps_path:
@@ -124,7 +124,7 @@ class TestShut:
         host.files.texts[path], host.files.links[path] = "", "/dev/null"
         with pytest.raises(phases.TaskFailed, match="is masked"):
             run(Configure(WANTED, host=host))
-        assert LAYOUT.gate_drop_in_path in host.files.texts
+        assert LAYOUT.gate_drop_in() in host.files.texts
         assert set(steps(host).values()) == {"changing"}
         assert is_read(host)
 
@@ -144,7 +144,7 @@ class TestShut:
         seen.clear()
         run(Remove(WANTED, host=host))
         removed = [event.partition(" ")[2] for event in mishaps.events if event.startswith("remove")]
-        assert removed[0] == LAYOUT.gate_drop_in_path
+        assert removed[0] == LAYOUT.gate_drop_in()
         assert removed[-1] == LAYOUT.protocol_name_path
         assert {event for event, routes in zip(mishaps.events, seen, strict=True) if not routes} == {
             f"remove {LAYOUT.routes_script_path}",
@@ -254,7 +254,7 @@ class TestLastGood:
     def test_it_stays_after_an_upgrade(self) -> None:
         """Another version wrote the gate's files and the script: what counts is that they are as they were written."""
         host = good()
-        for path in (LAYOUT.gate_script_path, LAYOUT.gate_unit_path, LAYOUT.gate_drop_in_path):
+        for path in (LAYOUT.gate_script_path, LAYOUT.gate_unit_path, LAYOUT.gate_drop_in()):
             host.files.texts[path] += "# of another version\n"
         listed = host.files.texts[LAYOUT.gate_steps_path]
         digests = {path: digest_of(host.files.texts[path]) for path in gate_digests(listed)}
@@ -445,7 +445,7 @@ class TestMadeUpFor:
         run(Configure(WANTED, host=whole))
         whole.files.texts[LAYOUT.gate_steps_path] = render_gate_steps(())
         makers: tuple[Callable[..., phases.Task[object]], ...] = (Configure, ConfigureStaticRoutes, CheckRouteOverlap)
-        for path, make in product(sorted(GATE - {LAYOUT.gate_drop_in_path}), makers):
+        for path, make in product(sorted(GATE - {LAYOUT.gate_drop_in()}), makers):
             host = FakeHost()
             host.files.texts[path] = whole.files.texts[path]
             run(make(HostRoutingConfig(), host=host))

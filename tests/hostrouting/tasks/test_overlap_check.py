@@ -40,9 +40,13 @@ class TestCheckRouteOverlap:
             (
                 "STRICT",
                 "WARN",
-                "routeOverlap.mode: the mode changes from STRICT to WARN: machines then start even while addresses escape",
+                "routeOverlap.mode: the mode changes from STRICT to WARN: gated units then start even while addresses escape",
             ),
-            ("WARN", "STRICT", "the mode changes from WARN to STRICT: then no machine starts while an address escapes"),
+            (
+                "WARN",
+                "STRICT",
+                "the mode changes from WARN to STRICT: then no gated unit starts while an address escapes",
+            ),
             ("WARN", "WARN", ""),
         ],
     )
@@ -95,7 +99,7 @@ class TestCheckRouteOverlap:
         assert set(host.files.texts) == {
             LAYOUT.check_script_path,
             LAYOUT.check_unit_path,
-            LAYOUT.gate_drop_in_path,
+            LAYOUT.gate_drop_in(),
             LAYOUT.gate_unit_path,
             LAYOUT.gate_script_path,
             LAYOUT.gate_steps_path,

@@ -332,7 +332,7 @@ def test_words_of_no_default_route() -> None:
     [found] = look(FakeHost(kernel=MemoryBackend()), config(cidrs=(CIDR,))).findings
     assert str(found) == (
         "there is no IPv4 default route that is in use, so no device is expected; apply would wait up to 30 s for one;"
-        " without one, in mode STRICT apply fails, and no machine starts after it; add a default route, or name"
+        " without one, in mode STRICT apply fails, and no gated unit starts after it; add a default route, or name"
         " routeOverlap.expectedDevs: no device is up and has an IPv4 address"
     )
 
@@ -341,7 +341,7 @@ def test_words_of_an_overlap() -> None:
     """A finding is a sentence without the capitals of the journal, and another one has the routes to add."""
     found = [str(finding) for finding in look(FakeHost(kernel=h200()), config(cidrs=(CIDR,))).findings]
     assert found[0].startswith("expected CIDR 172.16.0.0/16 (")
-    assert found[0].endswith("; in mode STRICT apply fails, and no machine starts after it")
+    assert found[0].endswith("; in mode STRICT apply fails, and no gated unit starts after it")
     assert found[1].startswith('add to staticRoutes.routes: [{"destination": "172.16.0.0/17"')
 
 
@@ -518,7 +518,7 @@ class TestCleanup:
         assert told(azure_host(ebtables=Closed), self.config()) == [("azure-vnet", "warning", "azure-vnet")]
 
 
-UNGATED = "no gate is installed, so machines start unchecked until Configure has run"
+UNGATED = "no gate is installed, so systemd-nspawn@.service can start unchecked until Configure has run"
 
 
 class TestTask:
@@ -560,7 +560,7 @@ class TestTask:
         host.kernel.ip_route("add", Route.to("172.16.0.0/18", dev="ib0", protocol=186))
         with pytest.raises(phases.TaskFailed) as caught:
             run(Preflight(WHOLE, host=host))
-        assert "no gate" not in str(caught.value.error)
+        assert "no gate is installed" not in str(caught.value.error)
 
     def test_errors_end_the_run(self) -> None:
         """PreflightFailed has the errors in its message, and all findings; the next step is not reached."""

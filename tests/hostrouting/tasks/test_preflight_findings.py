@@ -19,8 +19,8 @@ from hostrouting.tasks.preflight import (
     Preflight,
     UnitDropIn,
     folder_findings,
+    gated_findings,
     lock_findings,
-    machine_findings,
     systemd_findings,
     task_findings,
     tool_findings,
@@ -157,7 +157,7 @@ def test_drop_ins_of_several_units() -> None:
 )
 def test_state_of_machines(state: str, severities: list[str]) -> None:
     """Machines that are masked, or whose unit is not there, do not start."""
-    assert [finding.severity for finding in machine_findings(state, (), unit=UNIT)] == severities
+    assert [finding.severity for finding in gated_findings(state, (), unit=UNIT)] == severities
 
 
 def test_folders() -> None:

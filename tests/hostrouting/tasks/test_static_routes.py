@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # All but the name of our protocol: machines wait for the script, which fails for as long as the task does.
 SHUT = {
-    LAYOUT.gate_drop_in_path,
+    LAYOUT.gate_drop_in(),
     LAYOUT.gate_unit_path,
     LAYOUT.gate_script_path,
     LAYOUT.gate_steps_path,

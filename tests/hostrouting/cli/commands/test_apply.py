@@ -64,7 +64,10 @@ def test_after_a_failure_without_systemd(repaired: str) -> None:
     kernel.ip_route("delete", next(iter(kernel.snapshot(protocol=213).routes)))
     kernel.faults.fail("change", 105)
     said = say("apply", "--config", repaired, host=host)
-    assert said.lines[-1] == "From the next boot on, machines are checked before they start; see: hostrouting status"
+    assert (
+        said.lines[-1]
+        == "From the next boot on, each start of systemd-nspawn@.service is checked; see: hostrouting status"
+    )
 
 
 KEPT = "The last good static-routes.sh is still installed: "
@@ -76,13 +79,13 @@ KEPT = "The last good static-routes.sh is still installed: "
         (
             "WARN",
             "172.16.0.0/17",
-            f"{KEPT}machines are still checked with it before they start; see: hostrouting status",
+            f"{KEPT}each start of systemd-nspawn@.service is still checked with it; see: hostrouting status",
         ),
-        ("STRICT", "172.16.0.0/17", f"{KEPT}machines are still checked with it before they start"),
+        ("STRICT", "172.16.0.0/17", f"{KEPT}each start of systemd-nspawn@.service is still checked with it"),
         (
             "STRICT",
             "172.16.0.0/16",
-            "No machine starts now: the mode is STRICT, and the verdict is overlap; correct this",
+            "systemd-nspawn@.service cannot start now: the mode is STRICT, and the verdict is overlap; correct this",
         ),
     ],
 )
@@ -94,8 +97,8 @@ def test_a_wrong_edit_of_what_works(written: Callable[..., str], mode: str, cidr
     config = written({"destination": "172.16.0.0/16"}, mode=mode, cidrs=[cidr])
     said = say("plan", "--config", config, host=host)
     kept = "apply would change no route and fail; the last good static-routes.sh would stay installed"
-    shut = ", but no machine starts: the mode is STRICT, and the verdict is overlap"
-    assert said.lines[0].endswith(f"{kept}{shut * (last.startswith('No machine'))}")
+    shut = ", but no gated unit starts: the mode is STRICT, and the verdict is overlap"
+    assert said.lines[0].endswith(f"{kept}{shut * ('cannot start now' in last)}")
     assert SCRIPT not in said.out
     said = say("apply", "--config", config, host=host)
     assert said.code == 1
@@ -115,14 +118,14 @@ def test_the_installed_script_is_not_always_the_last_good(written: Callable[...,
     host.files.locked.add(LAYOUT.lock_path)
     said = say("apply", "--config", configs[0], host=host)
     assert said.code
-    assert said.lines[-1] == "Machines are still checked before they start; see: hostrouting status"
+    assert said.lines[-1] == "Each start of systemd-nspawn@.service is still checked; see: hostrouting status"
 
 
 def test_a_wrong_configuration_at_first(written: Callable[..., str]) -> None:
     """Without a last good script no machine starts, and the last line names the route and the reason."""
     said = say("apply", "--config", written({"destination": "172.16.0.0/16"}, mode="WARN"), kernel=h200())
     assert said.lines[-1].startswith(
-        "No machine starts now: static-routes.sh cannot install 172.16.0.0/16: another route"
+        "systemd-nspawn@.service cannot start now: static-routes.sh cannot install 172.16.0.0/16: another route"
     )
 
 
@@ -158,7 +161,9 @@ def test_an_overlap_that_is_left(written: Callable[..., str], mode: str, code: i
     assert "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0" in said.lines[:2]
     assert '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}' in said.lines
     assert "  wrote /etc/systemd/system/systemd-nspawn@.service.d/00-host-routing.conf" in said.lines
-    assert ("The mode is STRICT: no machine starts on this host until the check passes." in said.lines) is bool(code)
+    assert ("The mode is STRICT: systemd-nspawn@.service cannot start until the check passes." in said.lines) is bool(
+        code
+    )
 
 
 def test_what_a_repair_costs(written: Callable[..., str]) -> None:
@@ -351,8 +356,9 @@ GUARD = {"guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"}}
             "no longer checked: 172.16.0.0/16",
         ),
         ({"guard": {}}, "guard", "not in this configuration, but installed: the guard"),
+        ({"gate": {"units": ["kubelet.service"]}}, "gate.units", "systemd-nspawn@.service is gated, but not in this"),
     ],
-    ids=["all", "check", "mode", "cidrs", "guard"],
+    ids=["all", "check", "mode", "cidrs", "guard", "units"],
 )
 def test_what_takes_protection_away(
     repaired: str, tmp_path: Path, change: dict[str, object], path: str, what: str

@@ -75,7 +75,7 @@ def test_a_conflict(written: Callable[..., str]) -> None:
     said = say("plan", "--config", written({"destination": "172.16.0.0/16"}), kernel=h200())
     assert said.code == 1
     assert said.lines[0] == (
-        "CONFLICT: 1 route cannot be added; apply would change no route and fail, and no machine starts"
+        "CONFLICT: 1 route cannot be added; apply would change no route and fail, and no gated unit starts"
     )
     assert "configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence" in said.lines[2]
     assert "Do it" not in said.out
@@ -213,12 +213,12 @@ def test_what_cannot_be_done_lists_what_would_be_done_all_the_same(written: Call
     [
         (
             "conflict",
-            "CONFLICT: 1 route cannot be added; apply would change no route and fail, and no machine starts",
+            "CONFLICT: 1 route cannot be added; apply would change no route and fail, and no gated unit starts",
             "CONFLICT: 1 route cannot be added; apply would change no route and fail",
         ),
         (
             "pending",
-            "NOT READY: apply would wait for what is missing, and no machine starts until then",
+            "NOT READY: apply would wait for what is missing, and no gated unit starts until then",
             "NOT READY: apply would wait for what is missing",
         ),
     ],
@@ -235,7 +235,7 @@ def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, be
     saved = say("plan", "--config", config, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
     assert saved.lines[0] == f"{after}; only routes, because a snapshot has no files"
     say("apply", "--config", written(HALF, mode="WARN"), "--allow-removal", host=host)
-    kept = f"{after}; the last good static-routes.sh would stay installed, but no machine starts: "
+    kept = f"{after}; the last good static-routes.sh would stay installed, but no gated unit starts: "
     said = say("plan", "--config", config, host=host)
     assert said.lines[0] == f"{kept}the mode is STRICT, and the verdict is overlap"
     assert host.layout.routes_script_path not in said.out
@@ -292,11 +292,11 @@ def test_what_would_not_be_closed(written: Callable[..., str], mode: str, *, fai
     config = written({"destination": "10.98.0.0/16"}, mode=mode)
     host = FakeHost(kernel=h200())
     said = say("plan", "--config", config, host=host)
-    told = "apply would do all of this, and then fail, and no machine would start: the mode is STRICT."
+    told = "apply would do all of this, and then fail, and no gated unit would start: the mode is STRICT."
     assert (told in said.lines) is fails
     say("apply", "--config", config, host=host)
     done = say("plan", "--config", config, host=host)
-    first = "OVERLAP: apply would change nothing and fail: the mode is STRICT, so no machine starts"
+    first = "OVERLAP: apply would change nothing and fail: the mode is STRICT, so no gated unit starts"
     assert (done.code, done.lines[0].partition(":")[0]) == ((1, "OVERLAP") if fails else (0, "NOTHING TO DO"))
     assert (first in done.lines) is fails
     assert told not in done.lines

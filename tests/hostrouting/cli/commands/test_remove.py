@@ -111,7 +111,7 @@ def test_remove_without_netlink(repaired: str) -> None:
     assert said.code == 3
     assert said.lines[0].startswith("FAILED: there is no netlink here: a container")
     assert said.lines[-1] == "To see what is left: hostrouting status"
-    assert host.layout.gate_drop_in_path not in host.files.texts
+    assert host.layout.gate_drop_in() not in host.files.texts
 
 
 def test_the_protocol_in_the_help() -> None:

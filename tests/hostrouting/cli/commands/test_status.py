@@ -30,8 +30,8 @@ LAYOUT = HostLayout()
 FAILED = UnitState("loaded", "failed", "exit-code", 1)
 NEW_YEAR = 1767225600.0
 OVERLAP = "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"
-REFUSED = "  The mode is STRICT: no machine starts now; a running machine keeps running."
-LET_IN = "  The mode is WARN: machines start anyway."
+REFUSED = "  The mode is STRICT: systemd-nspawn@.service cannot start now; what runs keeps running."
+LET_IN = "  The mode is WARN: systemd-nspawn@.service can start anyway."
 WAYS = "  To print the repair: hostrouting repair; for details: hostrouting check"
 CHANGED = "out of date: since then the routes or rules have changed"
 HALVES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
@@ -238,7 +238,7 @@ def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[.
     said = say("status", host=host)
     assert (said.code, found(host)) == (1, [("route-conflict", "172.16.0.0/17")])
     assert "instead, configure 172.16.0.0/18 and 172.16.64.0/18" in said.out
-    assert "and no machine starts until then" in said.out
+    assert "and systemd-nspawn@.service cannot start until then" in said.out
     assert "systemctl start" not in said.out
     assert say("status", "--json", host=host).json["missing"] == [
         "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"
@@ -251,7 +251,7 @@ def test_routes_that_could_not_be_added(written: Callable[..., str]) -> None:
     """After a run that failed at a route, the answer says that the gate holds machines back."""
     host = checked(written({"destination": CIDR}), h200(), code=1)
     assert (say("status", host=host).code, found(host)) == (1, [("route-conflict", CIDR)])
-    assert "and no machine starts until then" in sentences(host, "route-conflict")
+    assert "and systemd-nspawn@.service cannot start until then" in sentences(host, "route-conflict")
 
 
 def test_routes_that_wait_are_not_missing(repaired: str) -> None:
@@ -262,7 +262,7 @@ def test_routes_that_wait_are_not_missing(repaired: str) -> None:
     told = sentences(host, "route-waits")
     assert told.startswith("2 routes, such as ")
     rule = "the rule for table main (ip rule add pref 32766 lookup main)"
-    assert told.endswith(f" {rule}, and no machine starts until then")
+    assert told.endswith(f" {rule}, and systemd-nspawn@.service cannot start until then")
     assert say("status", host=host).lines[2] == "  See: ip rule"
     assert say("status", "--json", host=host).json["missing"] == [f"{prefix}: waiting for {rule}" for prefix in REPAIR]
 
@@ -308,12 +308,16 @@ def wrote(path: str, text: str) -> Callable[[FakeHost], object]:
 @pytest.mark.parametrize(
     ("damage", "name", "told"),
     [
-        (without(LAYOUT.gate_drop_in_path), "gate-open", f"{LAYOUT.gate_drop_in_path} is missing"),
-        (unread, "gate-open", "every machine starts unchecked: systemd has not loaded"),
+        (without(LAYOUT.gate_drop_in()), "gate-open", f"{LAYOUT.gate_drop_in()} is missing"),
+        (unread, "gate-open", "systemd-nspawn@.service starts unchecked: systemd has not loaded"),
         (without(LAYOUT.gate_unit_path), "gate-shut", f"{LAYOUT.gate_unit_path} is missing"),
         (without(LAYOUT.gate_script_path), "gate-shut", f"{LAYOUT.gate_script_path} is missing"),
         (without(LAYOUT.gate_steps_path), "gate-shut", f"{LAYOUT.gate_steps_path} is missing"),
-        (without(LAYOUT.check_script_path), "gate-shut", f"{LAYOUT.check_script_path} is missing, and every machine"),
+        (
+            without(LAYOUT.check_script_path),
+            "gate-shut",
+            f"{LAYOUT.check_script_path} is missing, and systemd-nspawn@.service",
+        ),
         (wrote(LAYOUT.gate_steps_path, "50 requires static-routes\n"), "gate-shut", "the list of steps is incomplete"),
         (wrote(LAYOUT.gate_steps_path, "a\nend\n"), "gate-shut", "'a' is not a step"),
     ],
@@ -335,7 +339,9 @@ def test_a_check_without_its_script(written: Callable[..., str]) -> None:
     host = checked(written(mode="WARN"), plain_vm())
     del host.files.texts[LAYOUT.check_script_path]
     assert say("status", host=host).code == 1
-    assert sentences(host, "gate-open").startswith(f"{LAYOUT.check_script_path} is missing, so machines start without")
+    assert sentences(host, "gate-open").startswith(
+        f"{LAYOUT.check_script_path} is missing, so systemd-nspawn@.service may start without"
+    )
 
 
 def test_an_edited_check(written: Callable[..., str]) -> None:
@@ -396,12 +402,20 @@ def test_no_netlink() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["routes_script", "check_script", "report", "routes_unit", "check_unit", "gate_drop_in"]
+    "path",
+    [
+        LAYOUT.routes_script_path,
+        LAYOUT.check_script_path,
+        LAYOUT.report_path,
+        LAYOUT.routes_unit_path,
+        LAYOUT.check_unit_path,
+        LAYOUT.gate_drop_in(),
+    ],
 )
 @pytest.mark.parametrize("kind", ["a fifo", "a directory"])
 def test_what_is_not_a_file(repaired: str, path: str, kind: str) -> None:
     """If something else is at the path of one of our files, this is reported once, with all other facts."""
-    host, path = checked(repaired, h200()), getattr(LAYOUT, f"{path}_path")
+    host = checked(repaired, h200())
     host.files.texts.pop(path, None)
     host.files.strange[path] = kind
     said = say("status", host=host)
@@ -555,7 +569,7 @@ def test_no_default_route_now(written: Callable[..., str]) -> None:
     host = checked(written(), plain_vm())
     host.kernel.set_down("eth0")
     said = say("status", host=host)
-    follows = "machines wait for a default route and do not start without one; a running machine keeps running."
+    follows = "systemd-nspawn@.service cannot start without a default route; what runs keeps running."
     assert said.code == 3
     assert said.lines[:3] == [
         f"NO-DEFAULT-ROUTE: there is no IPv4 default route, so no device is expected for {CIDR}",
@@ -618,7 +632,7 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
         1,
         [
             OVERLAP,
-            "  The installed static routes repair it: they are added before a machine starts.",
+            "  The installed static routes repair it: they are added before systemd-nspawn@.service can start.",
             "  See: hostrouting check",
         ],
     )
@@ -637,9 +651,9 @@ def test_a_gate_that_is_missing(written: Callable[..., str]) -> None:
     """Without the drop-in of the installed check, the answer does not say that machines are refused."""
     host = checked(written(), plain_vm())
     infiniband(host)
-    del host.files.texts[LAYOUT.gate_drop_in_path]
+    del host.files.texts[LAYOUT.gate_drop_in()]
     said = say("status", host=host)
-    told = "The drop-in that makes machines wait for this check is missing; restore it with: hostrouting apply --config FILE"
+    told = "The drop-in that makes systemd-nspawn@.service wait for this check is missing; restore it with: hostrouting apply --config FILE"
     assert (said.code, said.lines[1]) == (1, f"  {told}")
     assert say("status", "--json", host=host).json["now"]["inForce"] is False
 
@@ -656,7 +670,7 @@ def test_another_check_than_the_installed_one(written: Callable[..., str]) -> No
     assert said.code == 1
     assert said.lines[:3] == [
         OVERLAP,
-        f"  {config} is not what is installed here: no machine waits for this check.",
+        f"  {config} is not what is installed here: no gated unit waits for this check.",
         ways.replace("hostrouting check", f"hostrouting check --config {config}"),
     ]
     told = rows(said.lines)
@@ -693,7 +707,7 @@ def test_a_configuration_where_nothing_is_installed(written: Callable[..., str])
     config = written()
     said = say("status", "--config", config, kernel=h200())
     assert said.code == 1
-    assert said.lines[1] == f"  {config} is not what is installed here: no machine waits for this check."
+    assert said.lines[1] == f"  {config} is not what is installed here: no gated unit waits for this check."
     assert "installed check" not in rows(said.lines)
     said = say("status", "--config", config, kernel=plain_vm())
     told = "NOT-INSTALLED: nothing is installed here; to see what apply would change: hostrouting plan"

@@ -127,7 +127,7 @@ def test_alone(host: FakeHost) -> None:
     """As a task of its own it installs the service without a gate, even if none of the others was run."""
     run(InstallGuard(GUARDED, host=host))
     assert started(host) == 1
-    assert LAYOUT.gate_drop_in_path not in host.files.texts
+    assert LAYOUT.gate_drop_in() not in host.files.texts
     assert InstallGuard(GUARDED, host=host).plan(phases.Context(observers=[])).is_empty
     run(Remove(HostRoutingConfig(), host=host))
     assert host.files.texts == {}
@@ -182,7 +182,7 @@ def test_it_cannot_be_started(host: FakeHost) -> None:
     with pytest.raises(phases.TaskFailed, match="no module named hostrouting"):
         run(Configure(GUARDED, host=host))
     assert len([route for route in host.kernel.snapshot().routes if route.protocol == GUARDED.protocol]) == 2
-    assert LAYOUT.gate_drop_in_path in host.files.texts
+    assert LAYOUT.gate_drop_in() in host.files.texts
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,7 @@ class TestConditions:
         run(RewriteProbeSource(config(), host=host, wait=1))
         assert table_of(host) is not None
         assert "waiting for the device eth0" in caplog.text
-        assert "the guard or the next start of a machine then adds the route" in caplog.text
+        assert "the guard or the next start of a gated unit then adds the route" in caplog.text
         with pytest.raises(phases.TaskFailed, match="gave up after 1 s: waiting for the device eth0"):
             run(RewriteProbeSource(config(required=True), host=host, wait=1))
 

@@ -1,0 +1,166 @@
+"""Units other than machines behind the gate, under a real systemd: what is promised for each of them."""
+
+from functools import partial
+
+import attrs
+import pytest
+
+from hostrouting.config import GateConfig, HostRoutingConfig, Mode
+from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, run_task
+from tests.support.systemd import System
+from tests.support.waiting import wait_for
+
+pytestmark = gate_tests
+
+KUBELET, K3S, AGENT, LATER, SHUT_IN = (
+    "kubelet.service",
+    "k3s.service",
+    "agent@.service",
+    "later.service",
+    "shut-in.service",
+)
+ALL = (KUBELET, K3S, AGENT, LATER, SHUT_IN)
+STARTED = (KUBELET, K3S, "agent@a.service", SHUT_IN)
+
+# As kubeadm, k3s and others install them; only RestartSec= is shorter.
+_AGAIN = "Restart=always\nRestartSec=1\n"
+_ALIVE = "#!/bin/sh\nsystemd-notify --ready\nwhile sleep 0.5; do systemd-notify WATCHDOG=1; done\n"
+_UNITS = {
+    KUBELET: f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep infinity\n{_AGAIN}",
+    K3S: f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=notify\nNotifyAccess=all\nWatchdogSec=5\nTimeoutStartSec=0\nExecStart=/opt/alive\n{_AGAIN}",
+    AGENT: "[Service]\nExecStart=/bin/sleep infinity\n",
+    SHUT_IN: "[Service]\nDynamicUser=yes\nPrivateNetwork=yes\nRestrictAddressFamilies=AF_INET\nNoNewPrivileges=yes\n"
+    "SystemCallFilter=~@network-io\nInaccessiblePaths=/run/systemd\nExecStart=/bin/sleep infinity\n",
+}
+_OWN = f"/etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"
+_FILES = {f"/usr/lib/systemd/system/{unit}": text for unit, text in _UNITS.items()}
+_FILES[_OWN] = "[Service]\nEnvironment=KUBELET=1\nExecStartPre=/bin/touch /run/kubeadm\n"
+
+
+def gating(*units: str, repaired: bool = False) -> HostRoutingConfig:
+    """STRICT for these units."""
+    return attrs.evolve(config(*(HALVES if repaired else ()), mode=Mode.STRICT), gate=GateConfig(units))
+
+
+def overlap(system: System, verb: str) -> None:
+    """Let ib0 capture the cluster's network, or end that."""
+    system.must("ip", "address", verb, "172.16.1.5/16", "dev", "ib0")
+
+
+def state(system: System, unit: str) -> str:
+    """Whether the unit runs, as systemd says it."""
+    return system.show(unit, "ActiveState")
+
+
+def run_of(system: System, unit: str) -> tuple[str, str]:
+    """What changes with each start."""
+    return system.show(unit, "InvocationID"), system.show(unit, "MainPID")
+
+
+def await_active(system: System, *units: str) -> None:
+    """Wait until these units run."""
+    for unit in units:
+        wait_for(unit, partial(_is_active, system, unit))
+
+
+def await_attempts(system: System, unit: str, count: int) -> None:
+    """Wait until systemd has started the unit again this many times."""
+    wait_for(f"{unit} to try", lambda: int(system.show(unit, "NRestarts")) >= count)
+
+
+def _is_active(system: System, unit: str) -> bool:
+    return state(system, unit) == "active"
+
+
+def start(system: System, unit: str) -> int:
+    """Start the unit as an operator does."""
+    return system.run("systemctl", "start", unit).returncode
+
+
+@pytest.mark.releases
+def test_every_promise_for_each_unit() -> None:
+    """STRICT refuses each unit and says so; repaired, those that restart come by themselves; a running one stays.
+
+    Kills: a gate for machines only, a command without `+`, and one drop-in for all.
+    """
+    with host(gating(*ALL), more=_FILES, scripts={"/opt/alive": _ALIVE}) as system:
+        for unit in STARTED:
+            assert start(system, unit) == 1, unit
+            refused = f"host-routing-gate: {unit} must not start: see journalctl -u {LAYOUT.gate_unit}"
+            assert refused in system.journal(unit), unit
+            assert state(system, unit) != "active", unit
+        told = system.journal(LAYOUT.gate_unit)
+        assert f"{AGENT}, {K3S}, {KUBELET}, {LATER}, {SHUT_IN} must not start: check-route-overlap.sh failed" in told
+        # A unit that comes later is gated when it comes.
+        system.lay(f"/usr/lib/systemd/system/{LATER}", _UNITS[AGENT])
+        system.must("systemctl", "daemon-reload")
+        assert start(system, LATER) == 1
+
+        # As kubelet's unit has it: each attempt writes a few lines, and there is one attempt in each RestartSec.
+        before, lines = int(system.show(KUBELET, "NRestarts")), len(system.journal(KUBELET).splitlines())
+        await_attempts(system, KUBELET, before + 3)
+        attempts = int(system.show(KUBELET, "NRestarts")) - before + 1
+        assert len(system.journal(KUBELET).splitlines()) - lines <= 8 * attempts
+
+        overlap(system, "del")
+        await_active(system, KUBELET, K3S)
+        for unit in ("agent@a.service", SHUT_IN, LATER):
+            assert start(system, unit) == 0, unit
+        assert system.read("/run/kubeadm") == "", "the commands of other drop-ins run"
+
+        running = {unit: run_of(system, unit) for unit in (*STARTED, LATER)}
+        overlap(system, "add")
+        assert run_task(system, "Configure", gating(*ALL)).returncode == 1
+        system.run("systemctl", "start", LAYOUT.gate_unit)
+        system.must("systemctl", "stop", LAYOUT.gate_unit)
+        system.must("systemctl", "daemon-reload")
+        assert {unit: run_of(system, unit) for unit in running} == running
+
+        # One that ends while an address escapes stays down, and comes back by itself after the repair.
+        for unit in (KUBELET, K3S):
+            system.must("systemctl", "kill", "--signal=KILL", unit)
+        for unit in (KUBELET, K3S):
+            await_attempts(system, unit, 2)
+            assert state(system, unit) != "active", unit
+        configure(system, gating(*ALL, repaired=True))
+        await_active(system, KUBELET, K3S)
+        still = set(running) - {KUBELET, K3S}
+        assert {unit: run_of(system, unit) for unit in still} == {unit: running[unit] for unit in still}
+
+
+@pytest.mark.releases
+def test_units_come_to_the_list_and_leave_it() -> None:
+    """A unit on the list is checked, one that left is not; nothing else of it changes, and a running one stays.
+
+    Kills: a drop-in that stays behind, one that is taken from another program, and a missing daemon-reload.
+    """
+    with host(gating(KUBELET), more=_FILES, scripts={"/opt/alive": _ALIVE}) as system:
+        assert start(system, K3S) == 0
+        assert start(system, KUBELET) == 1
+        running = run_of(system, K3S)
+        assert run_task(system, "Configure", gating(K3S, AGENT)).returncode == 1, "what overlaps is still there"
+        assert run_of(system, K3S) == running
+        assert start(system, "agent@b.service") == 1
+        await_active(system, KUBELET)
+        assert system.run("ls", f"/etc/systemd/system/{KUBELET}.d").stdout.split() == ["10-kubeadm.conf"]
+        assert "KUBELET=1" in system.show(KUBELET, "Environment")
+        assert system.run("systemctl", "restart", K3S).returncode == 1
+        assert run_task(system, "Remove", gating(AGENT)).returncode == 0
+        await_active(system, K3S)
+        assert start(system, "agent@b.service") == 0
+        assert system.run("sh", "-c", "ls -d /etc/systemd/system/*.service.d").stdout.split() == [
+            f"/etc/systemd/system/{KUBELET}.d"
+        ]
+
+
+@pytest.mark.releases
+def test_the_default_limit_of_starts() -> None:
+    """With systemd's defaults (RestartSec=100ms, five starts in 10 s), a refused unit gives up, as docs say."""
+    unit = "[Service]\nExecStart=/bin/sleep infinity\nRestart=always\n"
+    with host(gating(KUBELET), more={f"/usr/lib/systemd/system/{KUBELET}": unit}) as system:
+        assert start(system, KUBELET) == 1
+        wait_for("systemd to give up", lambda: state(system, KUBELET) == "failed")
+        assert "Start request repeated too quickly" in system.journal(KUBELET)
+        overlap(system, "del")
+        system.must("systemctl", "reset-failed", KUBELET)
+        assert start(system, KUBELET) == 0
