@@ -416,8 +416,9 @@ def _combined(sign: str, one: _Bits, other: _Bits) -> _Bits:
 
 _PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 _CHAINS = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
-# iptables-save prints a line break in a comment as it is, so a line does not end within a quotation.
-_LINE = re.compile(r'(?:[^"\n]+|"(?:[^"\\]+|\\.)*"|")+', re.DOTALL)
+# iptables-save prints a line break in a comment as it is, so a line does not end within a quotation. One without an end goes
+# on to the end of the text: to look for the end of each quotation mark again would take quadratic time.
+_LINE = re.compile(r'(?:[^"\n]+|"(?:[^"\\]|\\.)*"?)+', re.DOTALL)
 # By target: the option with the mark and the mask.
 _MARK_OPTIONS = {"MARK": "--set-xmark", "TPROXY": "--tproxy-mark"}
 
@@ -438,6 +439,9 @@ def iptables_rules(text: str, *, program: str) -> MarkingRules:
             bases = {chain: _iptables_hook(table, chain) for chain in _CHAINS}
             setters += _iptables_setters(rules, bases, f"{program}, table {table}")
             hooks |= {bases[words[1]] for _, words in rules if words[1] in bases}
+            lines = []
+    if lines:
+        raise ValueError(f"table {table} has no COMMIT: the output is truncated, or a quotation does not end")
     return MarkingRules(tuple(setters), frozenset(hooks))
 
 

@@ -71,7 +71,11 @@ def test_a_comment_with_line_breaks(inside: str) -> None:
     assert [setter.value for setter in setters(saved(*rules), program="iptables-nft")] == [1, 2]
 
 
-def test_other_text() -> None:
-    """A quotation that does not end is a ValueError."""
+@pytest.mark.parametrize("rest", ["a", "a" * 100, '\\"' * 200_000])
+def test_other_text(rest: str) -> None:
+    """A quotation that does not end is a ValueError, however long it is; its end is looked for once.
+
+    Kills: an expression that backtracks, which would never be finished with a hundred letters.
+    """
     with pytest.raises(ValueError, match="quotation"):
-        setters(saved('-A PREROUTING -m comment --comment "a'), program="iptables-nft")
+        setters(saved(f'-A PREROUTING -m comment --comment "{rest}'), program="iptables-nft")
