@@ -416,8 +416,8 @@ def _combined(sign: str, one: _Bits, other: _Bits) -> _Bits:
 
 _PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 _CHAINS = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
-# iptables-save prints a line break in a comment as it is, so a line does not end within a quotation. One without an end goes
-# on to the end of the text: to look for the end of each quotation mark again would take quadratic time.
+# iptables-save prints a line break in a comment as it is, so a line does not end within a quotation. One without an end
+# goes on to the end of the text: to look for the end of each quotation mark again would take quadratic time.
 _LINE = re.compile(r'(?:[^"\n]+|"(?:[^"\\]|\\.)*"?)+', re.DOTALL)
 # By target: the option with the mark and the mask.
 _MARK_OPTIONS = {"MARK": "--set-xmark", "TPROXY": "--tproxy-mark"}
