@@ -415,7 +415,7 @@ check() {
   told=$(judge answers "$tables" places "$places" answers "${answers//$'\n\tnh_info'/ nh_info}")
   [[ $told == *'not yet' ]] && return 1
   [[ $last ]] && return
-  again=$(look)
+  again=$(look) || return
   again=${again#*$'\n'} # what follows the links
   [[ ${seen:${#seen}-${#again}} == "$again" ]]
 }
