@@ -404,16 +404,16 @@ judge() {
 # while they were read or the kernel was asked.
 check() {
   local seen again tables places answers
-  seen=$(look 'link show') || { told="failed ip failed: ${seen##*$'\n'}" && return; }
-  told='failed the routes kept changing while they were read'
+  seen=$(look 'link show') || { told=("failed ip failed: ${seen##*$'\n'}") && return; }
+  told=('failed the routes kept changing while they were read')
   if [[ $seen == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   tables=${seen//$'\n\tnh_info'/ nh_info} # the next hops of a nexthop object, on a line of their own
   places=$(judge places "$tables" | sort -u -t '#' -k 2)
-  told='failed the list of addresses to look up is incomplete: awk or sort failed'
+  told=('failed the list of addresses to look up is incomplete: awk or sort failed')
   [[ $places == *'#z' ]] || return 0
   answers=$(exec ip -N -d -o -force -batch - 2>&1 < <(printf '%s\n' "$places"))
-  told=$(judge answers "$tables" places "$places" answers "${answers//$'\n\tnh_info'/ nh_info}")
-  [[ $told == *'not yet' ]] && return 1
+  mapfile -t told < <(judge answers "$tables" places "$places" answers "${answers//$'\n\tnh_info'/ nh_info}")
+  [[ ${told[*]} == *'not yet' ]] && return 1
   [[ $last ]] && return
   again=$(look) || return
   again=${again#*$'\n'} # what follows the links
@@ -432,7 +432,7 @@ leave() {
 }
 
 main() {
-  local told why last='' tries=0 waited=0 kind text now verdict='' wrong=() notes=() action=()
+  local told=() why last='' tries=0 waited=0 kind text now verdict='' wrong=() notes=() action=()
   local -A status=([ok]=0 [undecided]=3)
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
   # The files of an earlier check; that of the command is among them.
@@ -440,9 +440,10 @@ main() {
     complain "a file of an earlier check stays: ${why##*$'\n'}"
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   until ((waited >= wait * 5)) && last=last; check; do
-    if [[ $told == *'not yet' ]]; then nap; elif ((++tries == 3)); then last=last; fi
+    if [[ ${told[*]} == *'not yet' ]]; then nap; elif ((++tries == 3)); then last=last; fi
   done
-  while read -r kind text; do
+  for text in "${told[@]}"; do
+    kind=${text%% *} text=${text#* }
     case $kind in
       wrong) wrong+=("$text") ;;
       action) action=("$text") ;;
@@ -450,7 +451,7 @@ main() {
       verdict) verdict=$text ;;
       failed) say "$text" && finish 1 ;;
     esac
-  done < <(printf '%s\n' "$told")
+  done
   [[ $verdict ]] || { say 'awk ended without a verdict' && finish 1; }
 
   # The journal comes first, because the disk may be full; the marker last: when it exists, everything is written.
