@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +15,14 @@ from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.nftables import NftProgram
+from hostrouting.tasks.guard.loop import Guard
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeManager
+from tests.support.guard_play import FakeService
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from hostrouting.host.effects import Effects
@@ -89,6 +95,25 @@ class Rewriting:
             found = self._task.standing()
         assert found is not None
         return found
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Run the guard on this host during the block."""
+        service = FakeService()
+        ctx = phases.Context(observers=[])
+
+        def run() -> None:
+            with self._node.inside(), suppress(phases.Cancelled):
+                Guard(self._task.config, host=self._host, service=service).do(ctx)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            wait_for("the guard", lambda: "READY=1" in service.notified)
+            yield
+        finally:
+            ctx.cancel("the test is over")
+            thread.join()
 
     @property
     def script(self) -> str:

@@ -57,6 +57,7 @@ from tests.support.packets import (
     router_advertisement,
 )
 from tests.support.rewriting import Rewriting, rules, settings
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -445,6 +446,44 @@ def test_a_node_without_a_default_route(lab: Lab) -> None:
     rewriting.changed(ensure_route=True)
     assert standing_after_a_run(rewriting).is_right
     probe(lab)
+
+
+@pytest.mark.parametrize("state", ["IPv6 is off", "the link is down", "no address"])
+def test_ipv6_that_comes_late(lab: Lab, state: str) -> None:
+    """At first the node has no IPv6: the rules are loaded all the same. When IPv6 comes, the guard adds the route.
+
+    The same after the link was down and up: the rules stay, and the route comes again.
+    """
+    without = {
+        "IPv6 is off": lambda: lab.node.sysctl("ipv6/conf/eth0/disable_ipv6", 1),
+        "the link is down": lambda: lab.node.batch(["link set eth0 down"]),
+        "no address": lambda: lab.node.batch(["address flush dev eth0"]),
+    }
+    rewriting = Rewriting(lab.node, wait=0)
+
+    def comes() -> None:
+        lab.node.sysctl("ipv6/conf/eth0/disable_ipv6", 0)
+        lab.node.batch(
+            ["link set eth0 up", *(f"address replace {ip}/64 dev eth0 nodad" for ip in (NODE_LINK_LOCAL, NODE))]
+        )
+        lab.node.batch([f"route replace default via {OWN} dev eth0"])
+
+    def is_there() -> bool:
+        return GLOBAL in lab.node.ip("-6", "route", "show", "proto", "213").stdout
+
+    without[state]()
+    assert rewriting.apply() is not None
+    assert TABLE in lab.node.run("nft", "list", "tables").stdout
+    with rewriting.guard():
+        comes()
+        wait_for("the route", is_there)
+        probe(lab)
+        without["the link is down"]()
+        wait_for("the route to go", lambda: not is_there())
+        assert TABLE in lab.node.run("nft", "list", "tables").stdout
+        comes()
+        wait_for("the route", is_there)
+        probe(lab)
 
 
 def test_a_node_that_does_not_forward(lab: Lab) -> None:
