@@ -300,7 +300,9 @@ class EbtablesProgram:
         what = "list its rules"
         done = self._run(*words, what=what)
         if done.code:
-            raise refused(what, tidied(done.complaint))
+            raise refused(
+                what, tidied(done.complaint) or f"{words[0]} ended with exit code {done.code}, without a message"
+            )
         return done.out
 
     def _run(self, *words: str, what: str, text: str = "") -> Ended:

@@ -76,6 +76,7 @@ def test_the_story(fleet: Controller) -> None:
     told = json.loads(approved.of("a-2", "Delete").result["stdout"])
     assert [entry["spec"] for entry in told["unapproved"]] == [LATE]
     assert [node.left() for node in (one, two, three)] == [f"{PROGRAM}\n"] * 3
+    assert FIRST in one.machine.shell("cat /var/lib/hostrouting/azure-vnet-1.undo")
 
 
 def test_what_stops_it(fleet: Controller) -> None:

@@ -1,4 +1,4 @@
-"""A private machine for a test: its own network, /etc and /run, on this kernel. Programs in it cannot affect the host."""
+"""A private machine for a test: its own network, /etc, /run and /var/lib, on this kernel. Programs in it cannot affect the host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ H200 = commands_of(h200())
 _SETUP = """
 mount --make-rprivate / && cache=$(mktemp) && { cp /etc/ld.so.cache "$cache" || true; } 2>/dev/null
 mount -t tmpfs -o size=1m tmpfs /etc && mount -t tmpfs -o size=1m tmpfs /run && cp "$cache" /etc/ld.so.cache
-rm -f "$cache"; echo ready; exec cat
+mount -t tmpfs -o size=1m tmpfs /var/lib; rm -f "$cache"; echo ready; exec cat
 """
 
 

@@ -77,7 +77,7 @@ def every_verb(ebtables: EbtablesProgram) -> list[Callable[[], Any]]:
         (Ended(0, "<html>\n" * 9), "refused", "ebtables-nft-save printed '<html>'"),
         (Ended(255, err="The kernel doesn't support the ebtables 'nat' table.\n"), "not-loaded", "modprobe"),
         (Ended(1, err="ebtables Failed to initialize nft: Protocol not supported\n"), "not-loaded", "to legacy if"),
-        (Ended(1), "refused", "ebtables printed no message"),
+        (Ended(1), "refused", "ebtables-nft-save ended with exit code 1, without a message"),
         (Ended(-9), "refused", "the program was killed by SIGKILL"),
     ],
     ids=str,
