@@ -18,7 +18,7 @@ from hostrouting.model import OURS, protocol_name
 from hostrouting.release import __version__
 
 if TYPE_CHECKING:
-    from hostrouting.config import AzureVnetCleanupConfig
+    from hostrouting.config import HostRoutingConfig
 
 __all__ = [
     "FLUSHERS",
@@ -217,12 +217,11 @@ _EXEC = "ExecStart="
 _COMMAND = " guard"
 
 # Beyond the sandbox of the oneshots: the socket of the journal and of the notifications, the directory of the markers,
-# and the settings under /proc/sys, which are read; those of the network can be set, by tasks of other projects. It ends
-# nft if that hangs, and systemctl reload sends it SIGHUP. Its program and the Python may be below /root, but not in a
-# home directory that is closed to root without capabilities.
+# and the settings under /proc/sys, which are read. It ends nft if that hangs, and systemctl reload sends it SIGHUP. Its
+# program and the Python may be below /root, but not in a home directory that is closed to root without capabilities.
 _MORE = """\
 RestrictAddressFamilies=AF_UNIX
-ReadWritePaths={state} -/proc/sys/net
+ReadWritePaths={state}
 ProcSubset=all
 ProtectHome=read-only
 SystemCallFilter=kill
@@ -235,13 +234,18 @@ CapabilityBoundingSet=CAP_NET_RAW
 RestrictAddressFamilies=AF_INET
 StateDirectory={lasting}
 """
+# A task of another project may set settings of the network.
+_EXTENDS = "ReadWritePaths=-/proc/sys/net\n"
 _PRUNES = "ReadOnlyPaths=\nReadOnlyPaths=/proc /sys\n"
 
 
 def render_guard_unit(
-    program: str, *, layout: HostLayout | None = None, cleanup: AzureVnetCleanupConfig | None = None
+    program: str, *, layout: HostLayout | None = None, config: HostRoutingConfig | None = None
 ) -> str:
-    """The service that keeps the routing right. It names the version, so that a new one is started."""
+    """The service that keeps the routing right, with the rights that the configuration needs.
+
+    It names the version, so that a new one is started.
+    """
     where = layout or HostLayout()
     lines = [
         "[Unit]",
@@ -266,6 +270,9 @@ def render_guard_unit(
         "RuntimeDirectoryPreserve=yes",
     ]
     sandbox = SANDBOX.format(capabilities="CAP_NET_ADMIN") + _MORE.format(state=where.state_directory)
+    if config is not None and config.extensions:
+        sandbox += _EXTENDS
+    cleanup = None if config is None else config.azure_vnet_cleanup
     if cleanup is not None and cleanup.repeat:
         sandbox += _CLEANS.format(lasting=where.lasting_directory.removeprefix("/var/lib/"))
         sandbox += _PRUNES if cleanup.state_file is StateFile.PRUNE else ""

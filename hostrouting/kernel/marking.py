@@ -435,7 +435,7 @@ def iptables_rules(text: str, *, program: str) -> MarkingRules:
         elif line.startswith("-A "):
             lines.append(line)
         elif line.startswith("COMMIT"):
-            rules = [(line, shlex.split(line)) for line in lines]
+            rules = [(line, words) for line in lines if len(words := shlex.split(line)) > 1]
             bases = {chain: _iptables_hook(table, chain) for chain in _CHAINS}
             setters += _iptables_setters(rules, bases, f"{program}, table {table}")
             hooks |= {bases[words[1]] for _, words in rules if words[1] in bases}

@@ -66,7 +66,10 @@ READERS = {
     "iptables": Reader(
         _text(lambda text: iptables_rules(text, program="iptables-nft")),
         (ValueError,),
-        [b"*mangle\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -p tcp -j MARK --set-xmark 0x1/0xff\nCOMMIT\n"],
+        [
+            b"*nat\n-A \nCOMMIT\n",
+            b"*mangle\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -p tcp -j MARK --set-xmark 0x1/0xff\nCOMMIT\n",
+        ],
     ),
     "ipsec": Reader(
         _text(lambda text: ipsec_policies(text, family=4)),

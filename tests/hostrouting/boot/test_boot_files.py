@@ -318,7 +318,10 @@ class TestTexts:
         assert " /etc/other/host-routing-gate.sh ask %n\n" in render_gate_drop_in(layout)
         guard = render_guard_unit("/usr/bin/hostrouting", layout=layout)
         assert "RuntimeDirectory=other/place\n" in guard
-        assert "ReadWritePaths=/run/other/place -/proc/sys/net\n" in guard
+        assert "ReadWritePaths=/run/other/place\n" in guard
+        assert "/proc/sys/net" not in guard
+        extended = render_guard_unit("/usr/bin/hostrouting", config=HostRoutingConfig(extensions={"mine": 1}))
+        assert "ReadWritePaths=-/proc/sys/net\n" in extended, "only tasks of other projects set settings"
         block = block_of(render_gate_script(layout))[0]
         assert "  'steps /etc/other/host-routing-gate.conf'" in block
         assert "  'lock /run/other/place/host-routing.lock'" in block
