@@ -134,7 +134,7 @@ def test_a_start_is_not_judged_by_a_mixture() -> None:
         assert run_task(system, "Configure", CONFLICT).returncode == 1
         system.must("rm", "/run/wait")
         assert not has_started(system)
-        assert f"{CIDR}: another route has the same destination and metric" in system.journal(LAYOUT.gate_unit)
+        assert f"[{CIDR} dev ib0 " in system.journal(LAYOUT.gate_unit)
 
 
 @pytest.mark.parametrize(

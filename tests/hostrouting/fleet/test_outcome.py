@@ -112,7 +112,7 @@ def test_what_preflight_finds() -> None:
     """What keeps the real run from writing fails the dry run with its reason; what is not certain is a warning."""
     host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
     [told] = dry_run(host, WARN).warnings
-    assert told.startswith("systemd is not running here")
+    assert told.startswith("systemd ")
     folder, why = "/etc/hostrouting", "Read-only file system"
     host.files.broken |= {folder: why, f"{folder}/host-routing-gate.sh": why}
     foretold, done = dry_run(host, WARN), run(host, WARN)
@@ -334,7 +334,7 @@ def test_an_operation(verb: str) -> None:
 
 def test_every_operation_is_tried() -> None:
     """Every verb that the documents have has a row."""
-    assert set(DESCRIBED["operations[].verb"].replace(",", " ").split()) == {*OPERATIONS, "or"}
+    assert set(DESCRIBED["operations[].verb"].partition(";")[0].replace(",", " ").split()) == {*OPERATIONS, "or"}
 
 
 def without_netlink() -> RouteBackend:

@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 UNIT = "/etc/systemd/system/static-routes.service"
-NO_SYSTEMD = "systemd is not running here: routes change now, units and the gate at the next boot"
 
 
 def test_remove_without_systemd(repaired: str) -> None:
     """Where no systemd runs, all of it is removed, and the log says from when on that holds."""
     host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
     say("apply", "--config", repaired, host=host)
-    assert say("remove", host=host).err.splitlines().count(NO_SYSTEMD) == 1
+    assert say("remove", host=host).err.count("systemd is not running") == 1
     assert host.files.texts == {}
 
 
