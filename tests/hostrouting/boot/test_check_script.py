@@ -388,6 +388,15 @@ class TestOneHost:
             done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
             assert (done.returncode, done.stderr) == (status, f"{last}\n")
 
+    @pytest.mark.parametrize("escape", ["10.9.0.0/16", "fd16:0:9::/64"])
+    def test_a_change_after_the_answers(self, namespace: Namespace, tmp_path: Path, escape: str) -> None:
+        """If the routes change while Linux is asked, they are read again: what came meanwhile is found."""
+        namespace.batch(["route add default via fe80::1 dev eth0"], family=IPV6)
+        once = f'[[ "$*" == *-force* && ! -e {tmp_path}/was ]] || exec ip "$@"\nip "$@"; : >{tmp_path}/was'
+        tools = {"ip": f"{once}; ip route add {escape} dev ib0"}
+        checked = Checked(namespace, check("10.0.0.0/8", "fd16::/32"), tmp_path, wait=30, tools=tools)
+        assert {devs for *_, devs in checked.answer.escapes} == {frozenset({"ib0"})}
+
     def test_a_bridge(self, namespace: Namespace, tmp_path: Path) -> None:
         """The timers of a bridge, which count down all the time, are not a change of the tables: they are read twice."""
         namespace.batch(["link add docker0 type bridge", "link set docker0 up"])
