@@ -15,6 +15,7 @@ that are not in it. So the correction is computed on the host as it will be once
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
@@ -24,10 +25,12 @@ from hostrouting.check.packets import find_pod_packets
 from hostrouting.check.pods import Ask, PodReport, check_pods, find_dropped
 from hostrouting.check.repair import Repair, Unsafe, propose_repair
 from hostrouting.check.rules import SERIOUS, find_flaws
+from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.fib.arrival import find_drop
 from hostrouting.finding import Finding
+from hostrouting.kernel.concern import Concern
 from hostrouting.model import IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
 from hostrouting.routes.plan import RoutePlan, plan_routes, plan_static_routes, wanted_routes
 from hostrouting.routes.uplink import missing_default, resolve_route, seen_instead
@@ -48,6 +51,7 @@ __all__ = [
     "FamilyExamination",
     "await_found",
     "await_plan",
+    "concern_of",
     "correction_of",
     "examine",
     "examine_snapshot",
@@ -224,6 +228,13 @@ def examine_snapshot(snapshot: Snapshot, config: HostRoutingConfig, *, gateway: 
     return Examination(tuple(_with_pods(fib, report, config, gateway) for report in _reports(fib, config)))
 
 
+def concern_of(snapshot: Snapshot, config: HostRoutingConfig) -> Concern:
+    """What the verdict on the host's own packets depends on, as long as there is a default route."""
+    check = config.route_overlap
+    names = {*check.expected_devs, *(route.dev for route in CNI_ROUTES)} - {"*"}
+    return Concern.of(snapshot, map(Prefix.of, check.expected_cidrs), names=names, protocol=config.protocol)
+
+
 def _lacks_default(found: FamilyExamination) -> bool:
     return found.report.verdict == "no-default-route"
 
@@ -248,7 +259,8 @@ def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
 
 
 def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None) -> Examination:
-    snapshot, still = read(backend, reached=True)
+    about = None if config.route_overlap.pod_cidrs else partial(concern_of, config=config)
+    snapshot, still = read(backend, reached=True, about=about)
     fib = Fib(snapshot)
     found = []
     for report in _reports(fib, config):
@@ -437,13 +449,15 @@ def with_repair(found: Examination, *, protocol: int) -> Fib | None:
 # Reading a kernel that may not be ready yet.
 
 
-def read(backend: RouteBackend, *, reached: bool = False) -> tuple[Snapshot, bool]:
+def read(
+    backend: RouteBackend, *, reached: bool = False, about: Callable[[Snapshot], Concern] | None = None
+) -> tuple[Snapshot, bool]:
     """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot.
 
-    `reached` leaves out the tables that no rule looks up.
+    `reached` leaves out the tables that no rule looks up, and `about` the changes that do not matter.
     """
     try:
-        return backend.snapshot(reached=reached), True
+        return backend.snapshot(reached=reached, about=about), True
     except BackendError as error:
         if isinstance(error.last, Snapshot):
             return error.last, False

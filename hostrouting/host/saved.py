@@ -347,6 +347,7 @@ class SavedBackend:
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
         reached: bool = False,
+        about: object = None,  # noqa: ARG002  nothing changes meanwhile
     ) -> Snapshot:
         """See RouteBackend."""
         return part_of(

@@ -18,7 +18,7 @@ from hostrouting.fib import ANY
 from hostrouting.model import IPV4, PATHLESS, REFUSING, Rule, as_ip, as_prefix, reached_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -140,6 +140,7 @@ class RouteBackend(Protocol):
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
         reached: bool = False,
+        about: Callable[[Snapshot], Concern] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order.
 
@@ -149,8 +150,9 @@ class RouteBackend(Protocol):
         they decide nothing, and may be large. The snapshot is consistent: if any part of it may have changed while it
         was read, everything is read again, a few times; then BackendError is raised (unsettled), with the last
         snapshot. Changes of routes that are left out do not matter (in IPv6: those of other tables), so a few prefixes
-        can be read on a host whose tables keep changing. Settings of devices that exist for each family are there for
-        IPv4 in any case, for IPv6 unless `family` is 4. Needs no privilege.
+        can be read on a host whose tables keep changing. `about` tells what an answer from a snapshot depends on: then
+        only changes that matter to it do. Settings of devices that exist for each family are there for IPv4 in any
+        case, for IPv6 unless `family` is 4. Needs no privilege.
         """
         ...
 

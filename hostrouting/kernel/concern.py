@@ -86,6 +86,10 @@ class Concern:
             min((route.expires for route in near if route.expires is not None and route.expires >= 0), default=None),
         )
 
+    def is_about(self, family: int) -> bool:
+        """Whether any route of this family can matter, except ours."""
+        return bool(self._spans[family][0])
+
     def has_route(self, family: int, table: int, protocol: int, network: int, length: int) -> bool:
         """Whether a change of a route like this matters."""
         if protocol == self._protocol:

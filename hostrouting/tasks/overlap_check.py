@@ -11,15 +11,12 @@ import attrs
 
 from hostrouting.boot import MOST_WAIT, GateStep, parse_check_script, render_check_script, render_check_unit
 from hostrouting.boot.gate import Part
-from hostrouting.check.examine import Examination, FamilyExamination, examine, find_correction
+from hostrouting.check.examine import Examination, FamilyExamination, concern_of, examine, find_correction
 from hostrouting.check.report import check_document, check_findings, escapes_in, npd_line
 from hostrouting.config import Mode
-from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.errors import BackendError, FileError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severity
 from hostrouting.host.fileset import File, FileSet, unit_file
-from hostrouting.kernel.concern import Concern
-from hostrouting.model import Prefix
 from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.results import Change, CheckResult, removal
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     from hostrouting.config import RouteOverlapConfig
     from hostrouting.config.values import Network
     from hostrouting.kernel.base import RouteBackend
+    from hostrouting.kernel.concern import Concern
     from hostrouting.tasks.base import Alive, MayRepair
 
 __all__ = ["CheckRouteOverlap"]
@@ -170,12 +168,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         Where the packets of pods are checked, this is every device of a pod, too. Without a default route, the answer
         names all devices that could have one.
         """
-        check, snapshot = self.config.route_overlap, found.families[0].fib.snapshot
-        if check.pod_cidrs or found.lacking:
+        if self.config.route_overlap.pod_cidrs or found.lacking:
             return None
-        names = {*check.expected_devs, *(route.dev for route in CNI_ROUTES)} - {"*"}
-        networks = map(Prefix.of, check.expected_cidrs)
-        return (Concern.of(snapshot, networks, names=names, protocol=self.config.protocol),)
+        return (concern_of(found.families[0].fib.snapshot, self.config),)
 
     def _written_anew(self, ctx: phases.Context, found: Examination, told: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Write the markers if they do not have this answer; return a finding for each that could not be written."""

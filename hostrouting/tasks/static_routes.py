@@ -206,11 +206,11 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return Look()
         wanted = self._wanted
         with self.host.backend() as backend:
-            first, _ = read(backend, reached=True)
+            first, _ = read(backend, reached=True, about=self._concern)
             before, plan = first, self._plan_routes(wanted, first)
             asked, told = self._ask(ctx, plan.only_asking(), before, backend, alive=alive)
             if asked.changes:
-                before, _ = read(backend, reached=True)
+                before, _ = read(backend, reached=True, about=self._concern)
                 plan = self._plan_routes(wanted, before)
             needed = {step.route.key: repair_of(step) for step in reversed(plan.changes)}
             begun = ctx.clock.now()
@@ -221,14 +221,9 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         ours = set(before.routes.places(lambda shape: shape.protocol == self.config.protocol))
         ours.difference_update(before.routes.leading_to(self._spared))
         verbs = [step.action for step in plan.only(set(done)).changes]
-        networks = [wish.destination for wish in wanted]
-        networks += [Prefix(way.version, int(way), way.max_prefixlen) for wish in wanted if (way := wish.gateway)]
-        names = {wish.dev for wish in wanted if wish.dev}
         return Look(
             # What is missing is told together with what there is instead.
-            concerns=None
-            if plan.pending
-            else (Concern.of(first, networks, names=names, protocol=self.config.protocol),),
+            concerns=None if plan.pending else (self._concern(first),),
             repairs=(
                 *(repair_of(Step("delete", change.route, "")) for change in asked.changes),
                 *(needed[key] for key in done),
@@ -247,6 +242,14 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             ),
             repair_seconds=seconds,
         )
+
+    def _concern(self, snapshot: Snapshot) -> Concern:
+        """What the plan depends on, if nothing is missing."""
+        wanted = self._wanted
+        networks = [wish.destination for wish in wanted]
+        networks += [Prefix(way.version, int(way), way.max_prefixlen) for wish in wanted if (way := wish.gateway)]
+        names = {wish.dev for wish in wanted if wish.dev}
+        return Concern.of(snapshot, networks, names=names, protocol=self.config.protocol)
 
     def _ask(
         self, ctx: phases.Context, plan: RoutePlan, before: Snapshot, backend: RouteBackend, *, alive: Alive

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hostrouting.fib import Flow
     from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Source
+    from hostrouting.kernel.concern import Concern
     from hostrouting.model import IP, Prefix, Rule, Snapshot
 
 __all__ = ["NetlinkBackend"]
@@ -66,10 +67,11 @@ class NetlinkBackend:
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
         reached: bool = False,
+        about: Callable[[Snapshot], Concern] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
         channel = self._begin()
-        wanted = Wanted(family, table, protocol, asked_prefixes(prefixes), reached=reached)
+        wanted = Wanted(family, table, protocol, asked_prefixes(prefixes), reached=reached, about=about)
         return take_snapshot(channel, self._listener, partial(self._there, settings_in_files), wanted)
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:

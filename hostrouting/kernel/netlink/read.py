@@ -144,7 +144,7 @@ def take_snapshot(
                 ipv6_forwarding=ipv6.get(EVERY, Settings()).forwarding,
                 default_link=default_link(ipv4.get(NEW), every),
             )
-            if not disturbed(guard, matters):
+            if not disturbed(guard, matters, snapshot):
                 return snapshot
     raise _unsettled(snapshot)
 

@@ -32,7 +32,7 @@ from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import HEADER, as_backend_error, attributes_of, why_not_opened
 from hostrouting.kernel.netlink.numbers import FAMILY_OF
 from hostrouting.kernel.netlink.route_message import read_route
-from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Prefix
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, Prefix
 
 if TYPE_CHECKING:
     import socket
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.base import Source
     from hostrouting.kernel.concern import Concern
-    from hostrouting.model import Route
+    from hostrouting.model import Route, Snapshot
     from phases import Clock
 
 __all__ = ["EVERYTHING", "NetlinkWatch", "Wanted", "disturbed"]
@@ -72,6 +72,8 @@ class Wanted:
     """Whether the tables that no rule looks up are left out."""
     tables: frozenset[int] | None = None
     """The tables that are read; None until the rules are known."""
+    about: Callable[[Snapshot], Concern] | None = None
+    """What an answer from the reading depends on: other changes do not spoil it."""
 
     def disturbed_by(self, route: Route) -> bool:
         """Whether the reading may be wrong after a change of this route, even if this route is not wanted.
@@ -94,8 +96,13 @@ class Wanted:
 EVERYTHING = Wanted()
 
 
-def disturbed(guard: socket.socket, wanted: Wanted) -> bool:
-    """Whether a change was reported that may have spoilt the reading; True too if reports were lost."""
+def disturbed(guard: socket.socket, wanted: Wanted, found: Snapshot | None = None) -> bool:
+    """Whether a change was reported that may have spoilt the reading; True too if reports were lost.
+
+    A change may have come before or after its part of `found` was read. In both cases it matters to an answer only if
+    it matters to what this answer depends on.
+    """
+    concern: Concern | None = None
     guard.settimeout(0)
     while True:
         try:
@@ -106,30 +113,35 @@ def disturbed(guard: socket.socket, wanted: Wanted) -> bool:
             if error.errno == errno.ENOBUFS:
                 return True
             raise as_backend_error(error) from error
-        if any(_disturbs(data, offset, wanted) for offset in _places(data)):
+        if wanted.about is not None and found is not None:
+            concern = concern or wanted.about(found)
+        if any(_disturbs(message, wanted, concern) for message in _messages(data)):
             return True
 
 
-def _places(data: bytes) -> Iterator[int]:
+def _messages(data: bytes) -> Iterator[bytes]:
     offset = 0
     while offset + HEADER.size <= len(data):
-        yield offset
-        offset += (HEADER.unpack_from(data, offset)[0] + 3 & ~3) or len(data)
+        size = HEADER.unpack_from(data, offset)[0]
+        yield data[offset : offset + size]
+        offset += (size + 3 & ~3) or len(data)
 
 
-def _disturbs(data: bytes, offset: int, wanted: Wanted) -> bool:
-    size, kind, *_ = HEADER.unpack_from(data, offset)
-    if kind not in _ROUTES:
-        return True  # a change of a device or address also removes routes, without a report
-    return wanted.disturbed_by(read_route(data[offset : offset + size], {}, {}))
+def _disturbs(data: bytes, wanted: Wanted, concern: Concern | None) -> bool:
+    is_route = HEADER.unpack_from(data)[1] in _ROUTES
+    if concern is not None and _is_for_one(data, (concern,)):
+        return True
+    if concern is not None and not (is_route and FAMILY_OF.get(data[16]) == IPV6 and concern.is_about(IPV6)):
+        return False
+    # A change of a device or address also removes routes, without a report.
+    return not is_route or wanted.disturbed_by(read_route(data, {}, {}))
 
 
 def _matters(data: bytes, concerns: Collection[Concern] | None) -> bool:
     """Whether one of these messages matters to one of these answers."""
     if concerns is None:
         return True
-    messages = (data[at : at + HEADER.unpack_from(data, at)[0]] for at in _places(data))
-    return any(_is_for_one(message, concerns) for message in messages)
+    return any(_is_for_one(message, concerns) for message in _messages(data))
 
 
 def _is_for_one(data: bytes, concerns: Collection[Concern]) -> bool:

@@ -96,6 +96,7 @@ class MemoryBackend:
         protocol: int | None = None,
         prefixes: Collection[Prefix | str] | None = None,
         reached: bool = False,
+        about: object = None,  # noqa: ARG002  nothing changes meanwhile
     ) -> Snapshot:
         """The present state, or the requested part of it."""
         self._meet("snapshot")

@@ -343,8 +343,8 @@ class TestPeace:
         heard: list[bool] = []
         asked = disturbed
 
-        def listening(guard: socket.socket, wanted: Wanted) -> bool:
-            heard.append(asked(guard, wanted))
+        def listening(guard: socket.socket, wanted: Wanted, found: Snapshot) -> bool:
+            heard.append(asked(guard, wanted, found))
             return heard[-1]
 
         monkeypatch.setattr(reading, "disturbed", listening)

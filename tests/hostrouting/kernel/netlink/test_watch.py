@@ -5,18 +5,21 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hostrouting.errors import BackendError
+from hostrouting.kernel.concern import Concern
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.watch import EVERYTHING, NetlinkWatch, Wanted
-from hostrouting.model import TABLE_LOCAL, TABLE_MAIN, Prefix, Route
+from hostrouting.kernel.netlink.watch import EVERYTHING, NetlinkWatch, Wanted, disturbed
+from hostrouting.model import TABLE_LOCAL, TABLE_MAIN, Prefix, Route, Snapshot
 from tests.support.namespace import private_namespace
 
 if TYPE_CHECKING:
@@ -84,6 +87,62 @@ def test_nftables_of_the_kernel() -> None:
         namespace.run("nft", "add", "table", "ip6", "someone")
         assert not watch.wait(0.1)
         assert open_descriptors() == before[0]
+
+
+class Overflowing(socket.socket):
+    """A socket whose buffer has overflowed once something has come."""
+
+    def recv(self, *given: int) -> bytes:
+        """Report that instead of what has come."""
+        super().recv(*given)
+        raise OSError(errno.ENOBUFS, "No buffer space available")
+
+
+def route_message(network: str, *, table: int = TABLE_MAIN) -> bytes:
+    """What Linux reports about a new IPv4 route by device 9."""
+    prefix = Prefix.parse(network)
+    body = struct.pack("=8BI", 2, prefix.length, 0, 0, min(table, 252), 4, 0, 1, 0)
+    body += struct.pack("=HHI", 8, 15, table) + struct.pack("=HH4s", 8, 1, prefix.network.to_bytes(4, "big"))
+    return struct.pack("=IHHII", 16 + len(body), 24, 0, 0, 0) + body
+
+
+NEAR = Concern.of(Snapshot(), [Prefix.parse("172.16.0.0/16")], protocol=213)
+
+
+@pytest.mark.parametrize(
+    ("messages", "heard"),
+    [
+        ([], False),
+        ([route_message("20.0.0.0/8")], False),
+        ([route_message("172.16.5.0/24")], True),
+        ([route_message("20.0.0.0/8"), route_message("172.16.5.0/24")], True),
+        ([route_message("20.0.0.0/8") + route_message("172.16.5.0/24")], True),
+        ([route_message("172.16.5.0/24", table=1000)], False),
+        ([struct.pack("=IHHII", 28, 32, 0, 0, 0) + bytes(12)], True),
+    ],
+    ids=["none", "far", "near", "behind it", "in one", "table", "rule"],
+)
+def test_what_does_not_matter_is_left_out(stack: ExitStack, messages: list[bytes], *, heard: bool) -> None:
+    """Of many messages, one that matters is enough; what is not understood, such as a rule, matters."""
+    ours, theirs = pair(stack)
+    with NetlinkWatch(lambda _: ours) as watch:
+        watch.heed((NEAR,))
+        for message in messages:
+            theirs.send(message)
+        assert watch.wait(0) is heard
+        assert not watch.wait(0), "all of it was read"
+        theirs.send(route_message("20.0.0.0/8"))
+        watch.heed(None)
+        assert watch.wait(0)
+
+
+def test_an_overflow_always_matters(stack: ExitStack) -> None:
+    """What was lost might have mattered."""
+    ours, theirs = pair(stack, Overflowing)
+    with NetlinkWatch(lambda _: ours) as watch:
+        watch.heed((NEAR,))
+        theirs.send(route_message("20.0.0.0/8"))
+        assert watch.wait(0)
 
 
 def test_a_socket_that_fails(stack: ExitStack) -> None:
@@ -249,3 +308,32 @@ def route_to(prefix: Prefix, *, table: int = TABLE_MAIN) -> Route:
 def test_what_disturbs(wanted: Wanted, changed: Route, *, disturbs: bool) -> None:
     """A change disturbs only where the kernel could lose its position because of it."""
     assert wanted.disturbed_by(changed) == disturbs
+
+
+IPV6_ROUTE = struct.pack("=IHHII", 36, 24, 0, 0, 0) + struct.pack("=8BI", 10, 16, 0, 0, 254, 4, 0, 1, 0)
+IPV6_ROUTE += struct.pack("=HH2s2x", 6, 1, b"\xfd\x01")
+LINK = struct.pack("=IHHII", 32, 16, 0, 0, 0) + struct.pack("=BxHiII", 0, 1, 9, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("network", "message", "disturbs"),
+    [
+        ("172.16.0.0/16", route_message("20.0.0.0/8"), False),
+        ("172.16.0.0/16", route_message("172.0.0.0/8"), True),
+        ("172.16.0.0/16", LINK, False),
+        ("172.16.0.0/16", IPV6_ROUTE, False),
+        ("fd00::/16", route_message("20.0.0.0/8"), False),
+        # The kernel counts the routes of the table, so it could lose its position among those that matter.
+        ("fd00::/16", IPV6_ROUTE, True),
+    ],
+)
+def test_what_disturbs_an_answer(stack: ExitStack, network: str, message: bytes, *, disturbs: bool) -> None:
+    """A reading for one answer is disturbed by less than one of everything."""
+    ours, theirs = pair(stack)
+    stack.enter_context(ours)
+    for wanted, expected in (
+        (EVERYTHING, True),
+        (Wanted(about=partial(Concern.of, networks=[Prefix.parse(network)], protocol=213)), disturbs),
+    ):
+        theirs.send(message)
+        assert disturbed(ours, wanted, Snapshot()) == expected

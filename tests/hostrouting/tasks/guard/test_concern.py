@@ -49,6 +49,7 @@ address add fd00:1::4/64 dev eth0 nodad
 route add default via 10.0.0.1 dev eth0 proto dhcp metric 100
 route add default via fd00:1::1 dev eth0 metric 1024
 rule add pref 100 from 10.9.0.0/24 lookup 100
+rule add pref 101 from 10.9.1.0/24 lookup 1000
 """
 NETWORKS = """\
 0.0.0.0/0 128.0.0.0/1 172.16.0.0/16 172.16.0.0/17 172.16.128.0/17 172.16.5.0/24 172.16.5.7/32 172.0.0.0/8 10.0.0.0/8
@@ -91,7 +92,10 @@ class Player:
         elif kind < 0.5:
             gateway = draw.choice(["10.0.0.1", "10.0.0.9"] if is_ipv4 else ["fd00:1::1"])
             route = Route.to(prefix, protocol=route.protocol, dev="eth0", gateway=gateway)
-        table, metric = draw.choice([254, 254, 254, 100, 77]), draw.choice([0, 0, 50, 200]) or (0 if is_ipv4 else 1024)
+        table, metric = (
+            draw.choice([254, 254, 254, 100, 1000, 77]),
+            draw.choice([0, 0, 50, 200]) or (0 if is_ipv4 else 1024),
+        )
         route = attrs.evolve(route, table=table, metric=metric)
         verb: Verb = draw.choice(["add", "append", "replace"])
         if draw.random() < 0.5:
