@@ -34,10 +34,10 @@ from hostrouting.config import (
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
 from hostrouting.config.values import gateway
 from hostrouting.errors import BackendError, ConfigError, Fault
+from hostrouting.host.fileset import OURS as WRITTEN
 from hostrouting.host.saved import SavedBackend, read_snapshot
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
 from hostrouting.model import IPV4, IPV6, OURS
-from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 
 if TYPE_CHECKING:
     import argparse
@@ -143,8 +143,8 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     extensions = dict(_installed_extensions(host))
     cleanup = _script(host, host.layout.cleanup_path, _parse_cleanup)
     found = routes or check or probe
-    kept = (make(HostRoutingConfig(), host=host).paths() for make in (KeepKernelRules, KeepForeign))
-    keeps_rules, is_told = map(bool, kept)
+    keeps_rules = host.files.is_there(host.layout.rules_script_path)
+    is_told = WRITTEN in (host.files.read(host.layout.networkd_path) or "")
     if found is None and not (keeps_rules or is_told or extensions or cleanup):
         return None
     gated = Gate(host).gated
