@@ -1,18 +1,37 @@
 """Growth: reading and checking from 100 to 1,000,000 routes, in time and in memory; for each route they stay flat.
 
-The routes are in this process's private network namespace (see `private`) and become more and more.
+The routes are in this process's private network namespace (see `private`) and become more and more. What else a host can
+have many of is in a snapshot: there, the time of the whole check and its repair grows as n to the 1.2 at most.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
+import attrs
+
+from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.overlap import check_overlap
+from hostrouting.config import HostRoutingConfig
 from hostrouting.fib import Fib
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import IPV4, IPV6
+from hostrouting.model import (
+    IPV4,
+    IPV6,
+    PROTOCOL_KERNEL,
+    TABLE_MAIN,
+    Address,
+    Link,
+    Prefix,
+    Route,
+    Rule,
+    by_priority,
+    default_rules,
+    ip_at,
+)
 from tests.benchmarks.contest import Contest, Goal, Unit
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.netlink import OURS
@@ -20,10 +39,12 @@ from tests.benchmarks.peers import IN_C, JSON, LOOP, PYROUTE2, ip_json, loop_of_
 from tests.benchmarks.private import empty
 from tests.benchmarks.turns import in_turn
 from tests.benchmarks.workload import cidrs_among, equal_routes
+from tests.support.topologies import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hostrouting.model import Snapshot
     from tests.benchmarks.netlink import Bench
     from tests.benchmarks.peers import Method
 
@@ -34,6 +55,8 @@ _ROUNDS = 3
 _FOR_PYROUTE2, _FOR_JSON = 10_000, 100_000  # more routes than these take them too long
 _IN_BOTH = 100_000  # as many routes are read in IPv6, too; they stay, because nothing else here reads IPv6
 _FLAT = 1.5  # what a route may cost among a million, in those that it costs among ten thousand
+_FEW, _MANY = 100, 10_000  # of what else there is, such as rules
+_PROPORTION = (_MANY / _FEW) ** 0.2  # what each of many may cost, in those that each of few costs
 _CHECK = "snapshot, Fib, check_overlap"
 
 # What a program holds that has read the routes and checked CIDRs among them. Not `ru_maxrss`, which begins with what
@@ -73,17 +96,81 @@ def growth_contests(bench: Bench) -> Iterator[Contest]:
     yield per_route("check", {size: checks[size] for size in (10_000, most)})
     added = {size: [here - none for here, none in zip(memory[size], memory[0], strict=True)] for size in (many, most)}
     yield per_route("memory of reading and checking", added, unit="MB")
+    yield from _proportions()
 
 
-def per_route(work: str, values: Mapping[int, Sequence[float]], *, unit: Unit = "s") -> Contest:
+def per_route(
+    work: str, values: Mapping[int, Sequence[float]], *, unit: Unit = "s", of: str = "route", limit: float = _FLAT
+) -> Contest:
     """What one of so many routes costs, in µs or bytes, beside one of the fewest."""
     few, many = min(values), max(values)
     names = {size: f"each of {size:,}" for size in (many, few)}
     return Contest(
-        f"{work}, for each route",
+        f"{work}, for each {of}",
         {names[size]: [value / size for value in values[size]] for size in (many, few)},
-        (Goal(names[many], _FLAT, names[few]),),
+        (Goal(names[many], limit, names[few]),),
         unit=unit,
+    )
+
+
+def _proportions() -> Iterator[Contest]:
+    """The check and repair of hosts with many rules, devices, pods and sources."""
+    checks = {"expectedCidrs": ["172.16.0.0/12"], "podCidrs": ["10.244.0.0/16"], "allowedDevs": ["cali*"]}
+    config = {IPV4: HostRoutingConfig.from_mapping({"routeOverlap": checks})}
+    config[IPV6] = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": ["fd00:16::/64"]}})
+    works: dict[str, tuple[str, int, Callable[[int], Snapshot]]] = {
+        "rules to addresses of the CIDR": ("rule", IPV4, lambda size: _ruled(plain(), size, to=True)),
+        "pods with a rule from each": ("pod", IPV4, lambda size: _ruled(_pods(size), size)),
+        "pods with rp_filter": ("pod", IPV4, lambda size: _pods(size, rp_filter=1)),
+        "devices with rp_filter and a network each": ("device", IPV4, _rails),
+        "IPv6 routes of one prefix, each for other sources": ("route", IPV6, _sourced),
+    }
+    for work, (of, family, host) in works.items():
+        values: dict[int, Sequence[float]] = {}
+        for size in (_FEW, _MANY):
+            check = partial(examine_snapshot, host(size), config[family])
+            [values[size]] = in_turn({work: check}, rounds=_ROUNDS).values()
+        yield per_route(work, values, of=of, limit=_PROPORTION)
+
+
+def _ruled(before: Snapshot, size: int, *, to: bool = False) -> Snapshot:
+    """A rule for each of so many addresses: of the expected CIDR, or of pods."""
+    network = 0xAC10_0000 if to else 0x0AF4_0000
+    hosts = [Prefix(IPV4, network + at, 32) for at in range(size)]
+    rule = Rule(family=IPV4, priority=512, table=TABLE_MAIN)
+    rules = [attrs.evolve(rule, dst=host) if to else attrs.evolve(rule, src=host) for host in hosts]
+    return attrs.evolve(before, rules=by_priority([*before.rules, *rules]))
+
+
+def _pods(size: int, *, rp_filter: int = 0) -> Snapshot:
+    """A device and a route for each pod."""
+    base, numbers = plain(), range(size)
+    links = [Link(name=f"cali{at}", index=100 + at, rp_filter=rp_filter, forwarding=True) for at in numbers]
+    routes = [Route.to(Prefix(IPV4, 0x0AF4_0000 + at, 32), dev=f"cali{at}") for at in numbers]
+    return attrs.evolve(base, links=(*base.links, *links), routes=[*base.routes, *routes])
+
+
+def _rails(size: int) -> Snapshot:
+    """Devices with a network of four addresses each, inside the expected CIDR."""
+    base, networks = plain(), [Prefix(IPV4, 0xAC10_0000 + 4 * at, 30) for at in range(size)]
+    links = [Link(name=f"rail{at}", index=100 + at, rp_filter=1) for at in range(size)]
+    near = [(f"rail{at}", ip_at(IPV4, network.first + 1), network) for at, network in enumerate(networks)]
+    return attrs.evolve(
+        base,
+        links=(*base.links, *links),
+        addresses=(*base.addresses, *(Address(ip=ip, length=30, dev=dev) for dev, ip, _ in near)),
+        routes=[*base.routes, *(Route.to(network, dev=dev, protocol=PROTOCOL_KERNEL) for dev, _, network in near)],
+    )
+
+
+def _sourced(size: int) -> Snapshot:
+    """Routes of the expected prefix, each for another prefix of sources."""
+    base, route = plain(), Route.to("fd00:16::/64", dev="eth0", gateway="fe80::1", metric=1024)
+    sources = [Prefix(IPV6, (0x2001_0DB8 << 96) + (at << 64), 64) for at in range(size)]
+    routes = [Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)]
+    routes += [attrs.evolve(route, source=source) for source in sources]
+    return attrs.evolve(
+        base, rules=(*base.rules, *default_rules(IPV6)), routes=[*base.routes, *routes], ipv6_forwarding=True
     )
 
 
